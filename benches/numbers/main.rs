@@ -13,6 +13,7 @@ mod control;
 mod cost;
 mod idle;
 mod lives;
+mod measure;
 mod reload;
 mod sessions;
 mod task;
@@ -61,6 +62,9 @@ fn main() {
     }
     if asked_for("patrol") {
         idle::patrol();
+    }
+    if asked_for("measure") {
+        measure::measure();
     }
     if asked_for("task") {
         task::task();

@@ -70,12 +70,13 @@ struct Part {
 }
 
 /// A checkout with its origin, and directories for what is measured.
-struct Ground {
+pub struct Ground {
     dir: tempfile::TempDir,
 }
 
 impl Ground {
-    fn new() -> Self {
+    /// Makes both.
+    pub fn new() -> Self {
         let ground = Self {
             dir: tempfile::tempdir().expect("a directory"),
         };
@@ -102,7 +103,8 @@ impl Ground {
         ground
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    /// A place among them.
+    pub fn at(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -289,7 +291,12 @@ fn counting(dir: &Path) -> String {
 
 /// Processor time of all children that were waited for.
 fn childrens() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the kernel counts");
+    spent(UsageWho::RUSAGE_CHILDREN)
+}
+
+/// Processor time of this process, or of its children.
+pub fn spent(who: UsageWho) -> Duration {
+    let usage = getrusage(who).expect("the kernel counts");
     let time = |value: nix::sys::time::TimeVal| {
         let micros = value.tv_sec() * 1_000_000 + value.tv_usec();
         Duration::from_micros(u64::try_from(micros).expect("time passes"))
@@ -297,11 +304,13 @@ fn childrens() -> Duration {
     time(usage.user_time()) + time(usage.system_time())
 }
 
-fn git(dir: &Path, args: &[&str]) {
+/// Runs git, and answers with what it prints.
+pub fn git(dir: &Path, args: &[&str]) -> String {
     let output = Command::new("git")
         .current_dir(dir)
         .args(args)
         .output()
         .expect("git");
     assert!(output.status.success(), "git {args:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::admin::{self, failed};
 use super::bytes::RelPath;
-use super::files::compare::{Against, Compared, Tree, compare, staged, tree};
+use super::files::compare::{Against, Compared, Tree, compare, staged};
 use super::files::convert::{Judge, Lfs, lists};
 use super::files::hash::Format;
 use super::files::ignore::Rules;
@@ -32,9 +33,9 @@ pub(super) struct Measured {
     /// How its repository names objects.
     pub(super) format: Format,
     /// The files of HEAD.
-    pub(super) tree: Tree,
+    pub(super) tree: Arc<Tree>,
     /// The index, flags included.
-    pub(super) index: Index,
+    pub(super) index: Arc<Index>,
     /// Its files, and how they differ from HEAD.
     pub(super) files: Compared,
     /// Paths that ignore rules hide, directories as one and ending with `/`.
@@ -144,8 +145,8 @@ struct Disk {
 struct Sight {
     format: Format,
     lens: Lens,
-    index: Index,
-    tree: Tree,
+    index: Arc<Index>,
+    tree: Arc<Tree>,
 }
 
 /// A HEAD that is not whole is none: its sandbox is what its base was, and what lies on the disk.
@@ -172,15 +173,15 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
     ];
     let lens = Lens::new(admin::scratch(repo)?, format, &dirs)?;
     let index = match &ground.admin {
-        Some(admin) => lens.index(admin)?,
-        None => Index::default(),
+        Some(admin) => lens.index(admin, &repo.recent)?,
+        None => Arc::default(),
     };
     let tree = match ground.head.as_ref().or(ground.stands_for.as_ref()) {
         Some(commit) => {
             repo.take(std::slice::from_ref(commit))?;
-            tree(repo.git(), commit, b"")?
+            repo.files_of(commit)?
         }
-        None => Tree::default(),
+        None => Arc::default(),
     };
     Ok(Sight {
         format,
@@ -243,7 +244,7 @@ fn admins(ground: &Ground) -> Vec<PathBuf> {
 }
 
 fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoError> {
-    let (tree, index, format) = (&sight.tree, &sight.index, sight.format);
+    let (tree, index, format) = (&*sight.tree, &*sight.index, sight.format);
     let sandbox = ground.sandbox.as_path();
     let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
     let root = Root::open(sandbox).map_err(fail)?;
@@ -264,7 +265,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
     let mut walked = walk(&root, &mut rules).map_err(fail)?;
     all_read(&walked)?;
     let file = super::ground::seen_file(repo, sandbox);
-    let mut seen = Seen::read(&file);
+    let mut seen = Seen::read(&file, &repo.recent);
     let entries = std::mem::take(&mut walked.entries);
     let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
     let entries = links::without_copies(&root, entries, ground.note.as_ref(), &tracked);
@@ -304,7 +305,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
     let mut inner = inner::find(&around, &walked, &mut seen)?;
     inner.apply(&mut files, &mut walked.hidden);
     seen.tidy(&walked.entries);
-    seen.write(&file)?;
+    seen.write(&file, &repo.recent)?;
     Ok(Disk {
         files,
         walked,

@@ -8,9 +8,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::command::Git;
+use super::files::compare::{Tree, tree};
+use super::files::recent::Recent;
 use super::theirs::Said;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
@@ -58,6 +60,8 @@ pub struct GitRepo {
     /// A stamp of the configuration of theirs when it was last seen to be usable.
     config_seen: Mutex<Option<String>>,
     prepared: Mutex<Prepared>,
+    /// Listings that were made moments ago.
+    pub(super) recent: Recent,
 }
 
 /// Whether it was ever prepared.
@@ -85,6 +89,7 @@ impl GitRepo {
             format: OnceLock::new(),
             config_seen: Mutex::new(None),
             prepared: Mutex::default(),
+            recent: Recent::default(),
         }
     }
 
@@ -182,6 +187,12 @@ impl GitRepo {
     #[must_use]
     pub fn git(&self) -> Git {
         Git::in_dir(&self.rig.ours).heals(&self.rig.ours)
+    }
+
+    /// The files of a commit of ours.
+    pub(super) fn files_of(&self, commit: &Oid) -> Result<Arc<Tree>, RepoError> {
+        let list = || tree(self.git(), commit, b"");
+        self.recent.trees.get_or(commit.clone(), list)
     }
 
     /// Held while worktrees are added, moved, repaired or pruned.

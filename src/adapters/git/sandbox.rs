@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{self, Note, failed};
 use super::command::{CHECKOUT, Git};
-use super::files::compare::tree;
 use super::files::open::Root;
 use super::files::seen::Seen;
 use super::files::walk::{All, walk};
@@ -159,7 +158,7 @@ pub(super) fn fill(
 /// Notes which blobs the files were made from: no agent was here yet.
 fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoError> {
     let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
-    let blobs = tree(repo.git(), commit, b"")?;
+    let blobs = repo.files_of(commit)?;
     let root = Root::open(sandbox).map_err(fail)?;
     let walked = walk(&root, &mut All).map_err(fail)?;
     let probe = admin::scratch(repo)?;
@@ -170,7 +169,7 @@ fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoErro
     });
     let blob = |path: &[u8]| blobs.get(path).map(|(_, blob)| blob.clone());
     let seen = Seen::checked_out(entries, blob, &probe).map_err(fail)?;
-    seen.write(&seen_file(repo, sandbox))
+    seen.write(&seen_file(repo, sandbox), &repo.recent)
 }
 
 /// Refreshes the stat data of an index: every later look at it is three times cheaper. Ends with 1 where a
@@ -192,6 +191,7 @@ fn missing(dir: &Path) -> RepoError {
 /// The sandboxes on the file system, by slot. A directory that is not there has none, unless some are known to
 /// have been made in it: then it cannot be seen, as when its disk is not mounted.
 pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
+    repo.recent.tidy();
     let dir = repo.raiders_dir();
     let fail = |error: std::io::Error| failed("cannot list", dir, &error);
     let entries = match fs::read_dir(dir) {

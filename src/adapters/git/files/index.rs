@@ -3,8 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
 
 use super::super::admin::failed;
 use super::super::bytes::{self, RelPath};
@@ -12,12 +15,15 @@ use super::super::command::Git;
 use super::super::objects;
 use super::hash::Format;
 use super::open::Root;
+use super::recent::Recent;
 use super::walk::Stamp;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// No larger index is read.
 const INDEX_MAX: u64 = 1024 * 1024 * 1024;
+/// An index is copied in blocks of this size.
+const COPIED_AT_ONCE: usize = 128 * 1024;
 /// How the names of files begin that a split index shares.
 const SHARED: &str = "sharedindex.";
 /// `git ls-files --debug` prints it for a path that is only promised.
@@ -141,27 +147,50 @@ impl Lens {
     ///
     /// # Errors
     /// The directory cannot be read, or the copy not be written.
-    pub(in super::super) fn index(&self, admin: &Path) -> Result<Index, RepoError> {
+    pub(in super::super) fn index(
+        &self,
+        admin: &Path,
+        recent: &Recent,
+    ) -> Result<Arc<Index>, RepoError> {
         let fail = |error: io::Error| failed("cannot read", admin, &error);
         let root = Root::open(admin).map_err(fail)?;
-        let mut shared = Vec::new();
-        for (name, _) in root.list(b"").map_err(fail)?.1 {
+        let (mut shared, mut digest) = (Vec::new(), Sha256::new());
+        let mut names: Vec<_> = root.list(b"").map_err(fail)?.1;
+        names.sort();
+        for (name, _) in names {
             if name.starts_with(SHARED.as_bytes())
-                && self.copy(&root, &name).map_err(fail)?.is_none()
+                && self
+                    .copy(&root, &name, &mut digest)
+                    .map_err(fail)?
+                    .is_none()
             {
                 shared.push(bytes::path(&name).to_owned());
             }
         }
-        let mut index = match self.copy(&root, b"index").map_err(fail)? {
+        let whole = self.copy(&root, b"index", &mut digest).map_err(fail)?;
+        let sum = digest.finalize().into();
+        if whole.is_none()
+            && let Some(index) = recent.indexes.get(&sum)
+        {
+            return Ok(index);
+        }
+        let index = self.listed(whole.as_ref(), &shared)?;
+        match whole.is_none() && index.odd.is_none() {
+            true => Ok(recent.indexes.keep(sum, Arc::new(index))),
+            // The reason may pass.
+            false => Ok(Arc::new(index)),
+        }
+    }
+
+    /// Lists what was copied. `missing` says why the index itself was not.
+    fn listed(&self, missing: Option<&io::Error>, shared: &[PathBuf]) -> Result<Index, RepoError> {
+        let mut index = match missing {
             None => self.list(Path::new("index"))?,
-            Some(error) if super::open::is_nothing(&error) => Index::default(),
-            Some(error) => Index {
-                odd: Some(error.to_string()),
-                ..Index::default()
-            },
+            Some(error) if super::open::is_nothing(error) => Index::default(),
+            Some(error) => odd(&error.to_string()),
         };
         for name in shared {
-            let entries = self.list(&name)?.entries.into_iter();
+            let entries = self.list(name)?.entries.into_iter();
             index
                 .more
                 .extend(entries.filter(|it| !it.is_link()).map(|it| it.id));
@@ -169,8 +198,8 @@ impl Lens {
         Ok(index)
     }
 
-    /// Copies a regular file; answers with why it was not.
-    fn copy(&self, root: &Root, name: &[u8]) -> io::Result<Option<io::Error>> {
+    /// Copies a regular file, and digests its name and bytes; answers with why it was not copied.
+    fn copy(&self, root: &Root, name: &[u8], digest: &mut Sha256) -> io::Result<Option<io::Error>> {
         let from = match root.file(name) {
             Ok(file) => file,
             Err(error) => return Ok(Some(error)),
@@ -180,7 +209,20 @@ impl Lens {
         }
         let mut to = fs::File::create(self.git_dir().join(bytes::path(name)))?;
         let mut from = io::Read::take(from, INDEX_MAX);
-        io::copy(&mut from, &mut to)?;
+        digest.update((name.len() as u64).to_le_bytes());
+        digest.update(name);
+        let mut copied = 0_u64;
+        let mut block = vec![0; COPIED_AT_ONCE];
+        loop {
+            let read = from.read(&mut block)?;
+            if read == 0 {
+                break;
+            }
+            to.write_all(&block[..read])?;
+            digest.update(&block[..read]);
+            copied += read as u64;
+        }
+        digest.update(copied.to_le_bytes());
         Ok(None)
     }
 

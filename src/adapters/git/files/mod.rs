@@ -7,6 +7,7 @@
 //!   ignore   which of them ignore rules hide
 //!   hash     the id that git would give to a file's bytes
 //!   seen     what was hashed before, by fingerprint
+//!   recent   listings that were made moments ago, by what they were made of
 //!   convert  bytes that differ from their blob by a conversion of git's only
 //!   compare  the files of a sandbox with those of its commit
 //!   index    what is staged, read from a copy of the index
@@ -20,6 +21,7 @@ pub(super) mod ignore;
 pub(super) mod index;
 pub(super) mod list;
 pub(super) mod open;
+pub(super) mod recent;
 pub(super) mod seen;
 pub(super) mod store;
 pub(super) mod text;

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
@@ -16,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::super::admin::{failed, write_whole};
 use super::super::bytes::RelPath;
 use super::hash::hex;
+use super::recent::{Recent, Sum};
 use super::text::{decode, encode};
 use super::walk::{Entry, Kind, Stamp};
 use crate::domain::ids::Oid;
@@ -32,7 +34,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 
 /// What is known of a file with this fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Known {
+pub(in super::super) struct Known {
     stamp: Stamp,
     /// The id of its bytes.
     id: Option<Oid>,
@@ -40,20 +42,25 @@ struct Known {
     from: Option<Oid>,
 }
 
+/// What is known of files, by path.
+pub(in super::super) type Files = BTreeMap<RelPath, Known>;
+
 /// The files of one sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Seen {
-    files: BTreeMap<RelPath, Known>,
+    files: Arc<Files>,
     changed: bool,
 }
 
 impl Seen {
     /// Reads the list.
-    pub(in super::super) fn read(file: &Path) -> Self {
+    pub(in super::super) fn read(file: &Path, recent: &Recent) -> Self {
         let small =
             fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() <= LIST_MAX);
         let text = small.then(|| fs::read_to_string(file).ok()).flatten();
-        let files = text.and_then(|text| parse(&text)).unwrap_or_default();
+        let files = text
+            .and_then(|text| parse(&text, recent))
+            .unwrap_or_default();
         Self {
             files,
             changed: false,
@@ -64,23 +71,24 @@ impl Seen {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(in super::super) fn write(&self, file: &Path) -> Result<(), RepoError> {
+    pub(in super::super) fn write(&self, file: &Path, recent: &Recent) -> Result<(), RepoError> {
         if !self.changed {
             return Ok(());
         }
         if let Some(dir) = file.parent() {
             fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
         }
-        let text = self.text();
-        match text.len() as u64 <= LIST_MAX {
-            true => write_whole(file, text.as_bytes()),
-            false => Ok(()),
+        let (text, sum) = self.text();
+        if text.len() as u64 <= LIST_MAX {
+            write_whole(file, text.as_bytes())?;
+            recent.seen.keep(sum, Arc::clone(&self.files));
         }
+        Ok(())
     }
 
-    fn text(&self) -> String {
+    fn text(&self) -> (String, Sum) {
         let mut lines = String::new();
-        for (path, known) in &self.files {
+        for (path, known) in &*self.files {
             let stamp = &known.stamp;
             let id = |id: &Option<Oid>| id.as_ref().map_or_else(|| "-".into(), Oid::to_string);
             // Writing to a string cannot fail.
@@ -99,8 +107,8 @@ impl Seen {
                 encode(path)
             );
         }
-        let sum = hex(&Sha256::digest(lines.as_bytes()));
-        format!("{FORMAT} {sum}\n{lines}")
+        let sum = Sha256::digest(lines.as_bytes());
+        (format!("{FORMAT} {}\n{lines}", hex(&sum)), sum.into())
     }
 
     /// The id of a file's bytes, where they were hashed and the file has not been written since.
@@ -131,7 +139,7 @@ impl Seen {
             from,
         };
         self.changed = true;
-        self.files.insert(entry.path.clone(), known);
+        Arc::make_mut(&mut self.files).insert(entry.path.clone(), known);
     }
 
     /// Forgets files that are not among these, once there are many such.
@@ -145,7 +153,7 @@ impl Seen {
         let before = self.files.len();
         // Both are sorted by path.
         let mut there = entries.iter().peekable();
-        self.files.retain(|path, _| {
+        Arc::make_mut(&mut self.files).retain(|path, _| {
             while there.next_if(|entry| entry.path < *path).is_some() {}
             there.peek().is_some_and(|entry| entry.path == *path)
         });
@@ -176,7 +184,7 @@ impl Seen {
             })
         });
         Ok(Self {
-            files: files.collect(),
+            files: Arc::new(files.collect()),
             changed: true,
         })
     }
@@ -192,13 +200,15 @@ fn is_young(stamp: &Stamp, began: SystemTime) -> bool {
     stamp.changed >= old || stamp.modified >= old
 }
 
-fn parse(text: &str) -> Option<BTreeMap<RelPath, Known>> {
+fn parse(text: &str, recent: &Recent) -> Option<Arc<Files>> {
     let (head, lines) = text.split_once('\n')?;
     let sum = head.strip_prefix(FORMAT)?.trim();
-    if sum != hex(&Sha256::digest(lines.as_bytes())) {
+    let found = Sha256::digest(lines.as_bytes());
+    if sum != hex(&found) {
         return None;
     }
-    lines.lines().map(line).collect()
+    let list = || lines.lines().map(line).collect::<Option<Files>>().ok_or(());
+    recent.seen.get_or(found.into(), list).ok()
 }
 
 fn line(line: &str) -> Option<(RelPath, Known)> {
@@ -269,8 +279,8 @@ mod tests {
         for file in [&old, &odd] {
             seen.note(file, &id('1'), at(100));
         }
-        seen.write(&file).unwrap();
-        let mut read = Seen::read(&file);
+        seen.write(&file, &Recent::default()).unwrap();
+        let mut read = Seen::read(&file, &Recent::default());
         assert_eq!(read.id(&old), Some(&id('1')));
         assert_eq!(read.id(&odd), Some(&id('1')));
         assert_eq!(read.id(&entry(b"a", 51)), None);
@@ -295,7 +305,7 @@ mod tests {
         let file = dir.path().join("seen");
         let mut seen = Seen::default();
         seen.note(&entry(b"a", 50), &id('1'), at(100));
-        seen.write(&file).unwrap();
+        seen.write(&file, &Recent::default()).unwrap();
         let whole = fs::read_to_string(&file).unwrap();
         let torn = whole[..whole.len() - 1].to_owned();
         for text in [
@@ -305,12 +315,12 @@ mod tests {
             String::new(),
         ] {
             fs::write(&file, text).unwrap();
-            let read = Seen::read(&file);
+            let read = Seen::read(&file, &Recent::default());
             let same = fs::read_to_string(&file).unwrap() == whole;
             assert!(same || read == Seen::default());
         }
         fs::remove_file(&file).unwrap();
-        assert_eq!(Seen::read(&file), Seen::default());
+        assert_eq!(Seen::read(&file, &Recent::default()), Seen::default());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::adapters::git::bytes::RelPath;
 use crate::adapters::git::files::compare::{Tree, read};
 use crate::adapters::git::files::hash::Format;
 use crate::adapters::git::files::open::Root;
+use crate::adapters::git::files::recent::Recent;
 use crate::adapters::git::files::seen::Seen;
 use crate::adapters::git::files::text;
 use crate::adapters::git::files::walk::Entry;
@@ -28,9 +29,14 @@ pub(super) type State = BTreeMap<RelPath, (String, Oid)>;
 ///
 /// # Errors
 /// The directory cannot be read, or the list of ids not be written.
-pub(super) fn state(dir: &Path, tree: &Tree, seen: &Path) -> Result<State, RepoError> {
+pub(super) fn state(
+    dir: &Path,
+    tree: &Tree,
+    seen: &Path,
+    recent: &Recent,
+) -> Result<State, RepoError> {
     let root = Root::open(dir).map_err(|error| failed("cannot read", dir, &error))?;
-    let (mut known, mut found) = (Seen::read(seen), State::new());
+    let (mut known, mut found) = (Seen::read(seen, recent), State::new());
     for (path, (mode, blob)) in tree.iter().filter(|(_, (mode, _))| mode != LINK) {
         // What cannot be looked at is not as it was checked out, whatever else it is.
         let Ok(Some(there)) = root.stat(path) else {
@@ -49,7 +55,7 @@ pub(super) fn state(dir: &Path, tree: &Tree, seen: &Path) -> Result<State, RepoE
         };
         found.extend(id.map(|id| (path.clone(), (mode.clone(), id))));
     }
-    known.write(seen)?;
+    known.write(seen, recent)?;
     Ok(found)
 }
 

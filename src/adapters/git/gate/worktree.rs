@@ -9,13 +9,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::proof::{self, Made, State};
 use super::{failed, own};
 use crate::adapters::beneath;
 use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
-use crate::adapters::git::files::compare::{Tree, tree};
+use crate::adapters::git::files::compare::Tree;
 use crate::adapters::git::rig::{GitRepo, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -48,7 +49,7 @@ pub(super) struct Worktree<'r> {
 pub(super) struct Proved {
     /// The commit's tree.
     pub(super) tree: Oid,
-    files: Tree,
+    files: Arc<Tree>,
     state: State,
 }
 
@@ -161,7 +162,7 @@ impl<'r> Worktree<'r> {
                 "the gate worktree has tree {found} instead of that of {commit}"
             )));
         }
-        let files = tree(self.repo.git(), commit, b"")?;
+        let files = self.repo.files_of(commit)?;
         let state = self.prove(commit, &files)?;
         own::make(self.repo, &self.path, &self.index, commit)?;
         Ok(Proved {
@@ -205,7 +206,8 @@ impl<'r> Worktree<'r> {
     }
 
     fn state(&self, files: &Tree) -> Result<State, RepoError> {
-        proof::state(&self.path, files, &self.custody.join("seen"))
+        let seen = self.custody.join("seen");
+        proof::state(&self.path, files, &seen, &self.repo.recent)
     }
 
     /// Removes repositories that a gate made where the commit has files: git would take what is below for

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::super::admin::{failed, scratch};
 use super::super::bytes;
@@ -12,6 +13,7 @@ use super::super::command::Git;
 use super::super::files::hash::Format;
 use super::super::files::index::{Index, Lens};
 use super::super::files::open::Root;
+use super::super::files::recent::Recent;
 use super::super::files::walk::{All, Kind, from};
 use super::super::rig::{GitRepo, oid, resolve};
 use super::super::traces::HeadReflog;
@@ -136,7 +138,8 @@ impl View {
 
     /// What is staged.
     pub(super) fn index(&self) -> Result<Index, RepoError> {
-        self.lens.index(&self.git_dir)
+        let index = self.lens.index(&self.git_dir, &Recent::default())?;
+        Ok(Arc::unwrap_or_clone(index))
     }
 
     /// Its HEAD; none on a branch without commits.

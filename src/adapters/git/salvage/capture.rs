@@ -112,7 +112,7 @@ fn plan<'a>(
         .map(|(home, item)| (home.clone(), item));
     let mut known: HashSet<(Home, &RelPath)> = HashSet::new();
     let (file, mut planned) = (seen_file(repo, &measured.ground.sandbox), Vec::new());
-    let mut seen = Seen::read(&file);
+    let mut seen = Seen::read(&file, &repo.recent);
     for (home, Item { entry, id }) in own.chain(more) {
         let Some(root) = roots.get(&home) else {
             continue;
@@ -137,7 +137,7 @@ fn plan<'a>(
             id,
         });
     }
-    seen.write(&file)?;
+    seen.write(&file, &repo.recent)?;
     Ok(planned)
 }
 

@@ -180,7 +180,8 @@ impl Restore<'_> {
             let Some(dir) = dir else { continue };
             // Those of its submodules that are not checked out: without a directory they were deleted. Its own
             // configuration is an agent's.
-            let index = Lens::new(scratch(self.repo)?, format, &[])?.index(&target)?;
+            let index =
+                Lens::new(scratch(self.repo)?, format, &[])?.index(&target, &self.repo.recent)?;
             for link in index.entries.iter().filter(|staged| staged.is_link()) {
                 make(&dir.join(bytes::path(&link.path)))?;
             }
