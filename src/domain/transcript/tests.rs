@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::ids::{Generation, Incarnation};
 use crate::domain::terminal_log::{mark, screen_mark, size_mark};
+use crate::testing::tier::by_tier;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/harness");
 const ALL: usize = usize::MAX;
@@ -69,7 +70,7 @@ fn a_log_that_is_cut_anywhere_shows_no_line_that_was_never_on_the_screen() {
             let all = frame.scrolled.into_iter().chain(frame.rows);
             rows.extend(all.map(|row| row.text.trim_end().to_owned()));
         }
-        for start in (0..output.len()).step_by(331) {
+        for start in (0..output.len()).step_by(by_tier(1_327, 331)) {
             let shown = text(&output[start..], true, ALL);
             let lines = shown.lines().filter(|line| line.chars().count() < 200);
             for line in lines.map(str::trim_end).filter(|line| !line.is_empty()) {
