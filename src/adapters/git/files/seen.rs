@@ -3,6 +3,11 @@
 //!
 //! A charge notes which blob each file was checked out from, before an agent is in the sandbox. A file that
 //! still has that fingerprint is what git made of the blob, whatever filters did on the way.
+//!
+//! A program that has a file mapped changes its times with its first write alone: what was hashed after that may have
+//! been written since, under the same fingerprint. What decides a removal reads such files afresh ([`Seen::doubt`]);
+//! those that nobody wrote since the checkout keep their fingerprints, but in memory (tmpfs), where even the first
+//! write may leave them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -45,6 +50,8 @@ struct Known {
 pub(in super::super) struct Seen {
     files: BTreeMap<RelPath, Known>,
     changed: bool,
+    /// What the checkout made of files whose fingerprints are not believed.
+    doubted: BTreeMap<RelPath, Option<Oid>>,
 }
 
 impl Seen {
@@ -56,7 +63,32 @@ impl Seen {
         let files = text.and_then(|text| parse(&text)).unwrap_or_default();
         Self {
             files,
-            changed: false,
+            ..Self::default()
+        }
+    }
+
+    /// Has files read afresh that may have been written under the fingerprints that they had when they were hashed; in
+    /// memory, that may be any file.
+    pub(in super::super) fn doubt(&mut self, in_memory: bool) {
+        for (path, known) in &mut self.files {
+            let id = known.id.take();
+            if in_memory && known.from.is_some() {
+                self.doubted.insert(path.clone(), id);
+            }
+        }
+    }
+
+    /// What the checkout made of a file whose fingerprint is not believed, as far as that was noted; none for one that is
+    /// believed.
+    pub(in super::super) fn doubted(&self, entry: &Entry) -> Option<Option<Oid>> {
+        self.doubted.get(&entry.path).cloned()
+    }
+
+    /// Forgets what a file was checked out from: it was written under the same fingerprint.
+    pub(in super::super) fn disown(&mut self, entry: &Entry) {
+        if let Some(known) = self.files.get_mut(&entry.path) {
+            known.from = None;
+            self.changed = true;
         }
     }
 
@@ -152,14 +184,16 @@ impl Seen {
         self.changed |= self.files.len() != before;
     }
 
-    /// Notes what our own checkout made of these blobs, before an agent was there. `probe` is a file made
-    /// after it: what changed as late as that might change again without its times telling.
+    /// Notes what our own checkout made of these blobs, before an agent was there; `made` tells the ids of the bytes where
+    /// they are needed. `probe` is a file made after it: what changed as late as that might change again without its times
+    /// telling.
     ///
     /// # Errors
     /// The probe cannot be looked at.
     pub(in super::super) fn checked_out<'a>(
         entries: impl IntoIterator<Item = &'a Entry>,
         blob: impl Fn(&[u8]) -> Option<Oid>,
+        made: impl Fn(&Entry) -> Option<Oid>,
         probe: &fs::File,
     ) -> std::io::Result<Self> {
         let probe = probe.metadata()?;
@@ -171,13 +205,14 @@ impl Seen {
             let stamp = entry.stamp;
             let from = blob(&entry.path).filter(|_| entry.kind == Kind::File)?;
             (stamp.changed < now).then(|| {
-                let (id, from) = (None, Some(from));
+                let (id, from) = (made(entry), Some(from));
                 (entry.path.clone(), Known { stamp, id, from })
             })
         });
         Ok(Self {
             files: files.collect(),
             changed: true,
+            ..Self::default()
         })
     }
 }
@@ -318,7 +353,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (entry(b"a", 50), entry(b"b", i64::MAX));
         let probe = fs::File::create(dir.path().join("probe")).unwrap();
-        let seen = Seen::checked_out([&a, &b], |_| Some(id('2')), &probe).unwrap();
+        let seen = Seen::checked_out([&a, &b], |_| Some(id('2')), |_| None, &probe).unwrap();
         assert_eq!(seen.from(&a), Some(&id('2')));
         assert_eq!(seen.from(&b), None, "as late as the probe");
         assert_eq!(seen.from(&entry(b"a", 51)), None);
