@@ -5,14 +5,16 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, renameat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat, openat2,
+    renameat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// No part of the way may be a link, or lead out of the directory.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
@@ -199,6 +201,34 @@ pub fn make_dir_anew(root: &Path, name: &Path) -> io::Result<()> {
         }
         made => made,
     }
+}
+
+/// Lets its owner into a directory, or read a file, that is this user's own and that an agent has closed. Returns whether
+/// anything was changed.
+///
+/// # Errors
+/// It is not there, a link is on the way to it, or the file system refuses.
+pub fn open_up(root: &Path, name: &Path) -> io::Result<bool> {
+    let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = match name.as_os_str().is_empty() {
+        // Nothing can be looked up in it while it is closed.
+        true => dir(root)?,
+        false => openat2(dir(root)?, name, how, Mode::empty(), INSIDE)?,
+    };
+    let meta = fstat(&found)?;
+    let wanted = match FileType::from_raw_mode(meta.st_mode) {
+        FileType::Directory => Mode::RWXU,
+        FileType::RegularFile => Mode::RUSR | Mode::WUSR,
+        _ => return Ok(false),
+    };
+    let mode = Mode::from_raw_mode(meta.st_mode);
+    if mode.contains(wanted) || meta.st_uid != geteuid().as_raw() {
+        return Ok(false);
+    }
+    // A descriptor that only names it is changed by this name.
+    let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
+    chmod(itself, mode | wanted)?;
+    Ok(true)
 }
 
 /// Whether the error says that something else than a plain file was found, and not that the system failed.

@@ -2,6 +2,7 @@
 
 mod logins;
 mod moved;
+mod removal;
 mod session_files;
 mod set_up;
 mod text;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
+use self::removal::remove_tree;
 use self::text::{at, from_above, make_dir, read_some, write_whole, written};
 use super::{beneath, runs};
 use crate::domain::unattended::Trace;
@@ -447,37 +449,6 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let mut paths = paths.collect::<Result<Vec<_>, TaskError>>()?;
     paths.sort();
     Ok(paths)
-}
-
-/// Removes a file, link or tree, read-only directories included (module caches are often
-/// read-only). Links are not followed, and nothing is removed where something is mounted below.
-fn remove_tree(path: &Path) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.is_dir() {
-        return fs::remove_file(path);
-    }
-    if let Some(mount) = super::mounts::below(path)?.first() {
-        let what = format!("{} is a mount point: `umount` it first", mount.display());
-        return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
-    }
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            unlock(path)?;
-            fs::remove_dir_all(path)
-        }
-        other => other,
-    }
-}
-
-fn unlock(dir: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            unlock(&entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -141,6 +141,33 @@ fn meta(refs: &[String]) -> &str {
     refs.next().unwrap()
 }
 
+/// Whoever commits there can write what the reflogs say, and the refs of remotes.
+#[test]
+fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
+    let (city, sandbox, origin) = ignoring();
+    git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    assert_eq!(city.facts(&sandbox).special, Vec::<String>::new());
+    let library = sandbox.join("vendor/library");
+    let logs = library.join(".git/logs");
+    let head = logs.join("HEAD");
+    let told = fs::read_to_string(&head).unwrap();
+    write(&library, "work", "mine\n");
+    let made = commit_all(&library, "only here");
+    fs::remove_dir_all(&logs).unwrap();
+    fs::create_dir(&logs).unwrap();
+    fs::write(&head, told).unwrap();
+    let tip = library.join(".git/refs/remotes/origin/main");
+    fs::create_dir_all(tip.parent().unwrap()).unwrap();
+    fs::write(tip, format!("{made}\n")).unwrap();
+    let facts = city.facts(&sandbox);
+    let claimed =
+        "ignored repository vendor/library: commits that only its own refs call pushed: 1";
+    assert_eq!(facts.special, [claimed]);
+    assert!(facts.is_committed(), "it holds nothing up");
+    let to = restored(&city, &sandbox);
+    assert_eq!(rev(&to.join("vendor/library"), "HEAD"), made);
+}
+
 /// What the agent has closed may be work: it is no obstacle to a completion, and is not removed. A user
 /// whom permissions do not stop sees what is in it.
 #[test]

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::bytes::{self, RelPath};
 use super::rig::GitRepo;
+use super::share;
+use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -117,7 +119,7 @@ pub(super) fn adopt_notes(repo: &GitRepo) -> Result<(), RepoError> {
         return Ok(());
     }
     for admin in entries(repo)? {
-        let text = crate::adapters::beneath::read(&admin, Path::new(FIRST), 1 << 24);
+        let text = beneath::read(&admin, Path::new(FIRST), 1 << 24);
         let note = text
             .ok()
             .flatten()
@@ -167,7 +169,7 @@ pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError>
         Err(error) => return Err(failed("cannot read", sandbox, &error)),
     }
     let admin = linked(sandbox).ok_or_else(|| broken(sandbox, "its .git link is broken"))?;
-    if admin.parent() != fs::canonicalize(worktrees(repo)).ok().as_deref() {
+    if admin.parent() != home(repo).as_deref() {
         return Err(broken(sandbox, "its .git link leads elsewhere"));
     }
     if !leads_back(&admin, sandbox) {
@@ -181,6 +183,13 @@ fn broken(sandbox: &Path, why: &str) -> RepoError {
         sandbox: sandbox.to_owned(),
         why: why.to_owned(),
     }
+}
+
+/// The real `repo.git/worktrees`; none where there is no such directory, or a link in its place that leads elsewhere.
+pub(super) fn home(repo: &GitRepo) -> Option<PathBuf> {
+    let home = fs::canonicalize(repo.theirs()).ok()?.join("worktrees");
+    let is_dir = fs::symlink_metadata(&home).is_ok_and(|meta| meta.is_dir());
+    is_dir.then_some(home)
 }
 
 /// `repo.git/worktrees`.
@@ -207,15 +216,16 @@ pub(super) fn read_link_file(file: &Path) -> Option<PathBuf> {
 /// # Errors
 /// It cannot be read.
 pub(super) fn line(dir: &Path, name: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    use ErrorKind::{FileTooLarge, InvalidInput};
-    let strange = |error: &std::io::Error| {
-        let loops = error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32);
-        loops || matches!(error.kind(), InvalidInput | FileTooLarge)
-    };
-    match crate::adapters::beneath::read(dir, name, LINE_MAX) {
-        Err(error) if strange(&error) => Ok(None),
+    match beneath::read(dir, name, LINE_MAX) {
+        Err(error) if is_strange(&error) => Ok(None),
         read => read,
     }
+}
+
+/// Whether something else than a regular file of a sane size is there, or on the way: an agent put it there.
+pub(super) fn is_strange(error: &std::io::Error) -> bool {
+    let loops = error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32);
+    loops || beneath::is_odd(error)
 }
 
 /// Whether the administrative directory names this sandbox.
@@ -299,13 +309,17 @@ pub(super) fn entries(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     let dir = worktrees(repo);
     let fail = |error: std::io::Error| failed("cannot list", &dir, &error);
     let mut found = Vec::new();
+    // What a link leads to is not believed.
+    if fs::symlink_metadata(&dir).is_ok_and(|meta| !meta.is_dir()) {
+        return Ok(found);
+    }
     match fs::read_dir(&dir) {
         Ok(list) => {
             for entry in list {
                 found.push(entry.map_err(fail)?.path());
             }
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) if is_nothing(&error) => {}
         Err(error) => return Err(fail(error)),
     }
     found.sort();
@@ -320,8 +334,7 @@ pub(super) fn retired(repo: &GitRepo) -> PathBuf {
 /// Moves an administrative directory out of git's sight without destroying it: its reflog may be
 /// the last thing that names some commit.
 pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<(), RepoError> {
-    let retired = retired(repo);
-    fs::create_dir_all(&retired).map_err(|error| failed("cannot make", &retired, &error))?;
+    let retired = share::own_dir(repo, Path::new("horde/retired"))?;
     let name = admin.file_name().unwrap_or_default().to_string_lossy();
     let to = free_name(&retired, &name);
     fs::rename(admin, &to).map_err(|error| failed("cannot move", admin, &error))
@@ -346,9 +359,8 @@ pub(super) fn make(
     head: &[u8],
     work_tree: &Path,
 ) -> Result<PathBuf, RepoError> {
-    let dir = worktrees(repo);
+    let dir = share::own_dir(repo, Path::new("worktrees"))?;
     let fail = |error: std::io::Error| failed("cannot make a directory in", &dir, &error);
-    fs::create_dir_all(&dir).map_err(fail)?;
     let dir = fs::canonicalize(&dir).map_err(fail)?;
     let fresh = tempfile::Builder::new()
         .prefix("horde-new-")

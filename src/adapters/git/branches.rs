@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::admin;
 use super::bytes;
 use super::rig::GitRepo;
+use super::stash::PINS;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -50,9 +51,12 @@ pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, Repo
     Ok(found)
 }
 
-/// What a file of one line says; none where there is no such file.
+/// What a file of one line says; none where there is no such file, or its agent has closed it.
 fn line(admin: &Path, name: &str) -> Result<Option<Vec<u8>>, RepoError> {
-    let text = admin::line(admin, Path::new(name));
+    let text = match admin::line(admin, Path::new(name)) {
+        Err(error) if admin::is_nothing(&error) => Ok(None),
+        text => text,
+    };
     let text = text.map_err(|error| admin::failed("cannot read", &admin.join(name), &error))?;
     Ok(text.map(|text| text.trim_ascii().to_owned()))
 }
@@ -69,6 +73,8 @@ fn is_held(repo: &GitRepo, commit: &Oid) -> Result<bool, RepoError> {
     let reaching = repo
         .git()
         .args(["for-each-ref", "--count=1", "--format=%(refname)"])
+        // They go with their sandboxes.
+        .arg(format!("--exclude={}", PINS.trim_end_matches('/')))
         .args(["--contains", commit.as_str()])
         .run()?;
     Ok(!reaching.stdout.is_empty())

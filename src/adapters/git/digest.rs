@@ -35,6 +35,9 @@ pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
     for stash in &measured.stashes {
         part(&mut hash, stash.commit.as_str().as_bytes());
     }
+    for commit in &measured.dropped {
+        part(&mut hash, commit.as_str().as_bytes());
+    }
     for line in &measured.special {
         part(&mut hash, line.as_bytes());
     }

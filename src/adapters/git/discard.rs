@@ -7,9 +7,9 @@ use std::path::Path;
 use super::admin::{self, Note, failed, free_name};
 use super::branches::drop_branch;
 use super::facts;
-use super::measure::measure;
+use super::measure::{Files, measure};
 use super::rig::GitRepo;
-use super::sandbox;
+use super::{sandbox, stash};
 use crate::adapters::mounts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, RaiderId};
@@ -78,6 +78,14 @@ pub(super) fn discard(
     for (admin, _) in &inner {
         admin::retire(repo, admin)?;
     }
+    drop_traces(repo, permit, note)
+}
+
+/// Forgets the sandbox, and deletes its branches where another ref reaches them.
+fn drop_traces(repo: &GitRepo, permit: &NukePermit, note: Option<Note>) -> Result<(), RepoError> {
+    let raider = permit.raider();
+    // First: a pin reaches the commit that its entry was made on.
+    stash::unpin(repo, raider, permit.incarnation())?;
     let noted = note.map(|note| note.branch);
     let own = format!("raider/{}/", raider.name);
     let shown = permit.git().branch.clone();
@@ -85,7 +93,7 @@ pub(super) fn discard(
     for branch in noted.into_iter().chain(shown) {
         drop_branch(repo, &branch)?;
     }
-    Note::remove(repo, path)
+    Note::remove(repo, permit.sandbox())
 }
 
 /// Finishes what [`discard`] began before it was killed. The administrative directory is set aside
@@ -145,7 +153,7 @@ fn unmounted(sandbox: &Path) -> Result<(), RepoError> {
 /// holds must be the same, and HEAD must not have become less safe.
 fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<(), RepoError> {
     let judged = permit.git();
-    let measured = measure(repo, permit.sandbox())?;
+    let measured = measure(repo, permit.sandbox(), Files::Afresh)?;
     let now = facts::judge(repo, &measured, None)?;
     match difference(judged, &now) {
         None => Ok(()),

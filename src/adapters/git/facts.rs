@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::measure::{Measured, measure, measure_gone};
+use super::measure::{Files, Measured, measure, measure_gone};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
 use super::{admin, bytes};
@@ -15,7 +15,7 @@ pub(super) const LIST_MAX: usize = 300;
 
 /// Measures a sandbox now.
 pub(super) fn facts(repo: &GitRepo, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
-    let measured = measure(repo, sandbox)?;
+    let measured = measure(repo, sandbox, Files::Known)?;
     judge(repo, &measured, Some(target))
 }
 

@@ -9,6 +9,7 @@ use super::admin::{self, Note, failed, locate};
 use super::measure::commit;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
+use super::whole;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -44,6 +45,7 @@ impl Ground {
 
 /// Finds out. A sandbox that is a link or a file is none.
 pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError> {
+    whole::heal(repo);
     let gone = match fs::symlink_metadata(sandbox) {
         Ok(_) => false,
         Err(error) if error.kind() == ErrorKind::NotFound => true,
@@ -92,8 +94,7 @@ pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError
 /// Where the sandbox's link leads, where that leads back nowhere: its own, with a damaged link back.
 fn led(repo: &GitRepo, sandbox: &Path) -> Option<PathBuf> {
     let admin = admin::linked(sandbox)?;
-    let home = fs::canonicalize(admin::worktrees(repo)).ok();
-    let is_ours = admin.parent() == home.as_deref() && !super::repair::claimed(&admin);
+    let is_ours = admin.parent() == admin::home(repo).as_deref() && !super::repair::claimed(&admin);
     is_ours.then_some(admin)
 }
 

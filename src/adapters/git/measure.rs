@@ -20,7 +20,8 @@ use super::files::walk::{Walked, walk};
 use super::ground::{Ground, ground};
 use super::inner::{self, Around, Found};
 use super::rig::{GitRepo, resolve};
-use super::traces::{self, Lost, Stash};
+use super::stash::{self, Stash};
+use super::traces::{self, Lost};
 use super::{digest, links, objects, special};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -46,6 +47,10 @@ pub(super) struct Measured {
     pub(super) inner: Found,
     /// Stash entries of this sandbox.
     pub(super) stashes: Vec<Stash>,
+    /// Entries that it had, and that the list has no more.
+    pub(super) dropped: Vec<Oid>,
+    /// Why a reflog of HEAD cannot be read, for people.
+    pub(super) odd_log: Option<String>,
     /// Commits that only its reflog and branches name.
     pub(super) lost: Lost,
     /// Commits that it names and that are not whole: they cannot be saved.
@@ -78,8 +83,17 @@ impl Measured {
     }
 }
 
+/// Whether files are read whose bytes are known by their fingerprints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Files {
+    /// They are believed.
+    Known,
+    /// Those are read that may have been written under the same fingerprint: a removal is decided by this.
+    Afresh,
+}
+
 /// Measures the sandbox now. Changes nothing in it.
-pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoError> {
+pub(super) fn measure(repo: &GitRepo, sandbox: &Path, files: Files) -> Result<Measured, RepoError> {
     let ground = ground(repo, sandbox)?;
     if ground.gone {
         return Err(RepoError::NotFound(format!(
@@ -87,15 +101,19 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoEr
             sandbox.display()
         )));
     }
-    look(repo, ground)
+    look(repo, ground, files)
 }
 
 /// Measures what is left of a sandbox, be it that its directory is gone. None where there is nothing.
-pub(super) fn measure_left(repo: &GitRepo, sandbox: &Path) -> Result<Option<Measured>, RepoError> {
+pub(super) fn measure_left(
+    repo: &GitRepo,
+    sandbox: &Path,
+    files: Files,
+) -> Result<Option<Measured>, RepoError> {
     let ground = ground(repo, sandbox)?;
     match ground.gone {
         true => gone(repo, ground),
-        false => look(repo, ground).map(Some),
+        false => look(repo, ground, files).map(Some),
     }
 }
 
@@ -123,7 +141,7 @@ fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
             ground.sandbox.display()
         )));
     }
-    let measured = look(repo, ground)?;
+    let measured = look(repo, ground, Files::Known)?;
     match &measured.index.odd {
         Some(why) => {
             let sandbox = measured.ground.sandbox.display();
@@ -151,7 +169,10 @@ struct Sight {
 
 /// A HEAD that is not whole is none: its sandbox is what its base was, and what lies on the disk.
 fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
-    objects::check_theirs(repo)?;
+    match objects::check_theirs(repo) {
+        Err(why) if !objects::is_shut(repo) => return Err(why),
+        _ => {}
+    }
     let Some(head) = &ground.head else {
         return Ok(());
     };
@@ -191,7 +212,7 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
     })
 }
 
-fn look(repo: &GitRepo, mut ground: Ground) -> Result<Measured, RepoError> {
+fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, RepoError> {
     settle(repo, &mut ground)?;
     let sight = sight(repo, &ground)?;
     let disk = match ground.gone {
@@ -207,15 +228,15 @@ fn look(repo: &GitRepo, mut ground: Ground) -> Result<Measured, RepoError> {
             inner: left_modules(repo, &ground, &sight)?,
             ..Disk::default()
         },
-        false => disk(repo, &ground, &sight)?,
+        false => disk(repo, &ground, &sight, files)?,
     };
     let reflog = traces::head_reflogs(&admins(&ground))?;
     // What it has committed is judged, and kept, in ours. HEAD is there already.
-    let mut stashes = traces::stashes(repo, ground.note.as_ref(), &ground, &reflog)?;
-    let put_aside: Vec<Oid> = stashes.iter().map(|stash| stash.commit.clone()).collect();
-    let mut damaged: BTreeSet<Oid> = repo.take_whole(&put_aside)?.into_iter().collect();
-    stashes.retain(|stash| !damaged.contains(&stash.commit));
-    let find = |damaged: &_| traces::lost(repo, ground.note.as_ref(), &ground, &reflog, damaged);
+    let note = ground.note.as_ref();
+    let (stashes, mut damaged) = stash::whole(repo, &ground, &reflog)?;
+    stash::pin(repo, note, &stashes)?;
+    let dropped = stash::dropped(repo, note, &stashes)?;
+    let find = |damaged: &_| traces::lost(repo, note, &ground, &reflog, damaged);
     let tips = |lost: &Lost| lost.tips.iter().chain(&lost.own).cloned().collect();
     let (lost, more) = repo.take_tips(find, tips)?;
     damaged.extend(more);
@@ -229,6 +250,8 @@ fn look(repo: &GitRepo, mut ground: Ground) -> Result<Measured, RepoError> {
         mounts: disk.walked.mounts,
         inner: disk.inner,
         stashes,
+        dropped,
+        odd_log: reflog.odd,
         lost,
         damaged,
         special: Vec::new(),
@@ -243,7 +266,7 @@ fn admins(ground: &Ground) -> Vec<PathBuf> {
     ground.admin.iter().chain(&ground.inside).cloned().collect()
 }
 
-fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoError> {
+fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<Disk, RepoError> {
     let (tree, index, format) = (&*sight.tree, &*sight.index, sight.format);
     let sandbox = ground.sandbox.as_path();
     let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
@@ -266,6 +289,9 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
     all_read(&walked)?;
     let file = super::ground::seen_file(repo, sandbox);
     let mut seen = Seen::read(&file, &repo.recent);
+    if files == Files::Afresh {
+        seen.doubt(root.is_in_memory());
+    }
     let entries = std::mem::take(&mut walked.entries);
     let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
     let entries = links::without_copies(&root, entries, ground.note.as_ref(), &tracked);
@@ -358,7 +384,7 @@ pub(super) fn hidden(repo: &GitRepo, ground: &mut Ground) -> Result<Vec<RelPath>
 fn glanced(repo: &GitRepo, ground: &mut Ground) -> Result<Disk, RepoError> {
     settle(repo, ground)?;
     let sight = sight(repo, ground)?;
-    disk(repo, ground, &sight)
+    disk(repo, ground, &sight, Files::Known)
 }
 
 /// What a HEAD names, where ours or theirs has it.

@@ -53,6 +53,7 @@ mod theirs;
 mod traces;
 mod turns;
 mod upkeep;
+mod whole;
 
 #[cfg(test)]
 mod testing;

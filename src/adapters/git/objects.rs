@@ -30,6 +30,12 @@ const LIST_MAX: u64 = 1 << 20;
 /// Directories that git makes beside packs and lists; it does not open them with [`UNINDEXED`].
 const INDEXES: [&str; 2] = ["commit-graphs", "multi-pack-index.d"];
 
+/// Whether theirs has an object directory into which this user is not let, and which is not its own to open.
+pub(super) fn is_shut(repo: &GitRepo) -> bool {
+    let listed = fs::read_dir(repo.theirs().join("objects"));
+    listed.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
 /// Checks those of theirs. What git must not open there is renamed first, and so is a list of lenders that leads to such a
 /// thing: one agent would stop all sandboxes of the rig.
 ///

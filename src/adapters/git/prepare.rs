@@ -82,6 +82,22 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
+/// Makes theirs again where it is gone: what it borrows, and where the remotes are, ours knows. The branches of raiders
+/// are not in ours.
+pub(super) fn again(repo: &GitRepo) -> Result<(), RepoError> {
+    share::init(repo)?;
+    share::lend(repo)?;
+    let checkout = match repo.source() {
+        RigSource::Path(path) => Some(inspect(path)?),
+        RigSource::Remote(_) => None,
+    };
+    settings::take_over(repo, checkout.as_ref())?;
+    take_attributes(repo, checkout.as_ref())?;
+    links::exclude(repo, links::EXCLUDED)?;
+    share::publish_all(repo);
+    Ok(())
+}
+
 /// Reads the rig's path, or says why no rig can be made of it.
 fn inspect(path: &Path) -> Result<Checkout, RepoError> {
     let shown = path.display();

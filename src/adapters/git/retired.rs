@@ -152,7 +152,7 @@ fn are_held(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<bool, RepoError> {
     let refs = repo.refs()?;
     let lasting = refs.iter().filter(|(_, name)| {
         let seen = name.strip_prefix("refs/remotes/");
-        !seen.is_some_and(|name| name.contains("/raider/"))
+        !name.starts_with(super::stash::PINS) && !seen.is_some_and(|name| name.contains("/raider/"))
     });
     let known: BTreeSet<&str> = lasting.map(|(id, _)| id.as_str()).collect();
     let mut commits = BTreeSet::new();

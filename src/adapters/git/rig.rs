@@ -6,6 +6,7 @@
 //!                                      and git never runs with its configuration
 //! ```
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -59,6 +60,8 @@ pub struct GitRepo {
     format: OnceLock<String>,
     /// A stamp of the configuration of theirs when it was last seen to be usable.
     config_seen: Mutex<Option<String>>,
+    /// A stamp of the list of stash entries when those of a sandbox were last pinned, by sandbox.
+    stash_seen: Mutex<HashMap<PathBuf, String>>,
     prepared: Mutex<Prepared>,
     /// Listings that were made moments ago.
     pub(super) recent: Recent,
@@ -88,6 +91,7 @@ impl GitRepo {
             said: Said::default(),
             format: OnceLock::new(),
             config_seen: Mutex::new(None),
+            stash_seen: Mutex::default(),
             prepared: Mutex::default(),
             recent: Recent::default(),
         }
@@ -242,6 +246,12 @@ impl GitRepo {
     /// The stamp of the configuration of theirs, held while it is looked at.
     pub(super) fn config_seen(&self) -> MutexGuard<'_, Option<String>> {
         let seen = self.config_seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stamps of the list of stash entries, by sandbox.
+    pub(super) fn stash_seen(&self) -> MutexGuard<'_, HashMap<PathBuf, String>> {
+        let seen = self.stash_seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner)
     }
 

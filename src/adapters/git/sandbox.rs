@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{self, Note, failed};
 use super::command::{CHECKOUT, Git};
+use super::files::hash::{self, Format};
 use super::files::open::Root;
 use super::files::seen::Seen;
-use super::files::walk::{All, walk};
+use super::files::walk::{All, Entry, walk};
 use super::ground::seen_file;
 use super::links;
 use super::repair;
@@ -168,7 +169,13 @@ fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoErro
         known.is_some_and(|(mode, _)| entry.git_mode() == Some(mode))
     });
     let blob = |path: &[u8]| blobs.get(path).map(|(_, blob)| blob.clone());
-    let seen = Seen::checked_out(entries, blob, &probe).map_err(fail)?;
+    // Elsewhere the fingerprints alone tell.
+    let format = root.is_in_memory().then(|| Format::of(commit));
+    let made = |entry: &Entry| {
+        let mut file = root.file(&entry.path).ok()?;
+        hash::file(format?, &mut file, entry.stamp.size).ok()
+    };
+    let seen = Seen::checked_out(entries, blob, made, &probe).map_err(fail)?;
     seen.write(&seen_file(repo, sandbox), &repo.recent)
 }
 

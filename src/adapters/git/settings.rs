@@ -13,7 +13,7 @@ use super::bytes;
 use super::command::Git;
 use super::filters::{self, Places};
 use super::rig::{GitRepo, PUSH_URL_KEY};
-use super::{refusals, share};
+use super::{refusals, share, whole};
 use crate::adapters::beneath;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
@@ -227,6 +227,7 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
 /// Sees to it that git works in the sandboxes: one agent can break for all what they share. The configuration is read
 /// only where it changed since it was last looked at. A failure is logged and no error: the next patrol tries again.
 pub(super) fn keep(repo: &GitRepo) {
+    whole::heal(repo);
     let now = || {
         let found = fs::symlink_metadata(repo.theirs().join("config")).ok()?;
         let times = (

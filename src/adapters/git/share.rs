@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::admin::{failed, free_name};
 use super::bytes;
@@ -78,6 +78,22 @@ pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed("cannot rename", &dir.join(name), &error)),
     }
+}
+
+/// Returns a directory of theirs, made where there is none. What is no directory on the way to it is renamed: through a
+/// link something would be written outside.
+pub(super) fn own_dir(repo: &GitRepo, name: &Path) -> Result<PathBuf, RepoError> {
+    let dir = repo.theirs();
+    let mut above = PathBuf::new();
+    for part in name {
+        above.push(part);
+        if fs::symlink_metadata(dir.join(&above)).is_ok_and(|meta| !meta.is_dir()) {
+            set_aside(dir, &above)?;
+        }
+    }
+    let made = beneath::make_dirs(dir, name);
+    made.map_err(|error| failed("cannot make", &dir.join(name), &error))?;
+    Ok(dir.join(name))
 }
 
 /// Writes a file of theirs. Agents may have put anything in its place: links are not followed, reading a pipe does not

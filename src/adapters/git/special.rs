@@ -74,6 +74,9 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     if let Some(why) = &measured.index.odd {
         lines.push(format!("its index cannot be read: {why}"));
     }
+    if let Some(why) = &measured.odd_log {
+        lines.push(format!("it cannot be told which commits HEAD left: {why}"));
+    }
     for path in &measured.mounts {
         let path = bytes::lossy(path);
         lines.push(format!(
@@ -100,6 +103,12 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     lines.extend(files(measured));
     for tip in &measured.lost.tips {
         lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
+    }
+    for commit in &measured.dropped {
+        let short = commit.short();
+        lines.push(format!(
+            "{LEFT_BEHIND}{short}, a stash entry that is in the list no more"
+        ));
     }
     if let Some(admin) = &ground.admin {
         lines.extend(aside(admin)?);

@@ -1,17 +1,166 @@
-//! The stash entries of raiders that are gone. All sandboxes share one list, and a nuke saves the entries of its
-//! branch without taking them out of it: they go when they were kept for as long as salvage is.
+//! Stash entries, of which all sandboxes of a rig share one list: any of them can take another's out of it. Each is
+//! pinned in ours for as long as its sandbox is there, so that it is saved with that whatever becomes of the list.
+//!
+//! A nuke saves the entries of its branch without taking them out of the list: they go when they were kept for as
+//! long as salvage is.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use jiff::Timestamp;
 
 use super::admin::Note;
 use super::branches::checked_out;
+use super::ground::{Ground, ground};
 use super::rig::GitRepo;
 use super::sandbox;
-use super::traces::{branch_of, stash_entry};
+use super::traces::{self, HeadReflog};
+use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::RepoError;
 
 /// The list.
 const STASH: &str = "refs/stash";
+/// Where entries are pinned in ours: `<rig>/<raider>/<incarnation>/<commit>`.
+pub(super) const PINS: &str = "refs/horde/stash/";
+
+/// A stash entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stash {
+    /// Its commit.
+    pub(super) commit: Oid,
+    /// Its message.
+    pub(super) message: String,
+}
+
+/// Where the entries of a sandbox are pinned.
+fn place(raider: &RaiderId, incarnation: Incarnation) -> String {
+    format!("{PINS}{}/{}/{incarnation}/", raider.rig, raider.name)
+}
+
+/// Pins the entries that a sandbox has now, where the list is another than when it was last looked at. A failure is logged
+/// and no error: the next patrol tries again.
+pub(super) fn keep(repo: &GitRepo, sandbox: &Path) {
+    let log = repo.theirs().join("logs").join(STASH);
+    let Ok(found) = fs::symlink_metadata(&log) else {
+        return;
+    };
+    let (written, changed) = (
+        (found.mtime(), found.mtime_nsec()),
+        (found.ctime(), found.ctime_nsec()),
+    );
+    let now = format!("{} {} {written:?} {changed:?}", found.ino(), found.len());
+    if repo.stash_seen().get(sandbox) == Some(&now) {
+        return;
+    }
+    let kept = || {
+        let ground = ground(repo, sandbox)?;
+        let admins: Vec<_> = ground.admin.iter().chain(&ground.inside).cloned().collect();
+        let reflog = traces::head_reflogs(&admins)?;
+        let entries = whole(repo, &ground, &reflog)?.0;
+        pin(repo, ground.note.as_ref(), &entries)
+    };
+    match kept() {
+        Ok(()) => drop(repo.stash_seen().insert(sandbox.to_owned(), now)),
+        // It has no entries that could be told from others, which its ailment says.
+        Err(RepoError::Broken { .. } | RepoError::NotFound(_)) => {}
+        Err(why) => {
+            let sandbox = sandbox.display();
+            tracing::warn!(%sandbox, %why, "its stash entries cannot be pinned");
+        }
+    }
+}
+
+/// Returns the entries of a sandbox, taken into ours, and those that are damaged.
+pub(super) fn whole(
+    repo: &GitRepo,
+    ground: &Ground,
+    reflog: &HeadReflog,
+) -> Result<(Vec<Stash>, BTreeSet<Oid>), RepoError> {
+    let mut found = stashes(repo, ground.note.as_ref(), ground, reflog)?;
+    let ids: Vec<Oid> = found.iter().map(|stash| stash.commit.clone()).collect();
+    let damaged: BTreeSet<Oid> = repo.take_whole(&ids)?.into_iter().collect();
+    found.retain(|stash| !damaged.contains(&stash.commit));
+    Ok((found, damaged))
+}
+
+/// Pins entries that ours has.
+pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Result<(), RepoError> {
+    let Some(note) = note.filter(|_| !entries.is_empty()) else {
+        return Ok(());
+    };
+    let known: BTreeSet<Oid> = pinned(repo, note)?.into_iter().collect();
+    let place = place(&note.raider, note.incarnation);
+    let new = entries.iter().map(|entry| &entry.commit);
+    let new = new.filter(|commit| !known.contains(*commit));
+    let script: String = new
+        .map(|commit| format!("update {place}{commit} {commit}\n"))
+        .collect();
+    if script.is_empty() {
+        return Ok(());
+    }
+    let git = repo.git().args(["update-ref", "--stdin"]).stdin(script);
+    git.run().map(drop)
+}
+
+/// The entries that are pinned for a sandbox.
+fn pinned(repo: &GitRepo, note: &Note) -> Result<Vec<Oid>, RepoError> {
+    let place = place(&note.raider, note.incarnation);
+    let mut refs = repo.refs()?;
+    refs.retain(|(_, name)| name.starts_with(&place));
+    Ok(refs.into_iter().map(|(id, _)| id).collect())
+}
+
+/// The entries of a sandbox that the list has no more. Its owner may have taken them back: that cannot be told.
+pub(super) fn dropped(
+    repo: &GitRepo,
+    note: Option<&Note>,
+    listed: &[Stash],
+) -> Result<Vec<Oid>, RepoError> {
+    let mut dropped = note.map_or(Ok(Vec::new()), |note| pinned(repo, note))?;
+    dropped.retain(|commit| listed.iter().all(|entry| entry.commit != *commit));
+    Ok(dropped)
+}
+
+/// Removes the pins of a sandbox that is gone. What it had is saved.
+pub(super) fn unpin(
+    repo: &GitRepo,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<(), RepoError> {
+    let place = place(raider, incarnation);
+    drop_pins(repo, |name, _| name.starts_with(&place)).map(drop)
+}
+
+fn drop_pins(repo: &GitRepo, goes: impl Fn(&str, &Oid) -> bool) -> Result<usize, RepoError> {
+    let mut refs = repo.refs()?;
+    refs.retain(|(id, name)| name.starts_with(PINS) && goes(name, id));
+    let script: String = refs
+        .iter()
+        .map(|(id, name)| format!("delete {name} {id}\n"))
+        .collect();
+    if !script.is_empty() {
+        let git = repo.git().args(["update-ref", "--stdin"]).stdin(script);
+        git.run()?;
+    }
+    Ok(refs.len())
+}
+
+/// Removes the pins of sandboxes that are gone and were not discarded, of entries from before that time.
+fn expire_pins(repo: &GitRepo, before: Timestamp) -> Result<(), RepoError> {
+    let sandboxes = sandbox::list(repo)?.into_iter();
+    let notes = sandboxes.filter_map(|(_, dir)| Note::read(repo, &dir));
+    let living: Vec<String> = notes
+        .map(|note| place(&note.raider, note.incarnation))
+        .collect();
+    let made = |id: &Oid| Some(repo.known()?.committed(id)?.1);
+    drop_pins(repo, |name, id| {
+        let lives = living.iter().any(|place| name.starts_with(place));
+        !lives && made(id).is_some_and(|made| made < before.as_second())
+    })
+    .map(drop)
+}
 
 /// Takes the entries from before that time out of the list, but those of living sandboxes, and says how many.
 pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
@@ -37,5 +186,110 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         };
         living || entry.made >= before.as_second()
     };
+    expire_pins(repo, before)?;
     repo.their_refs().thin_log(STASH, stays)
+}
+
+/// The stash entries that belong to this sandbox: those whose message names one of its branches,
+/// and those without a branch (detached, autostash) that were made on a commit of its reflog since
+/// it exists.
+fn stashes(
+    repo: &GitRepo,
+    note: Option<&Note>,
+    ground: &Ground,
+    reflog: &HeadReflog,
+) -> Result<Vec<Stash>, RepoError> {
+    let log = repo.their_refs().reflog(STASH)?;
+    let entries = String::from_utf8_lossy(&log);
+    let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
+    let ids: BTreeSet<Oid> = entries
+        .iter()
+        .map(|entry| entry.stash.commit.clone())
+        .collect();
+    let parents = parents(repo, &ids)?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let ours = match branch_of(&entry.stash.message) {
+            Some(branch) => {
+                ground.branch.as_deref() == Some(branch)
+                    || note.is_some_and(|note| note.branch == branch)
+                    || reflog.branches.contains(branch)
+            }
+            None => {
+                let here = parents.get(&entry.stash.commit).is_some_and(|on| {
+                    reflog.commits.contains(on) || ground.head.as_ref() == Some(on)
+                });
+                here && note.is_none_or(|note| entry.made >= note.created)
+            }
+        };
+        if ours {
+            found.push(entry.stash);
+        }
+    }
+    Ok(found)
+}
+
+struct StashEntry {
+    stash: Stash,
+    /// Seconds since 1970.
+    made: i64,
+}
+
+/// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`.
+fn stash_entry(line: &str) -> Option<StashEntry> {
+    let (head, message) = line.split_once('\t').unwrap_or((line, ""));
+    let commit = Oid::new(head.split(' ').nth(1)?).ok()?;
+    let made = head.rsplit(' ').nth(1)?.parse().unwrap_or(i64::MAX);
+    Some(StashEntry {
+        stash: Stash {
+            commit,
+            message: message.to_owned(),
+        },
+        made,
+    })
+}
+
+/// The first parents of commits, as far as they are there.
+fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    let told = repo
+        .lens()
+        .args(["rev-list", "--no-walk=unsorted", "--parents"])
+        .args(["--ignore-missing", "--stdin"])
+        .stdin(list)
+        .run()?
+        .text();
+    let pair = |line: &str| {
+        let mut ids = line.split(' ').map(Oid::new);
+        Some((ids.next()?.ok()?, ids.next()?.ok()?))
+    };
+    Ok(told.lines().filter_map(pair).collect())
+}
+
+/// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
+fn branch_of(message: &str) -> Option<&str> {
+    let rest = message
+        .strip_prefix("WIP on ")
+        .or_else(|| message.strip_prefix("On "))?;
+    let (branch, _) = rest.split_once(": ")?;
+    (branch != "(no branch)").then_some(branch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stash_names_the_branch_it_was_made_on() {
+        assert_eq!(
+            branch_of("WIP on raider/Toast/gt-1-1: 12ab x"),
+            Some("raider/Toast/gt-1-1")
+        );
+        assert_eq!(branch_of("On main: half: done"), Some("main"));
+        assert_eq!(branch_of("WIP on (no branch): 12ab x"), None);
+        assert_eq!(branch_of("autostash"), None);
+    }
 }

@@ -29,10 +29,11 @@ impl GitRepo {
     /// Lets a command that runs on ours read the objects of theirs, too. It does not run where git would not
     /// get past what lies among them and cannot be set aside.
     pub(super) fn through(&self, git: Git) -> Git {
-        let theirs = self.theirs().join("objects");
-        let git = borrowing(git, &theirs).args(objects::UNINDEXED);
+        let git = git.args(objects::UNINDEXED);
         match objects::check_theirs(self) {
-            Ok(()) => git,
+            Ok(()) => borrowing(git, &self.theirs().join("objects")),
+            // What is in ours, and the files, are judged all the same.
+            Err(_) if objects::is_shut(self) => git,
             Err(why) => git.refused(why),
         }
     }

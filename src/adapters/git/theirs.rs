@@ -110,6 +110,14 @@ impl Theirs<'_> {
                 _ if !is_dir => continue,
                 Ok(entries) => entries,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    // The branches of one raider stop no other.
+                    match beneath::open_up(self.dir, Path::new(&dir)) {
+                        Ok(true) => open.push(dir),
+                        _ => self.say(&dir, &fail(error)),
+                    }
+                    continue;
+                }
                 Err(error) => return Err(fail(error)),
             };
             for entry in entries {
@@ -288,7 +296,13 @@ impl Theirs<'_> {
         if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
             return Ok(None);
         }
-        let text = beneath::read(self.dir, Path::new(name), LINE_MAX);
+        let read = || beneath::read(self.dir, Path::new(name), LINE_MAX);
+        let text = match read() {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                self.open_up(Path::new(name)).and_then(|()| read())
+            }
+            text => text,
+        };
         let text = text.map_err(|error| failed("cannot read", &path, &error))?;
         Ok(text.and_then(|text| parse(&text)))
     }
@@ -299,6 +313,9 @@ impl Theirs<'_> {
         let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(name), &error);
         let read = || beneath::read(self.dir, name, LIST_MAX);
         let text = match read() {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                self.open_up(name).and_then(|()| read())
+            }
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 share::set_aside(self.dir, name)?;
                 read()
@@ -306,6 +323,19 @@ impl Theirs<'_> {
             read => read,
         };
         Ok(text.map_err(fail)?.unwrap_or_default())
+    }
+
+    /// Opens a file, and the directories on the way to it, that an agent has closed.
+    fn open_up(&self, name: &Path) -> std::io::Result<()> {
+        let mut above = PathBuf::new();
+        for part in name {
+            above.push(part);
+            match beneath::open_up(self.dir, &above) {
+                Err(error) if error.kind() == ErrorKind::NotFound => break,
+                opened => opened?,
+            };
+        }
+        Ok(())
     }
 
     fn packed(&self) -> Result<BTreeMap<String, Oid>, RepoError> {

@@ -1,6 +1,5 @@
-//! Traces that a sandbox leaves beside its files: HEAD's reflog, commits that only it and its
-//! branches name, and stash entries, which all worktrees of a repository share. Worktrees that the agent
-//! made inside it leave theirs.
+//! Traces that a sandbox leaves beside its files: HEAD's reflog, and commits that only it and its branches
+//! name. Worktrees that the agent made inside it leave theirs. Stash entries are apart ([`super::stash`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,15 +14,6 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// A stash entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stash {
-    /// Its commit.
-    pub(super) commit: Oid,
-    /// Its message.
-    pub(super) message: String,
-}
-
 /// What reflogs of HEAD name.
 #[derive(Debug, Default)]
 pub(super) struct HeadReflog {
@@ -33,9 +23,12 @@ pub(super) struct HeadReflog {
     pub(super) branches: HashSet<String>,
     /// Whether HEAD did more than go from one commit to another that was there.
     pub(super) made: bool,
+    /// Why one of them cannot be read, for people.
+    pub(super) odd: Option<String>,
 }
 
-/// Reads those of worktrees with these administrative directories.
+/// Reads those of worktrees with these administrative directories. What an agent put in the place of one names nothing:
+/// the files are measured and saved all the same.
 pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> {
     let mut found = HeadReflog::default();
     for admin in admins {
@@ -44,6 +37,12 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
             Ok(text) => {
                 let text = text.unwrap_or_default();
                 note(&String::from_utf8_lossy(&text), &mut found);
+            }
+            Err(error) if super::admin::is_strange(&error) => {
+                let path = admin.join(name);
+                found.odd = Some(format!("the reflog {}: {error}", path.display()));
+                // It may have told of anything.
+                found.made = true;
             }
             Err(error) => {
                 return Err(super::admin::failed(
@@ -146,7 +145,7 @@ pub(super) fn lost(
 ) -> Result<Lost, RepoError> {
     // Salvage does not count, or the act of saving would change what was measured.
     let mut refs = repo.refs()?;
-    refs.retain(|(_, name)| !name.starts_with("refs/horde/salvage/"));
+    refs.retain(|(_, name)| !is_ours_alone(name));
     let mut own_branches = branches(repo, &ground.sandbox)?;
     own_branches.retain(|branch| is_own(repo, note, ground, reflog, (branch, &refs)));
     let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
@@ -180,6 +179,11 @@ pub(super) fn lost(
         tips: tips(repo, &commits, &known)?,
         own,
     })
+}
+
+/// Whether a ref of ours only keeps what some sandbox had: it goes with that, or holds what was saved of it.
+pub(super) fn is_ours_alone(name: &str) -> bool {
+    name.starts_with("refs/horde/salvage/") || name.starts_with(super::stash::PINS)
 }
 
 /// Commits that HEAD or a ref of ours reaches, as far as that is seen without a long search.
@@ -379,108 +383,4 @@ fn followed(repo: &GitRepo, commits: &BTreeSet<Oid>, known: &[u8]) -> Result<Vec
         .filter(|id| !parents.contains(id))
         .map(oid)
         .collect()
-}
-
-/// The stash entries that belong to this sandbox: those whose message names one of its branches,
-/// and those without a branch (detached, autostash) that were made on a commit of its reflog since
-/// it exists.
-pub(super) fn stashes(
-    repo: &GitRepo,
-    note: Option<&Note>,
-    ground: &Ground,
-    reflog: &HeadReflog,
-) -> Result<Vec<Stash>, RepoError> {
-    let log = repo.their_refs().reflog("refs/stash")?;
-    let entries = String::from_utf8_lossy(&log);
-    let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
-    let ids: BTreeSet<Oid> = entries
-        .iter()
-        .map(|entry| entry.stash.commit.clone())
-        .collect();
-    let parents = parents(repo, &ids)?;
-    let mut found = Vec::new();
-    for entry in entries {
-        let ours = match branch_of(&entry.stash.message) {
-            Some(branch) => {
-                ground.branch.as_deref() == Some(branch)
-                    || note.is_some_and(|note| note.branch == branch)
-                    || reflog.branches.contains(branch)
-            }
-            None => {
-                let here = parents.get(&entry.stash.commit).is_some_and(|on| {
-                    reflog.commits.contains(on) || ground.head.as_ref() == Some(on)
-                });
-                here && note.is_none_or(|note| entry.made >= note.created)
-            }
-        };
-        if ours {
-            found.push(entry.stash);
-        }
-    }
-    Ok(found)
-}
-
-pub(super) struct StashEntry {
-    pub(super) stash: Stash,
-    /// Seconds since 1970.
-    pub(super) made: i64,
-}
-
-/// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`.
-pub(super) fn stash_entry(line: &str) -> Option<StashEntry> {
-    let (head, message) = line.split_once('\t').unwrap_or((line, ""));
-    let commit = Oid::new(head.split(' ').nth(1)?).ok()?;
-    let made = head.rsplit(' ').nth(1)?.parse().unwrap_or(i64::MAX);
-    Some(StashEntry {
-        stash: Stash {
-            commit,
-            message: message.to_owned(),
-        },
-        made,
-    })
-}
-
-/// The first parents of commits, as far as they are there.
-fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
-    if ids.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
-    let told = repo
-        .lens()
-        .args(["rev-list", "--no-walk=unsorted", "--parents"])
-        .args(["--ignore-missing", "--stdin"])
-        .stdin(list)
-        .run()?
-        .text();
-    let pair = |line: &str| {
-        let mut ids = line.split(' ').map(Oid::new);
-        Some((ids.next()?.ok()?, ids.next()?.ok()?))
-    };
-    Ok(told.lines().filter_map(pair).collect())
-}
-
-/// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
-pub(super) fn branch_of(message: &str) -> Option<&str> {
-    let rest = message
-        .strip_prefix("WIP on ")
-        .or_else(|| message.strip_prefix("On "))?;
-    let (branch, _) = rest.split_once(": ")?;
-    (branch != "(no branch)").then_some(branch)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stash_names_the_branch_it_was_made_on() {
-        assert_eq!(
-            branch_of("WIP on raider/Toast/gt-1-1: 12ab x"),
-            Some("raider/Toast/gt-1-1")
-        );
-        assert_eq!(branch_of("On main: half: done"), Some("main"));
-        assert_eq!(branch_of("WIP on (no branch): 12ab x"), None);
-        assert_eq!(branch_of("autostash"), None);
-    }
 }

@@ -1,13 +1,42 @@
 //! Tests that need a machine of their own: one where pids can be chosen, and disks be mounted.
 
 use std::any::type_name;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 /// User, pid and mount namespaces. Whoever is pid 1 there has to wait for every orphan, as a shell does.
 const APART: [&str; 7] = ["-U", "-r", "-m", "-p", "-f", "--mount-proc", "sh"];
 /// What only works in there.
 const PROBE: &str = "echo 1000 >/proc/sys/kernel/ns_last_pid && mount -t tmpfs none /tmp";
+/// A user who owns nothing.
+const NOBODY: u32 = 65534;
 const INSIDE: &str = "HORDE_TEST_INSIDE";
+
+/// Whether this test runs as another user than root. If it does not, it is run again as one and false is the answer.
+/// Where that user may not run this program, it is skipped and says so.
+pub fn unprivileged<T: Fn()>(_test: T) -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        return true;
+    }
+    let (_crate, name) = type_name::<T>().split_once("::").expect("a path");
+    let home = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", name, "--nocapture"]);
+    again.env("HOME", home.path()).env("TMPDIR", home.path());
+    let again = again.current_dir("/").uid(NOBODY).gid(NOBODY).output();
+    let Ok(output) = again else {
+        let needed = std::env::var_os("HORDE_TESTS_NEED_NAMESPACE").is_some();
+        assert!(!needed, "another user may not run {name}");
+        eprintln!("skipped: another user may not run {name}");
+        return false;
+    };
+    let told = String::from_utf8_lossy(&output.stderr);
+    let ran = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{ran}");
+    assert!(ran.contains("1 passed"), "no test named {name}: {ran}");
+    false
+}
 
 /// Whether this test runs in namespaces of its own. If it does not yet, it is run again in there and false
 /// is the answer. Where the kernel allows none, a test has nothing to stand on and says so; with

@@ -206,13 +206,35 @@ fn look(
     // First: whether its bytes were ever hashed changes nothing of what is said of it.
     let same_mode = known.is_some_and(|(mode, _)| entry.git_mode() == Some(mode));
     if same_mode && seen.from(&entry).is_some() && seen.from(&entry) == known.map(|(_, id)| id) {
-        return Ok(Some((entry, None)));
+        return match seen.doubted(&entry) {
+            None => Ok(Some((entry, None))),
+            Some(made) => doubted(root, entry, (known, made), format, seen),
+        };
     }
     if let Some(id) = seen.id(&entry) {
         let id = id.clone();
         return Ok(Some((entry, Some(id))));
     }
     read(root, entry, format, seen).map(|read| read.map(|(entry, id)| (entry, Some(id))))
+}
+
+/// Reads a file that may have been written under the fingerprint of its checkout, and compares it with what that made.
+fn doubted(
+    root: &Root,
+    entry: Entry,
+    (known, made): (Option<&(String, Oid)>, Option<Oid>),
+    format: Format,
+    seen: &mut Seen,
+) -> Result<Option<(Entry, Option<Oid>)>, RepoError> {
+    let Some((entry, id)) = read(root, entry, format, seen)? else {
+        return Ok(None);
+    };
+    let is_same = made.as_ref() == Some(&id) || known.is_some_and(|(_, blob)| *blob == id);
+    if is_same {
+        return Ok(Some((entry, None)));
+    }
+    seen.disown(&entry);
+    Ok(Some((entry, Some(id))))
 }
 
 /// The id of the bytes of a file, or of where a link leads, with its stamp at that time. None where it is

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat, openat2, readlinkat,
-    statx,
+    AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, Statx, StatxFlags, fstatfs, openat, openat2,
+    readlinkat, statx,
 };
 use rustix::io::Errno;
 
@@ -26,6 +26,9 @@ const PART: usize = 3_000;
 
 /// A rename elsewhere in the tree has the kernel give up a lookup; so often it is asked again.
 const RACES: usize = 16;
+
+/// `TMPFS_MAGIC` and `RAMFS_MAGIC`.
+const IN_MEMORY: [i128; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// A directory below which things are opened.
 #[derive(Debug)]
@@ -57,6 +60,12 @@ impl Root {
     /// Where it is.
     pub(in super::super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is in memory only (tmpfs): a write through a mapping that was read before leaves all times as they were.
+    pub(in super::super) fn is_in_memory(&self) -> bool {
+        let kind = fstatfs(&self.fd).map(|found| found.f_type);
+        kind.is_ok_and(|kind| IN_MEMORY.iter().any(|known| i128::from(kind) == *known))
     }
 
     /// Whether an entry is on the same mount.

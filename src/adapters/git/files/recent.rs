@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::compare::Tree;
 use super::index::Index;
-use super::seen::Files;
+use super::seen::KnownFiles;
 use crate::domain::ids::Oid;
 
 /// So many listings of a kind are kept: of HEAD, and of its base. One may take megabytes.
@@ -29,7 +29,7 @@ pub(in super::super) struct Recent {
     /// By the bytes of the index and of what it shares.
     pub(in super::super) indexes: Listings<Sum, Index>,
     /// By the bytes of the list.
-    pub(in super::super) seen: Listings<Sum, Files>,
+    pub(in super::super) seen: Listings<Sum, KnownFiles>,
 }
 
 impl Recent {

@@ -3,6 +3,11 @@
 //!
 //! A charge notes which blob each file was checked out from, before an agent is in the sandbox. A file that
 //! still has that fingerprint is what git made of the blob, whatever filters did on the way.
+//!
+//! A program that has a file mapped changes its times with its first write alone: what was hashed after that may have
+//! been written since, under the same fingerprint. What decides a removal reads such files afresh ([`Seen::doubt`]);
+//! those that nobody wrote since the checkout keep their fingerprints, but in memory (tmpfs), where even the first
+//! write may leave them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -43,13 +48,15 @@ pub(in super::super) struct Known {
 }
 
 /// What is known of files, by path.
-pub(in super::super) type Files = BTreeMap<RelPath, Known>;
+pub(in super::super) type KnownFiles = BTreeMap<RelPath, Known>;
 
 /// The files of one sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Seen {
-    files: Arc<Files>,
+    files: Arc<KnownFiles>,
     changed: bool,
+    /// What the checkout made of files whose fingerprints are not believed.
+    doubted: BTreeMap<RelPath, Option<Oid>>,
 }
 
 impl Seen {
@@ -63,7 +70,41 @@ impl Seen {
             .unwrap_or_default();
         Self {
             files,
-            changed: false,
+            ..Self::default()
+        }
+    }
+
+    /// Has files read afresh that may have been written under the fingerprints that they had when they were hashed; in
+    /// memory, that may be any file.
+    pub(in super::super) fn doubt(&mut self, in_memory: bool) {
+        let hashed = self.files.iter().filter(|(_, known)| known.id.is_some());
+        let hashed: Vec<RelPath> = hashed.map(|(path, _)| path.clone()).collect();
+        if in_memory {
+            let made = self.files.iter().filter(|(_, known)| known.from.is_some());
+            let made = made.map(|(path, known)| (path.clone(), known.id.clone()));
+            self.doubted.extend(made);
+        }
+        if hashed.is_empty() {
+            return;
+        }
+        // Others may have the same list.
+        let files = Arc::make_mut(&mut self.files);
+        for path in hashed {
+            files.entry(path).and_modify(|known| known.id = None);
+        }
+    }
+
+    /// What the checkout made of a file whose fingerprint is not believed, as far as that was noted; none for one that is
+    /// believed.
+    pub(in super::super) fn doubted(&self, entry: &Entry) -> Option<Option<Oid>> {
+        self.doubted.get(&entry.path).cloned()
+    }
+
+    /// Forgets what a file was checked out from: it was written under the same fingerprint.
+    pub(in super::super) fn disown(&mut self, entry: &Entry) {
+        if let Some(known) = Arc::make_mut(&mut self.files).get_mut(&entry.path) {
+            known.from = None;
+            self.changed = true;
         }
     }
 
@@ -160,14 +201,16 @@ impl Seen {
         self.changed |= self.files.len() != before;
     }
 
-    /// Notes what our own checkout made of these blobs, before an agent was there. `probe` is a file made
-    /// after it: what changed as late as that might change again without its times telling.
+    /// Notes what our own checkout made of these blobs, before an agent was there; `made` tells the ids of the bytes where
+    /// they are needed. `probe` is a file made after it: what changed as late as that might change again without its times
+    /// telling.
     ///
     /// # Errors
     /// The probe cannot be looked at.
     pub(in super::super) fn checked_out<'a>(
         entries: impl IntoIterator<Item = &'a Entry>,
         blob: impl Fn(&[u8]) -> Option<Oid>,
+        made: impl Fn(&Entry) -> Option<Oid>,
         probe: &fs::File,
     ) -> std::io::Result<Self> {
         let probe = probe.metadata()?;
@@ -179,13 +222,14 @@ impl Seen {
             let stamp = entry.stamp;
             let from = blob(&entry.path).filter(|_| entry.kind == Kind::File)?;
             (stamp.changed < now).then(|| {
-                let (id, from) = (None, Some(from));
+                let (id, from) = (made(entry), Some(from));
                 (entry.path.clone(), Known { stamp, id, from })
             })
         });
         Ok(Self {
             files: Arc::new(files.collect()),
             changed: true,
+            ..Self::default()
         })
     }
 }
@@ -200,14 +244,20 @@ fn is_young(stamp: &Stamp, began: SystemTime) -> bool {
     stamp.changed >= old || stamp.modified >= old
 }
 
-fn parse(text: &str, recent: &Recent) -> Option<Arc<Files>> {
+fn parse(text: &str, recent: &Recent) -> Option<Arc<KnownFiles>> {
     let (head, lines) = text.split_once('\n')?;
     let sum = head.strip_prefix(FORMAT)?.trim();
     let found = Sha256::digest(lines.as_bytes());
     if sum != hex(&found) {
         return None;
     }
-    let list = || lines.lines().map(line).collect::<Option<Files>>().ok_or(());
+    let list = || {
+        lines
+            .lines()
+            .map(line)
+            .collect::<Option<KnownFiles>>()
+            .ok_or(())
+    };
     recent.seen.get_or(found.into(), list).ok()
 }
 
@@ -328,7 +378,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (entry(b"a", 50), entry(b"b", i64::MAX));
         let probe = fs::File::create(dir.path().join("probe")).unwrap();
-        let seen = Seen::checked_out([&a, &b], |_| Some(id('2')), &probe).unwrap();
+        let seen = Seen::checked_out([&a, &b], |_| Some(id('2')), |_| None, &probe).unwrap();
         assert_eq!(seen.from(&a), Some(&id('2')));
         assert_eq!(seen.from(&b), None, "as late as the probe");
         assert_eq!(seen.from(&entry(b"a", 51)), None);

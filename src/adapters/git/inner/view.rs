@@ -207,9 +207,10 @@ impl View {
     }
 
     /// Whether its reflogs are there and tell of nothing but fetching and of going from one commit to another.
-    /// `git update-ref` on a ref of a remote leaves a line without a message.
+    /// `git update-ref` on a ref of a remote leaves a line without a message. Reflogs can be written by hand: a clone brings
+    /// packs, and a commit that was made here lies in a file of its own.
     fn only_fetched(&self, head: &HeadReflog) -> Result<bool, RepoError> {
-        if head.made || head.commits.is_empty() {
+        if head.made || head.commits.is_empty() || self.has_own_commits()? {
             return Ok(false);
         }
         let common = common(&self.git_dir);
@@ -233,13 +234,48 @@ impl View {
         Ok(true)
     }
 
+    /// Whether a commit lies in a file of its own that no directory has which it was cloned from.
+    fn has_own_commits(&self) -> Result<bool, RepoError> {
+        let objects = common(&self.git_dir).join("objects");
+        let fail = |error: std::io::Error| failed("cannot read", &objects, &error);
+        let root = Root::open(&objects).map_err(fail)?;
+        let (urls, mut lenders) = (self.urls(), Vec::new());
+        for dir in urls.iter().filter_map(|url| self.local(url)) {
+            lenders.extend([dir.join("objects"), dir.join(".git/objects")]);
+        }
+        let files = from(&root, b"", &mut All).map_err(fail)?.entries;
+        let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
+        let own = files.iter().map(|entry| entry.path.as_slice());
+        let own = own.filter(|path| {
+            let is_loose = path.get(2) == Some(&b'/') && path[..2].iter().all(is_digit);
+            let name = bytes::path(path);
+            is_loose && !lenders.iter().any(|dir| dir.join(name).exists())
+        });
+        let ids = own.filter_map(|path| Oid::new(bytes::lossy(path).replace('/', "")).ok());
+        let list: String = ids.map(|id| format!("{id}\n")).collect();
+        if list.is_empty() {
+            return Ok(false);
+        }
+        let asked = self.git().args(["cat-file", "--batch-check=%(objecttype)"]);
+        let kinds = asked.stdin(list).run()?.text();
+        // What is damaged may be one.
+        Ok(kinds
+            .lines()
+            .any(|kind| !["blob", "tree", "tag"].contains(&kind)))
+    }
+
+    /// The path that an address is, where it names no other machine.
+    fn local(&self, url: &str) -> Option<PathBuf> {
+        let above = self.git_dir.parent().unwrap_or(&self.git_dir);
+        local(url).map(|path| above.join(path))
+    }
+
     /// Whether what it was cloned from may still be there when the sandbox is gone. Of a remote elsewhere nobody is asked.
     fn stays_elsewhere(&self, repo: &GitRepo) -> bool {
         let homes = fs::canonicalize(repo.raiders_dir()).ok();
-        self.urls().iter().all(|url| match local(url) {
+        self.urls().iter().all(|url| match self.local(url) {
             None => true,
             Some(path) => {
-                let path = self.git_dir.parent().unwrap_or(&self.git_dir).join(path);
                 let found = fs::canonicalize(path);
                 found.is_ok_and(|real| !homes.as_ref().is_some_and(|homes| real.starts_with(homes)))
             }
@@ -317,11 +353,13 @@ fn local(url: &str) -> Option<&Path> {
     (!named.contains(':')).then(|| Path::new(url))
 }
 
-/// Where the refs of ours are. Salvage does not count, or the act of saving would change what was measured.
+/// Where the refs of ours are. Salvage and pinned stash entries do not count, or the act of saving would change what was
+/// measured.
 fn ours(repo: &GitRepo) -> Result<Vec<Oid>, RepoError> {
     let git = repo.git().args([
         "for-each-ref",
         "--exclude=refs/horde/salvage",
+        "--exclude=refs/horde/stash",
         "--format=%(objectname)",
     ]);
     git.run()?.text().lines().map(oid).collect()

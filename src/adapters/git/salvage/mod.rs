@@ -17,7 +17,7 @@
 //! A merge request that never landed has no sandbox any more: its salvage is `head` alone. Salvage of the
 //! first plan has trees instead of a list ([`legacy`]).
 //!
-//! `measure ─► blobs ─► refs (one transaction) ─► read back ─► measure again: equal?`
+//! `measure ─► blobs ─► measure afresh: equal? ─► refs (one transaction) ─► read back`
 
 mod capture;
 mod legacy;
@@ -38,7 +38,7 @@ pub(super) use store::keep;
 use self::capture::{Capture, capture};
 use self::manifest::{Manifest, VERSION, clones};
 use super::files::store::{Store, Unstored};
-use super::measure::{Measured, measure_left};
+use super::measure::{Files, Measured, measure_left};
 use super::rig::GitRepo;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::ports::repo::{RepoError, SalvageRecord};
@@ -49,7 +49,7 @@ const ROUNDS: usize = 3;
 /// How much there is to save, before any of it is written; nothing where there is nothing any more, or
 /// [`salvage`] would find it saved.
 pub(super) fn size(repo: &GitRepo, sandbox: &Path) -> Result<u64, RepoError> {
-    let Some(left) = measure_left(repo, sandbox)? else {
+    let Some(left) = measure_left(repo, sandbox, Files::Known)? else {
         return Ok(0);
     };
     let saved = match &left.ground.note {
@@ -67,18 +67,18 @@ pub(super) fn salvage(
     raider: &RaiderId,
     incarnation: Incarnation,
 ) -> Result<SalvageRecord, RepoError> {
-    let measure = || {
+    let measure = |files| {
         let gone = || RepoError::NotFound(format!("the sandbox {}", sandbox.display()));
-        measure_left(repo, sandbox)?.ok_or_else(gone)
+        measure_left(repo, sandbox, files)?.ok_or_else(gone)
     };
-    let mut before = measure()?;
+    let mut before = measure(Files::Known)?;
     if let Some(record) = store::existing(repo, raider, incarnation, &before.fingerprint)? {
         return Ok(record);
     }
     for _ in 0..ROUNDS {
         let mut blobs = Store::new(|| repo.git(), before.format);
         let captured = capture(repo, &mut blobs, &before);
-        let after = measure()?;
+        let after = measure(Files::Afresh)?;
         match captured {
             Ok(captured) if before.fingerprint == after.fingerprint => {
                 return store::write(repo, blobs, &before, &captured, raider, incarnation);

@@ -89,7 +89,7 @@ fn is_ours(repo: &GitRepo, part: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
     let admin = read_link_file(&part.join(".git"));
     let led = admin.and_then(|admin| real(part.join(admin).parent()?));
-    led.is_some() && led == real(&admin::worktrees(repo))
+    led.is_some() && led == admin::home(repo)
 }
 
 /// Removes a file, or a directory with what it holds, if it is there.

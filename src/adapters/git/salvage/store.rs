@@ -173,8 +173,9 @@ pub(super) fn write<F: Fn() -> Git>(
     let mut refs: Vec<(String, Oid)> = head.map(|head| ("head".to_owned(), head.clone())).collect();
     refs.push(("meta".to_owned(), meta));
     let numbered = |name: &str, n: usize, id: &Oid| (format!("{name}-{n}"), id.clone());
-    let stashes = measured.stashes.iter().enumerate();
-    refs.extend(stashes.map(|(n, stash)| numbered("stash", n, &stash.commit)));
+    let stashes = measured.stashes.iter().map(|stash| &stash.commit);
+    let stashes = stashes.chain(&measured.dropped).enumerate();
+    refs.extend(stashes.map(|(n, commit)| numbered("stash", n, commit)));
     let lost = measured.lost.tips.iter().enumerate();
     refs.extend(lost.map(|(n, id)| numbered("reflog", n, id)));
     let refs = make_refs(repo, &prefix, refs)?;

@@ -1,0 +1,140 @@
+//! Sees to it that the repository which agents write to is one: it may be removed, closed, or have something else in the
+//! place of what git and all sandboxes of the rig need. Ours holds what it borrows, so that it can be made again.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::PoisonError;
+
+use super::admin::{self, Note, failed, free_name};
+use super::measure::commit;
+use super::prepare::{again, is_adopted};
+use super::rig::GitRepo;
+use super::{sandbox, share, theirs};
+use crate::adapters::beneath;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// What git takes for a repository has these directories.
+const NEEDED: &[&str] = &["objects", "refs", "refs/heads"];
+/// Those that may be missing.
+const SHARED: &[&str] = &["worktrees", "logs", "logs/refs", "info", "horde"];
+/// The HEAD of theirs, which nothing uses and git asks for.
+const HEAD: &str = "ref: refs/heads/horde\n";
+
+/// Mends what can be mended. A failure is logged once and no error: each sandbox is judged as far as it can be seen.
+pub(super) fn heal(repo: &GitRepo) {
+    // Before, there is nothing that an agent could have broken.
+    if !is_adopted(repo) {
+        return;
+    }
+    let Err(why) = mend(repo) else { return };
+    let mut said = repo.said().lock().unwrap_or_else(PoisonError::into_inner);
+    if said.insert(why.to_string()) {
+        let theirs = repo.theirs().display();
+        tracing::error!(rig = %repo.name(), %theirs, %why, "the repository of the agents is damaged and cannot be mended; sandboxes are judged by their files");
+    }
+}
+
+fn mend(repo: &GitRepo) -> Result<(), RepoError> {
+    let dir = repo.theirs();
+    let fail = |error: std::io::Error| failed("cannot look at", dir, &error);
+    match fs::metadata(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // A disk that is not mounted is waited for.
+            sandbox::list(repo)?;
+            tracing::error!(rig = %repo.name(), theirs = %dir.display(), "the repository of the agents was removed, and is made again; what their sandboxes had committed and not pushed is lost");
+            return again(repo);
+        }
+        found => found.map_err(fail)?,
+    };
+    open_up(dir, Path::new(""))?;
+    let mut gone = Vec::new();
+    for name in NEEDED.iter().chain(SHARED) {
+        match fs::symlink_metadata(dir.join(name)) {
+            Ok(found) if found.is_dir() => open_up(dir, Path::new(name))?,
+            Ok(_) => {
+                aside(dir, name)?;
+                gone.push(*name);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => gone.push(*name),
+            Err(error) => return Err(fail(error)),
+        }
+    }
+    for name in NEEDED.iter().filter(|name| gone.contains(name)) {
+        share::own_dir(repo, Path::new(name))?;
+    }
+    if gone.contains(&"objects") {
+        share::lend(repo)?;
+    }
+    if !matches!(theirs::head(dir), Ok(Some(_))) {
+        share::write(repo, "HEAD", HEAD.as_bytes())?;
+    }
+    for entry in admin::entries(repo)? {
+        let name = entry.strip_prefix(dir).unwrap_or(&entry);
+        open_up(dir, name)?;
+    }
+    match gone.contains(&"refs/heads") {
+        true => revive(repo),
+        false => Ok(()),
+    }
+}
+
+/// Renames what is no directory. Below `refs`, git would follow a link under its new name, too.
+fn aside(dir: &Path, name: &str) -> Result<(), RepoError> {
+    let to = free_name(dir, &format!("{}.aside", name.replace('/', "-")));
+    let (from, below) = (Path::new(name), to.strip_prefix(dir).unwrap_or(&to));
+    match beneath::rename(dir, from, below) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(failed("cannot rename", &dir.join(name), &error))
+        }
+        _ => {
+            tracing::warn!(at = %dir.join(name).display(), aside = %to.display(), "this is no directory: it is set aside");
+            Ok(())
+        }
+    }
+}
+
+/// Lets this user into a directory of theirs that is its own.
+fn open_up(dir: &Path, name: &Path) -> Result<(), RepoError> {
+    let path = dir.join(name);
+    match beneath::open_up(dir, name) {
+        Ok(true) => {
+            tracing::warn!(at = %path.display(), "an agent had closed it to its owner: it is open again");
+            Ok(())
+        }
+        Ok(false) => Ok(()),
+        // It is no directory, or is gone by now.
+        Err(error) if admin::is_strange(&error) || error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed("cannot open", &path, &error)),
+    }
+}
+
+/// Points the branches of the sandboxes where their reflogs say that they were.
+fn revive(repo: &GitRepo) -> Result<(), RepoError> {
+    let theirs = repo.their_refs();
+    for (_, path) in sandbox::list(repo)? {
+        let Some(note) = Note::read(repo, &path) else {
+            continue;
+        };
+        let name = format!("refs/heads/{}", note.branch);
+        if theirs.resolve(&name).ok().flatten().is_some() {
+            continue;
+        }
+        let tip = last(repo, &name)?.unwrap_or(note.base);
+        theirs.create(&name, &tip)?;
+        tracing::warn!(rig = %repo.name(), name, %tip, "a branch that was removed is made again");
+    }
+    Ok(())
+}
+
+/// Where a ref was last, by its reflog.
+fn last(repo: &GitRepo, name: &str) -> Result<Option<Oid>, RepoError> {
+    let log = repo.their_refs().reflog(name)?;
+    let log = String::from_utf8_lossy(&log).into_owned();
+    let line = log.lines().last().and_then(|line| line.split(' ').nth(1));
+    match line.and_then(|id| Oid::new(id).ok()) {
+        Some(id) => commit(repo, &id),
+        None => Ok(None),
+    }
+}

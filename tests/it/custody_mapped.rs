@@ -1,0 +1,195 @@
+//! What changes between a look at a sandbox and its removal. A program that has a file mapped changes its times with its
+//! first write alone, and in memory (tmpfs) with none where it read the page before: fingerprints do not tell of what it
+//! writes later.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use horde_supervisor::domain::facts::GitFacts;
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::ports::repo::{Repo, RepoError};
+use nix::libc;
+use nix::mount::{MsFlags, mount};
+
+use crate::support::city::{City, permit, snapshot, toast};
+use crate::support::git::{git, write};
+use crate::support::live::until;
+use crate::support::namespace::apart;
+
+/// The first page of a file, mapped to be written.
+struct Mapped(*mut libc::c_void);
+
+const PAGE: usize = 4096;
+
+impl Mapped {
+    fn open(path: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let how = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, which touches no memory of this program.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                how,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        Self(at)
+    }
+
+    fn read(&self) -> u8 {
+        // SAFETY: the page is mapped for as long as this is.
+        unsafe { self.0.cast::<u8>().read_volatile() }
+    }
+
+    fn write(&self, byte: u8) {
+        // SAFETY: as in `read`; no reference to it is held.
+        unsafe { self.0.cast::<u8>().write_volatile(byte) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and is used no more.
+        unsafe { libc::munmap(self.0, PAGE) };
+    }
+}
+
+/// Waits until a file is no younger than what is remembered.
+fn aged(path: &Path) {
+    until("the file is a second old", || {
+        let meta = fs::metadata(path).unwrap();
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(meta.ctime() as u64 + 2);
+        SystemTime::now() > changed
+    });
+}
+
+/// A removal that was judged before the write is refused, the next one knows it, and it is saved.
+fn is_found(city: &City, sandbox: &Path, judged: &GitFacts) {
+    let spec = city.spec(1);
+    let gone = city
+        .repo
+        .discard_sandbox(&permit(&spec, judged), &city.trash(), &|| Ok(()));
+    assert!(matches!(gone, Err(RepoError::PermitStale(_))), "{gone:?}");
+    let files = snapshot(sandbox);
+    let facts = city.facts(sandbox);
+    assert_eq!(facts.dirty, ["README"]);
+    let record = city.repo.salvage(sandbox, &toast(), Incarnation(1));
+    city.repo
+        .discard_sandbox(&permit(&spec, &facts), &city.trash(), &|| Ok(()))
+        .unwrap();
+    let to = city.root().join("restored");
+    city.repo.restore(&record.unwrap(), &to).unwrap();
+    assert_eq!(snapshot(&to), files);
+}
+
+#[test]
+fn write_through_a_mapping_after_a_file_was_hashed_is_seen_before_it_goes() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let file = sandbox.join("README");
+    let mapped = Mapped::open(&file);
+    let first = mapped.read();
+    mapped.write(b'?');
+    mapped.write(first);
+    // Some file systems note the time later.
+    drop(fs::read(&file).unwrap());
+    aged(&file);
+    let judged = city.facts(&sandbox);
+    assert!(judged.is_clean(), "{judged:?}");
+    mapped.write(b'J');
+    is_found(&city, &sandbox, &judged);
+}
+
+/// What is saved was hashed before the write.
+#[test]
+fn salvage_reads_what_a_mapping_wrote_after_it_was_hashed() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "new", "untracked\n");
+    let file = sandbox.join("new");
+    let mapped = Mapped::open(&file);
+    mapped.write(b'U');
+    aged(&file);
+    assert_eq!(city.facts(&sandbox).untracked, ["new"]);
+    mapped.write(b'J');
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let to = city.root().join("restored");
+    city.repo.restore(&record.unwrap(), &to).unwrap();
+    assert_eq!(fs::read_to_string(to.join("new")).unwrap(), "Jntracked\n");
+}
+
+/// It is kept, and a person is called.
+#[test]
+fn file_that_changes_while_it_is_saved_is_not_called_saved() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let file = sandbox.join("new");
+    fs::write(&file, "0").unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut n = 0_u64;
+            while !ended.load(Ordering::Relaxed) {
+                n += 1;
+                // It is never empty.
+                File::options()
+                    .write(true)
+                    .open(&file)
+                    .unwrap()
+                    .write_all(format!("{n:020}").as_bytes())
+                    .unwrap();
+            }
+        });
+        let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+        ended.store(true, Ordering::Relaxed);
+        let why = saved.unwrap_err().to_string();
+        assert!(why.contains("keeps changing while it is saved"), "{why}");
+    });
+    assert_eq!(city.facts(&sandbox).untracked, ["new"]);
+    let refs = ["for-each-ref", "refs/horde/salvage"];
+    assert_eq!(git(city.repo.repo_dir(), &refs), "");
+    let text = fs::read_to_string(&file).unwrap();
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let to = city.root().join("restored");
+    city.repo.restore(&record.unwrap(), &to).unwrap();
+    assert_eq!(fs::read_to_string(to.join("new")).unwrap(), text);
+}
+
+/// The times of such a file never change: what the checkout made is remembered by its bytes.
+#[test]
+fn write_through_a_mapping_of_a_file_in_memory_is_seen_before_it_goes() {
+    if !apart(write_through_a_mapping_of_a_file_in_memory_is_seen_before_it_goes) {
+        return;
+    }
+    let kind = Some("tmpfs");
+    let flags = MsFlags::empty();
+    mount(kind, &std::env::temp_dir(), kind, flags, None::<&str>).unwrap();
+    let city = City::with(|checkout| {
+        write(checkout, ".gitattributes", "*.crlf text eol=crlf\n");
+        write(checkout, "a.crlf", "one\n");
+    });
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let file = sandbox.join("README");
+    let mapped = Mapped::open(&file);
+    mapped.read();
+    let before = fs::metadata(&file).unwrap();
+    let judged = city.facts(&sandbox);
+    assert!(judged.is_clean(), "{judged:?}");
+    mapped.write(b'J');
+    let after = fs::metadata(&file).unwrap();
+    assert_eq!(
+        (before.ctime(), before.ctime_nsec()),
+        (after.ctime(), after.ctime_nsec())
+    );
+    is_found(&city, &sandbox, &judged);
+}

@@ -1,0 +1,206 @@
+//! The repository that agents share may be removed, closed, or have something else in the place of what all sandboxes
+//! need: each of them is judged and saved all the same, and the rig goes on.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::ports::repo::Repo;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::custody_theirs::whole_life;
+use crate::support::city::{City, permit, snapshot, toast};
+use crate::support::git::{commit_all, git, rev, try_git, write};
+use crate::support::namespace::unprivileged;
+
+/// Saves the sandbox, removes it, and restores the very files.
+fn saved_and_removed(city: &City, what: &str) {
+    let spec = city.spec(1);
+    let files = snapshot(&spec.path);
+    let facts = city.facts(&spec.path);
+    let record = city.repo.salvage(&spec.path, &toast(), Incarnation(1));
+    let record = record.unwrap_or_else(|error| panic!("{what}: {error}"));
+    city.repo
+        .discard_sandbox(&permit(&spec, &facts), &city.trash(), &|| Ok(()))
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let to = city.root().join("restored/Toast");
+    city.repo.restore(&record, &to).unwrap();
+    let mut restored = snapshot(&to);
+    // The link that leads nowhere any more.
+    restored.remove(&b"found.git"[..]);
+    assert_eq!(restored, files, "{what}");
+}
+
+/// A charge wrote through the link.
+#[test]
+fn link_in_the_place_of_all_administrative_directories_leads_nowhere() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "new", "untracked\n");
+    let (worktrees, out) = (
+        city.repo.theirs().join("worktrees"),
+        city.root().join("out"),
+    );
+    fs::rename(&worktrees, &out).unwrap();
+    symlink(&out, &worktrees).unwrap();
+    let before = snapshot(&out);
+    whole_life(&city, "Nux");
+    saved_and_removed(&city, "a link");
+    assert_eq!(snapshot(&out), before);
+    assert!(!out.join("Nux").exists() && out.join("Toast").exists());
+    assert!(worktrees.symlink_metadata().unwrap().is_dir());
+}
+
+/// A73: each patrol, charge and removal of the rig reads them all.
+#[test]
+fn pipe_in_one_administrative_directory_stops_no_other_sandbox() {
+    for name in ["HEAD", "gitdir", "index", "logs/HEAD"] {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        let place = city.repo.theirs().join("worktrees/Toast").join(name);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        drop(fs::remove_file(&place));
+        mkfifo(&place, Mode::S_IRWXU).unwrap();
+        whole_life(&city, "Nux");
+        write(&sandbox, "new", "untracked\n");
+        let facts = city.facts(&sandbox);
+        assert!(facts.untracked.contains(&"new".to_owned()), "{name}");
+    }
+}
+
+/// It could be neither measured nor saved.
+#[test]
+fn sandbox_whose_reflog_is_no_file_is_measured_by_its_files() {
+    let pipe = |path: &Path| mkfifo(path, Mode::S_IRWXU).unwrap();
+    let zero = |path: &Path| symlink("/dev/zero", path).unwrap();
+    let kinds: [(&str, &dyn Fn(&Path)); 2] = [("a pipe", &pipe), ("a link", &zero)];
+    for (name, (kind, make)) in ["logs", "logs/HEAD"].into_iter().zip(kinds.repeat(2)) {
+        let what = format!("{kind} for {name}");
+        let city = City::new();
+        let sandbox = city.sandbox();
+        write(&sandbox, "new", "untracked\n");
+        let admin = city.repo.theirs().join("worktrees/Toast");
+        drop(fs::remove_dir_all(admin.join("logs")));
+        let place = admin.join(name);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        make(&place);
+        let facts = city.facts(&sandbox);
+        assert_eq!(facts.untracked, ["new"], "{what}");
+        saved_and_removed(&city, &what);
+    }
+}
+
+/// Something done to the shared repository.
+type Break = (&'static str, fn(&Path));
+
+const BREAKS: [Break; 9] = [
+    ("it is gone", |theirs| fs::remove_dir_all(theirs).unwrap()),
+    ("no HEAD", |theirs| {
+        fs::remove_file(theirs.join("HEAD")).unwrap()
+    }),
+    ("a pipe for HEAD", |theirs| {
+        fs::remove_file(theirs.join("HEAD")).unwrap();
+        mkfifo(&theirs.join("HEAD"), Mode::S_IRWXU).unwrap();
+    }),
+    ("no refs", |theirs| {
+        fs::remove_dir_all(theirs.join("refs")).unwrap()
+    }),
+    ("a link for refs/heads", |theirs| {
+        fs::remove_dir_all(theirs.join("refs/heads")).unwrap();
+        symlink("/", theirs.join("refs/heads")).unwrap();
+    }),
+    ("no objects", |theirs| {
+        fs::remove_dir_all(theirs.join("objects")).unwrap()
+    }),
+    ("a file for worktrees", |theirs| {
+        fs::remove_dir_all(theirs.join("worktrees")).unwrap();
+        fs::write(theirs.join("worktrees"), "").unwrap();
+    }),
+    ("a link for logs", |theirs| {
+        fs::remove_dir_all(theirs.join("logs")).unwrap();
+        symlink("/", theirs.join("logs")).unwrap();
+    }),
+    ("it holds nothing", |theirs| {
+        fs::remove_dir_all(theirs).unwrap();
+        fs::create_dir(theirs).unwrap();
+    }),
+];
+
+/// Toast's bytes were on the disk, and nothing in the rig could be measured, saved or charged.
+#[test]
+fn whatever_becomes_of_the_shared_repository_sandboxes_are_saved_and_others_go_on() {
+    for (what, break_it) in BREAKS {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        write(&sandbox, "README", "committed\n");
+        commit_all(&sandbox, "work");
+        write(&sandbox, "src/a.txt", "dirty\n");
+        write(&sandbox, "new", "untracked\n");
+        break_it(city.repo.theirs());
+        let facts = city.facts(&sandbox);
+        let all: Vec<_> = facts.dirty.iter().chain(&facts.untracked).collect();
+        for path in ["src/a.txt", "new"] {
+            assert!(all.iter().any(|it| *it == path), "{what}: {facts:?}");
+        }
+        saved_and_removed(&city, what);
+        whole_life(&city, "Nux");
+    }
+}
+
+/// And git works in the sandboxes again, with what was committed there.
+#[test]
+fn shared_repository_is_a_repository_again_after_a_patrol() {
+    // Without its objects, the sandbox is one whose HEAD is damaged.
+    for (what, break_it) in BREAKS.into_iter().filter(|it| it.0 != "no objects") {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        write(&sandbox, "README", "committed\n");
+        let head = commit_all(&sandbox, "work");
+        break_it(city.repo.theirs());
+        // A sandbox of which it knows nothing any more is repaired.
+        drop(city.repo.progress(&sandbox));
+        if city.repo.ailment(&sandbox).unwrap().is_some() {
+            city.repo.repair_sandbox(&city.spec(1)).unwrap();
+        }
+        let works = try_git(&sandbox, &["status"]).status.success();
+        assert!(works, "{what}: {:?}", try_git(&sandbox, &["status"]));
+        if !["it is gone", "it holds nothing"].contains(&what) {
+            assert_eq!(rev(&sandbox, "HEAD"), head, "{what}");
+        }
+        git(&sandbox, &["fetch", "-q", "origin"]);
+        git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "more"]);
+    }
+}
+
+/// What an agent closed to its owner, the owner opens: of root nothing is closed.
+#[test]
+fn what_one_agent_closes_stops_no_sandbox() {
+    if !unprivileged(what_one_agent_closes_stops_no_sandbox) {
+        return;
+    }
+    let places = [
+        "",
+        "objects",
+        "refs/heads",
+        "refs/heads/raider",
+        "worktrees",
+        "worktrees/Toast",
+        "packed-refs",
+        "logs",
+    ];
+    for name in places {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        write(&sandbox, "new", "untracked\n");
+        let place = city.repo.theirs().join(name);
+        if !place.exists() {
+            fs::write(&place, "").unwrap();
+        }
+        fs::set_permissions(&place, fs::Permissions::from_mode(0)).unwrap();
+        whole_life(&city, "Nux");
+        assert_eq!(city.facts(&sandbox).untracked, ["new"], "{name}");
+        saved_and_removed(&city, name);
+    }
+}
