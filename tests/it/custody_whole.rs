@@ -15,6 +15,14 @@ use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 use crate::support::namespace::unprivileged;
 
+fn pipe(path: &Path) {
+    mkfifo(path, Mode::S_IRWXU).unwrap();
+}
+
+fn zero(path: &Path) {
+    symlink("/dev/zero", path).unwrap();
+}
+
 /// Saves the sandbox, removes it, and restores the very files.
 fn saved_and_removed(city: &City, what: &str) {
     let spec = city.spec(1);
@@ -73,22 +81,25 @@ fn pipe_in_one_administrative_directory_stops_no_other_sandbox() {
 /// It could be neither measured nor saved.
 #[test]
 fn sandbox_whose_reflog_is_no_file_is_measured_by_its_files() {
-    let pipe = |path: &Path| mkfifo(path, Mode::S_IRWXU).unwrap();
-    let zero = |path: &Path| symlink("/dev/zero", path).unwrap();
-    let kinds: [(&str, &dyn Fn(&Path)); 2] = [("a pipe", &pipe), ("a link", &zero)];
-    for (name, (kind, make)) in ["logs", "logs/HEAD"].into_iter().zip(kinds.repeat(2)) {
-        let what = format!("{kind} for {name}");
+    let cases: [Break; 4] = [
+        ("a pipe for logs", |admin| pipe(&admin.join("logs"))),
+        ("a link for logs", |admin| zero(&admin.join("logs"))),
+        ("a pipe for a log", |admin| pipe(&admin.join("logs/HEAD"))),
+        ("a link for a log", |admin| zero(&admin.join("logs/HEAD"))),
+    ];
+    for (what, break_it) in cases {
         let city = City::new();
         let sandbox = city.sandbox();
         write(&sandbox, "new", "untracked\n");
         let admin = city.repo.theirs().join("worktrees/Toast");
         drop(fs::remove_dir_all(admin.join("logs")));
-        let place = admin.join(name);
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        make(&place);
+        if what.ends_with("log") {
+            fs::create_dir(admin.join("logs")).unwrap();
+        }
+        break_it(&admin);
         let facts = city.facts(&sandbox);
         assert_eq!(facts.untracked, ["new"], "{what}");
-        saved_and_removed(&city, &what);
+        saved_and_removed(&city, what);
     }
 }
 
@@ -198,7 +209,7 @@ fn what_one_agent_closes_stops_no_sandbox() {
         if !place.exists() {
             fs::write(&place, "").unwrap();
         }
-        fs::set_permissions(&place, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o000)).unwrap();
         whole_life(&city, "Nux");
         assert_eq!(city.facts(&sandbox).untracked, ["new"], "{name}");
         saved_and_removed(&city, name);

@@ -266,6 +266,16 @@ fn admins(ground: &Ground) -> Vec<PathBuf> {
     ground.admin.iter().chain(&ground.inside).cloned().collect()
 }
 
+/// What is known of the files by their fingerprints.
+fn known(repo: &GitRepo, root: &Root, files: Files) -> Seen {
+    let list = super::ground::seen_file(repo, root.path());
+    let mut seen = Seen::read(&list, &repo.recent);
+    if files == Files::Afresh {
+        seen.doubt(root.is_in_memory());
+    }
+    seen
+}
+
 fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<Disk, RepoError> {
     let (tree, index, format) = (&*sight.tree, &*sight.index, sight.format);
     let sandbox = ground.sandbox.as_path();
@@ -288,10 +298,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     let mut walked = walk(&root, &mut rules).map_err(fail)?;
     all_read(&walked)?;
     let file = super::ground::seen_file(repo, sandbox);
-    let mut seen = Seen::read(&file, &repo.recent);
-    if files == Files::Afresh {
-        seen.doubt(root.is_in_memory());
-    }
+    let mut seen = known(repo, &root, files);
     let entries = std::mem::take(&mut walked.entries);
     let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
     let entries = links::without_copies(&root, entries, ground.note.as_ref(), &tracked);

@@ -10,6 +10,7 @@ use super::admin::{self, Note, failed, free_name};
 use super::measure::commit;
 use super::prepare::{again, is_adopted};
 use super::rig::GitRepo;
+use super::settings::FILE;
 use super::{sandbox, share, theirs};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -69,6 +70,9 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     }
     if !matches!(theirs::head(dir), Ok(Some(_))) {
         share::write(repo, "HEAD", HEAD.as_bytes())?;
+    }
+    if !dir.join(FILE).exists() {
+        again(repo)?;
     }
     for entry in admin::entries(repo)? {
         let name = entry.strip_prefix(dir).unwrap_or(&entry);
