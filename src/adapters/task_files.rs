@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
 use self::text::{at, from_above, make_dir, read_some, write_whole, written};
-use super::{beneath, runs};
+use super::{beneath, mounts, runs};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
     Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
@@ -450,19 +450,15 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, TaskError> {
 }
 
 /// Removes a file, link or tree, read-only directories included (module caches are often
-/// read-only). Links are not followed, and nothing is removed where something is mounted below.
+/// read-only). Links are not followed, and nothing is removed where something is mounted.
 fn remove_tree(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
         return fs::remove_file(path);
     }
-    if let Some(mount) = super::mounts::below(path)?.first() {
-        let what = format!("{} is a mount point: `umount` it first", mount.display());
-        return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
-    }
-    match fs::remove_dir_all(path) {
+    match mounts::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             unlock(path)?;
-            fs::remove_dir_all(path)
+            mounts::remove_dir_all(path)
         }
         other => other,
     }
