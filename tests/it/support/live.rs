@@ -10,6 +10,7 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::control::client::{Client, Flow};
 use horde_supervisor::control::protocol::{ControlError, Op};
+use horde_supervisor::domain::city::tmux_server;
 use horde_supervisor::testing::poll::poll;
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
@@ -20,6 +21,9 @@ use super::processes;
 
 /// How long anything may take: the machine may be slow and busy.
 pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// How long processes may take to leave after the daemon has ended.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// Waits until there is something, and returns it.
 pub fn wait<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
@@ -238,7 +242,8 @@ impl City {
         Client::connect(&self.root.join(".horde/control.sock"))
     }
 
-    fn op(name: &str, args: Value) -> Op {
+    /// A question to the supervisor.
+    pub fn op(name: &str, args: Value) -> Op {
         let args: Map<_, _> = serde_json::from_value(args).unwrap();
         Op::parse(name.parse().unwrap(), args).unwrap()
     }
@@ -417,6 +422,8 @@ impl City {
             processes::signal(daemon.id(), Signal::SIGKILL);
             let _reaped = daemon.wait();
         }
+        // A tmux server ends by itself after its last session.
+        let _left = poll(LEAVE, || processes::of(&self.root).is_empty().then_some(()));
         processes::of(&self.root)
     }
 
@@ -442,6 +449,9 @@ impl Drop for City {
         let left = self.close();
         let told = processes::describe(&left);
         self.end_all();
+        let server = tmux_server(&self.root, "");
+        // tmux leaves its socket behind.
+        let _none = fs::remove_file(format!("/tmp/tmux-{}/{server}", nix::unistd::geteuid()));
         if !thread::panicking() {
             assert!(
                 left.is_empty(),

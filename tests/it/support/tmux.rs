@@ -1,5 +1,6 @@
 //! tmux, which a machine may be without. `.ci/run` installs it and says so.
 
+use std::cell::Cell;
 use std::process::Command;
 
 /// Whether tmux is there. Tests of it end at once where it is not; where `HORDE_TESTS_NEED_TMUX` is
@@ -12,4 +13,31 @@ pub fn is_there() -> bool {
         eprintln!("not tested: tmux is not installed");
     }
     there
+}
+
+/// Says to a test that runs again in namespaces of its own that it is one of tmux.
+const AGAIN: &str = "HORDE_TEST_ON_TMUX";
+
+thread_local! {
+    static ON_TMUX: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test whose city has its sessions on tmux, if it asks [`is_asked_for`].
+pub fn run_on_tmux(test: impl FnOnce()) {
+    if is_there() {
+        ON_TMUX.set(true);
+        test();
+    }
+}
+
+/// Whether the sessions of this test are to be on tmux.
+pub fn is_asked_for() -> bool {
+    ON_TMUX.get() || std::env::var_os(AGAIN).is_some()
+}
+
+/// Has a test that is run again ask for the same.
+pub fn pass_on(again: &mut Command) {
+    if is_asked_for() {
+        again.env(AGAIN, "1");
+    }
 }
