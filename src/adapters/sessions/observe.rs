@@ -115,7 +115,7 @@ fn ended_as(dir: &Path, state: &State, ended: Ended) -> RunState {
 
 /// Whether the holder that a record names lives, and holds the session in this directory. A record may name
 /// any process: what is no holder of this session is a stranger, and so is an agent that is not the holder's
-/// child or carries another token.
+/// child.
 ///
 /// # Errors
 /// `/proc` cannot be read: then nothing is known.
@@ -128,10 +128,7 @@ pub fn holds(state: &State, dir: &Path) -> io::Result<bool> {
 fn has_agent(state: &State) -> io::Result<bool> {
     let found = proc::stat(state.agent.pid)?;
     let agent = found.filter(|now| now.lives() && now.started == state.agent.started);
-    let token = || proc::environment_value(state.agent.pid, files::TOKEN_VARIABLE);
-    Ok(agent.is_none_or(|agent| {
-        agent.parent == state.holder.pid && token().is_none_or(|token| token == state.token)
-    }))
+    Ok(agent.is_none_or(|agent| agent.parent == state.holder.pid))
 }
 
 /// What is known of a holder that is gone without a record.

@@ -32,9 +32,8 @@ struct Marks<'d> {
     dir: &'d Path,
     tokens: Vec<String>,
     cgroups: Vec<PathBuf>,
-    /// What is known from elsewhere than a record.
+    /// Known from elsewhere than a record.
     agent: Option<ProcessId>,
-    known: Option<PathBuf>,
 }
 
 /// What ending them came to.
@@ -64,8 +63,13 @@ pub fn end(dir: &Path, known: Option<&State>) -> io::Result<Ending> {
             continue;
         }
         empty_passes = 0;
-        let cgroups = marks.own_cgroups(&proc::all()?);
-        cgroups.keys().for_each(|path| kill_cgroup(path));
+        let contained = marks.contained(&proc::all()?);
+        for (cgroup, inside) in contained {
+            // All of it at once: otherwise a fork may outrun this.
+            if !inside.iter().any(|pid| marks.is_anothers(*pid)) {
+                kill_cgroup(cgroup);
+            }
+        }
         for process in found {
             if let Some(pidfd) = Pidfd::open(&process)? {
                 pidfd.signal(Signal::KILL)?;
@@ -99,7 +103,6 @@ fn marks<'d>(dir: &'d Path, known: Option<&State>) -> io::Result<Marks<'d>> {
         tokens: Vec::new(),
         cgroups: Vec::new(),
         agent: None,
-        known: known.and_then(|state| state.cgroup.clone()),
     };
     if let Found::Record(state) = files::read::<State>(dir, files::STATE)? {
         marks.add(state.token, state.cgroup);
@@ -129,9 +132,8 @@ impl Marks<'_> {
         token.is_some_and(|token| self.tokens.contains(&token)) && !self.is_anothers(pid)
     }
 
-    /// The cgroups that are known, or have no process of another session, with their processes as the kernel
-    /// tells them: a file may say anything.
-    fn own_cgroups(&self, all: &HashMap<u32, Stat>) -> HashMap<&Path, Vec<u32>> {
+    /// The processes of the cgroups, as the kernel tells them: a file may say anything.
+    fn contained(&self, all: &HashMap<u32, Stat>) -> HashMap<&Path, Vec<u32>> {
         let with_processes = self.cgroups.iter().map(|path| {
             let is_in = |pid: &u32| {
                 let found = proc::cgroup(*pid);
@@ -139,11 +141,7 @@ impl Marks<'_> {
             };
             (path.as_path(), all.keys().copied().filter(is_in).collect())
         });
-        let mut cgroups: HashMap<_, Vec<_>> = with_processes.collect();
-        cgroups.retain(|path, inside| {
-            self.known.as_deref() == Some(path) || !inside.iter().any(|pid| self.is_anothers(*pid))
-        });
-        cgroups
+        with_processes.collect()
     }
 
     /// Whether a process says that it is another session's, or is below the holder of another one.
@@ -165,7 +163,8 @@ fn members(dir: &Path, marks: &Marks<'_>) -> io::Result<Vec<ProcessId>> {
         lock => Some(lock?.metadata()?),
     };
     let all = proc::all()?;
-    let contained: Vec<_> = marks.own_cgroups(&all).into_values().flatten().collect();
+    let mut contained: Vec<_> = marks.contained(&all).into_values().flatten().collect();
+    contained.retain(|pid| !marks.is_anothers(*pid));
     let mut found = HashMap::new();
     for (&pid, stat) in &all {
         let started = stat.started;
