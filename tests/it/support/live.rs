@@ -10,14 +10,13 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::control::client::{Client, Flow};
 use horde_supervisor::control::protocol::{ControlError, Op};
-use horde_supervisor::domain::city::tmux_server;
 use horde_supervisor::testing::poll::poll;
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
 use super::git::{commit_all, git, write};
 use super::plan::Plan;
-use super::processes;
+use super::{processes, tmux};
 
 /// How long anything may take: the machine may be slow and busy.
 pub const LIMIT: Duration = Duration::from_secs(90);
@@ -449,9 +448,7 @@ impl Drop for City {
         let left = self.close();
         let told = processes::describe(&left);
         self.end_all();
-        let server = tmux_server(&self.root, "");
-        // tmux leaves its socket behind.
-        let _none = fs::remove_file(format!("/tmp/tmux-{}/{server}", nix::unistd::geteuid()));
+        tmux::remove_socket(&self.root);
         if !thread::panicking() {
             assert!(
                 left.is_empty(),

@@ -1,7 +1,10 @@
 //! tmux, which a machine may be without. `.ci/run` installs it and says so.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::process::Command;
+
+use horde_supervisor::domain::city::tmux_server;
 
 /// Whether tmux is there. Tests of it end at once where it is not; where `HORDE_TESTS_NEED_TMUX` is
 /// set, its absence is a failure.
@@ -40,4 +43,10 @@ pub fn pass_on(again: &mut Command) {
     if is_asked_for() {
         again.env(AGAIN, "1");
     }
+}
+
+/// Removes the socket of a city's server, which tmux leaves behind.
+pub fn remove_socket(city: &Path) {
+    let (uid, server) = (nix::unistd::geteuid(), tmux_server(city, ""));
+    let _none = std::fs::remove_file(format!("/tmp/tmux-{uid}/{server}"));
 }
