@@ -19,6 +19,39 @@ pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(listed(&fs::read(TABLE)?, &dir))
 }
 
+/// Says why a directory may not be emptied or removed: something is mounted there, or below.
+///
+/// # Errors
+/// It is, or that cannot be seen.
+pub fn none_in(dir: &Path) -> io::Result<()> {
+    let real = match fs::symlink_metadata(dir) {
+        Ok(found) if found.is_dir() => fs::canonicalize(dir)?,
+        // Nothing is mounted in what is not there, and what is behind a link is not entered.
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let parent = real.parent().unwrap_or(&real);
+    let table = fs::read(TABLE)?;
+    let beside = listed(&table, parent).into_iter();
+    match beside.into_iter().find(|point| point.starts_with(&real)) {
+        None => Ok(()),
+        Some(mount) => {
+            let what = format!("{} is a mount point: `umount` it first", mount.display());
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, what))
+        }
+    }
+}
+
+/// Removes a directory with what it holds, unless something is mounted in it.
+///
+/// # Errors
+/// Something is, or the file system refuses.
+pub fn remove_dir_all(dir: &Path) -> io::Result<()> {
+    none_in(dir)?;
+    fs::remove_dir_all(dir)
+}
+
 fn listed(table: &[u8], dir: &Path) -> Vec<PathBuf> {
     let lines = table.split(|byte| *byte == b'\n');
     let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4));

@@ -2,7 +2,8 @@
 //! started, also what left their process group, also after the daemon was killed.
 //!
 //! Every process of a run inherits a variable with a token that no other run has. The token is
-//! recorded before the run starts. A process is never ended for its number alone.
+//! recorded before the run starts, as the name of an empty file. No process is ended for what a file says of
+//! it: it carries the token, or is in the process group that one with the token leads.
 //!
 //! What a run's processes may ask of the daemon is known for as long as it is under way. Rights come
 //! from ancestry alone; a token in the environment only takes them away. So does the mark of an errand, for
@@ -18,7 +19,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 
 use super::beneath;
 use super::proc::{self, Pidfd};
@@ -53,14 +54,12 @@ fn is_errand(process: &ProcessId) -> bool {
     })
 }
 
-/// A record is two numbers.
-const RECORD_MAX: u64 = 256;
-
 /// How long the ends of killed processes are awaited.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known of a run under way.
 struct UnderWay {
+    record: PathBuf,
     rights: Rights,
     leader: Option<ProcessId>,
     /// The name that its calls go by.
@@ -74,7 +73,7 @@ fn under_way() -> MutexGuard<'static, HashMap<String, UnderWay>> {
     RUNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One run. Its record, a file named as its token, holds the leader of its process group.
+/// One run. Its record is an empty file named as its token.
 #[derive(Debug)]
 pub struct Run {
     record: PathBuf,
@@ -99,6 +98,7 @@ impl Run {
         let record = dir.join(&token);
         beneath::create(dir, Path::new(&token))?;
         let run = UnderWay {
+            record: record.clone(),
             rights,
             leader: None,
             name: None,
@@ -122,18 +122,16 @@ impl Run {
         &self.token
     }
 
-    /// Records the leader of its process group: a child that nobody has waited for yet.
+    /// Says which process leads its process group: a child that nobody has waited for yet.
     ///
     /// # Errors
-    /// The record cannot be written.
+    /// It cannot be looked at.
     pub fn started(&self, leader: u32) -> io::Result<()> {
         let leader = proc::identify(leader)?;
         if let Some(run) = under_way().get_mut(&self.token) {
-            run.leader = Some(leader.clone());
+            run.leader = Some(leader);
         }
-        let text = format!("{} {}", leader.pid, leader.started);
-        let dir = self.record.parent().unwrap_or(Path::new(""));
-        beneath::replace(dir, Path::new(&self.token), text.as_bytes()).map(drop)
+        Ok(())
     }
 
     /// Ends whatever is left of it and forgets it.
@@ -141,15 +139,6 @@ impl Run {
     /// # Errors
     /// Something of it cannot be ended.
     pub fn end(&self) -> io::Result<()> {
-        let dir = self.record.parent().unwrap_or(Path::new(""));
-        let leader = beneath::read_text(dir, Path::new(&self.token), RECORD_MAX);
-        let leader = leader.ok().flatten().and_then(|text| parse(&text));
-        if let Some(leader) = leader
-            && proc::lives(&leader)?
-        {
-            // The group of a living leader is that run's; it may end in this moment.
-            let _gone = killpg(Pid::from_raw(leader.pid.cast_signed()), Signal::SIGKILL);
-        }
         end_marked(&self.token)?;
         under_way().remove(&self.token);
         match fs::remove_file(&self.record) {
@@ -213,15 +202,6 @@ pub fn name_of(pid: u32) -> Option<String> {
     run.name.clone()
 }
 
-/// `pid start-time`; a torn record names nobody.
-fn parse(text: &str) -> Option<ProcessId> {
-    let (pid, started) = text.split_once(' ')?;
-    Some(ProcessId {
-        pid: pid.parse().ok()?,
-        started: started.parse().ok()?,
-    })
-}
-
 /// Ends what is left of every run recorded in this directory. Only while none is under way.
 ///
 /// # Errors
@@ -235,13 +215,21 @@ pub fn end_leftovers(dir: &Path) -> io::Result<()> {
         let entry = entry?;
         let token = entry.file_name().to_string_lossy().into_owned();
         let record = entry.path();
-        Run { record, token }.end()?;
+        // One that another directory has the record of runs; a file here with its name is none of ours.
+        let of = |run: &UnderWay| run.record == record;
+        if under_way().get(&token).is_none_or(of) {
+            Run { record, token }.end()?;
+        } else {
+            tracing::warn!(record = %record.display(), "it names a run that is not recorded there, and is removed");
+            fs::remove_file(record)?;
+        }
     }
     Ok(())
 }
 
-/// Kills everything that carries the token until two looks in a row find nothing: a process may fork
-/// between being seen and being ended, and shows no environment while it executes a program.
+/// Kills everything that carries the token, and the group of each that leads one, until two looks in a row find
+/// nothing: a process may fork between being seen and being ended, and shows no environment while it executes
+/// a program.
 fn end_marked(token: &str) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let mut empty_looks = 0;
@@ -259,13 +247,23 @@ fn end_marked(token: &str) -> io::Result<()> {
             )));
         }
         for process in marked {
-            if let Some(process) = Pidfd::open(&process)? {
-                process.signal(rustix::process::Signal::KILL)?;
-                process.wait(deadline.saturating_duration_since(Instant::now()))?;
+            if let Some(held) = Pidfd::open(&process)? {
+                end_group(&process);
+                held.signal(rustix::process::Signal::KILL)?;
+                held.wait(deadline.saturating_duration_since(Instant::now()))?;
             }
         }
     }
     Ok(())
+}
+
+/// Kills the group that the process leads, if it leads one: what it started may have dropped the token.
+fn end_group(process: &ProcessId) {
+    let pid = Pid::from_raw(process.pid.cast_signed());
+    if pid.as_raw() > 1 && getpgid(Some(pid)) == Ok(pid) {
+        // It may end in this moment.
+        let _gone = killpg(pid, Signal::SIGKILL);
+    }
 }
 
 fn marked(token: &str) -> io::Result<Vec<ProcessId>> {
@@ -371,6 +369,63 @@ mod tests {
         let found = rights_of(other);
         nix::sys::signal::kill(Pid::from_raw(other.cast_signed()), Signal::SIGKILL).unwrap();
         assert_eq!(found, None, "an errand of another city is nothing here");
+    }
+
+    fn sleeper(token: Option<&str>) -> std::process::Child {
+        let mut sleep = std::process::Command::new("sleep");
+        sleep.arg("300").process_group(0);
+        sleep.envs(token.map(|token| (TOKEN, token)));
+        sleep.spawn().unwrap()
+    }
+
+    /// A record is a file, and agents write files: neither the pid nor the token that one names is believed.
+    #[test]
+    fn forged_record_ends_no_stranger_and_no_run_of_another_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, forged) = (dir.path().join("ours"), dir.path().join("forged"));
+        let run = Run::begin(&ours, Rights::Read).unwrap();
+        let mut stranger = sleeper(None);
+        let mut running = sleeper(Some(run.token()));
+        run.started(running.id()).unwrap();
+        fs::create_dir(&forged).unwrap();
+        for (name, process) in [("1-2-3", &stranger), (run.token(), &running)] {
+            let named = proc::identify(process.id()).unwrap();
+            let record = format!("{} {}", named.pid, named.started);
+            fs::write(forged.join(name), record).unwrap();
+        }
+        end_leftovers(&forged).unwrap();
+        let ended = [&mut stranger, &mut running].map(|child| child.try_wait().unwrap());
+        let left = fs::read_dir(&forged).unwrap().count();
+        run.end().unwrap();
+        let killed = running.wait().unwrap();
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+        assert_eq!(ended, [None, None], "stranger and run live");
+        assert_eq!(left, 0, "the forged records are gone");
+        assert!(
+            !killed.success(),
+            "the run itself is ended by its own record"
+        );
+    }
+
+    /// The shell of a run carries its token; what it started may not, and stays in the shell's group.
+    #[test]
+    fn group_of_a_leader_with_the_token_is_ended_after_the_daemon_was_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "env -i sleep 300 & echo $! >pid; wait"]);
+        shell.current_dir(dir.path()).env(TOKEN, "4-5-6");
+        let mut shell = shell.process_group(0).spawn().unwrap();
+        let child = read_pid(&dir.path().join("pid"));
+        let runs = dir.path().join("runs");
+        fs::create_dir(&runs).unwrap();
+        fs::write(runs.join("4-5-6"), "").unwrap();
+        end_leftovers(&runs).unwrap();
+        shell.wait().unwrap();
+        eventually("its child has ended", || {
+            let ended = !proc::stat(child).unwrap().is_some_and(|stat| stat.lives());
+            ended.then_some(())
+        });
     }
 
     #[test]

@@ -14,7 +14,13 @@ pub const FILE: &str = "city.toml";
 #[must_use]
 pub fn find_city(start: &Path) -> Option<PathBuf> {
     let candidates = start.ancestors().map(|dir| dir.join(FILE));
-    candidates.into_iter().find(|file| file.is_file())
+    candidates.into_iter().find(|file| is_there(file))
+}
+
+/// Whether something has that name. What is no file is said when it is read: a running supervisor is to be
+/// reachable all the same.
+fn is_there(file: &Path) -> bool {
+    fs::symlink_metadata(file).is_ok()
 }
 
 /// The canonical path of a city's file, given it or its directory.
@@ -22,7 +28,8 @@ pub fn find_city(start: &Path) -> Option<PathBuf> {
 /// # Errors
 /// There is none.
 pub fn city_file(path: &Path) -> Result<PathBuf, String> {
-    let file = if path.is_dir() {
+    let is_file = path.file_name() == Some(FILE.as_ref()) && !is_there(&path.join(FILE));
+    let file = if path.is_dir() && !is_file {
         path.join(FILE)
     } else {
         path.to_owned()
@@ -35,7 +42,7 @@ pub fn city_file(path: &Path) -> Result<PathBuf, String> {
     // file is a link to somewhere else.
     let found = fs::canonicalize(parent).map(|dir| dir.join(file.file_name().unwrap_or_default()));
     match found {
-        Ok(found) if found.is_file() => Ok(found),
+        Ok(found) if is_there(&found) => Ok(found),
         _ => Err(format!("there is no {}", file.display())),
     }
 }

@@ -5,9 +5,10 @@
 //! | What | Found | Done |
 //! |---|---|---|
 //! | city's directory | moved, removed | said: its paths are everywhere |
-//! | `.horde` | moved | moved back, if nothing is in its place |
+//! | `.horde` | moved | moved back, if no directory is in its place; what else is there changes places with it |
 //! | `.horde` | removed | made again; the store is refused, not begun anew |
-//! | `.horde` | something else is there | said, and left alone |
+//! | `.horde` | another directory is there | said, and left alone |
+//! | directory of the sessions | moved, removed, something else is there | as `.horde` |
 //! | lock file | removed, another file | made and locked again |
 //! | lock file | something else is there | said, and left alone |
 //!
@@ -28,8 +29,10 @@ use crate::regular;
 
 /// The directory of the supervisor's state, in the city's.
 const STATE: &str = ".horde";
+/// The directory of the sessions, in that.
+const SESSIONS: &str = "sessions";
 /// What is made in it when it was removed: others look there before they make anything.
-const ROOMS: [&str; 3] = ["sessions", "outbox", "trash"];
+const ROOMS: [&str; 3] = [SESSIONS, "outbox", "trash"];
 
 /// What a supervisor holds of its city, for as long as it lives.
 pub(super) struct Ground {
@@ -42,6 +45,8 @@ pub(super) struct Ground {
 struct Held {
     state: File,
     lock: File,
+    /// None until it was first looked at: it is made when the sessions are.
+    sessions: Option<File>,
 }
 
 impl Ground {
@@ -53,7 +58,11 @@ impl Ground {
         let path = city.join(STATE);
         let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be made ready"))?;
         let lock = lock::file(&state, &path)?;
-        let held = Mutex::new(Held { state, lock });
+        let held = Mutex::new(Held {
+            state,
+            lock,
+            sessions: None,
+        });
         Ok(Self {
             city: city.to_owned(),
             root,
@@ -87,6 +96,11 @@ impl Ground {
                 );
                 return look;
             }
+        }
+        let sessions = state.join(SESSIONS);
+        if let Err(error) = look_at_sessions(&mut held, &sessions, &mut look) {
+            let says = format!("it is not the directory of the sessions: {error}");
+            look.leave(Part::Sessions, sessions, says, "move it away");
         }
         let lock = state.join(lock::FILE);
         if let Err(error) = look_at_lock(&mut held, &lock, &mut look) {
@@ -142,6 +156,11 @@ impl Ground {
             }
             // What was ours is no more, and something of ours that needed it made another.
             Some(now) if ours.nlink() == 0 && now.is_dir() => self.make_again(held, path, look),
+            Some(now) if ours.nlink() > 0 && !now.is_dir() => {
+                let moved = back(&held.state, &ours, &self.root, STATE, Some(&now))?;
+                look.mend(Part::State, path, moved.unwrap_or_default());
+                Ok(true)
+            }
             Some(now) => {
                 let kind = regular::kind(&now);
                 let hint = match place(&held.state, &ours)? {
@@ -164,6 +183,7 @@ impl Ground {
         for room in ROOMS {
             make_private(&near(&held.state).join(room))?;
         }
+        held.sessions = Some(room(&held.state, SESSIONS)?);
         held.lock = match lock::again(&held.state)? {
             Some(lock) => lock,
             None => return Ok(false),
@@ -179,37 +199,82 @@ impl Ground {
         ours: &Metadata,
         look: &mut Look,
     ) -> io::Result<bool> {
-        let Some(moved) = place(&held.state, ours)? else {
-            if self.root.metadata()?.nlink() == 0 {
-                // The city is gone with it.
-                return Ok(false);
-            }
-            return self.make_again(held, path, look);
-        };
-        let back = rustix::fs::renameat_with(
-            rustix::fs::CWD,
-            &moved,
-            &self.root,
-            STATE,
-            RenameFlags::NOREPLACE,
-        );
-        let moved = moved.display();
-        match back {
-            Ok(()) => {
-                look.mend(
-                    Part::State,
-                    path,
-                    format!("it was moved to {moved}, and is moved back"),
-                );
+        match back(&held.state, ours, &self.root, STATE, None) {
+            Ok(Some(moved)) => {
+                look.mend(Part::State, path, moved);
                 Ok(true)
             }
+            // The city is gone with it.
+            Ok(None) if self.root.metadata()?.nlink() == 0 => Ok(false),
+            Ok(None) => self.make_again(held, path, look),
             Err(error) => {
-                let says = format!("it was moved to {moved} and cannot be moved back: {error}");
-                look.leave(Part::State, path, says, "move it back");
+                look.leave(Part::State, path, error.to_string(), "move it back");
                 Ok(false)
             }
         }
     }
+}
+
+/// Moves a directory that was moved back to its name in another one. What is in its place, and is no directory,
+/// gets the name that it was moved to. Returns what was done; none where it was removed.
+fn back(
+    dir: &File,
+    ours: &Metadata,
+    parent: &File,
+    name: &str,
+    instead: Option<&Metadata>,
+) -> io::Result<Option<String>> {
+    let Some(moved) = place(dir, ours)? else {
+        return Ok(None);
+    };
+    let how = match instead {
+        Some(_) => RenameFlags::EXCHANGE,
+        None => RenameFlags::NOREPLACE,
+    };
+    let shown = moved.display();
+    match rustix::fs::renameat_with(rustix::fs::CWD, &moved, parent, name, how) {
+        Ok(()) => {
+            let aside = instead.map(|found| {
+                let kind = regular::kind(found);
+                format!("; {kind} that was in its place is {shown} now")
+            });
+            let aside = aside.unwrap_or_default();
+            Ok(Some(format!(
+                "it was moved to {shown}, and is moved back{aside}"
+            )))
+        }
+        Err(error) => Err(io::Error::other(format!(
+            "it was moved to {shown} and cannot be moved back: {error}"
+        ))),
+    }
+}
+
+/// Looks at the directory of the sessions. Where another one is in its place, no session is started.
+fn look_at_sessions(held: &mut Held, path: &Path, look: &mut Look) -> io::Result<()> {
+    let Some(dir) = &held.sessions else {
+        held.sessions = Some(room(&held.state, SESSIONS)?);
+        return Ok(());
+    };
+    let ours = dir.metadata()?;
+    let now = found(&near(&held.state).join(SESSIONS))?;
+    match now {
+        Some(now) if same(&now, &ours) => {}
+        _ if ours.nlink() == 0 => {
+            held.sessions = Some(room(&held.state, SESSIONS)?);
+            look.mend(Part::Sessions, path, "it was removed, and is made again");
+        }
+        Some(now) if now.is_dir() => {
+            let moved = place(dir, &ours)?.unwrap_or_default();
+            let says = format!("it was moved to {}", moved.display());
+            let hint = "move the directory away that is in its place; it is moved back then";
+            look.leave(Part::Sessions, path, says, hint);
+        }
+        instead => {
+            let moved = back(dir, &ours, &held.state, SESSIONS, instead.as_ref())?;
+            look.mend(Part::Sessions, path, moved.unwrap_or_default());
+        }
+    }
+    Ok(())
 }
 
 fn look_at_lock(held: &mut Held, path: &Path, look: &mut Look) -> io::Result<()> {
@@ -268,6 +333,13 @@ fn open_dir(path: &Path) -> io::Result<File> {
     options.custom_flags(flags.bits().cast_signed()).open(path)
 }
 
+/// Opens a directory below `.horde`, made where it is not there.
+fn room(state: &File, name: &str) -> io::Result<File> {
+    let path = near(state).join(name);
+    make_private(&path)?;
+    open_dir(&path)
+}
+
 fn make_private(path: &Path) -> io::Result<()> {
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
@@ -307,124 +379,4 @@ fn private(dir: &File) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    struct Lab {
-        _temp: tempfile::TempDir,
-        city: PathBuf,
-    }
-
-    impl Lab {
-        fn new() -> Self {
-            let temp = tempfile::tempdir().unwrap();
-            let city = temp.path().canonicalize().unwrap().join("city");
-            fs::create_dir(&city).unwrap();
-            Self { _temp: temp, city }
-        }
-
-        fn state(&self) -> PathBuf {
-            self.city.join(STATE)
-        }
-    }
-
-    fn parts(troubles: &[crate::domain::ground::Trouble]) -> Vec<Part> {
-        troubles.iter().map(|trouble| trouble.part).collect()
-    }
-
-    /// What a look mended and left, and that the next one has nothing more to mend.
-    fn looked(ground: &Ground) -> (Vec<Part>, Vec<Part>) {
-        let look = ground.look();
-        assert!(ground.look().mended.is_empty());
-        (parts(&look.mended), parts(&look.left))
-    }
-
-    fn is_held(lab: &Lab) -> bool {
-        matches!(Ground::take(&lab.city), Err(DaemonError::Held { .. }))
-    }
-
-    #[test]
-    fn what_is_removed_is_made_again_and_never_held_twice() {
-        let lab = Lab::new();
-        let ground = Ground::take(&lab.city).unwrap();
-        assert_eq!(looked(&ground), (vec![], vec![]));
-        fs::remove_file(lab.state().join(lock::FILE)).unwrap();
-        assert!(is_held(&lab));
-        assert_eq!(looked(&ground), (vec![Part::Lock], vec![]));
-        fs::remove_dir_all(lab.state()).unwrap();
-        assert!(is_held(&lab));
-        let look = ground.look();
-        assert!(look.left.is_empty(), "{look:?}");
-        assert_eq!(looked(&ground), (vec![], vec![]));
-        assert!(lab.state().join("sessions").is_dir());
-        assert!(is_held(&lab));
-        fs::remove_dir_all(lab.state()).unwrap();
-        fs::create_dir_all(lab.state().join("sessions/x")).unwrap();
-        let look = ground.look();
-        assert!(look.left.is_empty(), "{look:?}");
-        assert_eq!(fs::metadata(lab.state()).unwrap().mode() & 0o777, 0o700);
-    }
-
-    #[test]
-    fn what_is_moved_is_moved_back_unless_something_is_in_its_place() {
-        let lab = Lab::new();
-        let ground = Ground::take(&lab.city).unwrap();
-        fs::write(lab.state().join("mine"), "").unwrap();
-        let away = lab.city.join("away");
-        fs::rename(lab.state(), &away).unwrap();
-        assert_eq!(looked(&ground), (vec![Part::State], vec![]));
-        assert!(lab.state().join("mine").exists());
-        fs::rename(lab.state(), &away).unwrap();
-        symlink("/tmp", lab.state()).unwrap();
-        assert_eq!(looked(&ground), (vec![], vec![Part::State]));
-        assert!(is_held(&lab));
-        fs::remove_file(lab.state()).unwrap();
-        assert_eq!(looked(&ground), (vec![Part::State], vec![]));
-    }
-
-    #[test]
-    fn city_that_is_moved_is_said_and_held_at_its_new_place() {
-        let mut lab = Lab::new();
-        let ground = Ground::take(&lab.city).unwrap();
-        let (old, new) = (lab.city.clone(), lab.city.with_file_name("moved"));
-        fs::rename(&old, &new).unwrap();
-        assert_eq!(looked(&ground), (vec![], vec![Part::City]));
-        lab.city.clone_from(&new);
-        assert!(is_held(&lab));
-        fs::rename(&new, &old).unwrap();
-        assert_eq!(looked(&ground), (vec![], vec![]));
-    }
-
-    #[test]
-    fn lock_that_is_no_file_any_more_is_said_and_left_alone() {
-        let lab = Lab::new();
-        let ground = Ground::take(&lab.city).unwrap();
-        let path = lab.state().join(lock::FILE);
-        fs::remove_file(&path).unwrap();
-        fs::create_dir(&path).unwrap();
-        assert_eq!(looked(&ground), (vec![], vec![Part::Lock]));
-        assert!(path.is_dir());
-    }
-
-    #[test]
-    fn nothing_but_a_directory_of_ours_has_its_mode_changed() {
-        let lab = Lab::new();
-        let target = lab.city.with_file_name("target");
-        fs::create_dir(&target).unwrap();
-        fs::set_permissions(&target, fs::Permissions::from_mode(0o1777)).unwrap();
-        symlink(&target, lab.state()).unwrap();
-        assert!(matches!(
-            Ground::take(&lab.city),
-            Err(DaemonError::Failed(_))
-        ));
-        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o1777);
-        fs::remove_file(lab.state()).unwrap();
-        fs::create_dir(lab.state()).unwrap();
-        let ground = Ground::take(&lab.city).unwrap();
-        assert_eq!(fs::metadata(lab.state()).unwrap().mode() & 0o7777, 0o700);
-        fs::set_permissions(lab.state(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(looked(&ground), (vec![Part::State], vec![]));
-    }
-}
+mod tests;

@@ -1,18 +1,35 @@
 //! A person's directory that is mounted inside a sandbox is not the sandbox's: it is never entered, and the
-//! sandbox is kept until it is unmounted.
+//! sandbox is kept until it is unmounted. Nor is one that is mounted in another place that the supervisor
+//! empties: a gate's worktree, what was set aside, a half restore, the trash.
 
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use horde_supervisor::domain::ids::Incarnation;
-use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::adapters::task_files::DiskTaskFiles;
+use horde_supervisor::domain::ids::{Incarnation, Oid};
+use horde_supervisor::ports::repo::{GateSpec, Repo};
+use horde_supervisor::ports::tasks::TaskFiles;
+use jiff::Timestamp;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::support::city::{City, permit, toast};
-use crate::support::git::write;
+use crate::support::git::{git, rev, write};
 use crate::support::namespace::apart;
 
 /// Unmounts at its end, also when a test fails.
-struct Mounted(std::path::PathBuf);
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// Mounts a person's directory, which holds one file, at a place that is made.
+    fn at(place: &Path, persons: &Path) -> Self {
+        write(persons, "precious", "not the supervisor's\n");
+        fs::create_dir_all(place).unwrap();
+        let none = None::<&str>;
+        mount(Some(persons), place, none, MsFlags::MS_BIND, none).expect("mounted");
+        Self(place.to_owned())
+    }
+}
 
 impl Drop for Mounted {
     fn drop(&mut self) {
@@ -31,18 +48,7 @@ fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
         city.repo.prepare().unwrap();
         let sandbox = city.sandbox();
         let persons = city.root().join("persons");
-        write(&persons, "precious", "not the sandbox's\n");
-        let at = sandbox.join(place);
-        fs::create_dir_all(&at).unwrap();
-        mount(
-            Some(&persons),
-            &at,
-            None::<&str>,
-            MsFlags::MS_BIND,
-            None::<&str>,
-        )
-        .expect("mounted");
-        let mounted = Mounted(at.clone());
+        let mounted = Mounted::at(&sandbox.join(place), &persons);
         let facts = city.facts(&sandbox);
         let told = facts
             .special
@@ -63,4 +69,101 @@ fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
             .unwrap();
         assert!(persons.join("precious").exists());
     }
+}
+
+/// Wherever it is: among what is removed, in the place of a directory of the commit, in an earlier worktree.
+#[test]
+fn gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted() {
+    if !apart(gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted) {
+        return;
+    }
+    let city = City::new();
+    let head = |name: &str| Oid::new(rev(&city.origin(), name)).unwrap();
+    let (persons, forge) = (
+        city.root().join("persons"),
+        city.root().join("city/horde/forge"),
+    );
+    let spec = || GateSpec {
+        name: "test".into(),
+        run: "test -f README".into(),
+        timeout: Duration::from_secs(120),
+        env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+        log_dir: city.root().join("logs"),
+    };
+    let run = |commit: &Oid| city.repo.run_gate(commit, &spec());
+    assert_eq!(run(&head("main")).unwrap().code, Some(0));
+    git(&city.checkout(), &["rm", "-q", "-r", "src"]);
+    git(&city.checkout(), &["commit", "-q", "-m", "without"]);
+    git(&city.checkout(), &["push", "-q", "origin", "main"]);
+    let target = city.repo.fetch_target("main").unwrap();
+    for place in [
+        "gate-0/data",
+        "gate-0/src",
+        "gate-0/.git/refs/data",
+        "gate-0",
+    ] {
+        let mounted = Mounted::at(&forge.join(place), &persons);
+        let refused = run(&target.tip);
+        assert!(persons.join("precious").exists(), "{place}");
+        let refused = refused.map(|run| run.code).unwrap_err().to_string();
+        assert!(refused.contains("umount"), "{place}: {refused}");
+        drop(mounted);
+        assert_eq!(run(&head("main")).unwrap().code, Some(0), "{place}");
+    }
+    // What was set aside of a broken worktree holds up nothing.
+    let _mounted = Mounted::at(&forge.join("gate-0.discarded-0/data"), &persons);
+    fs::remove_dir_all(forge.join("gate-0")).unwrap();
+    assert_eq!(run(&head("main")).unwrap().code, Some(0));
+    assert!(persons.join("precious").exists());
+}
+
+#[test]
+fn nothing_that_is_removed_elsewhere_is_removed_through_a_mount() {
+    if !apart(nothing_that_is_removed_elsewhere_is_removed_through_a_mount) {
+        return;
+    }
+    let city = City::new();
+    let persons = city.root().join("persons");
+    let kept = || persons.join("precious").exists();
+
+    let retired = city.repo.theirs().join("horde/retired/Toast");
+    let mounted = Mounted::at(&retired.join("data"), &persons);
+    assert_eq!(city.repo.expire_retired(Timestamp::MAX).unwrap(), 0);
+    assert!(kept(), "in what was set aside");
+    drop(mounted);
+    assert_eq!(city.repo.expire_retired(Timestamp::MAX).unwrap(), 1);
+
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "edited\n");
+    let saved = city
+        .repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    let to = city.root().join("restored/a");
+    city.repo.restore(&saved, &to).unwrap();
+    let part = city.root().join(format!("restored/{}.part", saved.id));
+    fs::rename(&to, &part).unwrap();
+    let mounted = Mounted::at(&part.join("data"), &persons);
+    let refused = city.repo.restore(&saved, &to).map(drop);
+    assert!(kept(), "in a half restore");
+    assert!(refused.unwrap_err().to_string().contains("umount"));
+    drop(mounted);
+    city.repo.restore(&saved, &to).unwrap();
+
+    let (outbox, trash) = (city.root().join("outbox"), city.root().join("trash"));
+    let runs = city.root().join("runs");
+    let files = DiskTaskFiles::new(outbox, trash.clone(), runs).unwrap();
+    write(&trash.join("old"), "file", "");
+    for place in ["Toast/deep/data", "Toast"] {
+        let mounted = Mounted::at(&trash.join(place), &persons);
+        let refused = files.empty_trash();
+        assert!(kept(), "in the trash: {place}");
+        assert!(
+            refused.unwrap_err().to_string().contains("umount"),
+            "{place}"
+        );
+        drop(mounted);
+    }
+    files.empty_trash().unwrap();
+    assert_eq!(fs::read_dir(&trash).unwrap().count(), 0);
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -32,6 +33,21 @@ fn the_checkout_is_copied_and_never_touched() {
     assert_eq!(city.repo.default_branch().unwrap(), "main");
     assert_eq!(git(bare, &["for-each-ref", "refs/horde", "refs/heads"]), "");
     assert!(!bare.join("objects/info/alternates").exists());
+}
+
+/// What agents wrote is in it, and what remotes are asked with.
+#[test]
+fn rigs_own_repository_that_was_opened_to_others_is_closed_at_prepare() {
+    let city = City::new();
+    let ours = city.repo.repo_dir();
+    for dir in [ours, ours.parent().unwrap()] {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    city.repo.prepare().unwrap();
+    for dir in [ours, ours.parent().unwrap()] {
+        let mode = fs::metadata(dir).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700, "{}", dir.display());
+    }
 }
 
 /// Settings of the user's checkout.

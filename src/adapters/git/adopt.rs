@@ -2,10 +2,9 @@
 //! salvage, pins of the queue, branches that a push left there, and the target where nothing is pushed. Where
 //! the remotes are is asked of them again.
 
-use std::fs;
-
 use super::admin::{self, failed};
 use super::rig::GitRepo;
+use crate::adapters::mounts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -57,7 +56,8 @@ fn drop_gates(repo: &GitRepo) -> Result<(), RepoError> {
     for admin in admin::entries(repo)? {
         let name = admin.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("gate-") && admin::leads_back(&admin, &repo.forge_dir().join(&*name)) {
-            fs::remove_dir_all(&admin).map_err(|error| failed("cannot remove", &admin, &error))?;
+            mounts::remove_dir_all(&admin)
+                .map_err(|error| failed("cannot remove", &admin, &error))?;
         }
     }
     Ok(())

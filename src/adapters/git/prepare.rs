@@ -2,7 +2,7 @@
 //! checkout is only read.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::admin::{failed, write_whole};
@@ -11,6 +11,7 @@ use super::fetch::{fetch_all, network, remote_head};
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
 use super::{adopt, gate, links, share};
+use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
 use crate::ports::repo::RepoError;
@@ -148,7 +149,20 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
             .map_err(|error| failed("cannot make", dir, &error))?;
         init_bare(dir, &format)?;
     }
-    Ok(())
+    [dir.parent().unwrap_or(dir), dir]
+        .into_iter()
+        .try_for_each(close)
+}
+
+/// Closes a directory of ours to others: it holds what agents wrote, and what remotes are asked with.
+fn close(dir: &Path) -> Result<(), RepoError> {
+    let fail = |error: std::io::Error| failed("cannot close to others", dir, &error);
+    let found = fs::symlink_metadata(dir).map_err(fail)?;
+    if !found.is_dir() || found.permissions().mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    tracing::warn!(path = %dir.display(), "others could look into it; that was changed");
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(fail)
 }
 
 /// `git init` of a bare repository without hooks and branches.
@@ -199,7 +213,7 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
 /// Throws away what killed attempts left in our own scratch directory.
 fn clear_scratch(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.repo_dir().join("horde").join("tmp");
-    match fs::remove_dir_all(&dir) {
+    match mounts::remove_dir_all(&dir) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed("cannot clear", &dir, &error)),

@@ -15,6 +15,7 @@ use super::bytes;
 use super::files::list::list as files_of;
 use super::rig::GitRepo;
 use super::traces::{ids, kinds, tips};
+use crate::adapters::mounts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -78,7 +79,7 @@ fn remove(entry: &Path, needed: bool) -> Result<bool, RepoError> {
     if needed {
         return Ok(false);
     }
-    let removed = fs::remove_dir_all(entry);
+    let removed = mounts::remove_dir_all(entry);
     removed.map_err(|error| failed("cannot remove", entry, &error))?;
     Ok(true)
 }

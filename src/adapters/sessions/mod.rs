@@ -321,14 +321,11 @@ impl LocalSessions {
     }
 }
 
-/// Writes the record of a session that runs again, if its directory is one.
+/// Writes the record of a session that runs again. Its directory is moved back where it was moved.
 fn mend(dir: &Path, known: &State) {
-    let written = match files::is_private_dir(dir) {
-        true => files::make_dir(dir).and_then(|()| files::write(dir, files::STATE, known)),
-        false => Err(io::Error::other(
-            "something else is in the place of its directory",
-        )),
-    };
+    let written = place::put_back(dir, known.holder.pid)
+        .and_then(|()| files::make_dir(dir))
+        .and_then(|()| files::write(dir, files::STATE, known));
     match written {
         Ok(()) => tracing::warn!(session = %known.id, "its record was lost, and is written again"),
         Err(error) => tracing::warn!(session = %known.id, %error, "its record is lost"),

@@ -114,12 +114,21 @@ fn ended_as(dir: &Path, state: &State, ended: Ended) -> RunState {
 }
 
 /// Whether the holder that a record names lives, and holds the session in this directory. A record may name
-/// any process: what is no holder of this session is a stranger.
+/// any process: what is no holder of this session is a stranger, and so is an agent that is not the holder's
+/// child.
 ///
 /// # Errors
 /// `/proc` cannot be read: then nothing is known.
 pub fn holds(state: &State, dir: &Path) -> io::Result<bool> {
-    Ok(proc::lives(&state.holder)? && launch::is_holder_of(state.holder.pid, dir))
+    let held = proc::lives(&state.holder)? && launch::is_holder_of(state.holder.pid, dir);
+    Ok(held && has_agent(state)?)
+}
+
+/// Whether the agent that a record names is the holder's, or gone.
+fn has_agent(state: &State) -> io::Result<bool> {
+    let found = proc::stat(state.agent.pid)?;
+    let agent = found.filter(|now| now.lives() && now.started == state.agent.started);
+    Ok(agent.is_none_or(|agent| agent.parent == state.holder.pid))
 }
 
 /// What is known of a holder that is gone without a record.
@@ -210,14 +219,17 @@ mod tests {
     }
 
     fn running(dir: &Path, holder: &Holder) -> State {
-        let me = proc::identify(std::process::id()).unwrap();
+        let gone = crate::domain::facts::ProcessId {
+            started: u64::MAX,
+            ..holder.id()
+        };
         let state = State {
             id: id(),
             token: "t".to_owned(),
             generation: Generation(3),
             incarnation: Incarnation(2),
             boot: proc::boot_id().to_owned(),
-            agent: me,
+            agent: gone,
             holder: holder.id(),
             cgroup: None,
             pane: None,
@@ -239,6 +251,7 @@ mod tests {
         let mut state = running(dir.path(), &holder);
         assert_eq!(seen(dir.path()), RunState::Running);
         state.holder.started += 1;
+        state.agent = proc::identify(std::process::id()).unwrap();
         files::write(dir.path(), files::STATE, &state).unwrap();
         fs::write(dir.path().join(files::COMPLAINT), "oh no\n").unwrap();
         let RunState::Lost { why } = seen(dir.path()) else {

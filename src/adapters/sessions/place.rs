@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::regular;
@@ -71,6 +71,57 @@ impl Place {
         let message = format!("the directory of the sessions, {home}, was moved to {now}");
         Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, message))
     }
+}
+
+/// Moves the directory of a session back that its holder works in. What is in its place gets the name that it
+/// was moved to; where the directory was removed, it is set aside.
+///
+/// # Errors
+/// The file system refuses, or another directory is in its place.
+pub fn put_back(dir: &Path, holder: u32) -> io::Result<()> {
+    let cwd = format!("/proc/{holder}/cwd");
+    let id = |found: Metadata| (found.dev(), found.ino(), found.nlink() > 0);
+    let ours = fs::metadata(&cwd).map(id)?;
+    let there = match fs::symlink_metadata(dir) {
+        Ok(found) => Some(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let how = match there {
+        Some(found) if found.is_dir() => return Ok(()),
+        _ if !ours.2 => return set_aside(dir),
+        Some(_) => RenameFlags::EXCHANGE,
+        None => RenameFlags::NOREPLACE,
+    };
+    let moved = fs::read_link(&cwd)?;
+    if fs::symlink_metadata(&moved).map(id)? != ours {
+        return Err(io::Error::other("where it was moved to cannot be told"));
+    }
+    rustix::fs::renameat_with(CWD, &moved, CWD, dir, how)?;
+    let (dir, moved) = (dir.display(), moved.display());
+    tracing::warn!(%dir, %moved, "the directory of a session was moved, and is moved back");
+    Ok(())
+}
+
+/// Renames what is in the place of a directory and is none to `NAME.aside`.
+///
+/// # Errors
+/// The file system refuses.
+pub fn set_aside(dir: &Path) -> io::Result<()> {
+    if super::files::is_private_dir(dir) {
+        return Ok(());
+    }
+    let found = fs::symlink_metadata(dir)?;
+    let mut places = (0_u32..).map(|count| match count {
+        0 => dir.with_added_extension("aside"),
+        _ => dir.with_added_extension(format!("aside-{count}")),
+    });
+    let aside = places.find(|place| fs::symlink_metadata(place).is_err());
+    let aside = aside.ok_or_else(|| io::Error::other("no name is free"))?;
+    rustix::fs::renameat_with(CWD, dir, CWD, &aside, RenameFlags::NOREPLACE)?;
+    let (kind, dir, aside) = (regular::kind(&found), dir.display(), aside.display());
+    tracing::warn!(%dir, %aside, "in the place of a session's directory was {kind}; it is set aside");
+    Ok(())
 }
 
 fn open(dir: &Path) -> io::Result<File> {

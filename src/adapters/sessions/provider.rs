@@ -13,7 +13,9 @@ use super::holder::log_tail;
 use super::launch::candidates;
 use super::observe::Sight;
 use super::tmux;
-use super::{Client, LocalSessions, Trouble, failed, fault, logs, provider, remains, started};
+use super::{
+    Client, LocalSessions, Trouble, failed, fault, logs, place, provider, remains, started,
+};
 use jiff::Timestamp;
 
 use crate::adapters::proc;
@@ -48,10 +50,7 @@ impl Sessions for LocalSessions {
         let _pass = self.narrow.pass();
         self.narrow.check().map_err(provider)?;
         let dir = self.dir(&spec.id);
-        if !files::is_private_dir(&dir) {
-            let why = format!("{} is no directory: move it away", dir.display());
-            return Err(StartError::Provider(why));
-        }
+        place::set_aside(&dir).map_err(provider)?;
         files::make_dir(&dir).map_err(provider)?;
         self.clear(&spec.id, &dir)?;
         let before = self.look(&spec.id).and_then(|sight| sight.state);

@@ -2,10 +2,10 @@
 //!
 //! The process tree is gone by then (orphans hang off init), so members are known by their cgroup,
 //! by the token in the environment they were started with, by the alive-lock they inherited, and
-//! by being a child of such a one.
+//! by being a child of such a one. A record may be forged: what it says is compared with what the kernel says of
+//! each process, and what belongs to another session is left alone.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use rustix::process::Signal;
 
 use super::files::{self, Found, Spec, State, TOKEN_VARIABLE};
 use super::holder::{kill_cgroup, remove_cgroup};
-use super::launch::is_holder_of;
-use crate::adapters::proc::{self, Pidfd};
+use super::launch::{held_by, is_holder_of};
+use crate::adapters::proc::{self, Pidfd, Stat};
 use crate::domain::facts::ProcessId;
 
 /// The variable that names the session of a process.
@@ -26,12 +26,13 @@ const UNKILLABLE: Duration = Duration::from_secs(5);
 const PASS: Duration = Duration::from_millis(100);
 
 /// What marks the members of one session.
-#[derive(Debug, Default)]
-struct Marks {
-    /// The session's id.
-    id: String,
+#[derive(Debug)]
+struct Marks<'d> {
+    /// The session's directory, which is named as it is.
+    dir: &'d Path,
     tokens: Vec<String>,
     cgroups: Vec<PathBuf>,
+    /// Known from elsewhere than a record.
     agent: Option<ProcessId>,
 }
 
@@ -62,7 +63,13 @@ pub fn end(dir: &Path, known: Option<&State>) -> io::Result<Ending> {
             continue;
         }
         empty_passes = 0;
-        marks.cgroups.iter().for_each(|path| kill_cgroup(path));
+        let contained = marks.contained(&proc::all()?);
+        for (cgroup, inside) in contained {
+            // All of it at once: otherwise a fork may outrun this.
+            if !inside.iter().any(|pid| marks.is_anothers(*pid)) {
+                kill_cgroup(cgroup);
+            }
+        }
         for process in found {
             if let Some(pidfd) = Pidfd::open(&process)? {
                 pidfd.signal(Signal::KILL)?;
@@ -90,11 +97,12 @@ pub fn some_live(dir: &Path, known: Option<&State>) -> io::Result<bool> {
 /// The sessions that may have left something: the recorded one, one whose start broke off, and the one that
 /// this supervisor has started or adopted. A record may have been changed by others since: the agent's process
 /// counts only where it is known from elsewhere.
-fn marks(dir: &Path, known: Option<&State>) -> io::Result<Marks> {
-    let id = dir.file_name().and_then(|name| name.to_str());
+fn marks<'d>(dir: &'d Path, known: Option<&State>) -> io::Result<Marks<'d>> {
     let mut marks = Marks {
-        id: id.unwrap_or_default().to_owned(),
-        ..Marks::default()
+        dir,
+        tokens: Vec::new(),
+        cgroups: Vec::new(),
+        agent: None,
     };
     if let Found::Record(state) = files::read::<State>(dir, files::STATE)? {
         marks.add(state.token, state.cgroup);
@@ -109,7 +117,7 @@ fn marks(dir: &Path, known: Option<&State>) -> io::Result<Marks> {
     Ok(marks)
 }
 
-impl Marks {
+impl Marks<'_> {
     /// Adds a session. A cgroup is one of ours only by its name.
     fn add(&mut self, token: String, cgroup: Option<PathBuf>) {
         let name = format!("horde-{token}");
@@ -121,26 +129,42 @@ impl Marks {
     /// Whether a process was started by one of these sessions. A token alone could be another session's.
     fn has(&self, pid: u32) -> bool {
         let token = proc::environment_value(pid, TOKEN_VARIABLE);
-        if !token.is_some_and(|token| self.tokens.contains(&token)) {
-            return false;
-        }
+        token.is_some_and(|token| self.tokens.contains(&token)) && !self.is_anothers(pid)
+    }
+
+    /// The processes of the cgroups, as the kernel tells them: a file may say anything.
+    fn contained(&self, all: &HashMap<u32, Stat>) -> HashMap<&Path, Vec<u32>> {
+        let with_processes = self.cgroups.iter().map(|path| {
+            let is_in = |pid: &u32| {
+                let found = proc::cgroup(*pid);
+                found.is_some_and(|found| Path::new(&found).file_name() == path.file_name())
+            };
+            (path.as_path(), all.keys().copied().filter(is_in).collect())
+        });
+        with_processes.collect()
+    }
+
+    /// Whether a process says that it is another session's, or is below the holder of another one.
+    fn is_anothers(&self, pid: u32) -> bool {
         let session = proc::environment_value(pid, SESSION_VARIABLE);
-        session.is_none_or(|session| session == self.id)
+        if session.is_some_and(|session| self.dir.file_name() != Some(session.as_ref())) {
+            return true;
+        }
+        let line = proc::ancestry(pid).unwrap_or_default();
+        let mut held = line.iter().filter_map(|process| held_by(process.pid));
+        held.any(|held| held != self.dir && held.parent() == self.dir.parent())
     }
 }
 
-fn members(dir: &Path, marks: &Marks) -> io::Result<Vec<ProcessId>> {
+fn members(dir: &Path, marks: &Marks<'_>) -> io::Result<Vec<ProcessId>> {
     let lock = match files::open_lock(dir) {
         // The whole directory is gone, and the lock with it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         lock => Some(lock?.metadata()?),
     };
-    let contained: Vec<u32> = marks
-        .cgroups
-        .iter()
-        .flat_map(|path| contents(path))
-        .collect();
     let all = proc::all()?;
+    let mut contained: Vec<_> = marks.contained(&all).into_values().flatten().collect();
+    contained.retain(|pid| !marks.is_anothers(*pid));
     let mut found = HashMap::new();
     for (&pid, stat) in &all {
         let started = stat.started;
@@ -163,10 +187,4 @@ fn members(dir: &Path, marks: &Marks) -> io::Result<Vec<ProcessId>> {
     Ok(processes
         .map(|(pid, started)| ProcessId { pid, started })
         .collect())
-}
-
-/// The processes in a cgroup; one that is gone has none.
-fn contents(cgroup: &Path) -> Vec<u32> {
-    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).collect()
 }

@@ -16,14 +16,10 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
         return fs::remove_file(path);
     }
-    if let Some(mount) = mounts::below(path)?.first() {
-        let what = format!("{} is a mount point: `umount` it first", mount.display());
-        return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
-    }
-    match fs::remove_dir_all(path) {
+    match mounts::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             unlock(&open_dir(CWD, path)?)?;
-            fs::remove_dir_all(path)
+            mounts::remove_dir_all(path)
         }
         other => other,
     }

@@ -83,6 +83,10 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown};
     use std::os::unix::net::UnixListener;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
     use super::*;
 
@@ -113,5 +117,32 @@ mod tests {
         chown(&path, Some(0), None).unwrap();
         chown(&dir, Some(4242), None).unwrap();
         assert!(dir_of(&path).is_err());
+    }
+
+    /// The socket is ours; a process of another user, which was given it, is the one that listens.
+    #[test]
+    fn process_of_another_user_at_the_other_end_is_not_spoken_to() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("sock");
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        let listens = |uid: u32| {
+            let socket = socket.try_clone().unwrap();
+            let mut process = Command::new("true");
+            process.uid(uid);
+            // SAFETY: to listen is one system call.
+            unsafe { process.pre_exec(move || Ok(rustix::net::listen(&socket, 8)?)) };
+            process.status()
+        };
+        listens(rustix::process::geteuid().as_raw()).unwrap();
+        super::super::open(&path).unwrap();
+        if listens(4242).is_err() {
+            eprintln!("not root: a process of another user could not be tried");
+            return;
+        }
+        let error = super::super::open(&path).unwrap_err();
+        assert!(error.get_ref().is_some_and(|inner| inner.is::<Foreign>()));
+        assert!(error.to_string().contains("uid 4242"), "{error}");
     }
 }

@@ -14,6 +14,15 @@ use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
+on_tmux_too!(
+    daily: ;
+    long: removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs,
+    removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word,
+    state_that_is_moved_away_is_moved_back,
+    city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody,
+    store_that_is_lost_is_refused_until_a_person_says_what_to_do
+);
+
 fn patrolled(agents: usize) -> Plan {
     crowd(agents).set("daemon", "patrol_interval", r#""1s""#)
 }

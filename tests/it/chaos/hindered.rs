@@ -11,16 +11,27 @@ use std::process::Command;
 
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 use serde_json::json;
 
-use super::{agent, count, crowd, kill, named, runs_as};
+use super::{agent, count, crowd, kill, named, plan, runs_as};
 use crate::support::git::write;
 use crate::support::live::{City, until};
 use crate::support::namespace::apart;
 use crate::support::plan::Plan;
 use crate::support::processes;
+
+on_tmux_too!(
+    daily: ;
+    long: signals_that_were_ignored_or_blocked_at_the_start_are_heard,
+    log_that_takes_nothing_holds_up_nothing,
+    idle_connections_shut_nobody_out,
+    values_of_a_hundred_kilobytes_reach_the_agent,
+    with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left,
+    limit_of_the_size_of_files_ends_nothing,
+    without_inotify_changes_are_found_by_patrols_and_it_is_said
+);
 
 /// Has the command begin as if its parent had done this.
 fn begins(command: &mut Command, act: impl Fn() -> nix::Result<()> + Send + Sync + 'static) {
@@ -31,7 +42,7 @@ fn begins(command: &mut Command, act: impl Fn() -> nix::Result<()> + Send + Sync
 #[test]
 fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
     let script = "grep -e SigBlk -e SigIgn /proc/self/status >signals.part; mv signals.part signals; exec sleep 100000";
-    let mut city = City::made(&Plan::new().add(&agent("a0", script)));
+    let mut city = City::made(&plan().add(&agent("a0", script)));
     let mut supervisor = city.supervisor();
     begins(&mut supervisor, || {
         for ignored in [
@@ -115,24 +126,71 @@ fn log_is_opened_again_after_it_was_rotated() {
     assert!(!says(&rotated, "agent.crashed"));
 }
 
+/// What may be in the place of a file that is read, as it is named: none of it can be read to its end.
+const ODD: [&str; 4] = ["FIFO", "device", "directory", "longer"];
+
+fn make_odd(what: &str, path: &Path) {
+    match what {
+        "FIFO" => mkfifo(path, Mode::S_IRWXU).unwrap(),
+        "device" => symlink("/dev/zero", path).unwrap(),
+        "directory" => fs::create_dir(path).unwrap(),
+        _ => File::create(path).unwrap().set_len(100 << 20).unwrap(),
+    }
+}
+
+fn remove_odd(path: &Path) {
+    fs::remove_file(path)
+        .or_else(|_| fs::remove_dir(path))
+        .unwrap();
+}
+
+/// The configuration itself: what runs goes on as it was, and no other supervisor starts.
+#[test]
+fn odd_thing_as_city_toml_is_said_and_changes_nothing() {
+    let mut city = crowd(1).start();
+    let agent = runs_as(&city, "a0", 1);
+    let path = city.root().join("city.toml");
+    let toml = fs::read_to_string(&path).unwrap();
+    for what in ODD {
+        fs::remove_file(&path).unwrap();
+        make_odd(what, &path);
+        let reload = city.say(&["reload"]);
+        assert_eq!(reload.code, 2, "{what}: {reload:?}");
+        let told = format!("{}{}", reload.out, reload.err);
+        assert!(told.contains(what), "{reload:?}");
+        assert_eq!(city.hd(&["status"]).code, 0, "{what}");
+        let mut check = city.program("horde-supervisor");
+        let check = check.arg("--check").arg(&path).output().unwrap();
+        assert_eq!(check.status.code(), Some(2), "{check:?}");
+        remove_odd(&path);
+        write(city.root(), "city.toml", &toml);
+    }
+    assert_eq!(city.say(&["reload"]).code, 0);
+    assert_eq!(runs_as(&city, "a0", 1), agent);
+    city.stop();
+    for what in ODD {
+        fs::remove_file(&path).unwrap();
+        make_odd(what, &path);
+        let start = city.program("horde-supervisor").arg(city.root()).output();
+        let start = start.unwrap();
+        let told = String::from_utf8_lossy(&start.stderr).into_owned();
+        assert_eq!(start.status.code(), Some(2), "{what}: {told}");
+        assert!(told.contains(what), "{told}");
+        remove_odd(&path);
+        write(city.root(), "city.toml", &toml);
+    }
+}
+
 /// A FIFO, a device without end, a directory, 100 MB: each in the place of a file that is read.
 #[test]
 fn odd_files_are_said_and_hold_up_nothing() {
     let city = crowd(1).start();
     let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
     let odd = city.root().join("odd");
-    let ways: [(&str, &dyn Fn()); 4] = [
-        ("FIFO", &|| mkfifo(&odd, Mode::S_IRWXU).unwrap()),
-        ("device", &|| symlink("/dev/zero", &odd).unwrap()),
-        ("directory", &|| fs::create_dir(&odd).unwrap()),
-        ("longer", &|| {
-            File::create(&odd).unwrap().set_len(100 << 20).unwrap()
-        }),
-    ];
     let reader = "[[agents]]\nname = \"reader\"\nharness = \"script\"\nprompt_file = \"odd\"\n";
     let included = format!("include = [\"odd\"]\n{toml}");
-    for (what, make) in ways {
-        make();
+    for what in ODD {
+        make_odd(what, &odd);
         for edit in [&included, &format!("{toml}{reader}")] {
             write(city.root(), "city.toml", edit);
             let reload = city.say(&["reload"]);
@@ -143,10 +201,7 @@ fn odd_files_are_said_and_hold_up_nothing() {
             );
             assert_eq!(city.hd(&["status"]).code, 0);
         }
-        match what {
-            "directory" => fs::remove_dir(&odd).unwrap(),
-            _ => fs::remove_file(&odd).unwrap(),
-        }
+        remove_odd(&odd);
     }
     write(city.root(), "odd", "# nothing\n");
     write(city.root(), "city.toml", &included);
@@ -161,19 +216,35 @@ fn odd_files_are_said_and_hold_up_nothing() {
     assert_eq!(check.status.code(), Some(2), "{check:?}");
 }
 
+/// A FIFO or a device refuses the charge. A directory is copied file by file, and a FIFO in it is left out.
 #[test]
-fn fifo_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
+fn odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
     let city = Plan::new().set("raiders", "copy", r#"["odd"]"#).start();
     let odd = city.root().join("horde-checkout/odd");
-    mkfifo(&odd, Mode::S_IRWXU).unwrap();
     let relic = city.relic("copy", &["sign ready", "forever"]);
-    let refused = city.hd(&["charge", &relic, "horde"]);
-    assert_ne!(refused.code, 0);
-    assert!(refused.err.contains("FIFO"), "{refused:?}");
+    let refused = |what: &str| {
+        let refused = city.hd(&["charge", &relic, "horde"]);
+        assert_ne!(refused.code, 0, "{what}");
+        assert!(refused.err.contains(what), "{refused:?}");
+    };
+    mkfifo(&odd, Mode::S_IRWXU).unwrap();
+    refused("FIFO");
     fs::remove_file(&odd).unwrap();
-    fs::write(&odd, "text").unwrap();
+    match mknod(&odd, SFlag::S_IFCHR, Mode::S_IRWXU, makedev(1, 5)) {
+        Ok(()) => {
+            refused("device");
+            fs::remove_file(&odd).unwrap();
+        }
+        Err(error) => eprintln!("skipped: no device can be made here: {error}"),
+    }
+    fs::create_dir(&odd).unwrap();
+    fs::write(odd.join("file"), "text").unwrap();
+    mkfifo(&odd.join("pipe"), Mode::S_IRWXU).unwrap();
     city.charge(&relic);
     city.wait_sign("ready");
+    let copied = city.sandbox("Toast").join("odd");
+    assert_eq!(fs::read(copied.join("file")).unwrap(), b"text");
+    assert!(!copied.join("pipe").exists());
 }
 
 /// Connections that say nothing keep no person out.
@@ -194,7 +265,7 @@ fn values_of_a_hundred_kilobytes_reach_the_agent() {
     let script = "[ ${#LARGE} = 100000 ] && exec sleep 100000";
     let large = "x".repeat(100_000);
     let more = format!("env = {{ LARGE = \"{large}\" }}\n");
-    let mut city = City::made(&Plan::new().add(&format!("{}{more}", agent("a0", script))));
+    let mut city = City::made(&plan().add(&format!("{}{more}", agent("a0", script))));
     let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
     let passes = "[harness.script]\nenv_pass = [\"PASSED\"]\n";
     let toml = toml.replace("[harness.script]\n", passes);

@@ -33,12 +33,34 @@
 //! | C19 | a link as `.horde`, something else in the place of the socket, at the start | link_as_state_directory_is_refused_and_its_target_keeps_its_mode, without_a_socket_no_session_is_started |
 //! | C19 | the relic store deleted under it, lost, or older than it was | store_that_is_lost_is_refused_until_a_person_says_what_to_do, store_that_lost_its_newest_commits_is_told_from_the_one_that_was |
 //! | C20 | a session's directory or record removed, garbled, forged | session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled, record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol, stranger_that_a_record_names_is_left_alone |
+//! | C19 | `.horde`, the directory of the sessions or that of one session replaced by a file, FIFO or link | state_directory_that_is_replaced_is_put_back_and_nothing_goes_through_a_link, directory_of_the_sessions_that_is_replaced_is_put_back, directory_of_a_session_that_is_replaced_is_put_back, death_is_answered_whatever_replaced_the_directory_of_the_session |
 //! | C20 | a session's log replaced by a FIFO or links while its agent dies | death_is_answered_whatever_was_made_of_the_log |
-//! | C21 | a stop that cannot end everybody | a_stop_names_what_it_could_not_end, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left |
+//! | C21 | a stop that cannot end everybody | stop_names_the_session_that_survives_a_kill_and_the_next_supervisor_doubles_nothing, a_stop_names_what_it_could_not_end, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left |
 //! | C22 | signals ignored or blocked by the parent | signals_that_were_ignored_or_blocked_at_the_start_are_heard |
 //! | C22 | a log that nothing reads, is closed, is rotated | log_that_takes_nothing_holds_up_nothing, log_is_opened_again_after_it_was_rotated |
-//! | C22 | FIFO, device, directory, 100 MB as a file that is read | odd_files_are_said_and_hold_up_nothing, fifo_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody |
+//! | C22 | FIFO, device, directory, 100 MB as a file that is read | odd_files_are_said_and_hold_up_nothing, odd_thing_as_city_toml_is_said_and_changes_nothing, odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody |
 //! | C22 | hundreds of idle connections; 64 descriptors; `ulimit -f`; no inotify; values of 100 kB | idle_connections_shut_nobody_out, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left, limit_of_the_size_of_files_ends_nothing, without_inotify_changes_are_found_by_patrols_and_it_is_said, values_of_a_hundred_kilobytes_reach_the_agent |
+
+/// Makes a second test of each of these, with sessions on tmux. All but the first group are of the long tier.
+macro_rules! on_tmux_too {
+    (daily: $($daily:ident),*; long: $($long:ident),*) => {
+        mod on_tmux {
+            $(
+                #[test]
+                fn $daily() {
+                    $crate::support::tmux::run_on_tmux(super::$daily);
+                }
+            )*
+            $(
+                #[test]
+                #[ignore = "long tier: chaos"]
+                fn $long() {
+                    $crate::support::tmux::run_on_tmux(super::$long);
+                }
+            )*
+        }
+    };
+}
 
 mod clients;
 mod disk;
@@ -47,8 +69,10 @@ mod ground;
 mod hindered;
 mod kills;
 mod records;
+mod replaced;
 mod reused;
 mod scarce;
+mod undying;
 
 use std::fs;
 
@@ -57,7 +81,7 @@ use serde_json::{Value, json};
 
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
-use crate::support::processes;
+use crate::support::{processes, tmux};
 
 /// An agent that runs this.
 fn agent(name: &str, script: &str) -> String {
@@ -68,12 +92,19 @@ fn name(number: usize) -> String {
     format!("a{number}")
 }
 
+/// A city whose sessions are where the test asks for them.
+fn plan() -> Plan {
+    match tmux::is_asked_for() {
+        true => Plan::new().set("session", "provider", "\"tmux\""),
+        false => Plan::new(),
+    }
+}
+
 /// So many agents that only wait, each a process named `sleep`.
 fn crowd(count: usize) -> Plan {
     let agents = (0..count).map(|number| agent(&name(number), "exec sleep 100000"));
     let agents: String = agents.collect();
-    let plan = Plan::new().set("daemon", "max_restarts", "0");
-    plan.add(&agents)
+    plan().set("daemon", "max_restarts", "0").add(&agents)
 }
 
 /// An agent that runs in this generation: its process.

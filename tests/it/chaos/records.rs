@@ -13,6 +13,13 @@ use super::{crowd, kill, named, runs_as};
 use crate::support::live::{City, until};
 use crate::support::processes;
 
+on_tmux_too!(
+    daily: stranger_that_a_record_names_is_left_alone;
+    long: session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled,
+    record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol,
+    death_is_answered_whatever_was_made_of_the_log
+);
+
 fn session(city: &City) -> PathBuf {
     city.root().join(".horde/sessions/e2e-a0")
 }

@@ -10,6 +10,11 @@ use crate::support::live::until;
 use crate::support::namespace::apart;
 use crate::support::processes;
 
+on_tmux_too!(
+    daily: ;
+    long: who_has_the_pid_of_ours_is_neither_adopted_nor_ended
+);
+
 /// A process that has this pid.
 fn stranger(pid: u32) -> Child {
     let mut child = None;

@@ -27,6 +27,7 @@ macro_rules! on_both {
 
 mod attach;
 mod endings;
+mod forged;
 mod programs;
 mod robustness;
 mod tmux;

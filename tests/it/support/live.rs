@@ -16,10 +16,13 @@ use serde_json::{Map, Value, json};
 
 use super::git::{commit_all, git, write};
 use super::plan::Plan;
-use super::processes;
+use super::{processes, tmux};
 
 /// How long anything may take: the machine may be slow and busy.
 pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// How long processes may take to leave after the daemon has ended.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// Waits until there is something, and returns it.
 pub fn wait<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
@@ -238,7 +241,8 @@ impl City {
         Client::connect(&self.root.join(".horde/control.sock"))
     }
 
-    fn op(name: &str, args: Value) -> Op {
+    /// A question to the supervisor.
+    pub fn op(name: &str, args: Value) -> Op {
         let args: Map<_, _> = serde_json::from_value(args).unwrap();
         Op::parse(name.parse().unwrap(), args).unwrap()
     }
@@ -417,6 +421,8 @@ impl City {
             processes::signal(daemon.id(), Signal::SIGKILL);
             let _reaped = daemon.wait();
         }
+        // A tmux server ends by itself after its last session.
+        let _left = poll(LEAVE, || processes::of(&self.root).is_empty().then_some(()));
         processes::of(&self.root)
     }
 
@@ -442,6 +448,7 @@ impl Drop for City {
         let left = self.close();
         let told = processes::describe(&left);
         self.end_all();
+        tmux::remove_socket(&self.root);
         if !thread::panicking() {
             assert!(
                 left.is_empty(),

@@ -4,6 +4,8 @@ use std::any::type_name;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use super::tmux;
+
 /// User, pid and mount namespaces. Whoever is pid 1 there has to wait for every orphan, as a shell does.
 const APART: [&str; 7] = ["-U", "-r", "-m", "-p", "-f", "--mount-proc", "sh"];
 /// What only works in there.
@@ -62,6 +64,7 @@ pub fn apart<T: Fn()>(_test: T) -> bool {
     again
         .args(["--exact", name, "--nocapture", "--include-ignored"])
         .env(INSIDE, "1");
+    tmux::pass_on(&mut again);
     let output = again.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");

@@ -1,6 +1,10 @@
 //! tmux, which a machine may be without. `.ci/run` installs it and says so.
 
+use std::cell::Cell;
+use std::path::Path;
 use std::process::Command;
+
+use horde_supervisor::domain::city::tmux_server;
 
 /// Whether tmux is there. Tests of it end at once where it is not; where `HORDE_TESTS_NEED_TMUX` is
 /// set, its absence is a failure.
@@ -12,4 +16,37 @@ pub fn is_there() -> bool {
         eprintln!("not tested: tmux is not installed");
     }
     there
+}
+
+/// Says to a test that runs again in namespaces of its own that it is one of tmux.
+const AGAIN: &str = "HORDE_TEST_ON_TMUX";
+
+thread_local! {
+    static ON_TMUX: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test whose city has its sessions on tmux, if it asks [`is_asked_for`].
+pub fn run_on_tmux(test: impl FnOnce()) {
+    if is_there() {
+        ON_TMUX.set(true);
+        test();
+    }
+}
+
+/// Whether the sessions of this test are to be on tmux.
+pub fn is_asked_for() -> bool {
+    ON_TMUX.get() || std::env::var_os(AGAIN).is_some()
+}
+
+/// Has a test that is run again ask for the same.
+pub fn pass_on(again: &mut Command) {
+    if is_asked_for() {
+        again.env(AGAIN, "1");
+    }
+}
+
+/// Removes the socket of a city's server, which tmux leaves behind.
+pub fn remove_socket(city: &Path) {
+    let (uid, server) = (nix::unistd::geteuid(), tmux_server(city, ""));
+    let _none = std::fs::remove_file(format!("/tmp/tmux-{uid}/{server}"));
 }

@@ -43,7 +43,8 @@ pub(super) fn run_gate(
     let forge = repo.forge_dir();
     make_dir(forge)?;
     make_dir(&gate.log_dir)?;
-    let _lock = lock(&forge.join("gate-0.lock"))?;
+    make_dir(&own_dir(repo))?;
+    let _lock = lock(&own_dir(repo).join("gate-0.lock"))?;
     end_leftovers(repo)?;
     let worktree = Worktree::new(repo, &forge.join("gate-0"));
     let proved = worktree.check_out(commit)?;
@@ -86,8 +87,13 @@ pub(super) fn run_gate(
     Ok(run)
 }
 
+/// Where the lock, the index and the records of gates are: in our repository, and not beside the gate.
+fn own_dir(repo: &GitRepo) -> PathBuf {
+    repo.repo_dir().join("horde/gate")
+}
+
 fn runs_dir(repo: &GitRepo) -> PathBuf {
-    repo.forge_dir().join("runs")
+    own_dir(repo).join("runs")
 }
 
 /// Ends what is left of gates of a daemon that was killed. Only while no gate of the rig runs.

@@ -465,7 +465,7 @@ fn a_gate_of_a_killed_daemon_does_not_disturb_the_next() {
         .env(TOKEN, "1-2-33")
         .spawn()
         .unwrap();
-    let record = rig.repo.forge_dir().join("runs/1-2-3");
+    let record = rig.repo.repo_dir().join("horde/gate/runs/1-2-3");
     fs::write(&record, format!("{} 1", bystander.id())).unwrap();
     passes(&rig, &rig.base, "true");
     assert_eq!(old.wait().unwrap().signal(), Some(9));
@@ -482,7 +482,7 @@ fn a_gate_of_a_killed_daemon_does_not_disturb_the_next() {
 fn two_gates_never_share_the_worktree() {
     let rig = Rigged::new();
     passes(&rig, &rig.base, "true");
-    let file = fs::File::create(rig.repo.forge_dir().join("gate-0.lock")).unwrap();
+    let file = fs::File::create(rig.repo.repo_dir().join("horde/gate/gate-0.lock")).unwrap();
     file.try_lock().unwrap();
     let error = run_gate(&rig.repo, &rig.base, &spec(&rig, "true", LONG)).unwrap_err();
     assert!(error.to_string().contains("another gate runs"), "{error}");

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::proof::{self, Made, State};
-use super::{failed, own};
-use crate::adapters::beneath;
+use super::{failed, own, own_dir};
 use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
 use crate::adapters::git::files::compare::Tree;
 use crate::adapters::git::rig::{GitRepo, oid};
+use crate::adapters::{beneath, mounts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -56,7 +56,7 @@ pub(super) struct Proved {
 impl<'r> Worktree<'r> {
     /// The work tree at that path.
     pub(super) fn new(repo: &'r GitRepo, path: &Path) -> Self {
-        let custody = repo.repo_dir().join("horde/gate");
+        let custody = own_dir(repo);
         let name = path.file_name().unwrap_or_default();
         Self {
             repo,
@@ -71,12 +71,12 @@ impl<'r> Worktree<'r> {
         &self.path
     }
 
-    /// Brings it to exactly the commit's tree. What cannot be mended is made anew, once.
+    /// Brings it to exactly the commit's tree. What cannot be mended is made anew, once. Nothing is done while
+    /// something is mounted in it: what is behind would be removed.
     pub(super) fn check_out(&self, commit: &Oid) -> Result<Proved, RepoError> {
+        mounts::none_in(&self.path).map_err(|error| failed("the gate worktree", &error))?;
         // Where earlier versions had the index: in a gate's reach.
         remove(&self.path.with_extension("index"))?;
-        fs::create_dir_all(&self.custody)
-            .map_err(|error| failed(&self.custody.display().to_string(), &error))?;
         if self.index.is_file() && self.is_dir() {
             match self.bring(commit) {
                 Ok(proved) => return Ok(proved),
@@ -275,11 +275,15 @@ pub(super) fn remove(path: &Path) -> Result<(), RepoError> {
 
 /// Removes a directory as far as that is possible; the rest is tried again the next time.
 pub(super) fn remove_all(path: &Path) {
-    if fs::remove_dir_all(path).is_ok() || !path.is_dir() {
-        return;
-    }
-    open_up(path);
-    if let Err(error) = fs::remove_dir_all(path) {
+    let removed = match mounts::remove_dir_all(path) {
+        Err(error) if error.kind() != ErrorKind::ResourceBusy && path.is_dir() => {
+            open_up(path);
+            mounts::remove_dir_all(path)
+        }
+        Err(error) if path.is_dir() => Err(error),
+        _ => Ok(()),
+    };
+    if let Err(error) = removed {
         tracing::warn!(path = %path.display(), %error, "what a gate left cannot be removed");
     }
 }

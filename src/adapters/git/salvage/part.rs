@@ -16,6 +16,7 @@ use super::super::admin::{self, failed, leads_back, linked, read_link_file};
 use super::super::bytes;
 use super::super::repair::claimed;
 use super::super::rig::GitRepo;
+use crate::adapters::mounts;
 use crate::ports::repo::RepoError;
 
 /// Builds a worktree by this name beside `to`, and makes it that. `to` must not exist.
@@ -62,6 +63,7 @@ fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
     let mut admins = admin::of_sandbox(repo, part)?;
     let fail = |error: std::io::Error| failed("cannot remove", part, &error);
+    mounts::none_in(part).map_err(fail)?;
     match fs::read_dir(part).map(Iterator::collect::<Result<Vec<_>, _>>) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(fail(error)),
@@ -96,7 +98,7 @@ fn is_ours(repo: &GitRepo, part: &Path) -> bool {
 fn remove(path: &Path) -> Result<(), RepoError> {
     let is_dir = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
     let removed = match is_dir {
-        true => fs::remove_dir_all(path),
+        true => mounts::remove_dir_all(path),
         false => fs::remove_file(path),
     };
     match removed {

@@ -1,5 +1,6 @@
 //! Relics, incarnations, hooks, salvage, identity chains, facts.
 
+use rusqlite::ffi;
 use serde_json::json;
 
 use super::*;
@@ -8,6 +9,60 @@ use crate::domain::ids::Incarnation;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
 use crate::ports::relics::{RelicFilter, SalvageEntry};
+
+/// What one relic costs: steps of SQLite's machine, and rows that are read without an index.
+fn cost(store: &mut SqliteRelics, act: impl FnOnce(&mut SqliteRelics)) -> (i32, i32) {
+    store.conn.flush_prepared_statement_cache();
+    act(store);
+    let (mut steps, mut scanned) = (0, 0);
+    let mut statement = std::ptr::null_mut();
+    loop {
+        // SAFETY: the connection is open, and its cache keeps the statements while they are read.
+        unsafe {
+            statement = ffi::sqlite3_next_stmt(store.conn.handle(), statement);
+            if statement.is_null() {
+                return (steps, scanned);
+            }
+            let of = |counter| ffi::sqlite3_stmt_status(statement, counter, 0);
+            steps += of(ffi::SQLITE_STMTSTATUS_VM_STEP);
+            scanned += of(ffi::SQLITE_STMTSTATUS_FULLSCAN_STEP);
+        }
+    }
+}
+
+#[test]
+fn relic_costs_the_same_however_many_there_are() {
+    let mut store = store();
+    let needed = create(&mut store, &task("needed")).id;
+    let whole = NewRelic {
+        parent: Some(needed.clone()),
+        deps: vec![needed.clone()],
+        labels: vec!["a".into(), "b".into()],
+        ..task("step")
+    };
+    create(&mut store, &whole);
+    let make = |new: &NewRelic| {
+        let new = new.clone();
+        move |store: &mut SqliteRelics| drop(create(store, &new))
+    };
+    let of_few = [&task("few"), &whole].map(|new| cost(&mut store, make(new)));
+    for _ in 0..500 {
+        create(&mut store, &whole);
+    }
+    let of_many = [&task("many"), &whole].map(|new| cost(&mut store, make(new)));
+    assert_eq!(of_few, of_many);
+    assert!(
+        of_many
+            .iter()
+            .all(|(steps, scanned)| *steps > 20 && *scanned == 0)
+    );
+    let (steps, scanned) = cost(&mut store, |store| {
+        let sql = "SELECT 1 FROM relics WHERE title = 'none'";
+        let mut scan = store.conn.prepare_cached(sql).unwrap();
+        assert!(!scan.exists([]).unwrap());
+    });
+    assert!(steps > 1000 && scanned > 500, "what is not flat is seen");
+}
 
 #[test]
 fn relics_are_numbered_per_prefix_and_steps_per_parent() {

@@ -56,8 +56,11 @@ fn place(token: &str) -> Option<PathBuf> {
 
 /// Kills everything in a leaf. What is not there needs no killing.
 pub fn kill(path: &Path) {
-    // Opened without creating: a path that is no cgroup is left alone. A failure shows by what
-    // still lives afterwards, which every caller checks.
+    // A path that is no cgroup is left alone. A failure shows by what still lives afterwards, which every
+    // caller checks.
+    if !is_cgroup(path) {
+        return;
+    }
     if let Ok(mut file) = OpenOptions::new()
         .write(true)
         .open(path.join("cgroup.kill"))
@@ -66,8 +69,17 @@ pub fn kill(path: &Path) {
     }
 }
 
+/// Whether the path is below a mount of cgroups (version 2).
+fn is_cgroup(path: &Path) -> bool {
+    /// `CGROUP2_SUPER_MAGIC`.
+    const CGROUP: u64 = 0x6367_7270;
+    rustix::fs::statfs(path).is_ok_and(|found| u64::try_from(found.f_type) == Ok(CGROUP))
+}
+
 /// Removes an empty leaf.
 pub fn remove(path: &Path) {
-    // A leaf that is not empty stays; it costs nothing and names the session it belonged to.
-    let _not_empty = fs::remove_dir(path);
+    if is_cgroup(path) {
+        // A leaf that is not empty stays; it costs nothing and names the session it belonged to.
+        let _not_empty = fs::remove_dir(path);
+    }
 }
