@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use horde_supervisor::domain::ids::{Incarnation, Oid};
-use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::ports::repo::{Repo, SandboxSpec};
 
 use crate::support::city::{City, permit, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// Kind, mode, seconds and nanoseconds, bytes.
-type Bytes = (&'static str, u32, (i64, i64), Vec<u8>);
+pub type Bytes = (&'static str, u32, (i64, i64), Vec<u8>);
 
 /// Every file below a directory, its own `.git` and the links to the task apart.
 pub fn disk(dir: &Path) -> BTreeMap<Vec<u8>, Bytes> {
@@ -59,22 +59,29 @@ pub fn disk(dir: &Path) -> BTreeMap<Vec<u8>, Bytes> {
 
 /// Salvages the sandbox, removes it, has ours forget what no ref reaches, and restores it.
 pub fn back(city: &City, sandbox: &Path) -> PathBuf {
+    let to = city.root().join("restored");
+    back_of(city, &city.spec(1), sandbox, &to);
+    to
+}
+
+/// The same for any sandbox. The objects of theirs are set aside, and their place is returned.
+pub fn back_of(city: &City, spec: &SandboxSpec, sandbox: &Path, to: &Path) -> PathBuf {
     let record = city
         .repo
-        .salvage(sandbox, &toast(), Incarnation(1))
+        .salvage(sandbox, &spec.raider, spec.incarnation)
         .expect("salvaged");
     let facts = city.facts(sandbox);
     city.repo
-        .discard_sandbox(&permit(&city.spec(1), &facts), &city.trash(), &|| Ok(()))
+        .discard_sandbox(&permit(spec, &facts), &city.trash(), &|| Ok(()))
         .expect("removed");
     fs::remove_dir_all(city.trash()).unwrap();
-    fs::remove_dir_all(city.repo.theirs().join("objects")).unwrap();
+    let aside = city.root().join("objects.aside");
+    fs::rename(city.repo.theirs().join("objects"), &aside).unwrap();
     git(city.repo.repo_dir(), &["gc", "-q", "--prune=now"]);
     fs::create_dir_all(city.repo.theirs().join("objects")).unwrap();
     city.repo.prepare().unwrap();
-    let to = city.root().join("restored");
-    city.repo.restore(&record, &to).expect("restored");
-    to
+    city.repo.restore(&record, to).expect("restored");
+    aside
 }
 
 /// The sandbox holds work: it is not clean, and every byte comes back.

@@ -332,3 +332,47 @@ fn pipe_in_the_place_of_a_copied_file_is_the_agents() {
     city.repo.repair_sandbox(&spec).unwrap();
     assert!(!spec.path.join(".env").is_file());
 }
+
+/// git finds the other part beside an index only where that lies.
+#[test]
+fn what_is_staged_in_an_index_of_two_parts_stays_staged() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    git(&sandbox, &["config", "core.splitIndex", "true"]);
+    git(&sandbox, &["update-index", "--split-index"]);
+    write(&sandbox, "new", "staged\n");
+    git(&sandbox, &["add", "new"]);
+    git(&sandbox, &["rm", "-q", "--cached", "run.sh"]);
+    git(&sandbox, &["update-index", "--skip-worktree", "README"]);
+    write(&sandbox, "new", "edited after\n");
+    let listed = git(&sandbox, &["ls-files", "-s", "-v"]);
+    for deleted in [false, true] {
+        match deleted {
+            true => fs::remove_dir_all(&sandbox).unwrap(),
+            false => fs::remove_file(sandbox.join(".git")).unwrap(),
+        }
+        city.repo.repair_sandbox(&city.spec(1)).unwrap();
+        assert_eq!(git(&sandbox, &["ls-files", "-s", "-v"]), listed);
+        assert_eq!(git(&sandbox, &["show", ":new"]), "staged");
+    }
+    assert_eq!(fs::read(sandbox.join("new")).unwrap(), b"staged\n");
+}
+
+/// The agent's git takes the file for unchanged, and goes on doing so.
+#[test]
+fn what_a_filter_makes_of_a_file_is_as_clean_as_before() {
+    let city = City::with(|checkout| {
+        write(checkout, ".gitattributes", "*.nb filter=strip\n");
+        write(checkout, "book.nb", "b\n");
+    });
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    git(&sandbox, &["config", "filter.strip.clean", "head -c 2"]);
+    write(&sandbox, "book.nb", "b\nand more\n");
+    git(&sandbox, &["add", "book.nb"]);
+    let before = city.facts(&sandbox);
+    assert!(before.is_committed(), "{before:?}");
+    fs::remove_file(sandbox.join(".git")).unwrap();
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(city.facts(&sandbox), before);
+}

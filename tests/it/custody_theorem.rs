@@ -1,5 +1,8 @@
 //! The salvage theorem: whatever a raider did to its sandbox, a restore gives the same HEAD, the
-//! same index and the same bytes. The seed is printed, and `HORDE_SEED` repeats it.
+//! same index and the same bytes. The seed is printed, `HORDE_SEED` repeats it, and `HORDE_CASES` says how many
+//! cases there are.
+
+mod verdict;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,10 +11,11 @@ use std::path::Path;
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::custody_bytes::disk;
+use crate::custody_bytes::{back_of, disk};
 use crate::custody_salvage::roundtrip;
 use horde_supervisor::ports::repo::Repo;
 use horde_supervisor::testing::tier::by_tier;
+use verdict::{Born, Verdict};
 
 use crate::support::city::City;
 use crate::support::git::{git, try_git};
@@ -183,9 +187,11 @@ fn chance() -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
+/// So many cases, or as many as are asked for.
 fn config(cases: u32) -> Config {
+    let asked = std::env::var("HORDE_CASES").ok();
     Config {
-        cases,
+        cases: asked.and_then(|cases| cases.parse().ok()).unwrap_or(cases),
         max_shrink_iters: 64,
         failure_persistence: None,
         ..Config::default()
@@ -278,10 +284,24 @@ const ATTRIBUTES: &[&str] = &[
     "* crlf=input",
 ];
 
-/// Whatever an agent has git configured to, and whatever git makes of it then: the bytes on the disk come back.
-/// git is not asked whether they do.
+/// Sets the settings, and writes the lines of attributes.
+fn tell(dir: &Path, settings: &[usize], lines: &[usize]) {
+    for (key, value) in settings.iter().map(|n| SETTINGS[*n]) {
+        git(dir, &["config", key, value]);
+    }
+    if lines.is_empty() {
+        return;
+    }
+    let lines = lines.iter().map(|n| format!("{}\n", ATTRIBUTES[*n]));
+    make_room(dir, ".gitattributes");
+    fs::write(dir.join(".gitattributes"), lines.collect::<String>()).expect("written");
+}
+
+/// Whatever an agent has git configured to, and whatever git makes of it then: a file whose bytes are not the
+/// commit's is not called clean, and every byte comes back after the sandbox is gone and no ref reaches what was
+/// not salvaged. git is not asked for any of it.
 #[test]
-fn whatever_git_is_told_every_byte_comes_back() {
+fn whatever_git_is_told_every_byte_is_seen_and_comes_back() {
     let settings = proptest::collection::vec(0..SETTINGS.len(), 0..5);
     let lines = proptest::collection::vec(0..ATTRIBUTES.len(), 0..3);
     let city = city();
@@ -295,44 +315,60 @@ fn whatever_git_is_told_every_byte_comes_back() {
         fs::write(&file, &plain).expect("written");
         city.repo.make_sandbox(&spec).expect("a sandbox");
         let own = city.repo.theirs().join("worktrees").join(&name);
-        for (key, value) in settings.iter().map(|n| SETTINGS[*n]) {
-            git(&spec.path, &["config", key, value]);
-        }
-        if !lines.is_empty() {
-            let text: String = lines
-                .iter()
-                .map(|n| format!("{}\n", ATTRIBUTES[*n]))
-                .collect();
-            make_room(&spec.path, ".gitattributes");
-            fs::write(spec.path.join(".gitattributes"), text).expect("written");
-        }
+        let ours = city.repo.repo_dir();
+        let born = Born::of(ours, spec.base.as_str(), disk(&spec.path));
+        tell(&spec.path, &settings, &lines);
         steps.iter().for_each(|step| act(&spec.path, step));
+        let head = try_git(&spec.path, &["rev-parse", "--verify", "-q", "HEAD"]);
+        let head = String::from_utf8_lossy(&head.stdout).trim().to_owned();
         let before = disk(&spec.path);
         let index = fs::read(own.join("index")).ok();
         let facts = city.facts(&spec.path);
-        assert_eq!(
-            facts,
-            city.facts(&spec.path),
-            "it is measured the same twice"
-        );
-        let saved = city
-            .repo
-            .salvage(&spec.path, &spec.raider, spec.incarnation);
+        let again = city.facts(&spec.path);
+        assert_eq!(facts, again, "it is measured the same twice");
+        let verdict = Verdict::of(ours, &head, &before, &born);
+        let sparse = steps.iter().any(|step| matches!(step, Act::Skip(_)));
+        let unseen = verdict.unseen(&facts, sparse);
+        assert!(unseen.is_empty(), "called clean: {unseen:?}: {facts:?}");
         let to = city.root().join("restored").join(&name);
-        city.repo
-            .restore(&saved.expect("salvaged"), &to)
-            .expect("restored");
+        let objects = back_of(&city, &spec, &spec.path, &to);
         assert_eq!(disk(&to), before, "bytes differ");
         let link = fs::read_to_string(to.join(".git")).expect("a link");
         let admin = Path::new(link.trim().trim_start_matches("gitdir: "));
-        assert_eq!(
-            fs::read(admin.join("index")).ok(),
-            index,
-            "the index differs"
-        );
+        let restored = fs::read(admin.join("index")).ok();
+        assert_eq!(restored, index, "the index differs");
+        // The next case needs the branches of theirs.
+        fs::remove_dir_all(city.repo.theirs().join("objects")).expect("removed");
+        fs::rename(objects, city.repo.theirs().join("objects")).expect("put back");
         Ok(())
     };
     let cases = (settings, lines, acts());
     let outcome = TestRunner::new_with_rng(config(by_tier(6, 240)), chance()).run(&cases, run);
     outcome.expect("the theorem holds");
+}
+
+/// The oracle refutes facts that leave out what lies on the disk.
+#[test]
+fn facts_that_call_an_edit_clean_are_refuted() {
+    let city = city();
+    let spec = city.spec_of("Toast", 1);
+    city.repo.make_sandbox(&spec).expect("a sandbox");
+    let head = git(&spec.path, &["rev-parse", "HEAD"]);
+    let ours = city.repo.repo_dir();
+    let born = Born::of(ours, &head, disk(&spec.path));
+    let unseen = |facts: &_| {
+        let now = disk(&spec.path);
+        Verdict::of(ours, &head, &now, &born).unseen(facts, false)
+    };
+    let clean = city.facts(&spec.path);
+    assert_eq!(unseen(&clean), [""; 0]);
+    fs::write(spec.path.join("README"), "hallo\n").expect("written");
+    fs::write(spec.path.join("crlf.eol"), "one\ntwo\r\n").expect("written");
+    fs::write(spec.path.join("new"), "").expect("written");
+    fs::remove_file(spec.path.join("src/b.txt")).expect("removed");
+    let exec = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(spec.path.join("src/a.txt"), exec).expect("set");
+    let all = ["README", "crlf.eol", "new", "src/a.txt", "src/b.txt"];
+    assert_eq!(unseen(&clean), all);
+    assert_eq!(unseen(&city.facts(&spec.path)), [""; 0]);
 }

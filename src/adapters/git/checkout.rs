@@ -126,6 +126,7 @@ impl Worktree {
 /// All worktrees of the checkout, linked ones too. A bare repository is none.
 fn worktrees(checkout: &Path) -> Result<Vec<Worktree>, RepoError> {
     let list = Git::in_dir(checkout)
+        .as_user()
         .args(["worktree", "list", "--porcelain", "-z"])
         .run()?;
     let mut found = Vec::new();
@@ -161,6 +162,7 @@ fn underway(dir: &Path, target: &str, on: bool) -> Option<&'static str> {
 /// What is changed or staged in a worktree, for people.
 fn changed(path: &Path) -> Result<Option<String>, RepoError> {
     let status = Git::in_dir(path)
+        .as_user()
         .args(["--no-optional-locks", "status", "--porcelain", "-z", "-uno"])
         .args(["--no-renames", "--ignore-submodules=dirty"])
         .run()?;
@@ -212,10 +214,12 @@ fn in_the_way(
     }
     // A file that was only touched is no change: git must look at it first.
     Git::in_dir(path)
+        .as_user()
         .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
         .output()?;
     // Flags of the index hide changes from the status, but not from this.
     let rehearsal = Git::in_dir(path)
+        .as_user()
         .env(
             "GIT_ALTERNATE_OBJECT_DIRECTORIES",
             repo.repo_dir().join("objects"),

@@ -55,12 +55,8 @@ const INHERITED: &[&str] = &[
     "LOGNAME",
     "TMPDIR",
     "SSH_AUTH_SOCK",
-    "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_SYSTEM",
-    "GIT_CONFIG_NOSYSTEM",
     "GIT_SSH",
     "GIT_SSH_COMMAND",
     "GIT_SSL_CAINFO",
@@ -74,6 +70,24 @@ const INHERITED: &[&str] = &[
     "no_proxy",
     "NO_PROXY",
 ];
+
+/// Where the configuration of the user and of the machine is: only [`Git::as_user`] inherits these.
+const USERS: &[&str] = &[
+    "XDG_CONFIG_HOME",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+];
+
+/// What a command reads beside the configuration of its repository.
+#[derive(Debug)]
+enum Besides {
+    Nothing,
+    /// What was taken over of the user's configuration.
+    File(PathBuf),
+    /// That of the user and of the machine, as it is now.
+    User,
+}
 
 /// A finished command.
 #[derive(Debug)]
@@ -107,6 +121,7 @@ pub struct Git {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     hooks: OsString,
+    besides: Besides,
     stdin: Input,
     stdout: Option<File>,
     limit: Duration,
@@ -141,6 +156,7 @@ impl Git {
             args,
             env,
             hooks: NO_HOOKS.into(),
+            besides: Besides::Nothing,
             stdin: Input::Nothing,
             stdout: None,
             limit: LOCAL,
@@ -201,6 +217,22 @@ impl Git {
         self
     }
 
+    /// Has it read the configuration of the user and of the machine as it is now. Only for what talks to a remote,
+    /// signs, asks for the user's own settings, or works in the user's own checkout: a filter or a merge driver that
+    /// somebody adds there later must not run anywhere else.
+    #[must_use]
+    pub fn as_user(mut self) -> Self {
+        self.besides = Besides::User;
+        self
+    }
+
+    /// Has it read a file in the place of the user's configuration.
+    #[must_use]
+    pub fn besides(mut self, file: PathBuf) -> Self {
+        self.besides = Besides::File(file);
+        self
+    }
+
     /// Changes its limit (default [`LOCAL`]).
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
@@ -258,10 +290,26 @@ impl Git {
             .arg(&self.hooks)
             .args(&self.args[2..])
             .env_clear();
-        for name in INHERITED {
+        let inherited = match self.besides {
+            Besides::User => [INHERITED, USERS].concat(),
+            Besides::Nothing | Besides::File(_) => INHERITED.to_vec(),
+        };
+        for name in inherited {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
+        }
+        let global = match &self.besides {
+            Besides::Nothing => Some(Path::new("/dev/null")),
+            Besides::File(file) => Some(file.as_path()),
+            Besides::User => None,
+        };
+        if let Some(global) = global {
+            command
+                .env("GIT_CONFIG_GLOBAL", global)
+                .env("GIT_CONFIG_NOSYSTEM", "1")
+                // The user's attributes and ignore rules, too, are read from there.
+                .env("XDG_CONFIG_HOME", "/dev/null");
         }
         command
             .env("LC_ALL", "C")

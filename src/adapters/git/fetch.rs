@@ -20,7 +20,7 @@ const SEED: &str = "refs/horde/seed";
 
 /// Runs a command that talks to a remote; its failure is a [`RepoError::Remote`].
 pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
-    let output = git.limit(NETWORK).output()?;
+    let output = git.as_user().limit(NETWORK).output()?;
     if output.ok() {
         return Ok(output);
     }
@@ -37,6 +37,7 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
     let before = tracked(repo)?;
     let fetched = repo
         .git()
+        .as_user()
         .args([
             "fetch",
             "--quiet",
@@ -76,6 +77,7 @@ fn tracked(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
 /// offline), so a checkout that cannot give everything (shallow, partial) is passed over.
 fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
     let asked = Git::in_dir(&checkout.top)
+        .as_user()
         .args(["rev-parse", "--is-shallow-repository"])
         .run()?;
     let partial = checkout
@@ -88,6 +90,7 @@ fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
     let heads = format!("+refs/heads/*:{SEED}/*");
     let output = repo
         .git()
+        .as_user()
         .args(["fetch", "--quiet", "--no-tags", "--no-auto-maintenance"])
         .arg(&checkout.top)
         .args([&heads, "+refs/remotes/origin/*:refs/remotes/origin/*"])
@@ -122,6 +125,7 @@ pub(super) fn remote_head(
 ) -> Result<Option<String>, RepoError> {
     let asked = repo
         .git()
+        .as_user()
         .args(["ls-remote", "--symref", "origin", "HEAD"])
         .limit(NETWORK)
         .output()?;
@@ -136,7 +140,8 @@ pub(super) fn remote_head(
             ("refs/remotes/origin/HEAD", "refs/remotes/origin/"),
             ("HEAD", "refs/heads/"),
         ] {
-            let asked = Git::in_dir(&checkout.top).args(["symbolic-ref", "--quiet", name]);
+            let git = Git::in_dir(&checkout.top).as_user();
+            let asked = git.args(["symbolic-ref", "--quiet", name]);
             let text = asked.output()?.text();
             candidates.extend(text.strip_prefix(prefix).map(str::to_owned));
         }

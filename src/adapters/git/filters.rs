@@ -1,9 +1,9 @@
-//! Filters that the supervisor does not use. git runs a filter in the work tree: what it runs must not be a file
-//! that an agent can write, for it would run outside of any session. Only commands of a known form are used.
+//! Filters and merge drivers that the supervisor does not use. What git runs for one must not be a file that an agent can
+//! write, for it would run outside of any session. Only commands of a known form are used.
 //!
 //! ```text
 //!   program    by an absolute path outside of the city and the rig's checkout, or found there by the search path
-//!   arguments  %f, options, numbers, absolute paths outside; other words only where the program takes them
+//!   arguments  %f, for a merge driver %A, %B, %O and the like, options, numbers, absolute paths outside; other words only where the program takes them
 //!              for data or for a command of its own
 //!   shell      plain and quoted words: no expansion, pipe, list, redirection or variable
 //! ```
@@ -15,8 +15,10 @@ use std::path::{Path, PathBuf};
 
 use super::settings::Settings;
 
-/// Keys of a filter that hold a command.
-const COMMANDS: &[&str] = &["clean", "smudge", "process"];
+/// Keys of a filter or a merge driver that hold a command.
+const COMMANDS: &[&str] = &["clean", "smudge", "process", "driver"];
+/// What git puts into a command: names of files and of commits, sizes of marks.
+const PLACEHOLDERS: &[&str] = &["%f", "%A", "%B", "%L", "%O", "%P", "%S", "%X", "%Y"];
 /// Characters without a special meaning to a shell, outside of quotes.
 const PLAIN: &str = "%-+=,.:/@_";
 /// Programs with commands of their own, which are no files.
@@ -45,34 +47,30 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Replaces, by ones that do nothing, the filters that may run an agent's file; returns their names. `user` are
-/// settings that hold besides.
+/// Takes out the filters and merge drivers that may run an agent's file, and returns their names: git takes such a file
+/// as it is, and merges it as text. What is unfit in one of the two is out in both.
 pub(super) fn disarm(
-    settings: &mut Settings,
-    user: &Settings,
+    own: &mut Settings,
+    user: &mut Settings,
     places: &Places<'_>,
 ) -> BTreeSet<String> {
-    let unfit = settings.iter().chain(user).filter_map(|(key, value)| {
+    let unfit = own.iter().chain(&*user).filter_map(|(key, value)| {
         let (name, key) = parts(key)?;
         let command = value.as_deref().unwrap_or_default();
         (COMMANDS.contains(&key) && !places.is_safe(command)).then(|| name.to_owned())
     });
     let unfit: BTreeSet<String> = unfit.collect();
-    settings.retain(|(key, _)| parts(key).is_none_or(|(name, _)| !unfit.contains(name)));
-    for name in &unfit {
-        for (key, value) in COMMANDS
-            .iter()
-            .map(|key| (*key, ""))
-            .chain([("required", "false")])
-        {
-            settings.push((format!("filter.{name}.{key}"), Some(value.to_owned())));
-        }
+    for settings in [own, user] {
+        settings.retain(|(key, _)| parts(key).is_none_or(|(name, _)| !unfit.contains(name)));
     }
     unfit
 }
 
+/// `filter.NAME` or `merge.NAME`, and what is said of it.
 fn parts(key: &str) -> Option<(&str, &str)> {
-    key.strip_prefix("filter.")?.rsplit_once('.')
+    let (name, key) = key.rsplit_once('.')?;
+    let named = name.starts_with("filter.") || name.starts_with("merge.");
+    named.then_some((name, key))
 }
 
 impl Places<'_> {
@@ -134,7 +132,7 @@ impl Places<'_> {
             None => word,
         };
         let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-        value == "%f" || is_number || self.is_outside(Path::new(value))
+        PLACEHOLDERS.contains(&value) || is_number || self.is_outside(Path::new(value))
     }
 
     fn is_outside(&self, path: &Path) -> bool {
@@ -290,33 +288,43 @@ mod tests {
     }
 
     #[test]
-    fn filters_of_the_user_are_replaced_as_well() {
+    fn unfit_filters_and_merge_drivers_are_taken_out_of_both() {
         let set = |key: &str, value: &str| (key.to_owned(), Some(value.to_owned()));
-        let mut settings = vec![
+        let mut own = vec![
             set("filter.lfs.process", "git-lfs filter-process"),
             set("filter.a.b.clean", "./clean"),
             set("filter.a.b.required", "true"),
+            set("merge.conflictstyle", "diff3"),
+            set("merge.ours.driver", "true"),
+            set("merge.mine.name", "mine"),
             set("user.name", "./x"),
         ];
-        let user = vec![set("filter.own.smudge", "./own"), set("user.email", "a@x")];
+        let mut user = vec![
+            set("filter.own.smudge", "./own"),
+            set("filter.a.b.smudge", "cat"),
+            set("merge.mine.driver", "tools/merge %O %A %B"),
+            set(
+                "merge.theirs.driver",
+                "/opt/bin/merge --git %O %A %B -s %S -p %P",
+            ),
+        ];
         let places = Places {
             theirs: vec![Path::new("/city")],
             search: Vec::new(),
         };
-        let replaced = disarm(&mut settings, &user, &places);
-        assert_eq!(replaced.into_iter().collect::<Vec<_>>(), ["a.b", "own"]);
-        let empty = |name: &str| {
-            let keys = COMMANDS
-                .iter()
-                .map(|key| (*key, ""))
-                .chain([("required", "false")]);
-            keys.map(|(key, value)| set(&format!("filter.{name}.{key}"), value))
-                .collect::<Vec<_>>()
+        let out = disarm(&mut own, &mut user, &places);
+        let names: Vec<_> = out.iter().map(String::as_str).collect();
+        assert_eq!(names, ["filter.a.b", "filter.own", "merge.mine"]);
+        let keys = |settings: &Settings| -> Vec<String> {
+            settings.iter().map(|(key, _)| key.clone()).collect()
         };
-        let kept = vec![
-            set("filter.lfs.process", "git-lfs filter-process"),
-            set("user.name", "./x"),
+        let kept = [
+            "filter.lfs.process",
+            "merge.conflictstyle",
+            "merge.ours.driver",
+            "user.name",
         ];
-        assert_eq!(settings, [kept, empty("a.b"), empty("own")].concat());
+        assert_eq!(keys(&own), kept);
+        assert_eq!(keys(&user), ["merge.theirs.driver"]);
     }
 }

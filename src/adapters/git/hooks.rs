@@ -55,6 +55,7 @@ fn git_dir(top: &Path) -> PathBuf {
 /// `core.hooksPath` as the user set it, whatever this process sets.
 fn configured(dir: &Path) -> Result<Option<PathBuf>, RepoError> {
     let asked = Git::in_dir(dir)
+        .as_user()
         .args(["config", "--show-scope", "--path", "--get-all"])
         .arg("core.hooksPath")
         .output()?;

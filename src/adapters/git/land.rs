@@ -169,6 +169,7 @@ fn remote_has(repo: &GitRepo, remote: &str, head: &Oid, target: &str) -> Result<
 fn default_of(repo: &GitRepo, remote: &str) -> Result<Option<String>, RepoError> {
     let output = repo
         .git()
+        .as_user()
         .args(["ls-remote", "--symref", remote, "HEAD"])
         .limit(NETWORK)
         .output()

@@ -186,13 +186,19 @@ fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     Ok(())
 }
 
-fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
+/// How theirs names objects, and what shows them and those of ours.
+pub(super) fn lens(repo: &GitRepo) -> Result<(Format, Lens), RepoError> {
     let format = Format::named(repo.object_format()?);
     let dirs = [
         repo.theirs().join("objects"),
         repo.repo_dir().join("objects"),
     ];
     let lens = Lens::new(admin::scratch(repo)?, format, &dirs)?;
+    Ok((format, lens))
+}
+
+fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
+    let (format, lens) = lens(repo)?;
     let index = match &ground.admin {
         Some(admin) => lens.index(admin, &repo.recent)?,
         None => Arc::default(),

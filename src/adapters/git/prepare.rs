@@ -108,6 +108,7 @@ fn inspect(path: &Path) -> Result<Checkout, RepoError> {
         return Err(RepoError::Failed(format!("{shown} is not a directory")));
     }
     let asked = Git::in_dir(&real)
+        .as_user()
         .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
         .output()?;
     if !asked.ok() {
@@ -117,6 +118,7 @@ fn inspect(path: &Path) -> Result<Checkout, RepoError> {
         )));
     }
     let refs = Git::in_dir(&real)
+        .as_user()
         .args(["for-each-ref", "--count=1", "refs/heads", "refs/remotes"])
         .run()?;
     if refs.stdout.is_empty() {
@@ -134,7 +136,7 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
     if !dir.join("HEAD").exists() {
         let format = match (checkout, repo.source()) {
             (Some(checkout), _) => {
-                let git = Git::in_dir(&checkout.top);
+                let git = Git::in_dir(&checkout.top).as_user();
                 git.args(["rev-parse", "--show-object-format"])
                     .run()?
                     .text()

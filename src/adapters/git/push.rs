@@ -55,7 +55,7 @@ impl Push<'_> {
     /// [`RepoError::Remote`] when there was no answer, [`RepoError::Timeout`].
     pub(super) fn run(&self) -> Result<Answer, RepoError> {
         let name = format!("refs/heads/{}", self.branch);
-        let mut git = self.repo.git();
+        let mut git = self.repo.git().as_user();
         git = match self.head {
             Some(head) => {
                 lfs::bring(self.repo.theirs(), self.repo.repo_dir(), head)?;

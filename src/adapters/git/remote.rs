@@ -52,6 +52,7 @@ pub(super) fn fetch(
     let _turn = turns::take(repo.repo_dir(), &format!("{remote}/{branch}"));
     let output = repo
         .git()
+        .as_user()
         .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
         .args(["--no-recurse-submodules", "--no-auto-maintenance", from])
         .arg(format!(
@@ -86,6 +87,7 @@ pub(super) fn remote_head(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, R
     let url = repo.push_url()?;
     let output = repo
         .git()
+        .as_user()
         .args(["ls-remote", "--refs", &url, &name])
         .limit(NETWORK)
         .output()

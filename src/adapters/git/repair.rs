@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::admin::{self, Note, failed, free_name};
 use super::bytes;
 use super::command::{CHECKOUT, Git};
+use super::measure::lens;
 use super::rig::{GitRepo, resolve};
 use super::theirs::{self, Head};
 use super::{links, refill, sandbox};
-use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -42,11 +42,11 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
     mend_index(repo, &admin, git)?;
     if note.unfilled {
         refill::fill_missing(git)?;
+        sandbox::refresh(git())?;
         note.unfilled = false;
     }
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
-    sandbox::refresh(git())?;
     note.write(repo, &spec.path)
 }
 
@@ -154,11 +154,18 @@ fn mend_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), Rep
     admin::write_whole(&file, head_line(spec).as_bytes())
 }
 
-/// A missing or unreadable index is made anew from HEAD; the files decide what is dirty then.
+/// A missing or unreadable index is made anew from HEAD; the files decide what is dirty then. One in two parts becomes
+/// one whole: git, run on ours, does not find the other part.
 fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(), RepoError> {
     let index = admin.join("index");
-    if is_readable(repo, admin, git())? {
-        return Ok(());
+    let (_, lens) = lens(repo)?;
+    // A copy is read: an agent may put a pipe in its place.
+    let is_file = fs::symlink_metadata(&index).is_ok_and(|found| found.is_file());
+    if is_file && lens.index(admin)?.odd.is_none() {
+        return match lens.joined()? {
+            Some(whole) => admin::write_whole(&index, &whole),
+            None => Ok(()),
+        };
     }
     set_aside(&index)?;
     let head = match theirs::head(admin)? {
@@ -169,27 +176,7 @@ fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(),
     // A branch without a commit has nothing to read, and a sandbox without an index is broken.
     let tree = head.as_ref().map_or("--empty", Oid::as_str);
     git().args(["read-tree", tree]).run()?;
-    Ok(())
-}
-
-/// Whether git can read the index. It reads a copy: an agent may put a pipe in its place.
-fn is_readable(repo: &GitRepo, admin: &Path, git: Git) -> Result<bool, RepoError> {
-    let scratch = admin::scratch(repo)?;
-    let copy = scratch.path().join("index");
-    let Ok(Some(mut index)) = beneath::open(admin, Path::new("index")) else {
-        return Ok(false);
-    };
-    let fail = |error: std::io::Error| failed("cannot copy to", &copy, &error);
-    let mut file = fs::File::create_new(&copy).map_err(fail)?;
-    std::io::copy(&mut index, &mut file).map_err(fail)?;
-    let listed = git
-        .env("GIT_INDEX_FILE", &copy)
-        .args(["ls-files", "-s", "-z"]);
-    match listed.output() {
-        Ok(listed) => Ok(listed.ok()),
-        Err(RepoError::Timeout { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
+    sandbox::refresh(git())
 }
 
 fn is_stale(lock: &Path) -> bool {

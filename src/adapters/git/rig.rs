@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::command::Git;
 use super::files::compare::{Tree, tree};
 use super::files::recent::Recent;
+use super::settings;
 use super::theirs::Said;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
@@ -107,6 +108,7 @@ impl GitRepo {
     pub(super) fn email(&self) -> Option<String> {
         let read = || {
             let output = Git::in_dir(self.repo_dir())
+                .as_user()
                 .args(["config", "user.email"])
                 .run()
                 .ok()?;
@@ -134,9 +136,10 @@ impl GitRepo {
     /// The file with the user's own ignore rules.
     pub(super) fn user_excludes(&self) -> Option<PathBuf> {
         let read = || {
-            let asked = self
-                .git()
-                .args(["config", "--type=path", "--get", "core.excludesFile"]);
+            let asked =
+                self.git()
+                    .as_user()
+                    .args(["config", "--type=path", "--get", "core.excludesFile"]);
             let named = asked.output().ok()?.text();
             if !named.is_empty() {
                 return Some(PathBuf::from(named));
@@ -190,7 +193,9 @@ impl GitRepo {
     /// A `git` command run in ours.
     #[must_use]
     pub fn git(&self) -> Git {
-        Git::in_dir(&self.rig.ours).heals(&self.rig.ours)
+        Git::in_dir(&self.rig.ours)
+            .heals(&self.rig.ours)
+            .besides(settings::of_user_file(&self.rig.ours))
     }
 
     /// The files of a commit of ours.

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::admin::write_whole;
+use super::admin::{failed, write_whole};
 use super::bytes;
 use super::command::Git;
 use super::filters::{self, Places};
@@ -88,6 +88,18 @@ const KEYS: &[&str] = &[
     "core.filemode",
 ];
 
+/// Sections taken over of the configuration of the user and of the machine: what files are written and merged with, and
+/// what a filter needs that fetches them.
+const USERS_SECTIONS: &[&str] = &["credential", "url", "filter", "lfs", "http", "merge"];
+
+/// Single keys taken over of it.
+const USERS_KEYS: &[&str] = &["core.autocrlf", "core.eol", "core.safecrlf"];
+
+fn is_of_user(key: &str) -> bool {
+    let section = key.split('.').next().unwrap_or_default();
+    USERS_SECTIONS.contains(&section) || USERS_KEYS.contains(&key)
+}
+
 /// Of a remote; its refspecs and push URLs are ours.
 const REMOTE_KEYS: &[&str] = &[
     "url",
@@ -115,6 +127,7 @@ impl Checkout {
     /// Reads the checkout's own settings.
     pub(super) fn read(top: &Path, git_dir: PathBuf) -> Result<Self, RepoError> {
         let output = Git::in_dir(top)
+            .as_user()
             .args(["config", "--local", "--includes", "--list", "-z"])
             .run()?;
         Ok(Self {
@@ -168,10 +181,18 @@ fn listed(text: &[u8]) -> Settings {
     records.collect()
 }
 
-/// The settings of the user and of the machine, which hold in ours as well.
+/// The file with what was taken over of the configuration of the user and of the machine: commands of ours read it in
+/// the place of that.
+pub(super) fn of_user_file(ours: &Path) -> PathBuf {
+    ours.join("horde/user.config")
+}
+
+/// The settings of the user and of the machine.
 fn of_user() -> Result<Settings, RepoError> {
     let list = |scope: &str| {
-        let git = Git::in_dir(Path::new("/")).args(["config", scope]);
+        let git = Git::in_dir(Path::new("/"))
+            .as_user()
+            .args(["config", scope]);
         git.args(["--includes", "--list", "-z"]).output()
     };
     // A file that is not there is a failure: it has none.
@@ -200,10 +221,16 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     let city = repo.theirs().ancestors().nth(2).unwrap_or(Path::new("/"));
     let theirs = [Some(city), checkout.map(|checkout| checkout.top.as_path())];
     let places = Places::here(theirs.into_iter().flatten().collect());
-    let unused = filters::disarm(&mut own, &of_user()?, &places);
+    let mut user = of_user()?;
+    user.retain(|(key, _)| is_of_user(key));
+    let unused = filters::disarm(&mut own, &mut user, &places);
     if !unused.is_empty() {
-        tracing::warn!(rig = %repo.name(), filters = ?unused, "these filters are not used by the supervisor: their commands may run files that agents can write (the README says which form is used)");
+        tracing::warn!(rig = %repo.name(), filters = ?unused, "these filters and merge drivers are not used by the supervisor: their commands may run files that agents can write (the README says which form is used)");
     }
+    let file = of_user_file(repo.repo_dir());
+    let dir = file.parent().unwrap_or(repo.repo_dir());
+    fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
+    refresh(&file, &render(&user))?;
     refresh(&repo.repo_dir().join("config"), &ours(format, &own))?;
     share::write(repo, FILE, render(&closed(wanted.clone())).as_bytes())?;
     renew(repo)?;

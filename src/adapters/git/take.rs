@@ -10,8 +10,8 @@ use super::admin::{self, failed};
 use super::bytes;
 use super::command::{CHECKOUT, Git};
 use super::files::index::quoted;
-use super::objects;
 use super::rig::GitRepo;
+use super::{objects, settings};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -41,6 +41,7 @@ impl GitRepo {
     /// A `git` command on the files of a sandbox and an index, with our configuration and attributes.
     pub(super) fn work(&self, sandbox: &Path, index: &Path) -> Git {
         let git = Git::in_dir(sandbox)
+            .besides(settings::of_user_file(self.repo_dir()))
             .env("GIT_DIR", self.repo_dir())
             .env("GIT_WORK_TREE", sandbox)
             .env("GIT_INDEX_FILE", index);

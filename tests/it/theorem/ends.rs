@@ -79,6 +79,9 @@ pub fn is_at_risk(form: Form) -> bool {
             | Form::Ignored
             // git would store these bytes as the blob that HEAD has: they are saved without being asked for.
             | Form::LineEndings
+            | Form::LossyFilter
+            | Form::SeparateHidden
+            | Form::DeepHidden
             | Form::Locked
             | Form::Clean
     )
@@ -90,6 +93,9 @@ pub fn is_dirty(form: Form) -> bool {
         form,
         Form::Ahead
             | Form::Amended
+            | Form::Grafted
+            | Form::Replaced
+            | Form::Forged
             | Form::Stash
             | Form::SubmoduleLeft
             | Form::SubmoduleGone
@@ -174,6 +180,12 @@ impl Dice {
         Self(seed)
     }
 
+    /// Starts from what an agent writes, which differs from case to case.
+    pub fn of(text: &[u8]) -> Self {
+        let mix = |seed: u64, byte: &u8| seed.wrapping_mul(31).wrapping_add(u64::from(*byte));
+        Self(text.iter().fold(0, mix))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -199,7 +211,9 @@ impl Dice {
 
 /// Forms of which one is at home in any sandbox, whatever else is in it.
 fn goes_along(form: Form) -> bool {
-    form >= Form::Conflict
+    // Under any settings another form may not be what it is called, and nothing is made where git does not work.
+    let plain = form != Form::Told && !form.is_ruin();
+    plain && form >= Form::Conflict
         || matches!(
             form,
             Form::Elsewhere
@@ -250,17 +264,18 @@ pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
     if case.end == End::Done && case.form != Form::Orphan {
         forms.insert(Form::Ahead);
     }
-    let alone = matches!(
-        case.form,
-        Form::Orphan
-            | Form::Clean
-            | Form::OwnWorktree
-            | Form::HiddenWorktree
-            | Form::Submodule
-            | Form::SubmoduleLeft
-            | Form::SubmoduleGone
-            | Form::SubmoduleRemoved
-    );
+    let alone = case.form.is_ruin()
+        || matches!(
+            case.form,
+            Form::Orphan
+                | Form::Clean
+                | Form::OwnWorktree
+                | Form::HiddenWorktree
+                | Form::Submodule
+                | Form::SubmoduleLeft
+                | Form::SubmoduleGone
+                | Form::SubmoduleRemoved
+        );
     let spoils = |also| case.end == End::Done && is_dirty(also) && !is_dirty(case.form);
     for _ in 0..dice.below(4) {
         let also = Form::ALL[dice.below(Form::ALL.len())];
@@ -269,7 +284,7 @@ pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
         }
     }
     let also = MOVES[dice.below(MOVES.len())];
-    let alone = case.form == Form::Clean;
+    let alone = case.form == Form::Clean || case.form.is_ruin();
     if dice.below(2) == 0 && !alone && !spoils(also) && goes_before(also, case.form) {
         forms.insert(also);
     }

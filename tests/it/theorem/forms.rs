@@ -1,7 +1,13 @@
 //! The forms in which a sandbox holds work: what an agent does to make each, and how to see that it
 //! is there.
 
+mod broken;
+mod forged;
 mod submodules;
+mod there;
+mod told;
+
+pub use there::is_there;
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -26,6 +32,9 @@ pub enum Form {
     Amended,
     ReflogOnly,
     OwnRef,
+    Grafted,
+    Replaced,
+    Forged,
     Stash,
     Detached,
     Bisect,
@@ -51,6 +60,26 @@ pub enum Form {
     StagedOnly,
     Renamed,
     Intent,
+    // Where git does not look.
+    LossyFilter,
+    NoDriver,
+    FilterGone,
+    IgnoreCase,
+    SameStat,
+    NoModes,
+    Monitor,
+    Exclude,
+    SplitIndex,
+    Told,
+    GitCase,
+    OnlyLooks,
+    BrokenClone,
+    BareInside,
+    Separate,
+    SeparateHidden,
+    DeepHidden,
+    HiddenInNested,
+    Pipes,
     Deleted,
     Dirty,
     Modes,
@@ -62,6 +91,12 @@ pub enum Form {
     OwnTask,
     Ignored,
     Locked,
+    // After these, git works no more.
+    BareConfig,
+    Garbage,
+    AdminGone,
+    LinkElsewhere,
+    OtherGit,
     Clean,
 }
 
@@ -77,6 +112,9 @@ impl Form {
         Self::Amended,
         Self::ReflogOnly,
         Self::OwnRef,
+        Self::Grafted,
+        Self::Replaced,
+        Self::Forged,
         Self::Stash,
         Self::Detached,
         Self::Bisect,
@@ -101,6 +139,25 @@ impl Form {
         Self::StagedOnly,
         Self::Renamed,
         Self::Intent,
+        Self::LossyFilter,
+        Self::NoDriver,
+        Self::FilterGone,
+        Self::IgnoreCase,
+        Self::SameStat,
+        Self::NoModes,
+        Self::Monitor,
+        Self::Exclude,
+        Self::SplitIndex,
+        Self::Told,
+        Self::GitCase,
+        Self::OnlyLooks,
+        Self::BrokenClone,
+        Self::BareInside,
+        Self::Separate,
+        Self::SeparateHidden,
+        Self::DeepHidden,
+        Self::HiddenInNested,
+        Self::Pipes,
         Self::Deleted,
         Self::Dirty,
         Self::Modes,
@@ -112,8 +169,30 @@ impl Form {
         Self::OwnTask,
         Self::Ignored,
         Self::Locked,
+        Self::BareConfig,
+        Self::Garbage,
+        Self::AdminGone,
+        Self::LinkElsewhere,
+        Self::OtherGit,
         Self::Clean,
     ];
+}
+
+impl Form {
+    /// Whether git is told something under which it takes work for nothing.
+    fn is_told(self) -> bool {
+        (Self::LossyFilter..=Self::Told).contains(&self)
+    }
+
+    /// Whether it is a repository that git passes over, or looks like one.
+    fn is_odd(self) -> bool {
+        (Self::GitCase..=Self::Pipes).contains(&self)
+    }
+
+    /// Whether git works in the sandbox no more.
+    pub fn is_ruin(self) -> bool {
+        (Self::BareConfig..=Self::OtherGit).contains(&self)
+    }
 }
 
 /// Names that trouble programs.
@@ -229,6 +308,7 @@ impl Agent<'_> {
             Form::Rebase | Form::Autostash | Form::Merge | Form::CherryPick | Form::Revert => {
                 self.stop(form);
             }
+            Form::Grafted | Form::Replaced | Form::Forged => self.forge(form),
             _ => self.lay(form),
         }
     }
@@ -324,6 +404,9 @@ impl Agent<'_> {
                 }
                 self.run(&["add", "--", "-dash"]);
             }
+            form if form.is_told() => self.tell(form),
+            form if form.is_odd() => self.hide(form),
+            form if form.is_ruin() => self.ruin(form),
             _ => self.leave(form),
         }
     }
@@ -397,75 +480,5 @@ impl Agent<'_> {
         }
         feed_git(self.dir, &["update-index", "--index-info"], &script);
         self.write("stage", "<<<<<<<\n");
-    }
-}
-
-/// Whether the form is in the sandbox: what git's own files and the file system say.
-pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
-    let admin = Seen::admin(dir);
-    let has = |name: &str| admin.join(name).exists();
-    let edited = |name: &[u8]| {
-        let staged = seen.index.iter().find(|entry| entry.path == name);
-        let file = seen.files.get(name);
-        staged
-            .zip(file)
-            .is_some_and(|(staged, file)| staged.id != file.id())
-    };
-    let flagged = |name: &[u8]| {
-        let entry = seen.index.iter().find(|entry| entry.path == name);
-        edited(name) && entry.is_some_and(|entry| entry.is_flagged())
-    };
-    let head = |start: &str| seen.head_line.starts_with(start);
-    let staged = |name: &[u8]| seen.index.iter().any(|entry| entry.path == name);
-    match form {
-        Form::Orphan => seen.head.is_none(),
-        Form::Aside => head("ref: refs/heads/aside-"),
-        Form::Left => head("ref: refs/heads/look-") && !seen.left_behind(dir).is_empty(),
-        Form::Ahead => staged(b"work"),
-        Form::Elsewhere | Form::Backup | Form::Amended | Form::ReflogOnly | Form::OwnRef => {
-            !seen.left_behind(dir).is_empty() && (form != Form::OwnRef || has("refs/worktree/own"))
-        }
-        Form::Stash => !seen.stashes.is_empty(),
-        Form::Detached => !head("ref: ") && staged(b"detached"),
-        Form::Bisect => has("BISECT_LOG"),
-        Form::Sparse => has("info/sparse-checkout") && seen.files.contains_key(&b"run.sh"[..]),
-        Form::Rebase => has("rebase-merge/orig-head"),
-        Form::Autostash => has("rebase-merge/autostash"),
-        Form::Merge => has("MERGE_HEAD"),
-        Form::CherryPick => has("CHERRY_PICK_HEAD"),
-        Form::Revert => has("REVERT_HEAD"),
-        Form::Submodule => staged(b"lib") && has("modules/lib/HEAD"),
-        Form::SubmoduleLeft | Form::SubmoduleGone | Form::SubmoduleRemoved => {
-            submodules::is_there(form, dir, seen)
-        }
-        Form::Nested => dir.join("tools/inner/.git/refs/stash").exists(),
-        Form::OwnWorktree => dir.join("beside/.git").is_file(),
-        Form::HiddenWorktree => dir.join("target/beside/.git").is_file(),
-        Form::HiddenClone => dir.join("target/code/.git").is_dir(),
-        Form::Conflict => seen.index.iter().any(|entry| entry.stage() > 0),
-        Form::Skip => flagged(b"src/deep/c.txt"),
-        Form::Assume => flagged(b"src/deep/d.txt"),
-        Form::Staged => edited(b"README"),
-        Form::StagedOnly => staged(b"staged-only") && !dir.join("staged-only").exists(),
-        Form::Renamed => staged(b"src/deep/renamed") && !staged(b"src/deep/e.txt"),
-        Form::Intent => seen.index.iter().any(|entry| entry.is_promised()),
-        Form::Deleted => staged(b"src/b.txt") && !dir.join("src/b.txt").exists(),
-        Form::Dirty => edited(b"src/deep/f.txt"),
-        Form::Modes => seen
-            .files
-            .get(&b"run.sh"[..])
-            .is_some_and(|file| file.kind == "file"),
-        Form::TypeChange => dir.join("kind/file").is_dir() && dir.join("kind/dir").is_file(),
-        Form::Symlink => dir.join("to-a-directory").is_symlink(),
-        Form::LineEndings => seen
-            .files
-            .get(&b"crlf.eol"[..])
-            .is_some_and(|file| file.bytes == b"one\ntwo\n"),
-        Form::OddNames => ODD.iter().all(|name| seen.files.contains_key(*name)),
-        Form::Untracked => dir.join("new/empty").exists(),
-        Form::OwnTask => seen.files.contains_key(&b"TASK.md"[..]),
-        Form::Ignored => dir.join(".env").exists(),
-        Form::Locked => has("locked"),
-        Form::Clean => true,
     }
 }

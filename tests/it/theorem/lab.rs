@@ -85,7 +85,12 @@ pub struct Lab {
     pub repo: Arc<GitRepo>,
     pub fate: Arc<Fate>,
     town: Option<Town>,
+    /// What agents tell git for all sandboxes, before any did: files of theirs and what was in them.
+    plain: Vec<(PathBuf, Vec<u8>)>,
 }
+
+/// Files of theirs in which agents tell git something for all sandboxes.
+const TOLD: [&str; 4] = ["config", "info/attributes", "info/exclude", "info/grafts"];
 
 impl Lab {
     /// A daemon on a prepared rig.
@@ -112,7 +117,12 @@ impl Lab {
             repo: Arc::new(repo),
             fate: Arc::default(),
             town: None,
+            plain: Vec::new(),
         };
+        let told = TOLD.map(|name| lab.repo.theirs().join(name));
+        lab.plain = told
+            .map(|file| (file.clone(), fs::read(file).unwrap_or_default()))
+            .into();
         lab.town = Some(lab.scenario().start().await);
         lab
     }
@@ -143,6 +153,29 @@ impl Lab {
         *self.fate.dead.lock().unwrap() = None;
         self.fate.die(at);
         self.town = Some(self.scenario().start_on(parts, clock).await);
+    }
+
+    /// What an agent told git for all sandboxes is undone: the next case begins as the first.
+    pub fn untell(&self) {
+        for (file, text) in &self.plain {
+            match text.is_empty() {
+                true => drop(fs::remove_file(file)),
+                false => fs::write(file, text).expect("written"),
+            }
+        }
+        let theirs = self.repo.theirs();
+        let list = [
+            "for-each-ref",
+            "--format=%(refname)",
+            "refs/replace",
+            "refs/remotes/origin/mine",
+        ];
+        for name in git(theirs, &list).lines() {
+            git(theirs, &["update-ref", "-d", name]);
+        }
+        let main = "refs/remotes/origin/main";
+        let tip = git(self.repo.repo_dir(), &["rev-parse", main]);
+        git(theirs, &["update-ref", main, &tip]);
     }
 
     /// A path beside the city.
@@ -208,6 +241,10 @@ fn found(root: &Path) {
         ("src/deep/d.txt", "d\n"),
         ("src/deep/e.txt", "e\n"),
         ("src/deep/f.txt", "f\n"),
+        ("src/stat", "stat\n"),
+        ("src/mode", "mode\n"),
+        ("src/book.nb", "b\n"),
+        ("src/x.dat", "one\ntwo\n"),
         ("kind/file", "a file\n"),
         ("kind/dir/file", "a directory\n"),
         (HELD, "held\n"),
@@ -215,7 +252,7 @@ fn found(root: &Path) {
         (".gitignore", "*.ignored\ntarget/\n.env\n"),
         (
             ".gitattributes",
-            "*.eol text eol=crlf\n*.held filter=held\n",
+            "*.eol text eol=crlf\n*.held filter=held\n*.nb filter=strip\n*.dat filter=none-such text eol=lf\n",
         ),
     ] {
         let path = checkout.join(name);
@@ -226,6 +263,7 @@ fn found(root: &Path) {
     let exec = fs::Permissions::from_mode(0o755);
     fs::set_permissions(checkout.join("run.sh"), exec).expect("set");
     std::os::unix::fs::symlink("README", checkout.join("link")).expect("linked");
+    std::os::unix::fs::symlink("a.txt", checkout.join("src/link")).expect("linked");
     git(&checkout, &["add", "-A"]);
     git(&checkout, &["commit", "-qm", "first"]);
     git(&checkout, &["remote", "add", "origin", "../origin.git"]);

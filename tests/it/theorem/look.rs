@@ -1,4 +1,5 @@
-//! What there is in a sandbox, read without a word of the adapter that is being tested.
+//! What there is in a sandbox: files, index, HEAD, reflogs, all read from the disk as bytes. Neither git nor a library
+//! that knows its configuration is asked, nor a word of the adapter that is being tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -7,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use git2::{IndexEntryExtendedFlag, ObjectType, Oid, Repository};
+use git2::{ObjectType, Oid, Repository};
+
+use super::index::{self, Entry};
 
 /// A file, as git could hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,55 +28,22 @@ impl File {
     }
 }
 
-/// An entry of an index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    pub path: Vec<u8>,
-    pub id: Oid,
-    mode: u32,
-    flags: u16,
-    extended: u16,
-}
-
-/// The stage, and `assume-unchanged`.
-const FLAGS: u16 = 0x3000 | 0x8000;
-
-impl Entry {
-    /// Above 0 in a conflict.
-    pub fn stage(&self) -> u16 {
-        (self.flags & 0x3000) >> 12
-    }
-
-    /// Whether git is told not to look at the file.
-    pub fn is_flagged(&self) -> bool {
-        self.flags & 0x8000 != 0
-            || self.extended & IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0
-    }
-
-    /// Whether the file is only promised.
-    pub fn is_promised(&self) -> bool {
-        self.extended & IndexEntryExtendedFlag::INTENT_TO_ADD.bits() != 0
-    }
-
-    fn is_submodule(&self) -> bool {
-        self.mode == 0o160_000
-    }
-}
-
-/// A repository inside the sandbox.
+/// A repository whose git directory is not in the sandbox: a submodule, a worktree of the agent's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {
     head: Option<Oid>,
     pub index: Vec<Entry>,
-    /// Its git directory, the index apart, where that is in the sandbox or goes with it.
+    /// Its git directory, the index apart, where that goes with the sandbox.
     files: BTreeMap<Vec<u8>, File>,
 }
 
 /// A sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Everything but git's own and what is ignored, repositories there apart.
+    /// Everything but its own `.git` and what is ignored, repositories there apart.
     pub files: BTreeMap<Vec<u8>, File>,
+    /// Whether its `.git` leads to its administrative directory. What is in that is not known otherwise.
+    pub linked: bool,
     pub index: Vec<Entry>,
     pub head: Option<Oid>,
     pub head_line: String,
@@ -119,11 +89,23 @@ fn name(path: &Path, of: &Path) -> Vec<u8> {
         .to_vec()
 }
 
+fn bytes_path(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
+}
+
 fn is_ignored(name: &[u8]) -> bool {
     name == b".env" || name == b"target" || name.ends_with(b".ignored")
 }
 
-/// Every file below a directory; without `all`, no `.git` and nothing ignored.
+/// Whether it is the link of a worktree or submodule whose git directory is elsewhere: it is made anew.
+fn is_relinked(path: &Path, file: &File) -> bool {
+    let apart = |part: &[u8]| file.bytes.windows(part.len()).any(|found| found == part);
+    path.ends_with(".git")
+        && file.bytes.starts_with(b"gitdir: ")
+        && (apart(b"/worktrees/") || apart(b"/modules/"))
+}
+
+/// Every file below a directory; without `all`, not its own `.git` and nothing ignored.
 fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
@@ -134,7 +116,7 @@ fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
             let meta = fs::symlink_metadata(&path).expect("metadata");
             let ours = meta.is_symlink() && LINKS.iter().any(|link| own == link.as_bytes());
             let last = path.file_name().unwrap_or_default().as_bytes();
-            if !all && (last == b".git" || ours || is_ignored(last)) {
+            if !all && (own == b".git" || ours || is_ignored(last)) {
                 continue;
             }
             if meta.is_dir() {
@@ -144,12 +126,18 @@ fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
             let (kind, bytes) = if meta.is_symlink() {
                 let to = fs::read_link(&path).expect("a link");
                 ("link", to.as_os_str().as_bytes().to_vec())
+            } else if !meta.is_file() {
+                // A pipe holds nothing.
+                continue;
             } else if meta.permissions().mode() & 0o111 != 0 {
                 ("exec", fs::read(&path).expect("a file"))
             } else {
                 ("file", fs::read(&path).expect("a file"))
             };
-            found.insert(own, File { kind, bytes });
+            let file = File { kind, bytes };
+            if all || !is_relinked(&path, &file) {
+                found.insert(own, file);
+            }
         }
     }
     found
@@ -157,28 +145,65 @@ fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
 
 /// Repositories below the directory that is ignored, also one that came back as files.
 fn hidden(dir: &Path) -> Vec<PathBuf> {
-    let inner = fs::read_dir(dir.join("target")).into_iter().flatten();
-    let mut found: Vec<_> = inner.map(|entry| entry.expect("an entry").path()).collect();
-    found.retain(|path| path.join(".git").exists() || path.ends_with("beside"));
+    let mut found = Vec::new();
+    let mut open = vec![dir.join("target")];
+    while let Some(here) = open.pop() {
+        let is_bare = || {
+            ["HEAD", "objects", "refs"]
+                .iter()
+                .all(|part| here.join(part).exists())
+        };
+        if here.join(".git").exists() || here.ends_with("beside") || is_bare() {
+            found.push(here);
+            continue;
+        }
+        let below = fs::read_dir(&here).into_iter().flatten().flatten();
+        let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        open.extend(below.map(|entry| entry.path()));
+    }
     found
 }
 
-fn index(repo: &Repository) -> Vec<Entry> {
-    let index = repo.index().expect("an index");
-    let entries = index.iter().map(|entry| Entry {
-        path: entry.path,
-        id: entry.id,
-        mode: entry.mode,
-        flags: entry.flags & FLAGS,
-        extended: entry.flags_extended
-            & (IndexEntryExtendedFlag::SKIP_WORKTREE | IndexEntryExtendedFlag::INTENT_TO_ADD)
-                .bits(),
-    });
-    entries.collect()
+/// Where a `.git` leads, if that is a git directory.
+fn git_dir(home: &Path) -> Option<PathBuf> {
+    let link = home.join(".git");
+    let meta = fs::symlink_metadata(&link).ok()?;
+    let found = match meta.is_file() {
+        true => {
+            let text = fs::read(&link).ok()?;
+            let to = text.trim_ascii_end().strip_prefix(b"gitdir: ")?;
+            home.join(OsStr::from_bytes(to))
+        }
+        false if meta.is_dir() => link,
+        false => return None,
+    };
+    let found = fs::canonicalize(found).ok()?;
+    found.join("HEAD").exists().then_some(found)
 }
 
-fn head(repo: &Repository) -> Option<Oid> {
-    repo.head().ok().and_then(|head| head.target())
+/// The directory that the worktrees of a repository share.
+fn common(git_dir: &Path) -> PathBuf {
+    match fs::read_to_string(git_dir.join("commondir")) {
+        Ok(to) => git_dir.join(to.trim_end()),
+        Err(_) => git_dir.to_owned(),
+    }
+}
+
+/// The commit of a ref.
+fn resolve(git_dir: &Path, name: &str) -> Option<Oid> {
+    for dir in [git_dir, &common(git_dir)] {
+        if let Ok(text) = fs::read_to_string(dir.join(name)) {
+            return match text.trim_end().strip_prefix("ref: ") {
+                Some(to) => resolve(git_dir, to),
+                None => Oid::from_str(text.trim_end()).ok(),
+            };
+        }
+    }
+    let packed = fs::read(common(git_dir).join("packed-refs")).unwrap_or_default();
+    let packed = String::from_utf8_lossy(&packed);
+    let mut lines = packed.lines().filter_map(|line| line.split_once(' '));
+    let (id, _) = lines.find(|(_, found)| *found == name)?;
+    Oid::from_str(id).ok()
 }
 
 fn reflog(file: &Path) -> BTreeSet<Oid> {
@@ -199,15 +224,18 @@ impl Seen {
 
     /// Whether there is a file for the entry, where one is wanted.
     pub fn has_file_of(&self, entry: &Entry) -> bool {
-        let skip = entry.extended & IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0;
-        let wanted = !skip && !entry.is_submodule() && entry.stage() == 0;
+        let wanted = !entry.is_skipped() && !entry.is_submodule() && entry.stage() == 0;
         !wanted || self.files.contains_key(&entry.path)
     }
 
     /// Looks.
     pub fn of(dir: &Path) -> Self {
-        let repo = Repository::open(dir).expect("a repository");
-        let admin = Self::admin(dir);
+        let files = Self::below(dir);
+        let link = fs::symlink_metadata(dir.join(".git"));
+        let is_link = link.is_ok_and(|found| found.is_file());
+        let Some(admin) = git_dir(dir).filter(|_| is_link) else {
+            return Self::unlinked(dir, files);
+        };
         let mut state = BTreeMap::new();
         for part in STATE {
             let path = admin.join(part);
@@ -220,35 +248,69 @@ impl Seen {
                 state.insert((*part).to_owned(), content);
             }
         }
-        let mut files = walk(dir, false);
-        for home in hidden(dir) {
-            let own = name(&home, dir);
-            let inner = walk(&home, false).into_iter();
-            files.extend(inner.map(|(path, file)| ([&own[..], b"/", &path].concat(), file)));
-        }
-        let mut index = index(&repo);
+        let mut index = index::entries(&admin);
         if state.contains_key("info/sparse-checkout") {
             // What is there although it need not be, be it a directory by now, git takes for wanted.
-            let skip = IndexEntryExtendedFlag::SKIP_WORKTREE.bits();
             let is_there = |entry: &Entry| {
                 let path = dir.join(OsStr::from_bytes(&entry.path));
                 files.contains_key(&entry.path) || path.symlink_metadata().is_ok()
             };
             let there = index.iter_mut().filter(|entry| is_there(entry));
-            there.for_each(|entry| entry.extended &= !skip);
+            there.for_each(Entry::unskip);
         }
         let inner = Self::inner(dir, &admin, &files);
+        let stashes = reflog(&common(&admin).join("logs/refs/stash"));
         Self {
             files,
+            linked: true,
             index,
-            head: head(&repo),
+            head: resolve(&admin, "HEAD"),
             head_line: fs::read_to_string(admin.join("HEAD")).unwrap_or_default(),
-            stashes: reflog(&repo.commondir().join("logs/refs/stash"))
-                .into_iter()
-                .collect(),
+            stashes: stashes.into_iter().collect(),
             reflog: reflog(&admin.join("logs/HEAD")),
             state,
             inner,
+        }
+    }
+
+    /// The files, and what is in repositories among ignored ones.
+    fn below(dir: &Path) -> BTreeMap<Vec<u8>, File> {
+        let mut files = walk(dir, false);
+        for home in hidden(dir) {
+            let own = name(&home, dir);
+            for (path, file) in walk(&home, true) {
+                if !is_relinked(bytes_path(&path), &file) {
+                    files.insert([&own[..], b"/", &path].concat(), file);
+                }
+            }
+        }
+        files
+    }
+
+    /// A directory whose `.git` leads to no administrative one: that is a file, or files, like all others.
+    fn unlinked(dir: &Path, mut files: BTreeMap<Vec<u8>, File>) -> Self {
+        let link = dir.join(".git");
+        if let Ok(to) = fs::read_link(&link) {
+            let bytes = to.as_os_str().as_bytes().to_vec();
+            let kind = "link";
+            files.insert(b".git".to_vec(), File { kind, bytes });
+        } else if let Ok(bytes) = fs::read(&link) {
+            let kind = "file";
+            files.insert(b".git".to_vec(), File { kind, bytes });
+        } else {
+            let own = walk(&link, true).into_iter();
+            files.extend(own.map(|(path, file)| ([b".git/", &path[..]].concat(), file)));
+        }
+        Self {
+            files,
+            linked: false,
+            index: Vec::new(),
+            head: None,
+            head_line: String::new(),
+            stashes: Vec::new(),
+            reflog: BTreeSet::new(),
+            state: BTreeMap::new(),
+            inner: BTreeMap::new(),
         }
     }
 
@@ -259,25 +321,26 @@ impl Seen {
     ) -> BTreeMap<Vec<u8>, Inner> {
         let mut homes: BTreeSet<PathBuf> = BTreeSet::new();
         for path in files.keys() {
-            let path = dir.join(std::ffi::OsStr::from_bytes(path));
+            let path = dir.join(OsStr::from_bytes(path));
             let above = path.ancestors().skip(1).take_while(|above| *above != dir);
             homes.extend(above.map(Path::to_owned));
         }
-        homes.retain(|home| home.join(".git").exists());
+        homes.retain(|home| home.join(".git").is_file());
         let inner = homes.into_iter().filter_map(|home| {
             // A worktree that the agent made comes back as files: its link leads nowhere.
-            let repo = Repository::open(&home).ok()?;
-            let own = repo.path().starts_with(dir) || repo.path().starts_with(admin);
-            let mut files = if own {
-                walk(repo.path(), true)
-            } else {
-                BTreeMap::new()
+            let git_dir = git_dir(&home)?;
+            if git_dir.starts_with(dir) || git_dir == admin {
+                return None;
+            }
+            let mut files = match git_dir.starts_with(admin) {
+                true => walk(&git_dir, true),
+                false => BTreeMap::new(),
             };
-            // git writes anew what it measured; the restored submodule lies elsewhere.
+            // The restored submodule lies elsewhere, which its configuration says.
             files.retain(|name, _| name != b"index" && name != b"config");
             let inner = Inner {
-                head: head(&repo),
-                index: self::index(&repo),
+                head: resolve(&git_dir, "HEAD"),
+                index: index::entries(&git_dir),
                 files,
             };
             Some((name(&home, dir), inner))
@@ -295,7 +358,7 @@ impl Seen {
 
     /// Commits that the reflog names and HEAD does not reach.
     pub fn left_behind(&self, dir: &Path) -> Vec<Oid> {
-        let repo = Repository::open(dir).expect("a repository");
+        let repo = Repository::open_bare(common(&Self::admin(dir))).expect("a repository");
         let Some(head) = self.head else {
             return Vec::new();
         };
@@ -309,16 +372,34 @@ impl Seen {
     }
 
     /// What is not the same in another one.
-    pub fn differs(&self, other: &Self) -> Vec<&'static str> {
+    pub fn differs(&self, other: &Self) -> Vec<String> {
+        let paths = self.files.keys().chain(other.files.keys());
+        let paths = paths.filter(|path| self.files.get(*path) != other.files.get(*path));
+        let paths: BTreeSet<_> = paths.map(|path| String::from_utf8_lossy(path)).collect();
         let same = [
-            ("files", self.files == other.files),
             ("index", self.index == other.index),
             ("HEAD", self.head == other.head),
             ("state", self.state == other.state),
             ("inner repositories", self.own_inner().eq(other.own_inner())),
         ];
-        let differs = same.iter().filter(|(_, same)| !same);
-        differs.map(|(what, _)| *what).collect()
+        let differs = same.iter().filter(|(_, same)| self.linked && !same);
+        let differs = differs.map(|(what, _)| (*what).to_owned());
+        let paths = paths.into_iter().map(|path| format!("file {path}"));
+        paths.chain(differs).collect()
+    }
+
+    /// What came back of it: a `.git` that was no link is beside the one of the restored sandbox.
+    pub fn restored(&self, to: &Path) -> Self {
+        let mut found = Self::of(to);
+        if !self.linked {
+            let files = std::mem::take(&mut found.files).into_iter();
+            let named = files.map(|(name, file)| match name.strip_prefix(b"found.git") {
+                Some(rest) => ([b".git", rest].concat(), file),
+                None => (name, file),
+            });
+            found.files = named.collect();
+        }
+        found
     }
 
     /// Inner repositories whose git directory goes with the sandbox. A worktree that the agent made
@@ -337,7 +418,8 @@ impl Seen {
         let index = elsewhere.flat_map(|inner| &inner.index);
         let index = self.index.iter().chain(index).filter(staged);
         let own = self.own_inner().flat_map(|(_, inner)| inner.files.values());
-        let files = self.files.values().chain(own).map(File::id);
+        let files = self.files.values().chain(own);
+        let files = files.map(File::id);
         index.map(|entry| entry.id).chain(files).collect()
     }
 }

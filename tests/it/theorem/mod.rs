@@ -7,21 +7,23 @@
 //! repair, a conflict that musters a fresh raider, a removal by the patrol) or one death of the daemon at
 //! a step of it, with all of its bytes compared; refusals, which must change nothing, are not counted.
 //!
-//! `cargo test` takes one in [`SAMPLE`] of all pairs of a form and an end, in which every form and every end is: as many
+//! `cargo test` takes one in [`SAMPLE`] of all pairs of a form and an end, in which every end is and most forms are: as many
 //! seeds in a row take all of them. A pair is several cases. The long tier has every form meet every end, twice. Other forms
 //! come along by chance: the seed is the clock's and is printed, `HORDE_SEED` repeats it,
-//! `HORDE_CASE=Sparse,Repair` takes these only, and `HORDE_CASES=20000` has the long tier go on with the
-//! next seeds until there were so many.
+//! `HORDE_CASE=Sparse,Repair` takes these only, and `HORDE_CASES=100000` has the long tier go on with the
+//! next seeds until there were so many. It says after each round how far it is: `--nocapture` shows that.
 
 mod cases;
 mod ends;
 mod forms;
+mod index;
 mod lab;
 mod look;
 mod reach;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use self::ends::{Case, End, Tally};
 use self::forms::Form;
@@ -33,7 +35,7 @@ use horde_supervisor::ports::repo::Repo;
 const SHARDS: usize = 4;
 
 /// A sample is one in so many pairs.
-const SAMPLE: usize = 5;
+const SAMPLE: usize = 8;
 
 /// The least number of cases of a sample.
 const SAMPLED: usize = 200;
@@ -152,9 +154,14 @@ fn nothing_is_lost_in_a_sample() {
 fn nothing_is_lost() {
     let wanted = number("HORDE_CASES").unwrap_or_default();
     let (mut seed, mut tally, mut failed) = (first_seed(), Tally::default(), Vec::new());
-    let last = seed.wrapping_add(ROUNDS);
+    let (last, began) = (seed.wrapping_add(ROUNDS), Instant::now());
     while seed < last || (tally.total() as u64) < wanted {
         failed.extend(test(seed, Part::All, &mut tally));
+        let (total, minutes) = (tally.total(), began.elapsed().as_secs_f64() / 60.0);
+        let (pace, failures) = (total as f64 / minutes, failed.len());
+        eprintln!(
+            "{total} cases, {failures} failures, {minutes:.1} min, {pace:.0} cases per minute"
+        );
         seed = seed.wrapping_add(1);
     }
     assert!(failed.is_empty(), "{failed:#?}");
@@ -174,7 +181,7 @@ fn nothing_is_lost() {
     }
 }
 
-/// Seeds in a row make up for each other's gaps, and none leaves out a form or an end.
+/// Seeds in a row make up for each other's gaps, and none leaves out an end or many forms.
 #[test]
 fn a_few_samples_are_the_whole() {
     let pairs = |cases: Vec<Case>| -> BTreeSet<_> {
@@ -185,7 +192,8 @@ fn a_few_samples_are_the_whole() {
         let sample = pairs(round(seed, Part::Sample));
         let forms: BTreeSet<_> = sample.iter().map(|(form, _)| *form).collect();
         let ends: BTreeSet<_> = sample.iter().map(|(_, end)| *end).collect();
-        assert!(is_filtered() || (forms.len(), ends.len()) == (Form::ALL.len(), End::ALL.len()));
+        let most = forms.len() * SAMPLE >= Form::ALL.len() * (SAMPLE - 3);
+        assert!(is_filtered() || (most && ends.len() == End::ALL.len()));
         met.extend(sample);
     }
     assert_eq!(met, pairs(round(0, Part::All)));

@@ -198,6 +198,24 @@ impl Lens {
         Ok(index)
     }
 
+    /// The index that was read last as one whole file, where it is in two parts.
+    ///
+    /// # Errors
+    /// git cannot write it, or it cannot be read.
+    pub(in super::super) fn joined(&self) -> Result<Option<Vec<u8>>, RepoError> {
+        let (dir, file) = (self.git_dir(), self.git_dir().join("index"));
+        let fail = |error: io::Error| failed("cannot read", &dir, &error);
+        let is_part =
+            |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(SHARED.as_bytes());
+        let mut listed = fs::read_dir(&dir).map_err(fail)?.flatten();
+        if !listed.any(|entry| is_part(&entry.file_name())) {
+            return Ok(None);
+        }
+        let join = ["update-index", "--no-split-index"];
+        self.git().env("GIT_INDEX_FILE", &file).args(join).run()?;
+        fs::read(&file).map(Some).map_err(fail)
+    }
+
     /// Copies a regular file, and digests its name and bytes; answers with why it was not copied.
     fn copy(&self, root: &Root, name: &[u8], digest: &mut Sha256) -> io::Result<Option<io::Error>> {
         let from = match root.file(name) {

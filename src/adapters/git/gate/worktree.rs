@@ -17,6 +17,7 @@ use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
 use crate::adapters::git::files::compare::Tree;
 use crate::adapters::git::rig::{GitRepo, oid};
+use crate::adapters::git::settings;
 use crate::adapters::{beneath, mounts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -123,6 +124,7 @@ impl<'r> Worktree<'r> {
     /// git on this work tree and no other, by the supervisor's repository and index.
     fn git(&self) -> Git {
         let mut git = Git::in_dir(&self.path)
+            .besides(settings::of_user_file(self.repo.repo_dir()))
             .env("GIT_DIR", self.repo.repo_dir())
             .env("GIT_WORK_TREE", &self.path)
             .env("GIT_INDEX_FILE", &self.index)

@@ -10,6 +10,7 @@ use super::commit::{Commit, Draft, Ident};
 use super::engine::{Engine, Joined};
 use crate::adapters::git::command::Git;
 use crate::adapters::git::rig::oid;
+use crate::adapters::git::settings;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -63,6 +64,7 @@ fn able() -> Able {
 /// Whether the repository's settings want commits signed.
 pub(super) fn signs(dir: &Path) -> Result<bool, RepoError> {
     let output = Git::in_dir(dir)
+        .as_user()
         .args(["config", "--type=bool", "--get", "commit.gpgsign"])
         .output()?;
     Ok(output.text() == "true")
@@ -112,14 +114,14 @@ impl Commands {
     }
 
     fn git(&self) -> Git {
-        Git::in_dir(&self.dir)
+        Git::in_dir(&self.dir).besides(settings::of_user_file(&self.dir))
     }
 
     /// Signing is `git commit-tree`'s: it knows OpenPGP, X.509 and SSH.
     fn write_signed(&self, draft: &Draft) -> Result<Oid, RepoError> {
         let author = Ident::parse(&draft.author);
         let committer = Ident::parse(&draft.committer);
-        let mut git = self.git();
+        let mut git = self.git().as_user();
         if let Some(encoding) = &draft.encoding {
             let encoding = String::from_utf8_lossy(encoding);
             git = git.args(["-c", &format!("i18n.commitEncoding={encoding}")]);

@@ -1,0 +1,98 @@
+//! Repositories inside a sandbox that git passes over, and sandboxes that git refuses to look at.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::super::look::Seen;
+use super::{Agent, Form};
+
+/// A pipe, at which a reader waits for ever.
+fn pipe(path: &Path) {
+    fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+    drop(fs::remove_file(path));
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+}
+
+impl Agent<'_> {
+    /// A repository with a commit of its own.
+    fn repository(&self, name: &str, more: &[&str]) {
+        let init = ["init", "-q", "-b", "main", "--template="];
+        self.run(&[&init[..], more, &[name]].concat());
+        let home = self.dir.join(name);
+        self.within(&home).commit("only-here", "only here\n");
+    }
+
+    /// What only looks like a repository, or is one where git does not look.
+    pub(super) fn hide(&self, form: Form) {
+        let dir = self.dir;
+        match form {
+            Form::GitCase => {
+                self.write(".GIT/notes", "1\n");
+                self.write("x/.Git/notes", "2\n");
+                self.write("git~1", "3\n");
+            }
+            Form::OnlyLooks => {
+                self.write("fixtures/repo/.git/notes", "in a directory\n");
+                self.write("fixtures/file/.git", "a plain file\n");
+                self.write("src/.git/config", "beside tracked files\n");
+                fs::create_dir_all(dir.join("fixtures/empty/.git")).expect("made");
+            }
+            Form::BrokenClone => {
+                self.repository("broken", &[]);
+                self.remove("broken/.git/HEAD");
+                self.remove("broken/only-here");
+            }
+            Form::BareInside => {
+                let url = self.library.display().to_string();
+                self.run(&["clone", "-q", "--bare", "--template=", &url, "bare.git"]);
+                self.write("bare.git/more", "more\n");
+            }
+            Form::Separate => {
+                let own = format!("--separate-git-dir={}", dir.join("apart").display());
+                self.repository("sep", &[&own]);
+            }
+            Form::SeparateHidden => {
+                let apart = dir.join("target/apart");
+                fs::create_dir_all(dir.join("target")).expect("made");
+                let own = format!("--separate-git-dir={}", apart.display());
+                self.repository("target/sep", &[&own]);
+            }
+            Form::DeepHidden => self.repository("target/a/b/c/d/e", &[]),
+            Form::HiddenInNested => {
+                self.repository("outer", &[]);
+                self.write("outer/.gitignore", "\nbuild/\n");
+                self.repository("outer/build/inner", &[]);
+            }
+            _ => {
+                pipe(&dir.join("src/.gitignore"));
+                pipe(&dir.join("pipes/.gitattributes"));
+                self.write("pipes/new", "beside a pipe\n");
+            }
+        }
+    }
+
+    /// What git cannot work in any more.
+    pub(super) fn ruin(&self, form: Form) {
+        let (dir, link) = (self.dir, self.dir.join(".git"));
+        self.write("ruined", "untracked\n");
+        self.write("src/stat", "edited\n");
+        match form {
+            Form::BareConfig => {
+                self.run(&["config", "core.worktree", "/nowhere"]);
+                self.run(&["config", "core.bare", "false"]);
+            }
+            Form::Garbage => fs::write(self.shared().join("config"), "[[[ no\n").expect("written"),
+            Form::AdminGone => fs::remove_dir_all(Seen::admin(dir)).expect("removed"),
+            Form::LinkElsewhere => {
+                fs::remove_file(&link).expect("removed");
+                symlink(self.library.join(".git"), &link).expect("linked");
+            }
+            _ => {
+                fs::remove_file(&link).expect("removed");
+                self.run(&["init", "-q", "-b", "main", "--template="]);
+                self.commit("ruined", "in another repository\n");
+            }
+        }
+    }
+}

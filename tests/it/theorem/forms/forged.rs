@@ -1,0 +1,40 @@
+//! Refs, replacements and grafts that say that a commit is where it is not.
+
+use std::fs;
+
+use super::super::look::Seen;
+use super::{Agent, Form};
+
+impl Agent<'_> {
+    /// Commits, and has git say that the remote has it.
+    pub(super) fn forge(&self, form: Form) {
+        self.commit("mine", "mine\n");
+        match form {
+            Form::Forged => {
+                for name in ["main", "mine"] {
+                    let name = format!("refs/remotes/origin/{name}");
+                    self.run(&["update-ref", &name, "HEAD"]);
+                }
+            }
+            Form::Grafted => {
+                self.run(&["replace", "--graft", "origin/main", "HEAD"]);
+                let Some(head) = Seen::of(self.dir).head else {
+                    return;
+                };
+                let base = crate::support::git::try_git(
+                    self.dir,
+                    &["--no-replace-objects", "rev-parse", "origin/main"],
+                );
+                let base = String::from_utf8_lossy(&base.stdout);
+                let line = format!("{} {head}\n", base.trim());
+                fs::write(self.shared().join("info/grafts"), line).expect("written");
+            }
+            _ => {
+                self.write("src/stat", "replaced\n");
+                self.run(&["commit", "-qam", "replaced", "--no-verify"]);
+                self.run(&["replace", "HEAD:src/stat", "HEAD~1:src/stat"]);
+                self.run(&["replace", "HEAD", "origin/main"]);
+            }
+        }
+    }
+}
