@@ -161,7 +161,7 @@ fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(),
     let (_, lens) = lens(repo)?;
     // A copy is read: an agent may put a pipe in its place.
     let is_file = fs::symlink_metadata(&index).is_ok_and(|found| found.is_file());
-    if is_file && lens.index(admin)?.odd.is_none() {
+    if is_file && lens.index(admin, &repo.recent)?.odd.is_none() {
         return match lens.joined()? {
             Some(whole) => admin::write_whole(&index, &whole),
             None => Ok(()),
