@@ -1,6 +1,7 @@
 //! Trip wires: whatever an agent writes to have git run a program, nothing that the supervisor does runs it, and what
 //! lands is what plain git makes in a clean clone.
 
+mod any;
 mod ways;
 
 use std::fs;
@@ -27,15 +28,25 @@ struct Wires {
     /// Leaves the mark and fails.
     fails: String,
     mark: PathBuf,
+    /// Whether the rig has a remote.
+    remote: bool,
 }
 
 impl Wires {
     /// A city in which an agent has committed, and somebody else has pushed meanwhile.
     fn new() -> Self {
+        Self::on(true)
+    }
+
+    /// The same; without a remote, the user's checkout is what work lands in.
+    fn on(remote: bool) -> Self {
         let city = City::with(|checkout| {
             write(checkout, ".gitattributes", "*.own filter=own merge=own\n");
             write(checkout, "kept.own", "1\n2\n3\n");
         });
+        if !remote {
+            git(&city.checkout(), &["remote", "remove", "origin"]);
+        }
         city.repo.prepare().unwrap();
         let sandbox = city.sandbox();
         for name in ["src/a.txt", "kept.own"] {
@@ -50,7 +61,9 @@ impl Wires {
             write(&checkout, name, text.replace('1', "1 by a person"));
         }
         commit_all(&checkout, "a person's");
-        git(&checkout, &["push", "-q", "origin", "main"]);
+        if remote {
+            git(&checkout, &["push", "-q", "origin", "main"]);
+        }
         city.repo.fetch_target("main").unwrap();
         let (mark, program) = (city.root().join("tripped"), city.root().join("wire"));
         let fails = city.root().join("failing-wire");
@@ -66,6 +79,15 @@ impl Wires {
             program,
             fails,
             mark,
+            remote,
+        }
+    }
+
+    /// What work lands in.
+    fn origin(&self) -> PathBuf {
+        match self.remote {
+            true => self.city.origin(),
+            false => self.city.checkout(),
         }
     }
 
@@ -187,8 +209,32 @@ impl Wires {
         spec
     }
 
+    /// The tree that plain git makes of the branch on its target, in a clean clone.
+    fn plainly(&self, branch: &str, style: LandStyle) -> String {
+        let (from, dir) = (self.origin(), self.city.root().join("clean"));
+        let (from, to) = (from.display().to_string(), dir.display().to_string());
+        git(&self.city.root(), &["clone", "-q", &from, &to]);
+        let theirs = format!("origin/{branch}");
+        match style {
+            LandStyle::Rebase => {
+                git(&dir, &["checkout", "-q", "--detach", &theirs]);
+                git(&dir, &["rebase", "-q", "origin/main"]);
+            }
+            LandStyle::Squash => {
+                git(&dir, &["checkout", "-q", "--detach", "origin/main"]);
+                git(&dir, &["merge", "-q", "--squash", &theirs]);
+                git(&dir, &["commit", "-q", "-m", "squashed"]);
+            }
+            LandStyle::Merge => {
+                git(&dir, &["checkout", "-q", "--detach", "origin/main"]);
+                git(&dir, &["merge", "-q", "--no-ff", "--no-edit", &theirs]);
+            }
+        }
+        rev(&dir, "HEAD^{tree}")
+    }
+
     /// The agent's commit lands; its tree is the one that plain git makes.
-    fn land(&self, branch: &str, head: &Oid) {
+    fn land(&self, branch: &str, head: &Oid, style: LandStyle) {
         let (repo, city) = (&self.city.repo, &self.city);
         repo.push_branch(branch, head, None).unwrap();
         assert_eq!(repo.remote_head(branch).unwrap().as_ref(), Some(head));
@@ -199,7 +245,7 @@ impl Wires {
         let request = LandRequest {
             head: head.clone(),
             onto: target.tip.clone(),
-            style: LandStyle::Merge,
+            style,
             title: "Do it (gt-1)".into(),
             trailers: vec!["Horde-MR: gt-2".into()],
             committer: Signature {
@@ -212,12 +258,7 @@ impl Wires {
         let MergeOutcome::Clean { tip, tree } = outcome else {
             panic!("{outcome:?}");
         };
-        let clean = city.root().join("clean.git");
-        let (from, to) = (city.origin(), clean.display().to_string());
-        let from = from.to_str().unwrap();
-        git(&city.root(), &["clone", "-q", "--bare", from, &to]);
-        let plain = ["merge-tree", "--write-tree", "main", branch];
-        assert_eq!(git(&clean, &plain), tree.as_str());
+        assert_eq!(self.plainly(branch, style), tree.as_str());
         let gate = GateSpec {
             name: "test".into(),
             run: "git status >/dev/null; test -f src/moved.txt".into(),
@@ -230,10 +271,13 @@ impl Wires {
         self.unsprung("run_gate");
         repo.land("main", &target.tip, &tip).unwrap();
         self.unsprung("land");
-        let landed = rev(&city.origin(), "main^{tree}");
+        let landed = rev(&self.origin(), "main^{tree}");
         assert_eq!(landed, tree.as_str());
+        if !self.remote {
+            assert_eq!(git(&city.checkout(), &["status", "--porcelain"]), "");
+        }
         assert!(repo.landed("main", &tip).unwrap());
-        assert!(repo.on_main(head, "main").unwrap());
+        assert!(style != LandStyle::Merge || repo.on_main(head, "main").unwrap());
         assert!(repo.holds(head, "main").unwrap());
         repo.delete_branch(branch, head).unwrap();
         repo.unpin(&mr).unwrap();
@@ -284,7 +328,7 @@ fn nothing_springs(way: &Way) {
     wires.unsprung("prepare");
     wires.look(&spec);
     let beside = wires.beside();
-    wires.land(&spec.branch, &head);
+    wires.land(&spec.branch, &head, LandStyle::Merge);
     wires.release(&spec, 1);
     wires.release(&beside, 2);
 }

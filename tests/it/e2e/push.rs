@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
+use crate::support::git::git;
 use crate::support::live::{City, until};
 use crate::support::program;
 
@@ -51,4 +52,46 @@ fn a_branch_that_the_remote_forbids_is_escalated_and_can_be_given_up() {
     city.sign("lifted");
     city.charge(&relic);
     city.wait_status(&relic, "closed");
+}
+
+/// What the hook of `git lfs install` does, as far as files go: it uploads each file that a pushed pointer names from the
+/// repository that it runs in, and refuses the push where one is missing.
+const LFS_HOOK: &str = r#"
+while read -r _ head _ _; do
+    for blob in $(git ls-tree -r "$head" | awk '{print $3}'); do
+        sum=$(git cat-file blob "$blob" | sed -n 's/^oid sha256://p')
+        [ -n "$sum" ] || continue
+        at=$(git rev-parse --git-dir)/lfs/objects/$(echo "$sum" | cut -c1-2)/$(echo "$sum" | cut -c3-4)/$sum
+        [ -f "$at" ] || { echo "lfs object $sum is missing" >&2; exit 1; }
+        cp "$at" "STORE/$sum" || exit 1
+    done
+done
+"#;
+
+/// The file is in the repository of the agents; the push runs from the supervisor's own.
+#[test]
+fn file_that_an_agent_gave_to_lfs_is_uploaded_by_the_users_hook() {
+    let city = City::new();
+    let store = city.root().join("lfs-store");
+    fs::create_dir_all(&store).unwrap();
+    let checkout = city.root().join("horde-checkout");
+    let hook = checkout.join(".git/hooks/pre-push");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    program::script(
+        &hook,
+        &LFS_HOOK.replace("STORE", &store.display().to_string()),
+    );
+    let sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+    let place = format!("$(git rev-parse --git-common-dir)/lfs/objects/58/91/{sum}");
+    let make = format!("mkdir -p \"$(dirname \"{place}\")\" && echo hello >\"{place}\"");
+    let pointer = format!(
+        "printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:{sum}\\nsize 6\\n' >picture.lfs"
+    );
+    let commit = "git add picture.lfs && git commit -q -m picture";
+    let relic = city.work("paint", &[&make, &pointer, commit, "hd done"]);
+    city.wait_status(&relic, "closed");
+    assert_eq!(fs::read_to_string(store.join(sum)).unwrap(), "hello\n");
+    let landed = git(&city.origin(), &["show", "main:picture.lfs"]);
+    assert!(landed.contains(sum), "{landed}");
+    assert_eq!(city.happened("raider.push_blocked", TOAST).len(), 0);
 }

@@ -1,5 +1,6 @@
 //! What the integration tests share.
 
+pub mod again;
 pub mod chance;
 pub mod city;
 pub mod disk;

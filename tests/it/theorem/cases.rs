@@ -1,8 +1,10 @@
 //! One sandbox, from its charge to its end, with what is done to it between.
 
+mod remuster;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use git2::{ObjectType, Oid};
@@ -10,7 +12,7 @@ use git2::{ObjectType, Oid};
 use super::ends::{
     BREAKS, Case, DELETED, DONE, Dice, End, NUKE, Tally, forms, is_at_risk, is_dirty,
 };
-use super::forms::{Agent, Form, is_there};
+use super::forms::{Agent, is_there};
 use super::lab::{CRLF, HELD, Lab};
 use super::look::Seen;
 use super::reach::Reach;
@@ -86,12 +88,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
         }
     };
     if matches!(case.end, End::Nuke | End::Done | End::Repair) {
-        if at_risk {
-            run.refused_nuke().await;
-        }
-        if dirty {
-            run.refused_done().await;
-        }
+        run.refused(at_risk, dirty).await;
         // What an agent ruined is no accident to be mended.
         if !case.form.is_ruin() {
             run.repairs(case, &mut dice).await;
@@ -144,6 +141,15 @@ impl Run<'_> {
     fn is_precious(&self) -> bool {
         let facts = || self.lab.repo.facts(&self.dir, "main").unwrap();
         !self.poorer || CleanupStatus::measured(&facts()) != CleanupStatus::Clean
+    }
+
+    async fn refused(&mut self, at_risk: bool, dirty: bool) {
+        if at_risk {
+            self.refused_nuke().await;
+        }
+        if dirty {
+            self.refused_done().await;
+        }
     }
 
     async fn refused_nuke(&mut self) {
@@ -439,66 +445,5 @@ impl Run<'_> {
             let bare = self.lab.repo.theirs();
             crate::support::git::git(bare, &["update-ref", "-d", "refs/stash"]);
         }
-    }
-
-    /// Work that conflicts, declared done; its sandbox is still worked in when MERGE_READY is sent.
-    async fn remustered<'a>(
-        lab: &'a mut Lab,
-        tally: &'a mut Tally,
-        case: Case,
-        charged: Charged,
-        work: impl FnOnce() -> Seen + Send + 'static,
-        before: Vec<Oid>,
-    ) -> Run<'a> {
-        let dir = charged.sandbox.clone();
-        let agent = Agent {
-            dir: &dir,
-            text: b"mine".to_vec(),
-            library: Path::new(""),
-        };
-        agent.make(Form::Ahead);
-        lab.move_target("work", format!("theirs {}\n", case.seed).as_bytes());
-        let seen = Arc::new(Mutex::new(None));
-        let late = Arc::clone(&seen);
-        lab.fate.meanwhile(FaultPoint::WitnessReadyAfter, move || {
-            *late.lock().unwrap() = Some(work());
-        });
-        let mut run = Run {
-            seen: Seen::of(&dir),
-            lab,
-            tally,
-            charged,
-            dir,
-            before,
-            poorer: false,
-        };
-        let relic = run.charged.relic.clone();
-        run.lab.town().completed(&run.charged.raider).await.unwrap();
-        for _ in 0..30 {
-            run.lab.town().pass(SECOND).await;
-            let now = run.lab.town().relic_now(&relic).await;
-            // While the first raider's sandbox is kept, its relic waits.
-            let waits = run.is_held().await && now.status == RelicStatus::Open;
-            if now.reworks == 1 && (waits || now.status == RelicStatus::Hooked) {
-                break;
-            }
-        }
-        assert_eq!(run.lab.town().relic_now(&relic).await.reworks, 1);
-        run.seen = seen.lock().unwrap().take().expect("it was worked in");
-        if run.is_held().await {
-            run.unchanged("a fresh raider");
-        }
-        // The fresh one has nothing yet: it goes when nobody wants its work.
-        run.close(&relic).await;
-        for _ in 0..30 {
-            run.lab.town().pass(SECOND).await;
-            let hooks = run.lab.town().store(|txn| txn.hooks(None)).await;
-            if hooks.iter().all(|hook| {
-                hook.incarnation == run.charged.incarnation && hook.raider == run.charged.raider
-            }) {
-                break;
-            }
-        }
-        run
     }
 }

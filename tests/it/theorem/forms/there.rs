@@ -13,11 +13,8 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
         return ruined(form, dir);
     }
     let admin = Seen::admin(dir);
-    let shared = admin.join("../..");
     let refs = |below: &str| {
-        let loose = fs::read_dir(shared.join(below)).is_ok_and(|mut found| found.next().is_some());
-        let packed = fs::read_to_string(shared.join("packed-refs")).unwrap_or_default();
-        loose || packed.contains(below)
+        fs::read_dir(admin.join("../..").join(below)).is_ok_and(|found| found.count() > 0)
     };
     let has = |name: &str| admin.join(name).exists();
     let edited = |name: &[u8]| {
@@ -42,16 +39,16 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
             !seen.left_behind(dir).is_empty() && (form != Form::OwnRef || has("refs/worktree/own"))
         }
         Form::Grafted | Form::Replaced => staged(b"mine") && refs("refs/replace/"),
-        Form::Forged => staged(b"mine") && shared.join("refs/remotes/origin/mine").exists(),
+        Form::Forged => staged(b"mine") && has("../../refs/remotes/origin/mine"),
         Form::Stash => !seen.stashes.is_empty(),
         Form::Detached => !head("ref: ") && staged(b"detached"),
-        Form::Bisect => has("BISECT_LOG"),
+        Form::Bisect
+        | Form::Rebase
+        | Form::Autostash
+        | Form::Merge
+        | Form::CherryPick
+        | Form::Revert => under_way(form, &admin),
         Form::Sparse => has("info/sparse-checkout") && seen.files.contains_key(&b"run.sh"[..]),
-        Form::Rebase => has("rebase-merge/orig-head"),
-        Form::Autostash => has("rebase-merge/autostash"),
-        Form::Merge => has("MERGE_HEAD"),
-        Form::CherryPick => has("CHERRY_PICK_HEAD"),
-        Form::Revert => has("REVERT_HEAD"),
         Form::Submodule => staged(b"lib") && has("modules/lib/HEAD"),
         Form::SubmoduleLeft | Form::SubmoduleGone | Form::SubmoduleRemoved => {
             super::submodules::is_there(form, dir, seen)
@@ -88,6 +85,19 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
         form if form.is_told() => told(form, dir, &admin, seen),
         _ => odd(form, dir),
     }
+}
+
+/// An operation that stopped.
+fn under_way(form: Form, admin: &Path) -> bool {
+    let file = match form {
+        Form::Bisect => "BISECT_LOG",
+        Form::Rebase => "rebase-merge/orig-head",
+        Form::Autostash => "rebase-merge/autostash",
+        Form::Merge => "MERGE_HEAD",
+        Form::CherryPick => "CHERRY_PICK_HEAD",
+        _ => "REVERT_HEAD",
+    };
+    admin.join(file).exists()
 }
 
 /// What git was told, and what it does not see.
