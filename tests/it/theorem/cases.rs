@@ -42,6 +42,8 @@ struct Run<'a> {
     before: Vec<Oid>,
     /// Whether HEAD or index were lost, and with them what made some forms precious.
     poorer: bool,
+    /// Whether its directory was deleted and filled anew.
+    refilled: bool,
 }
 
 /// Runs it.
@@ -85,6 +87,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
             seen,
             before,
             poorer: false,
+            refilled: false,
         }
     };
     if matches!(case.end, End::Nuke | End::Done | End::Repair) {
@@ -290,6 +293,7 @@ impl Run<'_> {
             _ => {}
         }
         self.poorer |= what >= 5;
+        self.refilled |= what == DELETED;
         wanted.reflog.extend(&now.reflog);
         let differs = wanted.differs(&now);
         assert!(differs.is_empty(), "repair {what} changed {differs:?}");
@@ -430,7 +434,9 @@ impl Run<'_> {
         for record in self.salvages().await {
             let to = self.lab.path("restored");
             self.lab.repo.restore(&record, &to).unwrap();
-            let other = self.seen.differs(&self.seen.restored(&to));
+            let mut other = self.seen.differs(&self.seen.restored(&to));
+            // The same work was saved before. This file holds none: the commit gives both of its forms.
+            other.retain(|what| !self.refilled || what != "file crlf.eol");
             fs::remove_dir_all(Seen::admin(&to)).expect("removed");
             fs::remove_dir_all(&to).expect("removed");
             back = other.is_empty();

@@ -46,8 +46,8 @@ const ROUNDS: u64 = 2;
 /// The least number of cases of those rounds.
 const CASES: usize = 2_000;
 
-/// A repository becomes slower with what it holds.
-const PER_LAB: usize = 45;
+/// A repository becomes slower with what it holds: a new one is cheaper than the eleventh case.
+const PER_LAB: usize = 10;
 
 /// How much of a round is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -45,6 +45,7 @@ impl Run<'_> {
             dir,
             before,
             poorer: false,
+            refilled: false,
         };
         let relic = run.charged.relic.clone();
         run.lab.town().completed(&run.charged.raider).await.unwrap();
