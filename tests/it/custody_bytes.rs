@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -330,49 +329,6 @@ fn sandbox_comes_back_without_the_program_of_its_filter() {
     write(&sandbox, "a.bin", "edited\n");
     write(&sandbox, "b.bin", "new\n");
     comes_back(&city, &sandbox);
-}
-
-/// A10: a path that no program takes at once.
-#[test]
-fn tree_deeper_than_a_path_may_be_comes_back() {
-    let city = City::new();
-    let sandbox = city.sandbox();
-    let name = "x".repeat(200);
-    deep(&sandbox, &name, true);
-    let facts = city.facts(&sandbox);
-    assert_eq!(facts.untracked.len(), 1);
-    let record = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
-    let to = city.root().join("restored");
-    city.repo.restore(&record, &to).unwrap();
-    deep(&to, &name, false);
-}
-
-/// Goes down directory by directory, and writes or reads a file there.
-fn deep(dir: &Path, name: &str, makes: bool) {
-    use nix::fcntl::{OFlag, open, openat};
-    use nix::sys::stat::{Mode, mkdirat};
-    let mut at = open(dir, OFlag::O_DIRECTORY, Mode::empty()).unwrap();
-    for _ in 0..25 {
-        if makes {
-            mkdirat(&at, name, Mode::S_IRWXU).unwrap();
-        }
-        at = openat(&at, name, OFlag::O_DIRECTORY, Mode::empty()).unwrap();
-    }
-    let how = match makes {
-        true => OFlag::O_WRONLY | OFlag::O_CREAT,
-        false => OFlag::O_RDONLY,
-    };
-    let mut file = fs::File::from(openat(&at, "file", how, Mode::S_IRWXU).unwrap());
-    if makes {
-        file.write_all(b"deep\n").unwrap();
-    } else {
-        let mut text = String::new();
-        file.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "deep\n");
-    }
 }
 
 /// A45: an agent's `git gc` takes away what is not named any more, while salvage writes.

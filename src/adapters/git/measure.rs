@@ -12,7 +12,7 @@ use super::bytes::RelPath;
 use super::files::compare::{Against, Compared, Tree, compare, staged};
 use super::files::convert::{Judge, Lfs, lists};
 use super::files::hash::Format;
-use super::files::ignore::Rules;
+use super::files::ignore::{Excludes, Rules};
 use super::files::index::{Index, Lens};
 use super::files::open::Root;
 use super::files::seen::Seen;
@@ -292,18 +292,8 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     let tracked: BTreeSet<RelPath> = tree.keys().chain(listed).cloned().collect();
     let own = links::names(ground.note.as_ref());
     let shown = tracked.union(&own).cloned().collect();
-    let mut rules = Rules::new(&excludes, &shown);
-    for name in links::EXCLUDED.map(str::as_bytes) {
-        if links::is_ours(sandbox, name) {
-            rules.skip(name);
-        }
-    }
-    if ground.is_linked() {
-        rules.skip(&b".git"[..]);
-    }
-    let mut walked = walk(&root, &mut rules).map_err(fail)?;
+    let mut walked = walk(&root, &mut rules(ground, &excludes, &shown)).map_err(fail)?;
     all_read(&walked)?;
-    let file = super::ground::seen_file(repo, sandbox);
     let mut seen = known(repo, &root, files);
     let entries = std::mem::take(&mut walked.entries);
     let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
@@ -344,12 +334,26 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     let mut inner = inner::find(&around, &walked, &mut seen)?;
     inner.apply(&mut files, &mut walked.hidden);
     seen.tidy(&walked.entries);
-    seen.write(&file, &repo.recent)?;
+    seen.write(&super::ground::seen_file(repo, sandbox), &repo.recent)?;
     Ok(Disk {
         files,
         walked,
         inner,
     })
+}
+
+/// What is taken of the sandbox: neither our links nor its own.
+fn rules<'a>(ground: &Ground, excludes: &'a Excludes, shown: &'a BTreeSet<RelPath>) -> Rules<'a> {
+    let mut rules = Rules::new(excludes, shown);
+    for name in links::EXCLUDED.map(str::as_bytes) {
+        if links::is_ours(&ground.sandbox, name) {
+            rules.skip(name);
+        }
+    }
+    if ground.is_linked() {
+        rules.skip(&b".git"[..]);
+    }
+    rules
 }
 
 /// Refuses where something cannot be read that may be work.
@@ -376,7 +380,7 @@ fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found,
         tree: &sight.tree,
         head: ground.head.as_ref(),
         base: ground.note.as_ref().map(|note| &note.base),
-        excludes: &super::files::ignore::Excludes::default(),
+        excludes: &Excludes::default(),
         format: sight.format,
     };
     inner::find(&around, &Walked::default(), &mut Seen::default())

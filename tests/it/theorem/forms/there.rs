@@ -53,10 +53,6 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
         Form::SubmoduleLeft | Form::SubmoduleGone | Form::SubmoduleRemoved => {
             super::submodules::is_there(form, dir, seen)
         }
-        Form::Nested => dir.join("tools/inner/.git/refs/stash").exists(),
-        Form::OwnWorktree => dir.join("beside/.git").is_file(),
-        Form::HiddenWorktree => dir.join("target/beside/.git").is_file(),
-        Form::HiddenClone => dir.join("target/code/.git").is_dir(),
         Form::Conflict => seen.index.iter().any(|entry| entry.stage() > 0),
         Form::Skip => flagged(b"src/deep/c.txt"),
         Form::Assume => flagged(b"src/deep/d.txt"),
@@ -70,20 +66,16 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
             .files
             .get(&b"run.sh"[..])
             .is_some_and(|file| file.kind == "file"),
-        Form::TypeChange => dir.join("kind/file").is_dir() && dir.join("kind/dir").is_file(),
-        Form::Symlink => dir.join("to-a-directory").is_symlink(),
         Form::LineEndings => seen
             .files
             .get(&b"crlf.eol"[..])
             .is_some_and(|file| file.bytes == b"one\ntwo\n"),
         Form::OddNames => ODD.iter().all(|name| seen.files.contains_key(*name)),
-        Form::Untracked => dir.join("new/empty").exists(),
         Form::OwnTask => seen.files.contains_key(&b"TASK.md"[..]),
-        Form::Ignored => dir.join(".env").exists(),
         Form::Locked => has("locked"),
         Form::Clean => true,
         form if form.is_told() => told(form, dir, &admin, seen),
-        _ => odd(form, dir),
+        _ => on_disk(form, dir),
     }
 }
 
@@ -137,10 +129,18 @@ fn told(form: Form, dir: &Path, admin: &Path, seen: &Seen) -> bool {
     }
 }
 
-/// What git passes over.
-fn odd(form: Form, dir: &Path) -> bool {
+/// What lies in the directory, be that git passes it over.
+fn on_disk(form: Form, dir: &Path) -> bool {
     let has = |name: &str| dir.join(name).exists();
     match form {
+        Form::Nested => dir.join("tools/inner/.git/refs/stash").exists(),
+        Form::OwnWorktree => dir.join("beside/.git").is_file(),
+        Form::HiddenWorktree => dir.join("target/beside/.git").is_file(),
+        Form::HiddenClone => dir.join("target/code/.git").is_dir(),
+        Form::TypeChange => dir.join("kind/file").is_dir() && dir.join("kind/dir").is_file(),
+        Form::Symlink => dir.join("to-a-directory").is_symlink(),
+        Form::Untracked => dir.join("new/empty").exists(),
+        Form::Ignored => dir.join(".env").exists(),
         Form::GitCase => has(".GIT/notes"),
         Form::OnlyLooks => has("fixtures/empty/.git") && has("src/.git/config"),
         Form::BrokenClone => has("broken/.git/objects") && !has("broken/.git/HEAD"),

@@ -1,0 +1,83 @@
+//! Trees that are deeper than a path may be: they are saved, restored and removed.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use horde_supervisor::adapters::task_files::DiskTaskFiles;
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::ports::tasks::TaskFiles;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, fchmod, mkdirat};
+
+use crate::support::city::{City, toast};
+use crate::support::namespace::unprivileged;
+
+/// Its deepest directory is closed, and has a path that no program takes at once.
+#[test]
+fn closed_tree_deeper_than_a_path_may_be_is_removed() {
+    if !unprivileged(closed_tree_deeper_than_a_path_may_be_is_removed) {
+        return;
+    }
+    let city = tempfile::tempdir().unwrap();
+    let at = |name: &str| city.path().join(name);
+    let files = DiskTaskFiles::new(at("outbox"), at("trash"), at("set-up")).unwrap();
+    let below = |dir: &OwnedFd, name: &str| {
+        mkdirat(dir, name, Mode::S_IRWXU).unwrap();
+        openat(dir, name, OFlag::O_DIRECTORY, Mode::empty()).unwrap()
+    };
+    let mut dirs = vec![open(&at("trash"), OFlag::O_DIRECTORY, Mode::empty()).unwrap()];
+    for _ in 0..25 {
+        let deeper = below(&dirs[dirs.len() - 1], &"x".repeat(200));
+        dirs.push(deeper);
+    }
+    below(&dirs[25], "file");
+    for closed in &dirs[24..] {
+        fchmod(closed, Mode::empty()).unwrap();
+    }
+    files.empty_trash().unwrap();
+    assert_eq!(at("trash").read_dir().unwrap().count(), 0);
+}
+
+/// A10: a path that no program takes at once.
+#[test]
+fn tree_deeper_than_a_path_may_be_comes_back() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let name = "x".repeat(200);
+    deep(&sandbox, &name, true);
+    let facts = city.facts(&sandbox);
+    assert_eq!(facts.untracked.len(), 1);
+    let record = city
+        .repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    let to = city.root().join("restored");
+    city.repo.restore(&record, &to).unwrap();
+    deep(&to, &name, false);
+}
+
+/// Goes down directory by directory, and writes or reads a file there.
+fn deep(dir: &Path, name: &str, makes: bool) {
+    let mut at = open(dir, OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+    for _ in 0..25 {
+        if makes {
+            mkdirat(&at, name, Mode::S_IRWXU).unwrap();
+        }
+        at = openat(&at, name, OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+    }
+    let how = match makes {
+        true => OFlag::O_WRONLY | OFlag::O_CREAT,
+        false => OFlag::O_RDONLY,
+    };
+    let mut file = fs::File::from(openat(&at, "file", how, Mode::S_IRWXU).unwrap());
+    if makes {
+        file.write_all(b"deep\n").unwrap();
+    } else {
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "deep\n");
+    }
+}
