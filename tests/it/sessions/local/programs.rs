@@ -32,8 +32,13 @@ fn input_waits_for_a_program_that_does_not_read() {
         // While that waits, the session still answers.
         sessions.peek(&started.handle).unwrap();
         assert!(!sending.is_finished(), "nobody reads yet");
+        eventually("bytes that wait", || {
+            sessions.view(&started.handle).ok()?.is_full().then_some(())
+        });
         fs::write(bench.path().join("go"), "go\n").unwrap();
         assert_eq!(sending.join().unwrap(), Ok(()));
+        let view = sessions.view(&started.handle).unwrap();
+        assert_eq!((view.queued, view.dropped), (Some(0), Some(0)));
     });
     let sum = await_file(&bench.path().join("sum"));
     let expected = std::process::Command::new("sh")
