@@ -129,6 +129,9 @@ impl FirstPrompt {
                 Ok(stage) => stage,
                 Err(SessionError::Gone(_)) => return self.over(world).await,
                 Err(SessionError::Failed { why, .. }) => {
+                    if typing::may_type(world, &self.harness, &self.handle).await == Typing::Gone {
+                        return self.over(world).await;
+                    }
                     self.kept_back(world, &Reason::Unread(why), "").await;
                     return Wait::For(AGAIN);
                 }

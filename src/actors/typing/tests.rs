@@ -370,7 +370,7 @@ async fn key_in_tmux_is_no_line_below_a_dialog_that_opens_after_it() {
     assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
 }
 
-/// Nobody can go on with a line while a dialog stands before it.
+/// A line cannot be gone on with while a dialog stands before it.
 #[tokio::test(start_paused = true)]
 async fn line_that_a_dialog_covered_is_held_from_the_end_of_the_dialog_on() {
     let town = Scenario::new().start().await;

@@ -391,14 +391,11 @@ impl LocalSessions {
 
     fn end_input(&self, handle: &SessionHandle) -> Result<(), SessionError> {
         let client = Client::connect(&self.dir(&handle.id), &handle.token);
-        let typed =
-            client.and_then(
-                |mut client| match true || client.version < WITH_END_OF_INPUT {
-                    // To that version it is a key of a person.
-                    true => client.ask(&Request::Type(END_OF_INPUT.to_string().into_bytes())),
-                    false => client.ask(&Request::EndOfInput),
-                },
-            );
+        let typed = client.and_then(|mut client| match client.version < WITH_END_OF_INPUT {
+            // To that version it is a key of a person.
+            true => client.ask(&Request::Type(END_OF_INPUT.to_string().into_bytes())),
+            false => client.ask(&Request::EndOfInput),
+        });
         typed
             .map(drop)
             .map_err(|trouble| fault(&handle.id, &trouble))

@@ -22,7 +22,7 @@ impl Draft {
         let newer = begun.filter(|typed| self.is_later(*typed));
         match (was_open, asks) {
             (false, true) => self.kept = newer.or(self.kept),
-            // Nobody could go on with it while the dialog stood before it.
+            // It could not be gone on with while the dialog stood before it.
             (true, false) => self.kept = self.kept.map(|_| now),
             // Who went on with it, or began another, is followed by the holder again.
             (false, false) if newer.is_some() => self.kept = None,
