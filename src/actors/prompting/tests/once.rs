@@ -20,7 +20,7 @@ async fn pasted(town: &Town) -> Charged {
     sessions.show(&charged.session, Some("> "));
     let opens = async {
         while typed(town, &charged) == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            town.pass(Duration::from_millis(10)).await;
         }
         sessions.show(&charged.session, Some(DIALOG));
     };
