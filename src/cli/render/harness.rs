@@ -158,7 +158,7 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
         (Some(file), _) => format!("program: {file}{version}"),
         (None, _) if row["program"].is_null() => {
             format!(
-                "program: {NO_COMMAND}: give it a `command` in city.toml to run a program of your own"
+                "program: {NO_COMMAND}: give that harness a `command` in city.toml to run a program of your own"
             )
         }
         (None, Some(_)) => format!("program: {program}, not found"),
