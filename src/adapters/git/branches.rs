@@ -51,7 +51,7 @@ pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, Repo
     Ok(found)
 }
 
-/// What a file of one line says; none where there is no such file, or its agent has closed it.
+/// Reads a file of one line; none where there is no such file, or its agent has closed it.
 fn line(admin: &Path, name: &str) -> Result<Option<Vec<u8>>, RepoError> {
     let text = match admin::line(admin, Path::new(name)) {
         Err(error) if admin::is_nothing(&error) => Ok(None),

@@ -79,11 +79,11 @@ const USERS: &[&str] = &[
     "GIT_CONFIG_NOSYSTEM",
 ];
 
-/// What a command reads beside the configuration of its repository.
+/// The configuration that a command reads beside that of its repository.
 #[derive(Debug)]
 enum Besides {
     Nothing,
-    /// What was taken over of the user's configuration.
+    /// A file with the settings that were taken over from the user.
     File(PathBuf),
     /// That of the user and of the machine, as it is now.
     User,
@@ -219,7 +219,7 @@ impl Git {
 
     /// Has it read the configuration of the user and of the machine as it is now. Only for what talks to a remote,
     /// signs, asks for the user's own settings, or works in the user's own checkout: a filter or a merge driver that
-    /// somebody adds there later must not run anywhere else.
+    /// is added there later must not run anywhere else.
     #[must_use]
     pub fn as_user(mut self) -> Self {
         self.besides = Besides::User;

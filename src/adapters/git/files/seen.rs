@@ -5,8 +5,8 @@
 //! still has that fingerprint is what git made of the blob, whatever filters did on the way.
 //!
 //! A program that has a file mapped changes its times with its first write alone: what was hashed after that may have
-//! been written since, under the same fingerprint. What decides a removal reads such files afresh ([`Seen::doubt`]);
-//! those that nobody wrote since the checkout keep their fingerprints, but in memory (tmpfs), where even the first
+//! been written since, under the same fingerprint. A measurement that decides a removal reads such files afresh
+//! ([`Seen::doubt`]); those that were not written since the checkout keep their fingerprints, but in memory (tmpfs), where even the first
 //! write may leave them.
 
 use std::collections::BTreeMap;
