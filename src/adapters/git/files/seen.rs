@@ -6,7 +6,8 @@
 //!
 //! A program that has a file mapped changes its times with its first write alone: what was hashed after that may have
 //! been written since, under the same fingerprint. A measurement that decides a removal reads such files afresh
-//! ([`Seen::doubt`]); those that were not written since the checkout keep their fingerprints, but in memory (tmpfs), where even the first
+//! ([`Seen::doubt`]); those that were not written since the checkout keep their fingerprints, but in memory (tmpfs), where
+//! even the first
 //! write may leave them.
 
 use std::collections::BTreeMap;
