@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::typing::{self, Typing};
 use super::world::World;
+use crate::domain::begun::HELD;
 use crate::domain::city::OnCompact;
 use crate::domain::ids::{ChildId, HarnessName};
 use crate::domain::prompt;
@@ -13,8 +14,8 @@ use crate::ports::sessions::SessionHandle;
 
 /// Between two looks at whether the agent takes text.
 const PAUSE: Duration = Duration::from_secs(5);
-/// After that the words come too late.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// After that the words come too late. A line that a person has begun and left is not held so long.
+const PATIENCE: Duration = HELD.saturating_add(Duration::from_secs(5 * 60));
 
 /// Tells the agent, as soon as its program takes text.
 pub fn begins(world: &World, child: &ChildId, harness: &HarnessName, handle: &SessionHandle) {
@@ -61,11 +62,20 @@ async fn tell(
             deadline = world.clock.mono() + PATIENCE;
             continue;
         }
-        if typing == Typing::Free {
-            if let Err(error) = typing::submit(world, Some(harness), handle, text).await {
-                tracing::warn!(session = %handle.id, %error, "a session could not be told of its compaction");
-            }
-            return;
+        if typing != Typing::Free {
+            continue;
         }
+        match typing::submit(world, child, Some(harness), handle, text).await {
+            Ok(()) => return,
+            // Something came between: a dialog, a person, another text.
+            Err(later) if later.is_later() => {}
+            Err(error) => {
+                tracing::warn!(session = %handle.id, %error, "a session could not be told of its compaction");
+                return;
+            }
+        }
+    }
+    if !world.is_stopping() {
+        tracing::warn!(session = %handle.id, "a session was not told of its compaction: its program took no text for too long");
     }
 }

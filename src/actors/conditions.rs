@@ -118,6 +118,11 @@ pub fn set_odd(world: &World, handle: &SessionHandle, odd: Option<Condition>) {
     change_odd(world, handle, |watch| watch.set_odd(odd));
 }
 
+/// Takes in why the first prompt of a session is kept back, or that this is over.
+pub fn set_untyped(world: &World, handle: &SessionHandle, untyped: Option<Condition>) {
+    change_odd(world, handle, |watch| watch.set_untyped(untyped));
+}
+
 /// Something happens in a session that its screen does not show.
 pub fn moves(world: &World, handle: &SessionHandle) {
     change_odd(world, handle, Watch::moves);
@@ -165,6 +170,9 @@ pub fn report(world: &World, handle: &SessionHandle, report: &Report) -> bool {
             return false;
         };
         entry.watch.reported(report, now);
+        if *report == Report::Begins {
+            entry.submits();
+        }
         news(entry, now)
     };
     if *report == Report::Compacts {

@@ -1,385 +1,382 @@
 //! The first prompt of a program that takes it in its terminal (`prompt = "paste"` and `"stdin"`): typed by the same judgement as
-//! every other text. A login or a menu at the start keeps it back, is shown as what it is, and takes no Enter of it.
+//! every other text. A login or a menu at the start keeps it back, is shown as what it is, and takes no Enter of it. What is
+//! to be done after a look is decided in `domain/first_prompt`; here are the looks, the typing and the calls.
 //!
-//! ```text
-//!  session is up ──► owed? ──► drawn, and quiet ──► waits for text ──► typed ──► nothing is owed
-//!                       ▲                      ├──► a dialog, a limit, a login ──┐
-//!                       │                      └──► nothing is known of it ──► after LONG a person is called
-//!                       └── its screen was looked at again, or a patrol's time ──┘
-//! ```
-//!
-//! What is owed is kept with the session, so a supervisor that adopts the session goes on here. A prompt that was typed in
-//! the moment in which a supervisor died is typed twice, which is better than not at all. Once it was typed, the end of
-//! input alone is owed.
+//! What is owed is kept with the session, and what was done of it so far, so a supervisor that adopts the session goes on
+//! here. A prompt that was typed in the moment in which a supervisor died is typed twice, which is better than not at all.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::root::{ChildSpec, Work};
-use super::typing::Typing;
+use super::typing::{self, Typing, Undelivered};
 use super::world::{Directory, World};
-use super::{conditions, effects, shaman, typing};
-use crate::actors::refusal::RefusalKind;
+use super::{conditions, effects, shaman};
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::domain::condition::Condition;
-use crate::domain::dialog::Readiness;
+use crate::domain::first_prompt::{
+    COURSE, Delay, Look, Next, Reason, Screen, Stage, Takes, Tell, next,
+};
 use crate::domain::harness::{END_OF_INPUT, in_short_lines};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::restart::Mono;
-use crate::domain::screen::ScreenView;
+use crate::domain::screen::{Reads, ScreenView};
 use crate::ports::sessions::{SessionError, SessionHandle};
 
-/// The fact of a session that holds the prompt until it was typed.
-pub(super) const OWED: &str = "first_prompt";
+pub(super) use crate::domain::first_prompt::OWED;
+
 /// A person is called in these words.
 const UNTYPED: &str = "its first prompt cannot be typed";
 /// A program that draws is looked at again after this; one that shows the same then is quiet.
 const QUIET: Duration = Duration::from_millis(300);
-/// Between two tries to see whether a prompt is owed.
-const AGAIN: Duration = Duration::from_secs(2);
-/// One that never gets quiet gets its prompt after this,
+/// One that never gets quiet gets its prompt after this.
 const NEVER_QUIET: Duration = Duration::from_secs(10);
-/// and one that reads lines and has printed nothing after this: a program that is about to read keys would take the
-/// lines for something else.
-const SILENT: Duration = Duration::from_secs(3);
-/// Reasons for which a prompt is not typed yet.
-const UNKNOWN: &str =
-    "nothing on its screen is known to take text, and it is no dialog that is known either";
-const BEGUN: &str = "a line that a person has begun and not submitted stands in its input";
-/// So begins the condition of a session whose first prompt is kept back.
-const WAITS: &str = "its first prompt waits: ";
-/// A screen of which nothing is known is a condition after this.
-const LONG: Duration = Duration::from_secs(30);
+/// Between two tries to read whether a prompt is owed.
+const AGAIN: Duration = Duration::from_secs(2);
 
-/// A session and whose it is.
-struct Owed {
+/// When to go on.
+enum Wait {
+    /// Not at all: nothing is left to do.
+    Over,
+    /// At once.
+    None,
+    /// After this.
+    For(Duration),
+    /// When the screen was looked at again, or at the next patrol.
+    Patrol,
+}
+
+/// The first prompt of a session.
+struct FirstPrompt {
     child: ChildId,
     relic: Option<RelicId>,
     harness: HarnessName,
     handle: SessionHandle,
+    /// Its text, with an end of input where one belongs to it.
     text: String,
-}
-
-/// What was seen of it so far.
-#[derive(Default)]
-struct Course {
+    /// None as long as it could not be read.
+    stage: Option<Stage>,
+    /// The stage that the session's facts tell of.
+    written: Option<Stage>,
+    /// It was told that they could not be written.
+    is_unwritten_told: bool,
     began: Mono,
     view: Option<ScreenView>,
     /// Since when its screen changes at each look.
     moves: Option<Mono>,
-    /// The reason for which the prompt is not typed, where no condition says it, and since when.
-    kept_back: Option<(String, Mono)>,
-    /// A person was called for that.
-    called: bool,
-    /// A person was called, for whatever.
-    has_called: bool,
-    /// The terminal has taken a part of the prompt, and takes the rest as its program reads.
-    under_way: bool,
-    /// Nothing but the end of input is owed.
-    at_end: bool,
-}
-
-impl Course {
-    /// Returns since when this keeps the prompt back. Another reason is waited for anew, and told anew.
-    fn since(&mut self, why: &str, now: Mono) -> Mono {
-        match &self.kept_back {
-            Some((known, since)) if known == why => *since,
-            _ => {
-                (self.kept_back, self.called) = (Some((why.to_owned(), now)), false);
-                now
-            }
-        }
-    }
-}
-
-/// What to do next.
-enum Next {
-    /// Nothing more.
-    Over,
-    /// Look again in a moment.
-    Soon,
-    /// Look again when the screen has changed.
-    Later,
+    delay: Delay,
+    pastes: u32,
 }
 
 /// Types the first prompt of a session, if it is owed, in a task of its own.
 pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle: &SessionHandle) {
+    // The actor of a child that panicked left a task that goes on.
+    let Some(claim) = world.claims.claim(format!("prompt/{}", handle.token)) else {
+        return;
+    };
     let relic = match &spec.work {
         Work::Raider { hook, .. } => Some(hook.relic.clone()),
         Work::Agent(_) => None,
     };
-    let (child, harness, handle) = (spec.id.clone(), harness.clone(), handle.clone());
+    let prompt = FirstPrompt {
+        child: spec.id.clone(),
+        relic,
+        harness: harness.clone(),
+        handle: handle.clone(),
+        text: String::new(),
+        stage: None,
+        written: None,
+        is_unwritten_told: false,
+        began: world.clock.mono(),
+        view: None,
+        moves: None,
+        delay: Delay::default(),
+        pastes: 0,
+    };
     let directory = Arc::clone(&world.directory);
-    let world = Arc::clone(world);
     tokio::spawn(async move {
-        let began = world.clock.mono();
-        drop(world);
-        let Some(text) = kept(&directory, &handle).await else {
-            return;
-        };
-        let owed = Owed {
-            child,
-            relic,
-            harness,
-            handle,
-            text,
-        };
-        let mut course = Course {
-            began,
-            at_end: owed.text == END_OF_INPUT.to_string(),
-            ..Course::default()
-        };
-        // A supervisor that stops leaves it to the next one.
-        while let Some(world) = directory.newest().filter(|world| !world.is_stopping()) {
-            let wait = match attempt(&world, &owed, &mut course).await {
-                Next::Over => return,
-                Next::Soon => QUIET,
-                Next::Later => world.city.daemon.patrol_interval,
-            };
-            let changed = world.directory.conditions.looked(&owed.handle);
-            drop(world);
-            match changed.filter(|_| wait > QUIET) {
-                // What comes first.
-                Some(changed) => drop(tokio::time::timeout(wait, changed.notified()).await),
-                None => tokio::time::sleep(wait).await,
-            }
-        }
+        prompt.run(&directory).await;
+        drop(claim);
     });
 }
 
-/// The prompt that is owed to a session; none when none is, or the session is gone.
-async fn kept(directory: &Directory, handle: &SessionHandle) -> Option<String> {
-    let mut told = false;
-    while let Some(world) = directory.newest().filter(|world| !world.is_stopping()) {
-        let id = handle.id.clone();
-        let kept = effects::sessions(&world, &handle.id, move |p| p.get_meta(&id, OWED)).await;
-        match kept {
-            Ok(text) => return text.filter(|text| !text.is_empty()),
-            Err(SessionError::Gone(_)) => return None,
-            // The prompt may be owed, and no other task types it.
+impl FirstPrompt {
+    async fn run(mut self, directory: &Directory) {
+        // A supervisor that stops leaves it to the next one.
+        while let Some(world) = directory.newest().filter(|world| !world.is_stopping()) {
+            let patrol = world.city.daemon.patrol_interval;
+            let wait = self.step(&world).await;
+            let changed = world.directory.conditions.looked(&self.handle);
+            drop(world);
+            match (wait, changed) {
+                (Wait::Over, _) => return,
+                (Wait::None, _) => {}
+                (Wait::For(time), _) => tokio::time::sleep(time).await,
+                // What comes first.
+                (Wait::Patrol, Some(changed)) => {
+                    drop(tokio::time::timeout(patrol, changed.notified()).await);
+                }
+                (Wait::Patrol, None) => tokio::time::sleep(patrol).await,
+            }
+        }
+    }
+
+    async fn step(&mut self, world: &World) -> Wait {
+        let stage = match self.stage.clone() {
+            Some(stage) => stage,
+            None => match self.read(world).await {
+                Ok(stage) => stage,
+                Err(SessionError::Gone(_)) => return self.over(world).await,
+                Err(SessionError::Failed { why, .. }) => {
+                    if typing::may_type(world, &self.harness, &self.handle).await == Typing::Gone {
+                        return self.over(world).await;
+                    }
+                    self.kept_back(world, &Reason::Unread(why), "").await;
+                    return Wait::For(AGAIN);
+                }
+            },
+        };
+        let is_written = self.write(world).await;
+        if stage == Stage::Paid {
+            let over = self.over(world).await;
+            // The next supervisor would type what is owed by the facts.
+            return if is_written { over } else { Wait::Patrol };
+        }
+        let now = world.clock.mono();
+        let (look, screen) = self.look(world, now).await;
+        let age = now.saturating_sub(self.began);
+        let is_submitted = world.directory.conditions.is_prompt_submitted(&self.handle);
+        match next(&stage, &self.text, &look, (age, self.pastes, is_submitted)) {
+            Next::Over => self.over(world).await,
+            Next::Soon => Wait::For(QUIET),
+            Next::Rest => {
+                self.delay.ends();
+                conditions::set_untyped(world, &self.handle, None);
+                Wait::Patrol
+            }
+            Next::KeptBack(reason) => self.kept_back(world, &reason, &screen).await,
+            Next::Becomes(stage) => self.becomes(stage),
+            Next::Type => self.type_it(world, &screen).await,
+            Next::End => self.end(world, &screen).await,
+        }
+    }
+
+    /// Reads what is owed, and what was done of it.
+    async fn read(&mut self, world: &World) -> Result<Stage, SessionError> {
+        let id = self.handle.id.clone();
+        let facts = effects::sessions(world, &self.handle.id, move |provider| {
+            let owed = provider.get_meta(&id, OWED)?;
+            Ok((owed, provider.get_meta(&id, COURSE)?))
+        });
+        let (owed, course) = facts.await?;
+        let stage = Stage::read(owed.as_deref(), course.as_deref());
+        self.text = owed.unwrap_or_default();
+        if let Stage::Pasted(stands) = &stage {
+            let conditions = &world.directory.conditions;
+            conditions.set_pasted(&self.handle, stands);
+        }
+        self.written = Some(stage.clone());
+        self.stage = Some(stage.clone());
+        Ok(stage)
+    }
+
+    /// Keeps with the session how far it is; false while that cannot be written.
+    async fn write(&mut self, world: &World) -> bool {
+        let Some(stage) = self.stage.clone().filter(|_| self.stage != self.written) else {
+            return true;
+        };
+        let (of, (key, text)) = (self.handle.clone(), stage.fact());
+        let kept = effects::sessions(world, &self.handle.id, move |provider| {
+            provider.set_meta(&of, key, &text)
+        });
+        match kept.await {
+            // Nothing is typed into a session that is gone.
+            Ok(()) | Err(SessionError::Gone(_)) => self.written = Some(stage),
             Err(error) => {
-                if !std::mem::replace(&mut told, true) {
-                    tracing::warn!(session = %handle.id, %error, "whether its first prompt is owed cannot be read; this is tried again");
+                if !std::mem::replace(&mut self.is_unwritten_told, true) {
+                    let session = &self.handle.id;
+                    tracing::warn!(%session, %error, "how far its first prompt was typed cannot be written; this is tried again");
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    fn becomes(&mut self, stage: Stage) -> Wait {
+        self.stage = Some(stage);
+        self.delay.ends();
+        Wait::None
+    }
+
+    /// What the session shows, and its screen as text.
+    async fn look(&mut self, world: &World, now: Mono) -> (Look, String) {
+        let (typing, view) = typing::observe(world, &self.harness, &self.handle).await;
+        let screen = view.as_ref().map(ScreenView::text).unwrap_or_default();
+        let parked = (world.directory.accounts).held(world, &self.harness, &self.child);
+        let has_condition = world.directory.conditions.has(&self.handle);
+        let takes = match &typing {
+            Typing::Gone => return (Look::Gone, screen),
+            Typing::Unseen(why) => return (Look::Unseen(why.clone()), screen),
+            // Words that an attached person has begun would be submitted with it.
+            Typing::Asks(_) | Typing::Attended => Takes::Known,
+            _ if parked.is_some() || has_condition => Takes::Known,
+            Typing::Begun(_) => Takes::Begun,
+            Typing::Unrecognised(_) => Takes::Unknown,
+            Typing::Free => Takes::Text,
+        };
+        let Some(view) = view else {
+            return (Look::Unseen(String::new()), screen);
+        };
+        let look = Screen {
+            takes,
+            reads_keys: view.reads() == Reads::Keys,
+            is_blank: screen.trim().is_empty(),
+            moves: self.moves(&view, now),
+            is_full: view.is_full(),
+            dropped: view.dropped.unwrap_or_default(),
+        };
+        (Look::Screen(look), screen)
+    }
+
+    /// Whether the screen is not quiet yet.
+    fn moves(&mut self, view: &ScreenView, now: Mono) -> bool {
+        if self.view.replace(view.clone()).as_ref() == Some(view) {
+            self.moves = None;
+            return false;
+        }
+        let since = *self.moves.get_or_insert(now);
+        now.saturating_sub(since) < NEVER_QUIET
+    }
+
+    fn reads_keys(&self) -> bool {
+        let view = self.view.as_ref();
+        view.is_some_and(|view| view.reads() == Reads::Keys)
+    }
+
+    /// Types it, and with it the end of input where its program reads lines and nothing else.
+    async fn type_it(&mut self, world: &World, screen: &str) -> Wait {
+        let text = self.text.strip_suffix(END_OF_INPUT);
+        let text = text.map_or(self.text.as_str(), str::trim_end);
+        let text = match self.reads_keys() {
+            true => text.to_owned(),
+            false => in_short_lines(text),
+        };
+        let harness = Some(&self.harness);
+        let sent = typing::deliver(world, &self.child, harness, &self.handle, &text, false).await;
+        match sent {
+            Ok(()) => {
+                self.stage = Some(Stage::after(&self.text));
+                self.delay.ends();
+                let ends = self.stage == Some(Stage::End) && !self.reads_keys();
+                // It was looked at just now, and its echo looks like anything.
+                match ends && self.write(world).await {
+                    true => self.end(world, screen).await,
+                    false => Wait::None,
                 }
             }
-        }
-        drop(world);
-        tokio::time::sleep(AGAIN).await;
-    }
-    None
-}
-
-async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
-    let (view, ready) = match typing::look(world, Some(&owed.harness), &owed.handle).await {
-        Ok(seen) => seen,
-        Err(SessionError::Gone(_)) => return ended(world, owed, course).await,
-        Err(SessionError::Failed { .. }) => return Next::Later,
-    };
-    let waits = view.queued.is_some_and(|bytes| bytes > 0);
-    match course.under_way && !waits {
-        true => return typed(world, owed, course, &view).await,
-        false if course.under_way => return Next::Later,
-        false if course.at_end => return end(world, owed, course, &view).await,
-        false => {}
-    }
-    let now = world.clock.mono();
-    let age = now.saturating_sub(course.began);
-    let drawn = !view.text().trim().is_empty();
-    if !drawn && !reads_keys(&view) && age < SILENT || moves(course, &view, now) {
-        return Next::Soon;
-    }
-    if let Readiness::Unrecognised = ready {
-        let hint = "`input_patterns` of its harness say how a screen that takes text looks.";
-        return kept_back(world, owed, course, &view, (UNKNOWN, hint)).await;
-    }
-    let typing = typing::may_type(world, &owed.harness, &owed.handle).await;
-    let shown = world.directory.conditions.of(&owed.handle);
-    let shown = shown.filter(|shown| !shown.text().starts_with(WAITS));
-    let parked = world
-        .directory
-        .accounts
-        .held(world, &owed.harness, &owed.child);
-    let asks = matches!(ready, Readiness::Asks(_));
-    // Words that an attached person has begun would be submitted with it; a condition tells people.
-    if asks || parked.is_some() || shown.is_some() || typing == Typing::Attended {
-        course.kept_back = None;
-        conditions::set_odd(world, &owed.handle, None);
-        return Next::Later;
-    }
-    if let Typing::Begun(_) = typing {
-        let hint = "The prompt is typed once that line is submitted or emptied, or was left for ten minutes.";
-        return kept_back(world, owed, course, &view, (BEGUN, hint)).await;
-    }
-    type_now(world, owed, course, &view).await
-}
-
-/// Types it, and with it the end of input where its program reads lines and nothing else.
-async fn type_now(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
-    let text = owed.text.strip_suffix(END_OF_INPUT);
-    let text = text.map_or(owed.text.as_str(), str::trim_end);
-    let text = match reads_keys(view) {
-        true => text.to_owned(),
-        false => in_short_lines(text),
-    };
-    match typing::submit(world, Some(&owed.harness), &owed.handle, &text).await {
-        Ok(()) => typed(world, owed, course, view).await,
-        Err(gone) if gone.kind == RefusalKind::NotFound => ended(world, owed, course).await,
-        Err(refused)
-            if matches!(
-                refused.kind,
-                RefusalKind::NeedsHuman | RefusalKind::Conflict
-            ) =>
-        {
-            // Below stands the screen, which may change.
-            let why = refused.message.lines().next().unwrap_or_default();
-            let hint = refused.hint.as_deref().unwrap_or_default();
-            kept_back(world, owed, course, view, (why, hint)).await
-        }
-        // A line that is too long for the terminal, a terminal that takes nothing.
-        Err(error) => {
-            let looked = typing::look(world, Some(&owed.harness), &owed.handle).await;
-            let queued = looked.ok().and_then(|(view, _)| view.queued);
-            course.under_way = queued.is_some_and(|bytes| bytes > 0);
-            let (why, screen) = (error.to_string(), view.text());
-            let hint = match course.under_way {
-                true => "The rest of it is typed when the program reads.",
-                false => "It is tried again at each patrol.",
-            };
-            course.since(&why, world.clock.mono());
-            conditions::set_odd(world, &owed.handle, None);
-            call(world, owed, course, (&why, hint, &screen)).await;
-            Next::Later
-        }
-    }
-}
-
-/// The text was typed: from now on at most the end of input is owed.
-async fn typed(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
-    course.under_way = false;
-    if owed.text.ends_with(END_OF_INPUT) {
-        course.at_end = true;
-        owe(world, owed, &END_OF_INPUT.to_string()).await;
-        return end(world, owed, course, view).await;
-    }
-    owe(world, owed, "").await;
-    ended(world, owed, course).await
-}
-
-/// Tells a program that reads lines that no more of them come. To one that reads keys it would be a key that ends it.
-async fn end(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
-    if !reads_keys(view) {
-        let end = END_OF_INPUT.to_string().into_bytes();
-        match typing::keys(world, &owed.handle, end).await {
-            Ok(()) => {}
-            Err(gone) if gone.kind == RefusalKind::NotFound => {}
-            Err(error) => {
-                tracing::warn!(session = %owed.handle.id, %error, "the end of its input is not typed yet");
-                return Next::Later;
+            Err(Undelivered::Refused(why)) => self.refused(world, why, screen).await,
+            Err(Undelivered::Draining { dropped, .. }) => self.becomes(Stage::Draining { dropped }),
+            Err(Undelivered::Pasted { stands, anew, why }) => {
+                self.pastes += u32::from(anew);
+                world.directory.conditions.set_pasted(&self.handle, &stands);
+                self.stage = Some(Stage::Pasted(stands));
+                let _again = self.write(world).await;
+                self.refused(world, why, screen).await
             }
         }
     }
-    owe(world, owed, "").await;
-    ended(world, owed, course).await
-}
 
-/// Keeps with the session what is still owed to it.
-async fn owe(world: &World, owed: &Owed, rest: &str) {
-    let (of, rest) = (owed.handle.clone(), rest.to_owned());
-    let keep =
-        move |provider: &dyn crate::ports::sessions::Sessions| provider.set_meta(&of, OWED, &rest);
-    if let Err(error) = effects::sessions(world, &owed.handle.id, keep).await {
-        tracing::warn!(session = %owed.handle.id, %error, "its first prompt may be typed again");
+    async fn refused(&mut self, world: &World, why: Refusal, screen: &str) -> Wait {
+        let reason = match why.kind {
+            RefusalKind::NotFound => return self.over(world).await,
+            _ if why.is_later() => {
+                // Below stands the screen, which may change.
+                let text = why.message.lines().next().unwrap_or_default();
+                Reason::Refused(text.to_owned(), why.hint.unwrap_or_default())
+            }
+            // A line that is too long for the terminal, a terminal that takes nothing.
+            _ => Reason::Untaken(why.to_string()),
+        };
+        self.kept_back(world, &reason, screen).await
     }
-}
 
-/// Whether the program reads keys, and no lines.
-fn reads_keys(view: &ScreenView) -> bool {
-    view.reads_lines == Some(false) || view.bracketed_paste == Some(true)
-}
-
-/// Whether the screen is not quiet yet.
-fn moves(course: &mut Course, view: &ScreenView, now: Mono) -> bool {
-    if course.view.replace(view.clone()).as_ref() == Some(view) {
-        course.moves = None;
-        return false;
+    /// Tells a program that reads lines that no more of them come.
+    async fn end(&mut self, world: &World, screen: &str) -> Wait {
+        match typing::end_input(world, &self.handle).await {
+            Ok(()) => self.becomes(Stage::Paid),
+            Err(gone) if gone.kind == RefusalKind::NotFound => self.over(world).await,
+            Err(error) => {
+                let reason = Reason::EndUntaken(error.to_string());
+                self.kept_back(world, &reason, screen).await
+            }
+        }
     }
-    let since = *course.moves.get_or_insert(now);
-    now.saturating_sub(since) < NEVER_QUIET
-}
 
-/// The prompt may not be typed, and no condition tells people why. The program may still be starting, or the person may
-/// submit their line. After [`LONG`] a person is called.
-async fn kept_back(
-    world: &World,
-    owed: &Owed,
-    course: &mut Course,
-    view: &ScreenView,
-    (why, hint): (&str, &str),
-) -> Next {
-    let now = world.clock.mono();
-    let since = course.since(why, now);
-    if now.saturating_sub(since) < LONG {
-        return Next::Soon;
+    /// It may not be typed, and no condition tells people why. The program may still be starting, or the person may submit
+    /// their line; when it lasts, a person is called.
+    async fn kept_back(&mut self, world: &World, reason: &Reason, screen: &str) -> Wait {
+        let now = world.clock.mono();
+        let tell = self.delay.goes_on(reason, now);
+        if tell == Tell::Nothing {
+            return match reason.is_slow() {
+                true => Wait::Patrol,
+                false => Wait::For(QUIET),
+            };
+        }
+        let condition = Condition::Unrecognised {
+            text: format!("its first prompt waits: {}", reason.text()),
+            screen: screen.to_owned(),
+        };
+        conditions::set_untyped(world, &self.handle, Some(condition));
+        if tell == Tell::Call {
+            self.call(world, reason, screen).await;
+        }
+        Wait::Patrol
     }
-    let screen = view.text();
-    let condition = Condition::Unrecognised {
-        text: format!("{WAITS}{why}"),
-        screen: screen.clone(),
-    };
-    conditions::set_odd(world, &owed.handle, Some(condition));
-    call(world, owed, course, (why, hint, &screen)).await;
-    Next::Later
-}
 
-/// Calls a person, once.
-async fn call(
-    world: &World,
-    owed: &Owed,
-    course: &mut Course,
-    (why, hint, screen): (&str, &str, &str),
-) {
-    if !course.called {
+    async fn call(&mut self, world: &World, reason: &Reason, screen: &str) {
         // Another reason is not told while the call for the one before is open.
-        if course.has_called {
-            over(world, owed).await;
+        if self.delay.has_called() {
+            self.close_call(world).await;
+        }
+        let name = self.child.to_string();
+        let mut evidence = format!("{}. {}", reason.text(), reason.advice(&name));
+        if !screen.is_empty() {
+            evidence.push_str(&format!(" The screen of {name}:\n{screen}"));
         }
         let body = Escalation {
-            agent: owed.child.to_string(),
-            relic: owed.relic.clone(),
+            agent: name,
+            relic: self.relic.clone(),
             problem: UNTYPED.to_owned(),
             severity: Severity::High,
-            evidence: format!(
-                "{why}. `hd attach {0}` or `hd send {0} --keys \"...\"` brings it to where it takes text. {hint} Its \
-                 screen:\n{screen}",
-                owed.child
-            ),
+            evidence,
         };
         match shaman::call(world, "root", body).await {
-            Ok(()) => (course.called, course.has_called) = (true, true),
+            Ok(()) => self.delay.called(reason),
             Err(error) => {
-                tracing::warn!(child = %owed.child, %error, "a person could not be called yet");
+                tracing::warn!(child = %self.child, %error, "a person could not be called yet");
             }
         }
     }
-}
 
-/// It was typed, or its session has ended: what people were called for is over.
-async fn ended(world: &World, owed: &Owed, course: &Course) -> Next {
-    conditions::set_odd(world, &owed.handle, None);
-    if course.has_called {
-        over(world, owed).await;
+    /// Nothing is owed, or its session has ended: what people were called for is over.
+    async fn over(&mut self, world: &World) -> Wait {
+        conditions::set_untyped(world, &self.handle, None);
+        self.close_call(world).await;
+        Wait::Over
     }
-    Next::Over
-}
 
-/// Closes the call about the first prompt of this session.
-async fn over(world: &World, owed: &Owed) {
-    let who = owed.child.to_string();
-    let over = world
-        .store
-        .run(move |txn| shaman::over(txn, &[UNTYPED], |of, _| of == who));
-    if let Err(error) = over.await {
-        tracing::warn!(child = %owed.child, %error, "a call about its first prompt may stay open");
+    /// Closes the call about the first prompt of this child. A supervisor before this one may have opened it.
+    async fn close_call(&self, world: &World) {
+        let who = self.child.to_string();
+        let over = world
+            .store
+            .run(move |txn| shaman::over(txn, &[UNTYPED], |of, _| of == who));
+        if let Err(error) = over.await {
+            tracing::warn!(child = %self.child, %error, "a call about its first prompt may stay open");
+        }
     }
 }
 

@@ -52,6 +52,12 @@ pub enum RefusalKind {
 }
 
 impl Refusal {
+    /// Whether what was to be typed may be typed later: a person, a dialog or another text is in the way.
+    #[must_use]
+    pub fn is_later(&self) -> bool {
+        matches!(self.kind, RefusalKind::NeedsHuman | RefusalKind::Conflict)
+    }
+
     /// A refusal of this kind.
     #[must_use]
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {

@@ -7,12 +7,11 @@ use super::effects;
 use super::refusal::{Refusal, RefusalKind};
 use super::world::{Claim, World};
 use crate::domain::condition::Patterns;
-use crate::domain::dialog::{
-    Answering, Dialog, Form, Readiness, Reply, Step, Unanswerable, choose, find, readiness,
-};
+use crate::domain::dialog::{Dialog, Form, Readiness, readiness};
 use crate::domain::facts::RunState;
-use crate::domain::ids::HarnessName;
-use crate::domain::screen::ScreenView;
+use crate::domain::ids::{ChildId, HarnessName};
+use crate::domain::screen::{Reads, ScreenView};
+use crate::domain::unsubmitted::{self, Unsubmitted};
 use crate::ports::sessions::{Input, SessionError, SessionHandle};
 
 /// Between a text and its submit key: programs that read keys take a return that comes with the text
@@ -24,9 +23,6 @@ const REACTION: Duration = Duration::from_secs(4);
 const GLIMPSE: Duration = Duration::from_millis(50);
 /// Something else that is typed is waited for so long: an answer may take as many keys as a list is long.
 const TURN: Duration = Duration::from_secs(30);
-/// A list is at most so long, and a key moves by one.
-const MOST_KEYS: usize = 64;
-
 /// Whether text may be typed into a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Typing {
@@ -40,37 +36,49 @@ pub enum Typing {
     Begun(String),
     /// The screen says nothing of what the program would make of text; the screen is attached.
     Unrecognised(String),
-    /// Session or screen cannot be seen now.
-    Unseen,
+    /// Session or screen cannot be seen now, for this reason.
+    Unseen(String),
     /// That session has ended.
     Gone,
 }
 
 /// Says whether the supervisor may type text of its own into that session now.
 pub async fn may_type(world: &World, harness: &HarnessName, handle: &SessionHandle) -> Typing {
+    observe(world, harness, handle).await.0
+}
+
+/// The same, with the screen where it can be seen.
+pub async fn observe(
+    world: &World,
+    harness: &HarnessName,
+    handle: &SessionHandle,
+) -> (Typing, Option<ScreenView>) {
     let facts = match effects::facts(world, &handle.id).await {
         Ok(Some(facts)) if facts.token == handle.token => facts,
-        Ok(_) => return Typing::Gone,
-        Err(_) => return Typing::Unseen,
+        Ok(_) => return (Typing::Gone, None),
+        Err(error) => return (Typing::Unseen(error.to_string()), None),
     };
     match facts.state {
         RunState::Running => {}
-        RunState::Unknown { .. } => return Typing::Unseen,
-        RunState::Exited(_) | RunState::Lost { .. } => return Typing::Gone,
+        RunState::Unknown { why } => return (Typing::Unseen(why), None),
+        RunState::Exited(_) | RunState::Lost { .. } => return (Typing::Gone, None),
     }
-    if facts.attached || facts.guessed {
-        return Typing::Attended;
-    }
-    match look(world, Some(harness), handle).await {
-        Ok((view, Readiness::Ready)) if line::is_begun(world, handle, &view) => {
-            Typing::Begun(view.text())
+    let (view, ready) = match look(world, Some(harness), handle).await {
+        Ok(seen) => seen,
+        Err(SessionError::Gone(_)) => return (Typing::Gone, None),
+        Err(_) if facts.attached || facts.guessed => return (Typing::Attended, None),
+        Err(error @ SessionError::Failed { .. }) => {
+            return (Typing::Unseen(error.to_string()), None);
         }
-        Ok((_, Readiness::Ready)) => Typing::Free,
-        Ok((_, Readiness::Asks(dialog))) => Typing::Asks(dialog),
-        Ok((view, Readiness::Unrecognised)) => Typing::Unrecognised(view.text()),
-        Err(SessionError::Gone(_)) => Typing::Gone,
-        Err(SessionError::Failed { .. }) => Typing::Unseen,
-    }
+    };
+    let typing = match ready {
+        _ if facts.attached || facts.guessed => Typing::Attended,
+        Readiness::Ready if line::is_begun(world, handle, &view) => Typing::Begun(view.text()),
+        Readiness::Ready => Typing::Free,
+        Readiness::Asks(dialog) => Typing::Asks(dialog),
+        Readiness::Unrecognised => Typing::Unrecognised(view.text()),
+    };
+    (typing, Some(view))
 }
 
 /// The screen, and what it says about text.
@@ -95,11 +103,6 @@ pub async fn look(
         (ready, _) => ready,
     };
     Ok((view, ready))
-}
-
-/// Whether the program reads whole lines: a text needs no key that submits it then.
-fn reads_lines(view: &ScreenView) -> bool {
-    view.reads_lines == Some(true) && view.bracketed_paste != Some(true)
 }
 
 async fn view(world: &World, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
@@ -147,72 +150,196 @@ async fn turn(world: &World, handle: &SessionHandle) -> Result<Claim, Refusal> {
 /// nothing was submitted then. Or the session is gone.
 pub async fn submit(
     world: &World,
+    child: &ChildId,
     harness: Option<&HarnessName>,
     handle: &SessionHandle,
     text: &str,
 ) -> Result<(), Refusal> {
-    submit_behind(world, harness, handle, text, false).await
+    let sent = deliver(world, child, harness, handle, text, false).await;
+    sent.map_err(Into::into)
+}
+
+/// Why a text was not submitted, and what became of it.
+#[derive(Debug)]
+pub enum Undelivered {
+    /// Nothing of it was typed.
+    Refused(Refusal),
+    /// It was pasted, now or before: it may stand in the program's input line.
+    Pasted {
+        /// What stands there.
+        stands: Unsubmitted,
+        /// It was pasted now.
+        anew: bool,
+        /// Why it was not submitted.
+        why: Refusal,
+    },
+    /// The terminal has taken a part of it, and takes the rest as its program reads.
+    Draining {
+        /// How many bytes the terminal had given up before.
+        dropped: u64,
+        /// What the terminal said.
+        why: Refusal,
+    },
+}
+
+impl From<Refusal> for Undelivered {
+    fn from(why: Refusal) -> Self {
+        Self::Refused(why)
+    }
+}
+
+impl From<SessionError> for Undelivered {
+    fn from(error: SessionError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl From<Undelivered> for Refusal {
+    fn from(sent: Undelivered) -> Self {
+        match sent {
+            Undelivered::Refused(why)
+            | Undelivered::Pasted { why, .. }
+            | Undelivered::Draining { why, .. } => why,
+        }
+    }
 }
 
 /// The same, `force`d behind a line that a person has begun: both are submitted as one message then.
 ///
 /// # Errors
-/// As [`submit`].
-pub async fn submit_behind(
+/// [`Undelivered`].
+pub async fn deliver(
     world: &World,
+    child: &ChildId,
     harness: Option<&HarnessName>,
     handle: &SessionHandle,
     text: &str,
     force: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), Undelivered> {
     let _one_at_a_time = turn(world, handle).await?;
-    let (view, ready) = look(world, harness, handle).await?;
+    let (view, ready) = emptied(world, harness, handle).await?;
     refuse_unless_ready(ready, &view)?;
-    let stands_in = |view: &ScreenView| !force && line::is_begun(world, handle, view);
-    if stands_in(&view) {
-        return Err(line::begun(&view));
+    if !force && line::is_begun(world, handle, &view) {
+        return Err(line::begun(&view).into());
     }
-    // A holder of an older version tells no modes, and can only submit.
-    if reads_lines(&view) || view.bracketed_paste.is_none() {
-        press(world, handle, Input::Submit(text.to_owned())).await?;
-        line::submitted(world, handle, &view, force);
-        return Ok(());
+    // Whatever waits there from here on is this text.
+    if view.is_full() {
+        return Err(full(&view).into());
     }
+    match view.reads() {
+        Reads::Keys => paste(world, harness, handle, text, &view, force).await?,
+        // A holder of an older version tells no modes, and can only submit.
+        Reads::Lines | Reads::Unknown => {
+            let sent = press(world, handle, Input::Submit(text.to_owned())).await;
+            if let Err(error) = sent {
+                return Err(untaken(world, handle, &view, error).await);
+            }
+        }
+    }
+    line::submitted(world, child, handle, &view, force);
+    Ok(())
+}
+
+/// Pastes a text, and presses Enter once it stands in the input line.
+async fn paste(
+    world: &World,
+    harness: Option<&HarnessName>,
+    handle: &SessionHandle,
+    text: &str,
+    view: &ScreenView,
+    force: bool,
+) -> Result<(), Undelivered> {
     let conditions = &world.directory.conditions;
     let left = conditions.set_unsubmitted(handle, None);
-    let (paste, stands) = unsubmitted::rest(left, text, &view).ok_or_else(|| doubtful(&view))?;
+    let (paste, stands) = unsubmitted::rest(left, text, view).ok_or_else(|| doubtful(view))?;
     // Until it is submitted it stands there, whatever happens.
     conditions.set_unsubmitted(handle, Some(stands.clone()));
-    if let Some(paste) = paste {
-        press(world, handle, Input::Paste(paste)).await?;
-    }
-    tokio::time::sleep(SETTLE).await;
-    // A dialog may have opened since: Enter would take its default.
-    let deadline = world.clock.mono() + REACTION;
-    let (view, ready) = loop {
-        let (view, ready) = look(world, harness, handle).await?;
-        // A busy program draws the text late.
-        let is_hidden = ready == Readiness::Unrecognised && !stands.is_shown(&view);
-        if !is_hidden || world.clock.mono() >= deadline {
-            break (view, ready);
-        }
-        tokio::time::sleep(GLIMPSE).await;
+    let anew = paste.is_some();
+    let pasted = |why: Refusal| {
+        // The hook of an earlier text may have been late.
+        conditions.set_unsubmitted(handle, Some(stands.clone()));
+        let stands = stands.clone();
+        Undelivered::Pasted { stands, anew, why }
     };
+    if let Some(paste) = paste {
+        let sent = press(world, handle, Input::Paste(paste)).await;
+        sent.map_err(|error| pasted(error.into()))?;
+    }
+    let looked = settled(world, harness, handle, &stands).await;
+    let (view, ready) = looked.map_err(|error| pasted(error.into()))?;
+    // A dialog may have opened since: Enter would take its default.
     let is_lost = ready == Readiness::Unrecognised && !stands.is_shown(&view);
-    let is_begun = stands_in(&view);
+    let is_begun = !force && line::is_begun(world, handle, &view);
     if is_lost || is_begun || matches!(ready, Readiness::Asks(_)) {
         let refused = match is_begun {
             true => Err(line::begun(&view)),
             false => refuse_unless_ready(ready, &view),
         };
-        return refused.map_err(|mut refusal| {
-            refusal.message = format!("the text was typed and not submitted: {}", refusal.message);
-            refusal
+        return refused.map_err(|mut why| {
+            why.message = format!("the text was typed and not submitted: {}", why.message);
+            pasted(why)
         });
     }
-    press(world, handle, Input::Raw(b"\r".to_vec())).await?;
-    line::submitted(world, handle, &view, force);
-    Ok(())
+    match press(world, handle, Input::Raw(b"\r".to_vec())).await {
+        Ok(()) => Ok(()),
+        Err(error) => Err(match untaken(world, handle, &view, error).await {
+            Undelivered::Refused(why) => pasted(why),
+            sent => sent,
+        }),
+    }
+}
+
+/// The screen once a pasted text had its time to be drawn: a busy program draws it late.
+async fn settled(
+    world: &World,
+    harness: Option<&HarnessName>,
+    handle: &SessionHandle,
+    stands: &Unsubmitted,
+) -> Result<(ScreenView, Readiness), SessionError> {
+    tokio::time::sleep(SETTLE).await;
+    let deadline = world.clock.mono() + REACTION;
+    loop {
+        let (view, ready) = look(world, harness, handle).await?;
+        let is_hidden = ready == Readiness::Unrecognised && !stands.is_shown(&view);
+        if !is_hidden || world.clock.mono() >= deadline {
+            return Ok((view, ready));
+        }
+        tokio::time::sleep(GLIMPSE).await;
+    }
+}
+
+/// The screen once the program has read what was typed before, or has had its time to.
+async fn emptied(
+    world: &World,
+    harness: Option<&HarnessName>,
+    handle: &SessionHandle,
+) -> Result<(ScreenView, Readiness), SessionError> {
+    let deadline = world.clock.mono() + REACTION;
+    loop {
+        let (view, ready) = look(world, harness, handle).await?;
+        if !view.is_full() || world.clock.mono() >= deadline {
+            return Ok((view, ready));
+        }
+        tokio::time::sleep(GLIMPSE).await;
+    }
+}
+
+/// What becomes of a text that the terminal did not take in time: what waits there is typed when the program reads.
+async fn untaken(
+    world: &World,
+    handle: &SessionHandle,
+    before: &ScreenView,
+    error: SessionError,
+) -> Undelivered {
+    let now = view(world, handle).await;
+    let why = Refusal::from(error);
+    match now.is_ok_and(|now| now.is_full()) {
+        true => Undelivered::Draining {
+            dropped: before.dropped.unwrap_or_default(),
+            why,
+        },
+        false => Undelivered::Refused(why),
+    }
 }
 
 /// Types keys, whatever is on the screen; between no two parts of a text or an answer.
@@ -222,6 +349,24 @@ pub async fn submit_behind(
 pub async fn keys(world: &World, handle: &SessionHandle, keys: Vec<u8>) -> Result<(), Refusal> {
     let _one_at_a_time = turn(world, handle).await?;
     Ok(press(world, handle, Input::Raw(keys)).await?)
+}
+
+/// Types the end of input to a program that reads lines.
+///
+/// # Errors
+/// As [`keys`].
+pub async fn end_input(world: &World, handle: &SessionHandle) -> Result<(), Refusal> {
+    let _one_at_a_time = turn(world, handle).await?;
+    Ok(press(world, handle, Input::EndOfInput).await?)
+}
+
+/// The refusal of a text while the program does not read what was typed before.
+fn full(view: &ScreenView) -> Refusal {
+    let waits = view.queued.unwrap_or_default();
+    Refusal::conflict(format!(
+        "{waits} bytes that were typed before wait in its terminal, because its program does not read"
+    ))
+    .hint("`hd peek NAME` shows what the program does")
 }
 
 /// The refusal of a text while it cannot be told whether an earlier one still stands in the input line.
@@ -279,187 +424,10 @@ fn open(dialog: &Dialog) -> Refusal {
     Refusal::new(RefusalKind::NeedsHuman, message).hint(hint)
 }
 
-/// How a dialog was answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
-    /// The question.
-    pub question: String,
-    /// The choice, or the words; a secret is not told.
-    pub answer: String,
-    /// The question that is open now.
-    pub next: Option<String>,
-}
-
-/// Answers the dialog that is open, by the keys that it takes, and sees it gone.
-///
-/// # Errors
-/// [`RefusalKind::NotFound`] when none is open, [`RefusalKind::BadRequest`] for an answer that the
-/// dialog does not have, [`RefusalKind::NeedsHuman`] when it is still there.
-pub async fn answer(
-    world: &World,
-    harness: Option<&HarnessName>,
-    handle: &SessionHandle,
-    said: &str,
-) -> Result<Answered, Refusal> {
-    let _one_at_a_time = turn(world, handle).await?;
-    let patterns = patterns(world, harness);
-    let (first, dialog) = opened(world, &patterns, handle).await?;
-    let Some(dialog) = dialog else {
-        let hint = "`hd peek NAME` shows the screen; `hd send NAME TEXT` sends text";
-        return Err(Refusal::not_found("no dialog is open").hint(hint));
-    };
-    let hides = first.hides_input == Some(true) || dialog.form == Form::Secret;
-    let lines = reads_lines(&first);
-    let reply = match choose(&dialog, said) {
-        // A program that reads lines takes any line for its answer; one that names its answers takes these.
-        Err(Unanswerable::Unrecognised | Unanswerable::NoSuchChoice(_))
-            if lines && takes(&dialog, said) =>
-        {
-            None
-        }
-        Ok(reply) => Some(reply),
-        Err(error) => return Err(unanswerable(&error, &dialog)),
-    };
-    // A key of an account is pasted at an entry that takes words as well as at a prompt.
-    let hides = hides || matches!(reply, Some(Reply::Words { at: Some(_), .. }));
-    let Some(reply) = reply else {
-        press(world, handle, Input::Submit(said.to_owned())).await?;
-        return gone(world, &patterns, handle, &dialog, &shown(said, hides)).await;
-    };
-    let mut answering = Answering::new(dialog.clone(), reply, lines);
-    let mut now = Some(dialog.clone());
-    for _ in 0..MOST_KEYS {
-        match answering.next(now.as_ref()) {
-            Step::Gone => {
-                world.directory.conditions.answered(handle);
-                return Ok(answered(&dialog, &shown(said, hides), now.as_ref()));
-            }
-            Step::Stuck(why) => {
-                let mut refusal = open(now.as_ref().unwrap_or(&dialog));
-                refusal.message = format!("{why}; {}", refusal.message);
-                return Err(refusal);
-            }
-            Step::Press(keys) => {
-                press(world, handle, Input::Raw(keys)).await?;
-                let seen = reaction(world, &patterns, handle, now.as_ref()).await?;
-                if let Some((view, _)) = &seen {
-                    answering.reads_lines(reads_lines(view));
-                }
-                now = seen.and_then(|(_, dialog)| dialog);
-            }
-        }
-    }
-    Err(open(now.as_ref().unwrap_or(&dialog)))
-}
-
-/// Whether a line may be an answer that was not recognised as one of the choices.
-fn takes(dialog: &Dialog, said: &str) -> bool {
-    let mut named = dialog.question.split(['[', ']', '(', ')', '/', '|', ',']);
-    match dialog.form {
-        Form::Letters { .. } => named.any(|word| word.trim().eq_ignore_ascii_case(said.trim())),
-        Form::Menu { .. } | Form::AnyKey | Form::Secret | Form::Unrecognised => true,
-    }
-}
-
-/// The screen, and the dialog on it. One that hooks have told of is waited for.
-async fn opened(
-    world: &World,
-    patterns: &Patterns,
-    handle: &SessionHandle,
-) -> Result<(ScreenView, Option<Dialog>), SessionError> {
-    let deadline = world.clock.mono() + REACTION;
-    loop {
-        let view = view(world, handle).await?;
-        let dialog = find(&patterns.looks(), &view);
-        let reported = world.directory.conditions.reported_question(handle);
-        if dialog.is_some() || reported.is_none() || world.clock.mono() >= deadline {
-            return Ok((view, dialog));
-        }
-        tokio::time::sleep(GLIMPSE).await;
-    }
-}
-
-/// Waits until a line of one's own has made the dialog go.
-async fn gone(
-    world: &World,
-    patterns: &Patterns,
-    handle: &SessionHandle,
-    dialog: &Dialog,
-    said: &str,
-) -> Result<Answered, Refusal> {
-    let now = reaction(world, patterns, handle, Some(dialog)).await?;
-    let now = now.and_then(|(_, dialog)| dialog);
-    match now.as_ref().filter(|now| now.is_same(dialog)) {
-        Some(still) => Err(open(still)),
-        None => {
-            world.directory.conditions.answered(handle);
-            Ok(answered(dialog, said, now.as_ref()))
-        }
-    }
-}
-
-/// An answer as people and the journal are told of it.
-fn shown(said: &str, hides: bool) -> String {
-    match hides {
-        true => "(not shown)".to_owned(),
-        false => said.trim().to_owned(),
-    }
-}
-
-fn answered(dialog: &Dialog, said: &str, now: Option<&Dialog>) -> Answered {
-    Answered {
-        question: dialog.question.clone(),
-        answer: said.to_owned(),
-        next: now.map(|next| next.question.clone()),
-    }
-}
-
-/// The screen, and the dialog that is open on it, once it has reacted to a key; none when the program has ended.
-async fn reaction(
-    world: &World,
-    patterns: &Patterns,
-    handle: &SessionHandle,
-    before: Option<&Dialog>,
-) -> Result<Option<(ScreenView, Option<Dialog>)>, SessionError> {
-    let deadline = world.clock.mono() + REACTION;
-    loop {
-        tokio::time::sleep(GLIMPSE).await;
-        let view = match view(world, handle).await {
-            Ok(view) => view,
-            // The answer ended the program.
-            Err(SessionError::Gone(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let now = find(&patterns.looks(), &view);
-        let is_still = match (&now, before) {
-            (Some(now), Some(before)) => now.looks_like(before),
-            (now, before) => now.is_none() && before.is_none(),
-        };
-        if !is_still || world.clock.mono() >= deadline {
-            return Ok(Some((view, now)));
-        }
-    }
-}
-
-fn unanswerable(error: &Unanswerable, dialog: &Dialog) -> Refusal {
-    let kind = match error {
-        Unanswerable::Unrecognised | Unanswerable::Multiple => RefusalKind::NeedsHuman,
-        Unanswerable::NoSuchChoice(_) | Unanswerable::Ambiguous(_) | Unanswerable::NotALine => {
-            RefusalKind::BadRequest
-        }
-    };
-    let open = open(dialog);
-    Refusal {
-        kind,
-        message: format!("{error}; {}", open.message),
-        ..open
-    }
-}
-
+mod answering;
 mod line;
-mod unsubmitted;
 
-pub use self::unsubmitted::Unsubmitted;
+pub use self::answering::{Answered, answer};
 
 #[cfg(test)]
 mod tests;

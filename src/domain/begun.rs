@@ -32,7 +32,7 @@ static UNFINISHED: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Escape is a key by itself when nothing follows it within this,
 const ESCAPE: Duration = Duration::from_millis(100);
-/// and a longer beginning is none when nothing follows it within this.
+/// and a longer beginning is none when it does not end within this: its bytes are keys then.
 const REST: Duration = Duration::from_secs(1);
 /// No sequence is longer.
 const LONGEST: usize = 4096;
@@ -71,8 +71,12 @@ pub struct Begun {
     pasting: bool,
     /// The beginning of a sequence whose rest is still to come.
     tail: Vec<u8>,
+    /// When the first byte of it came.
+    since: Timestamp,
     /// When anything came last.
     came: Timestamp,
+    /// The last key was a backslash: Enter begins another row of the line then.
+    escaped: bool,
     /// When a key was typed last.
     last: Timestamp,
 }
@@ -80,24 +84,43 @@ pub struct Begun {
 impl Begun {
     /// When a key was typed last, if something stands in the line.
     #[must_use]
-    pub fn typed_last(&self) -> Option<Timestamp> {
-        (self.characters > 0).then_some(self.last)
+    pub fn typed_last(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut line = self.clone();
+        line.give_up_tail(now);
+        (line.characters > 0).then_some(line.last)
+    }
+
+    /// Takes the beginning of a sequence for keys when its rest does not come.
+    fn give_up_tail(&mut self, now: Timestamp) {
+        let age = Duration::try_from(now.duration_since(self.since)).unwrap_or_default();
+        let patience = if self.tail.len() > 1 { REST } else { ESCAPE };
+        if age < patience && self.tail.len() <= LONGEST {
+            return;
+        }
+        let keys = std::mem::take(&mut self.tail);
+        if keys.len() > 1 {
+            self.take_keys(&keys, self.came);
+        }
     }
 
     /// Takes in keys of a person, and passes over what their terminal says by itself. A sequence may come in parts.
     pub fn typed(&mut self, bytes: &[u8], now: Timestamp) {
-        let age = Duration::try_from(now.duration_since(self.came)).unwrap_or_default();
-        let patience = if self.tail.len() > 1 { REST } else { ESCAPE };
+        self.give_up_tail(now);
         let mut all = std::mem::take(&mut self.tail);
-        if age >= patience || all.len() > LONGEST {
-            all.clear();
-        }
+        let is_begun = !all.is_empty();
         all.extend_from_slice(bytes);
         if let Some(rest) = UNFINISHED.find(&all) {
+            if rest.start() > 0 || !is_begun {
+                self.since = now;
+            }
             self.tail = all.split_off(rest.start());
         }
         self.came = now;
-        let typed = keys::typed(&all);
+        self.take_keys(&all, now);
+    }
+
+    fn take_keys(&mut self, keys: &[u8], now: Timestamp) {
+        let typed = keys::typed(keys);
         let mut bytes = &*typed;
         while let Some(found) = KEY.captures(bytes) {
             let length = found.get(0).map_or(bytes.len(), |all| all.len());
@@ -109,7 +132,12 @@ impl Begun {
                 (.., Some(key)) => single(key[0]),
                 _ => Act::Nothing,
             };
+            let act = match act {
+                Act::Ends if self.escaped => Act::Adds,
+                act => act,
+            };
             self.take(act);
+            self.escaped = part("key") == Some(b"\\");
             bytes = &bytes[length..];
         }
         if !typed.is_empty() {
@@ -136,12 +164,11 @@ impl Begun {
 
     /// Takes in keys of another hand, which can only submit or empty the line.
     pub fn pressed(&mut self, bytes: &[u8]) {
-        let mut after = Self {
-            tail: Vec::new(),
-            ..self.clone()
-        };
-        after.typed(bytes, self.came);
-        if after.typed_last().is_none() {
+        let mut after = self.clone();
+        let tail = std::mem::take(&mut after.tail);
+        after.take_keys(&tail, self.came);
+        after.take_keys(bytes, self.came);
+        if after.characters == 0 {
             *self = Self::default();
         }
     }
@@ -214,7 +241,7 @@ mod tests {
     fn is_begun(typed: &[&[u8]]) -> bool {
         let mut line = Begun::default();
         typed.iter().for_each(|keys| line.typed(keys, NOW));
-        line.typed_last().is_some()
+        line.typed_last(NOW).is_some()
     }
 
     /// Whether it is begun after these keys, whatever reads they come in.
@@ -243,6 +270,9 @@ mod tests {
             "a\x1b[13;2u",
             "a\n",
             "\x1b\x1b[Ba",
+            // claude goes to the next row then.
+            "a\\\r",
+            "\\\rb\x7f",
         ] {
             check(typed, true);
         }
@@ -258,6 +288,8 @@ mod tests {
             "a\x1b[27;5;117~",
             "\x1b[B\x1bOB\x1b[5~\t\x1b",
             "\x1b\x1b[B",
+            "\\a\r",
+            "\\\r\r",
             "\x1b[<35;10;4M",
             "\x1b[57441;2u",
             "\x1b[M !!\x1b[I\x1b]11;rgb:0000/0000/0000\x1b\\\x1bP1+r\x1b\\\x1b[?2026;2$y",
@@ -306,7 +338,23 @@ mod tests {
         let mut line = Begun::default();
         line.typed(b"a\x1b", NOW);
         line.typed(b"\r", NOW + Duration::from_millis(300));
-        assert_eq!(line.typed_last(), None);
+        assert_eq!(line.typed_last(NOW), None);
+    }
+
+    /// Alt-Shift-P, and words: they are the rest of no report of a terminal.
+    #[test]
+    fn words_behind_the_beginning_of_a_sequence_are_a_line() {
+        let at = |millis| NOW + Duration::from_millis(millis);
+        let mut line = Begun::default();
+        line.typed(b"\x1bP", at(0));
+        line.typed(b"fix", at(200));
+        line.typed(b" the bug", at(900));
+        line.typed(b" now", at(1800));
+        assert_eq!(line.typed_last(at(1800)), Some(at(1800)));
+        let mut line = Begun::default();
+        line.typed(b"\x1bPfix", at(0));
+        assert_eq!(line.typed_last(at(999)), None, "it may be a report");
+        assert_eq!(line.typed_last(at(1000)), Some(at(0)));
     }
 
     #[test]
@@ -316,20 +364,20 @@ mod tests {
         line.typed(b"a", at(1));
         line.typed(b"b", at(2));
         line.typed(b"\x1b[I", at(3));
-        assert_eq!(line.typed_last(), Some(at(2)));
+        assert_eq!(line.typed_last(at(3)), Some(at(2)));
         line.typed(b"\rc", at(4));
-        assert_eq!(line.typed_last(), Some(at(4)));
+        assert_eq!(line.typed_last(at(4)), Some(at(4)));
     }
 
     #[test]
     fn keys_of_another_hand_end_a_line_and_begin_none() {
         let mut line = Begun::default();
         line.pressed(b"2");
-        assert_eq!(line.typed_last(), None);
+        assert_eq!(line.typed_last(NOW), None);
         line.typed(b"abc", NOW);
         line.pressed(b"2\x1b[B");
-        assert!(line.typed_last().is_some());
+        assert!(line.typed_last(NOW).is_some());
         line.pressed(b"\r");
-        assert_eq!(line.typed_last(), None);
+        assert_eq!(line.typed_last(NOW), None);
     }
 }

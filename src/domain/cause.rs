@@ -110,6 +110,8 @@ causes! {
     Question => "question",
     /// Nothing is known of what its screen shows.
     UnknownScreen => "unknown_screen",
+    /// A person has begun a line in its input, and left it.
+    LineLeft => "line_left",
     /// The account of its harness is at a limit.
     RateLimit => "rate_limit",
     /// Its harness wants a login.

@@ -38,9 +38,11 @@ use super::ids::Generation;
 use super::screen::ScreenView;
 
 /// The version this build speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The first version that has [`Request::Look`], [`Request::Watch`] and [`Request::Paste`].
 pub const WITH_VIEWS: u16 = 2;
+/// The first version that has [`Request::EndOfInput`].
+pub const WITH_END_OF_INPUT: u16 = 3;
 /// The oldest version this build understands.
 pub const OLDEST: u16 = 1;
 /// Length of a hello.
@@ -140,6 +142,9 @@ pub enum Request {
     Watch,
     /// Types a text without the submit key; answered when the terminal took it.
     Paste(String),
+    /// Types the key that ends the input of a program that reads lines; answered when the terminal took it. By
+    /// [`Request::Type`] it would count as a key of a person.
+    EndOfInput,
     /// A kind this build does not know; answered by [`Answer::Refused`].
     Unknown(u8),
 }
@@ -259,6 +264,7 @@ impl Request {
             Self::Look => frame(0x0d, &[]),
             Self::Watch => frame(0x0e, &[]),
             Self::Paste(text) => frame(0x0f, text.as_bytes()),
+            Self::EndOfInput => frame(0x10, &[]),
             Self::Unknown(kind) => frame(*kind, &[]),
         }
     }
@@ -298,6 +304,7 @@ impl Request {
             0x0d => Self::Look,
             0x0e => Self::Watch,
             0x0f => Self::Paste(text()?),
+            0x10 => Self::EndOfInput,
             other => Self::Unknown(other),
         })
     }

@@ -49,12 +49,14 @@ impl Deaths {
     #[must_use]
     pub fn died_of(&self) -> String {
         let mut lines = self.output.lines().rev().map(str::trim);
-        match lines.find(|line| !line.is_empty()) {
-            Some(line) => {
-                let line: String = line.chars().take(LINE).collect();
-                format!("{}: {line}", self.last)
-            }
-            None => self.last.clone(),
+        let line: String = match lines.find(|line| !line.is_empty()) {
+            Some(line) => line.chars().take(LINE).collect(),
+            None => return self.last.clone(),
+        };
+        // What was said of it before has that line already.
+        match self.last.ends_with(&line) {
+            true => self.last.clone(),
+            false => format!("{}: {line}", self.last),
         }
     }
 

@@ -30,9 +30,27 @@ pub struct ScreenView {
     /// When a person typed last, if they have begun a line and not submitted it (`domain/begun`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
+    /// When a person who is attached pressed any key, where which one is not seen: they may have begun a line. Only of
+    /// the last seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched: Option<Timestamp>,
     /// Bytes that were typed and that the program has left no room for yet; none where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,
+    /// Bytes that waited so, and that the terminal would not take at all; none where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
+}
+
+/// How a program reads its terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// Key by key: a text needs a key that submits it.
+    Keys,
+    /// Whole lines.
+    Lines,
+    /// A holder of an older version does not tell.
+    Unknown,
 }
 
 /// Cells of one row that stand out.
@@ -54,6 +72,22 @@ impl ScreenView {
             rows: text.lines().map(str::to_owned).collect(),
             ..Self::default()
         }
+    }
+
+    /// How the program reads.
+    #[must_use]
+    pub fn reads(&self) -> Reads {
+        match (self.bracketed_paste, self.reads_lines) {
+            (Some(true), _) | (_, Some(false)) => Reads::Keys,
+            (_, Some(true)) => Reads::Lines,
+            (_, None) => Reads::Unknown,
+        }
+    }
+
+    /// Whether what was typed before waits for the program to read.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.queued.is_some_and(|bytes| bytes > 0)
     }
 
     /// The text, one line per row.
@@ -101,6 +135,25 @@ mod tests {
         assert_eq!(view.marked_text(1).as_deref(), Some("Allow once"));
         assert_eq!(view.marked_text(0), None);
         assert!(view.is_marked(1) && !view.is_marked(0));
+    }
+
+    #[test]
+    fn program_that_asks_for_marked_pastes_reads_keys_whatever_its_terminal_does() {
+        for (pastes, lines, expected) in [
+            (None, None, Reads::Unknown),
+            (None, Some(true), Reads::Lines),
+            (Some(false), Some(true), Reads::Lines),
+            (Some(false), Some(false), Reads::Keys),
+            (Some(true), Some(true), Reads::Keys),
+            (Some(true), None, Reads::Keys),
+        ] {
+            let view = ScreenView {
+                bracketed_paste: pastes,
+                reads_lines: lines,
+                ..ScreenView::default()
+            };
+            assert_eq!(view.reads(), expected, "{pastes:?} {lines:?}");
+        }
     }
 
     #[test]

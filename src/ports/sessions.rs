@@ -95,8 +95,11 @@ pub enum Input {
     Submit(String),
     /// Text without the submit key, as bracketed paste where the program asked for it.
     Paste(String),
-    /// Bytes as they are.
+    /// Bytes as they are: keys of a person, who may end the program by them.
     Raw(Vec<u8>),
+    /// The key that ends the input of a program that reads lines, typed by the supervisor: the program's end after it is its
+    /// own.
+    EndOfInput,
 }
 
 /// What a provider announces by itself.

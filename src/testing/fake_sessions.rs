@@ -58,6 +58,12 @@ struct Inner {
     undead: Vec<SessionId>,
     deaf: Vec<SessionId>,
     clogged: Vec<SessionId>,
+    /// Of those, the ones to which something was sent that waits.
+    draining: Vec<SessionId>,
+    /// Their terminals are full of what somebody else typed.
+    stuffed: Vec<SessionId>,
+    /// Their programs show something else as soon as a text is pasted.
+    hiders: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
     /// Their programs ask for pastes to be marked.
@@ -92,8 +98,11 @@ struct Fake {
     screen: Option<String>,
     /// When a person typed last who has begun a line.
     begun: Option<Timestamp>,
+    /// When a person pressed a key last, where which one is not seen.
+    touched: Option<Timestamp>,
     meta: BTreeMap<String, String>,
     meta_hidden: bool,
+    meta_refused: bool,
     ear: Ear,
 }
 
@@ -225,6 +234,13 @@ impl FakeSessions {
     pub fn hide_meta(&self, id: &SessionId, hidden: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.meta_hidden = hidden;
+        }
+    }
+
+    /// The facts that are kept with the session cannot be written, or can be written again.
+    pub fn refuse_meta(&self, id: &SessionId, refused: bool) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.meta_refused = refused;
         }
     }
 

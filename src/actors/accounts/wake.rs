@@ -194,12 +194,12 @@ impl Kept {
             self.answer(&choice).await;
             typing = typing::may_type(world, &self.harness, handle).await;
         }
-        if typing != Typing::Unseen {
+        if !matches!(typing, Typing::Unseen(_)) {
             // Until here the dialog was the limit's, and no question that a person is called for.
             world.directory.conditions.pass(handle);
         }
         match typing {
-            Typing::Unseen => return Err("its session cannot be seen".to_owned()),
+            Typing::Unseen(why) => return Err(format!("its session cannot be seen: {why}")),
             // It is gone, and the next session is told when it starts; or its dialog calls a person.
             Typing::Gone | Typing::Asks(_) => return Ok(()),
             // It tries again by itself.
@@ -214,7 +214,7 @@ impl Kept {
             Typing::Free => {}
         }
         let text = prompt::limit_over(&world.hd());
-        let told = typing::submit(world, Some(&self.harness), handle, &text).await;
+        let told = typing::submit(world, &self.child, Some(&self.harness), handle, &text).await;
         told.map_err(|refusal| refusal.to_string())
     }
 

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
-use super::super::typing::Unsubmitted;
 use crate::domain::account::Trouble;
 use crate::domain::condition::{Condition, Watch};
 use crate::domain::facts::SessionFacts;
 use crate::domain::ids::{ChildId, HarnessName, SessionId};
+use crate::domain::unsubmitted::Unsubmitted;
 use crate::ports::sessions::SessionHandle;
 
 /// The conditions of all watched sessions, kept between two looks.
@@ -36,8 +36,23 @@ pub(super) struct Entry {
     pub(super) harness: HarnessName,
     /// A text that was typed and not submitted: it stands in the program's input line.
     unsubmitted: Option<Unsubmitted>,
+    /// The first prompt, where it was pasted and not submitted, and whether it was submitted since.
+    first_prompt: Option<(Unsubmitted, bool)>,
     /// Wakes what waits for another screen.
     pub(super) looked: Arc<Notify>,
+}
+
+impl Entry {
+    /// What stands in the input line is submitted.
+    pub(super) fn submits(&mut self) {
+        let submitted = self.unsubmitted.take();
+        if let (Some(submitted), Some((prompt, is_submitted))) = (submitted, &mut self.first_prompt)
+            && submitted.has(prompt)
+        {
+            *is_submitted = true;
+            self.looked.notify_one();
+        }
+    }
 }
 
 impl Conditions {
@@ -121,14 +136,43 @@ impl Conditions {
         }
     }
 
-    /// Notes that a text was submitted in that session. Returns the child that the session belongs to.
-    pub fn submitted(&self, handle: &SessionHandle) -> Option<ChildId> {
+    /// Notes that a text was submitted in that session.
+    pub fn submitted(&self, handle: &SessionHandle) {
         let mut entries = self.entries();
-        let entry = entries.get_mut(&handle.id)?;
-        let entry = entry.watch.is_of(&handle.token).then_some(entry)?;
-        entry.watch.submitted();
-        entry.unsubmitted = None;
-        Some(entry.child.clone())
+        let entry = entries.get_mut(&handle.id);
+        if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
+            entry.watch.submitted();
+            entry.submits();
+        }
+    }
+
+    /// Notes that the first prompt of that session was pasted and not submitted. A text that is known to stand in the input
+    /// line stays known.
+    pub fn set_pasted(&self, handle: &SessionHandle, prompt: &Unsubmitted) {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id);
+        if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
+            entry.first_prompt = Some((prompt.clone(), false));
+            entry.unsubmitted.get_or_insert_with(|| prompt.clone());
+        }
+    }
+
+    /// Whether the first prompt of that session, which was pasted, is known to have been submitted since.
+    #[must_use]
+    pub fn is_prompt_submitted(&self, handle: &SessionHandle) -> bool {
+        let entries = self.entries();
+        let entry = entries.get(&handle.id);
+        let entry = entry.filter(|entry| entry.watch.is_of(&handle.token));
+        entry.is_some_and(|entry| matches!(&entry.first_prompt, Some((_, true))))
+    }
+
+    /// Whether that session has a condition, as far as is known. What the supervisor itself found is none.
+    #[must_use]
+    pub fn has(&self, handle: &SessionHandle) -> bool {
+        let entries = self.entries();
+        let entry = entries.get(&handle.id);
+        let entry = entry.filter(|entry| entry.watch.is_of(&handle.token));
+        entry.is_some_and(|entry| entry.watch.condition().is_some())
     }
 
     /// The question that the session's harness reported was answered.
@@ -229,6 +273,7 @@ impl Conditions {
             child: child.clone(),
             harness: harness.clone(),
             unsubmitted: None,
+            first_prompt: None,
             looked: Arc::default(),
         };
         entries.insert(handle.id.clone(), entry);

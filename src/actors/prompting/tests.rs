@@ -1,18 +1,23 @@
 //! First prompts and the screens that they meet.
 
+mod kept_back;
+mod once;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{OWED, UNTYPED};
 use crate::actors::conditions;
 use crate::actors::root::StopMode;
 use crate::actors::sagas::charge::Charged;
 use crate::domain::city::{City, PromptMode};
 use crate::domain::condition::Report;
 use crate::domain::event::EventType;
+use crate::domain::harness::END_OF_INPUT;
 use crate::domain::ids::ChildId;
 use crate::domain::question::Pattern;
-use crate::domain::relic::RelicStatus;
-use crate::ports::sessions::Input;
+use crate::domain::relic::{Relic, RelicStatus};
+use crate::ports::sessions::{Input, SessionHandle, Sessions};
 use crate::testing::world::{Scenario, Town};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,9 +43,41 @@ fn typed(town: &Town, charged: &Charged) -> usize {
     let sent = town.parts.sessions.sent(&charged.session);
     let is_prompt = |input: &&Input| match input {
         Input::Submit(text) | Input::Paste(text) => text.contains("autonomous coding agent"),
-        Input::Raw(_) => false,
+        Input::Raw(_) | Input::EndOfInput => false,
     };
     sent.iter().filter(is_prompt).count()
+}
+
+/// Whether the end of input was typed, once.
+fn is_ended(town: &Town, charged: &Charged) -> bool {
+    let sent = town.parts.sessions.sent(&charged.session);
+    let ends = sent.iter().filter(|input| **input == Input::EndOfInput);
+    let ends = ends.count();
+    assert!(ends <= 1, "{sent:?}");
+    ends == 1
+}
+
+async fn handle(town: &Town, charged: &Charged) -> SessionHandle {
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    view.unwrap().session.unwrap().handle
+}
+
+/// The same city below the next supervisor.
+async fn restarted(town: Town, change: fn(&mut City)) -> Town {
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.parts.rewired();
+    town.stop(StopMode::KeepSessions).await;
+    let town = Scenario::new().with(change).start_on(parts, clock).await;
+    conditions::connect(&town.world);
+    town
+}
+
+/// It is known how its input line looks.
+fn knows_its_input(city: &mut City) {
+    pastes(city);
+    let input = || Pattern::new("^> ").into_iter().collect();
+    let harnesses = city.harnesses.values_mut();
+    harnesses.for_each(|harness| harness.looks.input = input());
 }
 
 async fn condition(town: &Town, charged: &Charged) -> Option<&'static str> {
@@ -81,7 +118,7 @@ async fn first_prompt_on_standard_input_waits_until_a_dialog_has_gone_and_ends_t
     town.pass(3 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
     let sent = town.parts.sessions.sent(&charged.session);
-    assert_eq!(sent.last(), Some(&Input::Raw(vec![4])), "end of input");
+    assert_eq!(sent.last(), Some(&Input::EndOfInput), "end of input");
     assert_eq!(sent.len(), 2, "{sent:?}");
 }
 
@@ -122,14 +159,7 @@ async fn first_prompt_of_a_program_that_reads_lines_is_typed_although_it_shows_n
 
 #[tokio::test(start_paused = true)]
 async fn screen_that_nothing_is_known_of_calls_a_person_and_keeps_the_first_prompt() {
-    let known = |city: &mut City| {
-        pastes(city);
-        let input = || Pattern::new("^> ").into_iter().collect();
-        city.harnesses
-            .values_mut()
-            .for_each(|harness| harness.looks.input = input());
-    };
-    let town = Scenario::new().with(known).start().await;
+    let town = Scenario::new().with(knows_its_input).start().await;
     let charged = raider(&town, "What is new in version 3").await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(20 * SECOND).await;
@@ -160,9 +190,7 @@ async fn first_prompt_is_typed_although_it_could_not_be_read_whether_it_is_owed(
     let town = Scenario::new().with(pastes).start().await;
     let charged = raider(&town, LOGIN).await;
     town.parts.sessions.hide_meta(&charged.session, true);
-    let clock = Arc::clone(&town.world.clock);
-    let parts = town.crash().await;
-    let town = Scenario::new().with(pastes).start_on(parts, clock).await;
+    let town = restarted(town, pastes).await;
     town.pass(10 * SECOND).await;
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(10 * SECOND).await;
@@ -246,7 +274,7 @@ async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again() {
     town.pass(120 * SECOND).await;
     let sent = sessions.sent(&charged.session);
     assert_eq!(typed(&town, &charged), 1);
-    assert_eq!(sent[1..], [Input::Raw(vec![4])], "{sent:?}");
+    assert_eq!(sent[1..], [Input::EndOfInput], "{sent:?}");
 }
 
 /// The program would wait for it for ever.
@@ -270,7 +298,7 @@ async fn end_of_input_that_could_not_be_typed_is_typed_alone_after_a_restart() {
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
     let sent = town.parts.sessions.sent(&charged.session);
-    assert_eq!(sent[1..], [Input::Raw(vec![4])], "{sent:?}");
+    assert_eq!(sent[1..], [Input::EndOfInput], "{sent:?}");
 }
 
 /// The limit is what people are told of.

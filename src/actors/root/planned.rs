@@ -134,10 +134,17 @@ impl Root {
                     return;
                 }
                 let text = words.text(&world.hd());
-                let sent = typing::submit(&world, Some(&harness), &handle, &text).await;
-                if let Err(error) = sent {
-                    let session = &handle.id;
-                    tracing::warn!(%session, %error, "a session could not be told what its pool wants of it");
+                let sent = typing::submit(&world, &id, Some(&harness), &handle, &text).await;
+                match sent {
+                    Ok(()) => {}
+                    // Something came between: a dialog, a person, another text.
+                    Err(later) if later.is_later() => {
+                        let _gone = me.cast(RootMsg::Unsaid { id, words });
+                    }
+                    Err(error) => {
+                        let session = &handle.id;
+                        tracing::warn!(%session, %error, "a session could not be told what its pool wants of it");
+                    }
                 }
             });
         }

@@ -11,6 +11,7 @@ use crate::domain::begun::HELD;
 use crate::domain::cause::Cause;
 use crate::domain::condition::Condition;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::ChildId;
 use crate::domain::screen::ScreenView;
 use crate::ports::sessions::SessionHandle;
 
@@ -21,7 +22,8 @@ pub(super) fn is_begun(world: &World, handle: &SessionHandle, view: &ScreenView)
 }
 
 fn typed_last(world: &World, handle: &SessionHandle, view: &ScreenView) -> Option<Timestamp> {
-    world.directory.conditions.typed_last(handle, view.begun)
+    let begun = view.begun.or(view.touched);
+    world.directory.conditions.typed_last(handle, begun)
 }
 
 fn age(world: &World, typed: Timestamp) -> Duration {
@@ -30,10 +32,16 @@ fn age(world: &World, typed: Timestamp) -> Duration {
 
 /// A text was submitted on this screen, and what stood before it with it: one that a person had left there is told, if
 /// they did not say so themselves.
-pub(super) fn submitted(world: &World, handle: &SessionHandle, view: &ScreenView, force: bool) {
+pub(super) fn submitted(
+    world: &World,
+    child: &ChildId,
+    handle: &SessionHandle,
+    view: &ScreenView,
+    force: bool,
+) {
     let left = typed_last(world, handle, view);
-    let child = world.directory.conditions.submitted(handle);
-    let (Some(typed), Some(child), false) = (left, child, force) else {
+    world.directory.conditions.submitted(handle);
+    let (Some(typed), false) = (left, force) else {
         return;
     };
     let minutes = age(world, typed).as_secs() / 60;
@@ -45,7 +53,7 @@ pub(super) fn submitted(world: &World, handle: &SessionHandle, view: &ScreenView
     };
     let mut data = serde_json::json!(told);
     data["session"] = serde_json::json!(handle.id);
-    let event = NewEvent::new(EventType::RaiderUnclear, &child, Cause::UnknownScreen);
+    let event = NewEvent::new(EventType::RaiderUnclear, child, Cause::LineLeft);
     world.store.note(vec![event.with(data)]);
 }
 
@@ -54,9 +62,12 @@ pub(super) fn begun(view: &ScreenView) -> Refusal {
     Refusal::new(
         RefusalKind::NeedsHuman,
         format!(
-            "a person has begun a line in it and not submitted it, or typed there just now:\n{}",
+            "a person has begun a line in its input and not submitted it, or typed there just now:\n{}",
             view.text()
         ),
     )
-    .hint("`hd attach NAME` goes on with it, `hd send NAME --keys C-u` empties it in most programs; with `--force` both become one message")
+    .hint(
+        "`hd attach NAME` goes on with it; `hd send NAME --keys C-u` empties it in most programs, C-c also after an arrow; \
+         ten minutes after its last key it is taken to be left; with `--force` both become one message",
+    )
 }

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use super::{Typing, answer, may_type, submit, submit_behind};
+use super::{Typing, answer, deliver, may_type, submit};
 use crate::actors::conditions;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
 use crate::domain::begun::HELD;
+use crate::domain::city::RestartType;
 use crate::domain::condition::Report;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{Input, SessionHandle};
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,6 +28,7 @@ async fn session(town: &Town) -> (Charged, SessionHandle) {
 async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet() {
     let town = Scenario::new().start().await;
     let (charged, handle) = session(&town).await;
+    let child = ChildId::Raider(charged.raider.clone());
     let world = &town.world;
     let harness = world.city.harnesses.keys().next().unwrap();
     world
@@ -43,12 +45,12 @@ async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet()
         matches!(&typing, Typing::Asks(dialog) if dialog.question == "Which colour?"),
         "{typing:?}"
     );
-    let refused = submit(world, Some(harness), &handle, "Go on").await;
+    let refused = submit(world, &child, Some(harness), &handle, "Go on").await;
     assert_eq!(refused.unwrap_err().kind, RefusalKind::NeedsHuman);
     assert!(town.parts.sessions.sent(&charged.session).is_empty());
     assert!(conditions::report(world, &handle, &Report::Begins));
     assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
-    submit(world, Some(harness), &handle, "Go on")
+    submit(world, &child, Some(harness), &handle, "Go on")
         .await
         .unwrap();
     assert_eq!(town.parts.sessions.sent(&charged.session).len(), 1);
@@ -59,12 +61,13 @@ async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet()
 async fn two_texts_are_submitted_one_after_the_other() {
     let town = Scenario::new().start().await;
     let (charged, handle) = session(&town).await;
+    let child = ChildId::Raider(charged.raider.clone());
     let world = &town.world;
     let harness = world.city.harnesses.keys().next().unwrap();
     town.parts.sessions.reads_keys(&charged.session);
     let (one, two) = tokio::join!(
-        submit(world, Some(harness), &handle, "one"),
-        submit(world, Some(harness), &handle, "two"),
+        submit(world, &child, Some(harness), &handle, "one"),
+        submit(world, &child, Some(harness), &handle, "two"),
     );
     one.unwrap();
     two.unwrap();
@@ -81,31 +84,35 @@ async fn text_that_a_dialog_kept_from_being_submitted_is_not_pasted_again() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let world = &town.world;
-    let raider = ChildId::Raider(charged.raider.clone());
-    let view = town.view(&raider).await;
+    let child = ChildId::Raider(charged.raider.clone());
+    let view = town.view(&child).await;
     let handle = view.and_then(|view| view.session).unwrap().handle;
     let harness = world.city.harnesses.keys().next().unwrap();
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
-    world.directory.conditions.enroll(&raider, harness, &handle);
+    world.directory.conditions.enroll(&child, harness, &handle);
     let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
     let opens = async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         sessions.show(&charged.session, Some(dialog));
     };
-    let (refused, ()) = tokio::join!(submit(world, Some(harness), &handle, TEXT), opens);
+    let (refused, ()) = tokio::join!(submit(world, &child, Some(harness), &handle, TEXT), opens);
     let refused = refused.unwrap_err();
     assert!(refused.message.contains("not submitted"), "{refused:?}");
     let text = |text: &str| Input::Paste(text.to_owned());
     let enter = Input::Raw(b"\r".to_vec());
     assert_eq!(sessions.sent(&charged.session), [text(TEXT)]);
     sessions.show(&charged.session, Some(&format!("> {TEXT}")));
-    submit(world, Some(harness), &handle, TEXT).await.unwrap();
+    submit(world, &child, Some(harness), &handle, TEXT)
+        .await
+        .unwrap();
     let sent = sessions.sent(&charged.session);
     assert_eq!(sent, [text(TEXT), enter.clone()]);
     // A program that has dropped it gets it again.
     sessions.show(&charged.session, Some("> "));
-    submit(world, Some(harness), &handle, TEXT).await.unwrap();
+    submit(world, &child, Some(harness), &handle, TEXT)
+        .await
+        .unwrap();
     let sent = sessions.sent(&charged.session);
     assert_eq!(sent[2..], [text(TEXT), enter]);
 }
@@ -182,6 +189,7 @@ async fn words_at_an_entry_of_a_menu_are_not_told() {
             all.iter().any(|input| match input {
                 Input::Raw(bytes) => of(&String::from_utf8_lossy(bytes)),
                 Input::Submit(sent) | Input::Paste(sent) => of(sent),
+                Input::EndOfInput => false,
             })
         };
         let chosen = "Which key?\n  1. The one of the environment\n❯ 2. Type something.\n";
@@ -206,6 +214,7 @@ async fn words_at_an_entry_of_a_menu_are_not_told() {
 async fn text_is_held_back_while_a_line_that_a_person_has_begun_stands_in_the_input() {
     let town = Scenario::new().start().await;
     let (charged, handle) = session(&town).await;
+    let child = ChildId::Raider(charged.raider.clone());
     let world = &town.world;
     let harness = world.city.harnesses.keys().next().unwrap();
     let sessions = &town.parts.sessions;
@@ -217,12 +226,12 @@ async fn text_is_held_back_while_a_line_that_a_person_has_begun_stands_in_the_in
         matches!(&typing, Typing::Begun(screen) if screen.contains("delete the")),
         "{typing:?}"
     );
-    let refused = submit(world, Some(harness), &handle, "Go on").await;
+    let refused = submit(world, &child, Some(harness), &handle, "Go on").await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::NeedsHuman);
     assert!(refused.message.contains("delete the"), "{refused}");
     assert!(sessions.sent(&charged.session).is_empty());
-    submit_behind(world, Some(harness), &handle, "Go on", true)
+    deliver(world, &child, Some(harness), &handle, "Go on", true)
         .await
         .unwrap();
     assert_eq!(sessions.sent(&charged.session).len(), 2);
@@ -235,6 +244,7 @@ async fn text_is_held_back_while_a_line_that_a_person_has_begun_stands_in_the_in
 async fn text_behind_which_a_person_begins_to_type_is_not_submitted() {
     let town = Scenario::new().start().await;
     let (charged, handle) = session(&town).await;
+    let child = ChildId::Raider(charged.raider.clone());
     let world = &town.world;
     let harness = world.city.harnesses.keys().next().unwrap();
     let sessions = &town.parts.sessions;
@@ -243,7 +253,10 @@ async fn text_behind_which_a_person_begins_to_type_is_not_submitted() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         sessions.begin_line(&charged.session, Some(world.clock.now()));
     };
-    let (refused, ()) = tokio::join!(submit(world, Some(harness), &handle, "Go on"), begins);
+    let (refused, ()) = tokio::join!(
+        submit(world, &child, Some(harness), &handle, "Go on"),
+        begins
+    );
     let refused = refused.unwrap_err();
     assert!(refused.message.contains("not submitted"), "{refused}");
     let sent = sessions.sent(&charged.session);
@@ -256,11 +269,11 @@ async fn key_that_a_person_answered_a_dialog_with_begins_no_line() {
     let town = Scenario::new().start().await;
     conditions::connect(&town.world);
     let (charged, handle) = session(&town).await;
+    let child = ChildId::Raider(charged.raider.clone());
     let world = &town.world;
     let harness = world.city.harnesses.keys().next().unwrap();
     let sessions = &town.parts.sessions;
-    let raider = ChildId::Raider(charged.raider.clone());
-    world.directory.conditions.enroll(&raider, harness, &handle);
+    world.directory.conditions.enroll(&child, harness, &handle);
     let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
     sessions.show(&charged.session, Some(dialog));
     town.pass(SECOND).await;
@@ -280,12 +293,12 @@ async fn key_that_a_person_answered_a_dialog_with_begins_no_line() {
 async fn text_is_typed_behind_a_line_that_a_person_has_left_long_ago_and_this_is_told() {
     let town = Scenario::new().start().await;
     let (charged, handle) = session(&town).await;
+    let child = ChildId::Raider(charged.raider.clone());
     let world = &town.world;
     let harness = world.city.harnesses.keys().next().unwrap();
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
-    let raider = ChildId::Raider(charged.raider.clone());
-    world.directory.conditions.enroll(&raider, harness, &handle);
+    world.directory.conditions.enroll(&child, harness, &handle);
     sessions.show(&charged.session, Some("> delete the"));
     sessions.begin_line(&charged.session, Some(world.clock.now()));
     town.pass(HELD - SECOND).await;
@@ -295,7 +308,7 @@ async fn text_is_typed_behind_a_line_that_a_person_has_left_long_ago_and_this_is
     ));
     town.pass(SECOND).await;
     assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
-    submit(world, Some(harness), &handle, "Go on")
+    submit(world, &child, Some(harness), &handle, "Go on")
         .await
         .unwrap();
     assert_eq!(sessions.sent(&charged.session).len(), 2);
@@ -309,6 +322,78 @@ async fn text_is_typed_behind_a_line_that_a_person_has_left_long_ago_and_this_is
             .contains("behind a line")
     );
     assert_eq!(told[0].data["screen"], "> delete the");
+    assert_eq!(told[0].cause.as_str(), "line_left");
+}
+
+/// `hd send` types to agents without a harness as well, whose screens nothing else watches.
+#[tokio::test(start_paused = true)]
+async fn text_behind_a_line_that_was_left_is_told_of_an_agent_that_is_not_watched() {
+    let town = Scenario::new()
+        .agent("mayor", RestartType::Permanent)
+        .start()
+        .await;
+    town.pass(SECOND).await;
+    let (child, world) = (agent("mayor"), &town.world);
+    let handle = town.view(&child).await.unwrap().session.unwrap().handle;
+    let sessions = &town.parts.sessions;
+    sessions.show(&handle.id, Some("> delete the"));
+    sessions.begin_line(&handle.id, Some(world.clock.now()));
+    town.pass(HELD).await;
+    submit(world, &child, None, &handle, "Go on").await.unwrap();
+    town.pass(SECOND).await;
+    let told = town.events(EventType::RaiderUnclear).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].cause.as_str(), "line_left");
+}
+
+/// In tmux any key is seen to be pressed, and not which one: the key that submitted a prompt begins no line.
+#[tokio::test(start_paused = true)]
+async fn key_in_tmux_is_no_line_below_a_dialog_that_opens_after_it() {
+    let town = Scenario::new().start().await;
+    conditions::connect(&town.world);
+    let (charged, handle) = session(&town).await;
+    let world = &town.world;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.show(&charged.session, Some("> "));
+    town.pass(SECOND).await;
+    sessions.touch(&charged.session, Some(world.clock.now()));
+    assert!(matches!(
+        may_type(world, harness, &handle).await,
+        Typing::Begun(_)
+    ));
+    sessions.show(&charged.session, Some("Allow? [y/N] "));
+    town.pass(10 * SECOND).await;
+    sessions.touch(&charged.session, None);
+    sessions.show(&charged.session, Some("> "));
+    town.pass(SECOND).await;
+    assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
+}
+
+/// A line cannot be gone on with while a dialog stands before it.
+#[tokio::test(start_paused = true)]
+async fn line_that_a_dialog_covered_is_held_from_the_end_of_the_dialog_on() {
+    let town = Scenario::new().start().await;
+    conditions::connect(&town.world);
+    let (charged, handle) = session(&town).await;
+    let world = &town.world;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.show(&charged.session, Some("> delete the"));
+    sessions.begin_line(&charged.session, Some(world.clock.now()));
+    town.pass(SECOND).await;
+    let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
+    sessions.show(&charged.session, Some(dialog));
+    town.pass(HELD).await;
+    sessions.begin_line(&charged.session, None);
+    sessions.show(&charged.session, Some("> delete the"));
+    town.pass(HELD - 5 * SECOND).await;
+    assert!(matches!(
+        may_type(world, harness, &handle).await,
+        Typing::Begun(_)
+    ));
+    town.pass(10 * SECOND).await;
+    assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
 }
 
 /// Most programs keep it below the dialog. Enter at the dialog ends it as far as its holder knows.
@@ -321,8 +406,8 @@ async fn line_that_stood_there_when_a_dialog_opened_still_stands_when_it_is_answ
         let world = &town.world;
         let harness = world.city.harnesses.keys().next().unwrap();
         let sessions = &town.parts.sessions;
-        let raider = ChildId::Raider(charged.raider.clone());
-        world.directory.conditions.enroll(&raider, harness, &handle);
+        let child = ChildId::Raider(charged.raider.clone());
+        world.directory.conditions.enroll(&child, harness, &handle);
         sessions.begin_line(&charged.session, Some(world.clock.now()));
         town.pass(SECOND).await;
         let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
@@ -360,7 +445,11 @@ async fn key_that_answered_a_dialog_before_a_restart_holds_nothing_back_for_ever
     let town = Scenario::new().start_on(parts, clock).await;
     let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
     let handle = view.unwrap().session.unwrap().handle;
-    town.pass(HELD).await;
     let harness = town.world.city.harnesses.keys().next().unwrap();
+    assert!(matches!(
+        may_type(&town.world, harness, &handle).await,
+        Typing::Begun(_)
+    ));
+    town.pass(HELD).await;
     assert_eq!(may_type(&town.world, harness, &handle).await, Typing::Free);
 }

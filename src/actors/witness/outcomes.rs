@@ -349,7 +349,7 @@ async fn tell(
     if typing::may_type(world, &hook.harness, &handle).await != Typing::Free {
         return Ok(false);
     }
-    let sent = typing::submit(world, Some(&hook.harness), &handle, &text).await;
+    let sent = typing::submit(world, &child, Some(&hook.harness), &handle, &text).await;
     if let Err(error) = &sent {
         tracing::warn!(raider = %hook.raider, %error, "a session could not be told");
     }

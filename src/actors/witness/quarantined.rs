@@ -36,10 +36,11 @@ pub(super) async fn block(args: &WitnessArgs) -> Result<(), Refusal> {
         if relic.status != RelicStatus::Hooked {
             continue;
         }
+        let last = view.died_of.clone();
         let deaths = Deaths {
             count: view.restarts,
             within: Some(view.died_within),
-            last: "an end that was not recorded".to_owned(),
+            last: last.unwrap_or_else(|| "an end that was not recorded".to_owned()),
             output: effects::tail(world, &view.spec.session).await,
             until,
         };

@@ -31,7 +31,7 @@ use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::prompt;
 use crate::domain::relic::Hook;
 use crate::domain::restart::Mono;
@@ -374,7 +374,7 @@ async fn nudge(
     match typing::may_type(world, &hook.harness, &handle).await {
         Typing::Free => {}
         // The condition says so, or the next look does.
-        Typing::Asks(_) | Typing::Attended | Typing::Unseen | Typing::Gone => {
+        Typing::Asks(_) | Typing::Attended | Typing::Unseen(_) | Typing::Gone => {
             remember(args, &hook.raider, Watch::again);
             return Ok(());
         }
@@ -388,7 +388,8 @@ async fn nudge(
         }
     }
     let text = prompt::silent(&hook.relic, policy.after, &world.hd());
-    match typing::submit(world, Some(&hook.harness), &handle, &text).await {
+    let child = ChildId::Raider(hook.raider.clone());
+    match typing::submit(world, &child, Some(&hook.harness), &handle, &text).await {
         Ok(()) => {}
         // Its end is looked at for itself.
         Err(gone) if gone.kind == RefusalKind::NotFound => return Ok(()),

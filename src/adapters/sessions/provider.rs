@@ -21,7 +21,8 @@ use jiff::Timestamp;
 use crate::adapters::proc;
 use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
-use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, WITH_VIEWS};
+use crate::domain::harness::END_OF_INPUT;
+use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, WITH_END_OF_INPUT, WITH_VIEWS};
 use crate::domain::ids::SessionId;
 use crate::domain::screen::ScreenView;
 use crate::ports::sessions::{
@@ -148,6 +149,7 @@ impl Sessions for LocalSessions {
             )),
             Input::Paste(text) => self.paste(handle, text),
             Input::Submit(text) => self.ask(handle, &Request::Submit(text.clone())).map(drop),
+            Input::EndOfInput => self.end_input(handle),
             Input::Raw(bytes) => bytes
                 .chunks(MAX_INPUT)
                 .try_for_each(|part| self.ask(handle, &Request::Type(part.to_vec())).map(drop)),
@@ -382,6 +384,18 @@ impl LocalSessions {
             false => client.ask(&Request::Paste(text.to_owned())),
         });
         pasted
+            .map(drop)
+            .map_err(|trouble| fault(&handle.id, &trouble))
+    }
+
+    fn end_input(&self, handle: &SessionHandle) -> Result<(), SessionError> {
+        let client = Client::connect(&self.dir(&handle.id), &handle.token);
+        let typed = client.and_then(|mut client| match client.version < WITH_END_OF_INPUT {
+            // To that version it is a key of a person.
+            true => client.ask(&Request::Type(END_OF_INPUT.to_string().into_bytes())),
+            false => client.ask(&Request::EndOfInput),
+        });
+        typed
             .map(drop)
             .map_err(|trouble| fault(&handle.id, &trouble))
     }

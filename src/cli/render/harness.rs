@@ -63,11 +63,11 @@ pub(in crate::cli) fn list(rows: &Value, style: Style) -> String {
     let notes = [
         (
             has_none,
-            "(no command): any program of yours: give that harness a `command` in city.toml",
+            "(no command): give that harness a `command` in city.toml to run a program of your own.",
         ),
         (
             is_unproven,
-            "unproven: never tried against the real program; a screen of it that nothing is known of calls a person",
+            "unproven: this preset was never tried against its program. An unknown screen calls a person.",
         ),
     ];
     let mut lines = vec![table.text(style)];
@@ -157,7 +157,9 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
     lines.push(match (row["file"].as_str(), row["found"].as_bool()) {
         (Some(file), _) => format!("program: {file}{version}"),
         (None, _) if row["program"].is_null() => {
-            format!("program: {NO_COMMAND}: any program of yours: give it a `command` in city.toml")
+            format!(
+                "program: {NO_COMMAND}: give that harness a `command` in city.toml to run a program of your own"
+            )
         }
         (None, Some(_)) => format!("program: {program}, not found"),
         (None, None) => format!("program: {program} in the sandbox"),

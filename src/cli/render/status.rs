@@ -187,7 +187,7 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
             let died_of = at(child.value, "/died_of");
             let died_of = match died_of == "-" {
                 true => String::new(),
-                false => format!(", it died of {died_of}"),
+                false => format!("; it died of {died_of}"),
             };
             let text = format!(
                 "! {}: quarantined until {}{died_of}; hd agent unquarantine {}",

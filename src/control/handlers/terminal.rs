@@ -76,9 +76,9 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
     let handle = session.handle;
     match (args.text, args.keys) {
         (Some(text), None) => {
-            typing::submit_behind(world, harness.as_ref(), &handle, &text, args.force)
+            typing::deliver(world, &child, harness.as_ref(), &handle, &text, args.force)
                 .await
-                .map_err(|refusal| named(refusal, &args.name))?;
+                .map_err(|sent| named(sent.into(), &args.name))?;
         }
         (None, Some(keys)) => {
             let keys = keys::bytes(&keys).map_err(ControlError::bad_request)?;

@@ -15,12 +15,15 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Takes in whether a dialog is open, and when a person who has begun a line typed last.
+    /// Takes in whether a dialog is open, and when a person who has begun a line typed last, where their keys are
+    /// followed. Any key at all is no line: it may have submitted one.
     pub fn saw(&mut self, asks: bool, begun: Option<Timestamp>, now: Timestamp) {
         let was_open = std::mem::replace(&mut self.open, asks);
         let newer = begun.filter(|typed| self.is_later(*typed));
         match (was_open, asks) {
             (false, true) => self.kept = newer.or(self.kept),
+            // It could not be gone on with while the dialog stood before it.
+            (true, false) => self.kept = self.kept.map(|_| now),
             // Who went on with it, or began another, is followed by the holder again.
             (false, false) if newer.is_some() => self.kept = None,
             _ => {}

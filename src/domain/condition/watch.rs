@@ -38,6 +38,8 @@ pub struct Watch {
     turn_over: Option<Timestamp>,
     /// What the supervisor itself found wrong with its screen.
     odd: Option<Condition>,
+    /// Why its first prompt is kept back.
+    untyped: Option<Condition>,
     /// A text of a limit or login that is over and may still be on the screen, and how many such texts
     /// were there: one more is a new one.
     past: Option<(Condition, usize)>,
@@ -85,6 +87,7 @@ impl Watch {
             draft: Draft::default(),
             turn_over: None,
             odd: None,
+            untyped: None,
             past: None,
             waited: None,
             marks: 0,
@@ -276,6 +279,13 @@ impl Watch {
         self.owe(before.as_ref());
     }
 
+    /// Takes in why its first prompt is kept back, or that this is over.
+    pub fn set_untyped(&mut self, untyped: Option<Condition>) {
+        let before = self.shown().cloned();
+        self.untyped = untyped;
+        self.owe(before.as_ref());
+    }
+
     /// Something happens: it shows no mere spinner.
     pub fn moves(&mut self) {
         self.odd
@@ -418,7 +428,8 @@ impl Watch {
     /// from being done.
     #[must_use]
     pub fn shown(&self) -> Option<&Condition> {
-        self.condition().or(self.odd.as_ref())
+        let found = self.untyped.as_ref().or(self.odd.as_ref());
+        self.condition().or(found)
     }
 
     /// Whether a condition is known to hold.

@@ -24,7 +24,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::question::{Pattern, asked};
-use super::screen::ScreenView;
+use super::screen::{Reads, ScreenView};
 use super::transcript::at_rest;
 
 pub use self::answer::{Answering, Reply, Step, Unanswerable, choose};
@@ -203,7 +203,7 @@ pub fn readiness(looks: &Looks<'_>, view: &ScreenView) -> Readiness {
         return Readiness::Asks(dialog);
     }
     let takes = match looks.input {
-        [] => view.reads_lines.unwrap_or(true) || view.bracketed_paste.unwrap_or(false),
+        [] => view.reads() != Reads::Keys || view.bracketed_paste == Some(true),
         input => asked(input, &view.text()).is_some(),
     };
     match takes {

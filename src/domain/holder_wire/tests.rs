@@ -20,6 +20,7 @@ fn requests() -> Vec<Request> {
         Request::Stop { grace_ms: 5000 },
         Request::Status,
         Request::Subscribe,
+        Request::EndOfInput,
     ]
 }
 

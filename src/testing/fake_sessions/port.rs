@@ -138,12 +138,16 @@ impl Sessions for FakeSessions {
     }
 
     fn send(&self, handle: &SessionHandle, input: &Input) -> Result<(), SessionError> {
-        let inner = self.inner();
+        let mut inner = self.inner();
         inner.living(handle)?;
         if inner.deaf.contains(&handle.id) {
             return Err(failed(&handle.id, "its terminal takes nothing"));
         }
+        if inner.stuffed.contains(&handle.id) {
+            return Err(failed(&handle.id, "its holder does not answer"));
+        }
         let is_clogged = inner.clogged.contains(&handle.id);
+        inner.draining.extend(is_clogged.then(|| handle.id.clone()));
         drop(inner);
         self.take(handle, input);
         match is_clogged {
@@ -163,8 +167,10 @@ impl Sessions for FakeSessions {
     fn view(&self, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
         let mut view = ScreenView::of_text(&self.peek(handle)?);
         let inner = self.inner();
-        view.begun = inner.sessions.get(&handle.id).and_then(|fake| fake.begun);
-        view.queued = Some(u64::from(inner.clogged.contains(&handle.id)));
+        let fake = inner.sessions.get(&handle.id);
+        (view.begun, view.touched) = fake.map_or((None, None), |fake| (fake.begun, fake.touched));
+        let queues = inner.draining.iter().chain(&inner.stuffed);
+        view.queued = Some(u64::from(queues.into_iter().any(|id| *id == handle.id)));
         if inner.pasters.contains(&handle.id) {
             (view.bracketed_paste, view.reads_lines) = (Some(true), Some(false));
         }
@@ -200,6 +206,9 @@ impl Sessions for FakeSessions {
         let named = inner.sessions.get_mut(&handle.id);
         let named = named.filter(|fake| fake.facts.token == handle.token);
         let fake = named.ok_or_else(|| SessionError::Gone(handle.id.clone()))?;
+        if fake.meta_refused {
+            return Err(failed(&handle.id, "No space left on device"));
+        }
         fake.meta.insert(key.to_owned(), value.to_owned());
         Ok(())
     }
@@ -338,12 +347,14 @@ impl FakeSessions {
             },
             hidden: None,
             meta_hidden: false,
+            meta_refused: false,
             hollow: false,
             cpu: Duration::ZERO,
             runs_command: false,
             ignores_term: false,
             screen: Some(inner.at_start.clone()),
             begun: None,
+            touched: None,
             meta: spec.meta.clone(),
             ear: Arc::clone(&self.ear),
             spec: spec.clone(),
@@ -388,10 +399,15 @@ impl FakeSessions {
         let text = match input {
             Input::Submit(text) | Input::Paste(text) => text.clone(),
             Input::Raw(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Input::EndOfInput => String::new(),
         };
+        let hides = matches!(input, Input::Paste(_)) && inner.hiders.contains(&handle.id);
         let Some(fake) = inner.sessions.get_mut(&handle.id) else {
             return;
         };
+        if hides {
+            fake.screen = Some("Loading".to_owned());
+        }
         match fake.task() {
             Some(("echoes", _)) => inner.print(&handle.id, &format!("got {}", text.trim_end())),
             Some(("wraps", _)) => {

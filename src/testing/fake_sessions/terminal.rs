@@ -39,11 +39,31 @@ impl FakeSessions {
         }
     }
 
+    /// A person who is attached to its pane in tmux has pressed a key at this time.
+    pub fn touch(&self, id: &SessionId, pressed: Option<Timestamp>) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.touched = pressed;
+        }
+    }
+
     /// Whether what is sent to it is taken and not answered, because its program does not read.
     pub fn clog(&self, id: &SessionId, clogged: bool) {
         let mut inner = self.inner();
         inner.clogged.retain(|other| other != id);
+        inner.draining.retain(|other| other != id);
         inner.clogged.extend(clogged.then(|| id.clone()));
+    }
+
+    /// Whether its terminal is full of what somebody else typed, so that it takes nothing more.
+    pub fn stuff(&self, id: &SessionId, stuffed: bool) {
+        let mut inner = self.inner();
+        inner.stuffed.retain(|other| other != id);
+        inner.stuffed.extend(stuffed.then(|| id.clone()));
+    }
+
+    /// Its program shows `Loading` as soon as a text is pasted.
+    pub fn hides_pastes(&self, id: &SessionId) {
+        self.inner().hiders.push(id.clone());
     }
 
     /// Tells of a changed screen, as a holder does.

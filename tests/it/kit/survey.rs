@@ -120,7 +120,7 @@ fn list_marks_presets_that_were_never_tried_and_says_what_has_no_command() {
     assert!(line("cursor").contains("unproven"), "{table}");
     assert!(!line("claude").contains("unproven"), "{table}");
     assert!(line("script").contains("(no command)"), "{table}");
-    let note = "(no command): any program of yours";
+    let note = "(no command): give that harness a `command`";
     assert!(table.contains(note), "{table}");
     let shown = |name: &str| {
         let shown = hd(temp.path(), &["harness", "show", name]);

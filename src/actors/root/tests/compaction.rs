@@ -49,6 +49,26 @@ async fn shortened_conversation_is_followed_by_a_rally() {
     assert_eq!(times(), 2);
 }
 
+/// Something else was typed for too long: the agent would not know its task.
+#[tokio::test(start_paused = true)]
+async fn rally_after_a_shortened_conversation_is_typed_again_when_it_was_refused() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    show(&town, &charged.session, "> ");
+    town.pass(PATROL).await;
+    let view = town.view(&child(&charged)).await.unwrap();
+    let handle = view.session.unwrap().handle;
+    let other = format!("typing/{}", handle.token);
+    let other = town.world.claims.claim(other).unwrap();
+    assert!(conditions::report(&town.world, &handle, &Report::Compacts));
+    town.pass(MINUTE * 2).await;
+    drop(other);
+    town.pass(MINUTE).await;
+    let sent = town.parts.sessions.sent(&charged.session);
+    let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was shortened"));
+    assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
+}
+
 /// `[rigs.raiders] on_compact`: it hands off while it still knows, or nothing is typed.
 #[tokio::test(start_paused = true)]
 async fn session_whose_conversation_is_shortened_is_told_what_its_rig_says() {

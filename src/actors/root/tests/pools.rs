@@ -252,6 +252,31 @@ async fn draining_member_is_told_when_its_account_is_open_again() {
     assert_eq!(sent, [words]);
 }
 
+/// Something else was typed for too long.
+#[tokio::test(start_paused = true)]
+async fn draining_member_is_told_again_when_the_words_were_refused() {
+    let harness = HarnessName::new("script").unwrap();
+    let town = pool(Some(CHECK)).with(move |city| {
+        let member = &mut city.agents[0];
+        member.harness = Some(harness.clone());
+        let pool = member.pool.as_mut().unwrap();
+        pool.drain_timeout = SECOND * 3600;
+    });
+    let town = town.start().await;
+    town.parts.runner.say(CHECK, "2");
+    town.pass(SECOND * 6).await;
+    let session = town.view(&agent("worker-2")).await.unwrap().session;
+    let other = format!("typing/{}", session.unwrap().handle.token);
+    let other = town.world.claims.claim(other).unwrap();
+    town.parts.runner.say(CHECK, "1");
+    town.pass(SECOND * 60).await;
+    drop(other);
+    town.pass(SECOND * 60).await;
+    let sent = town.parts.sessions.sent(&member(&town, 2));
+    let words = Input::Submit(PoolNotice::Leave.text(&town.world.hd()));
+    assert_eq!(sent, [words]);
+}
+
 /// Failure counters belong to the agent: a pool that goes up and down pardons nobody.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_crashes_is_not_pardoned_by_a_pool_that_goes_up_and_down() {

@@ -7,6 +7,7 @@ use super::zombies::{exhaust, fragile};
 use super::{GROWN, PATROL};
 use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
+use crate::actors::shaman;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
@@ -245,12 +246,20 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
     town.store(move |txn| {
         let mut relic = txn.relic(&id)?;
         relic.status = RelicStatus::Hooked;
-        txn.put_relic(&relic)
+        txn.put_relic(&relic)?;
+        // Nor was a person called.
+        shaman::over_where(txn, |_, _| true)
     })
     .await;
+    assert!(calls(&town).await.is_empty());
     town.pass(PATROL).await;
     assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    assert_eq!(calls(&town).await.len(), 1);
+    let called = calls(&town).await;
+    assert_eq!(called.len(), 1);
+    assert!(
+        called[0].body.contains("signal 9: API Error 500."),
+        "{called:?}"
+    );
 }
 
 /// Its slot is free, and what it died of is not gone: nobody starts it again unasked.

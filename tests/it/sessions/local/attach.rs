@@ -210,6 +210,26 @@ fn a_slow_attacher_is_dropped_and_never_the_agent() {
     assert!(screen.contains("399999"));
 }
 
+#[test]
+fn line_that_an_attached_person_has_begun_is_seen_until_they_submit_it() {
+    let bench = LocalBench::new(Provider::Holder);
+    let sessions = bench.provider();
+    let started = sessions
+        .start(&script(&bench, "echo ready; exec sleep 1000"))
+        .unwrap();
+    await_screen(&sessions, &started.handle, "ready");
+    let mut attached = Attached::connect(&sessions, &started.handle, &started.handle.token);
+    attached.say(&Request::Attach { rows: 24, cols: 80 });
+    attached.hear_until("ready");
+    for (typed, is_begun) in [("fix", true), ("\r", false)] {
+        attached.say(&Request::Keys(typed.as_bytes().to_vec()));
+        eventually("the keys are noted", || {
+            let view = sessions.view(&started.handle).unwrap();
+            (view.begun.is_some() == is_begun).then_some(())
+        });
+    }
+}
+
 /// `/exit`, an entry of a menu, what the terminal itself sends, and a crash.
 #[test]
 fn the_end_of_a_program_by_what_an_attached_person_typed_is_told_as_that() {

@@ -23,8 +23,29 @@ on_both!(
     a_survivor_without_the_mark_is_found,
     a_holder_that_hangs_is_ended_with_what_it_held,
     a_term_to_the_holder_itself_ends_the_session_on_record,
-    end_after_an_interrupt_of_the_supervisor_is_no_end_of_the_work
+    end_after_an_interrupt_of_the_supervisor_is_no_end_of_the_work,
+    end_of_input_that_the_supervisor_types_is_no_key_of_a_person
 );
+
+/// A program that fails after its prompt would be started again for ever: an end by a person is not counted.
+fn end_of_input_that_the_supervisor_types_is_no_key_of_a_person(bench: &LocalBench) {
+    let sessions = bench.provider();
+    let events = hear(&sessions);
+    let spec = script(bench, "echo ready; cat > got; exit 1");
+    let started = sessions.start(&spec).unwrap();
+    await_screen(&sessions, &started.handle, "ready");
+    let prompt = Input::Submit("do it\nand say so".to_owned());
+    for input in [prompt, Input::EndOfInput] {
+        sessions.send(&started.handle, &input).unwrap();
+    }
+    let event = events.recv_timeout(PATIENCE).unwrap();
+    let SessionEvent::Exited(_, exit) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!((exit.code, exit.by_person), (Some(1), false));
+    let got = std::fs::read_to_string(bench.path().join("got")).unwrap();
+    assert_eq!(got, "do it\nand say so\n");
+}
 
 /// A program that ends with exit code 0 when it is interrupted has not finished: a stop begins with that.
 fn end_after_an_interrupt_of_the_supervisor_is_no_end_of_the_work(bench: &LocalBench) {

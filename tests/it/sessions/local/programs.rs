@@ -23,7 +23,7 @@ fn input_waits_for_a_program_that_does_not_read() {
     let bench = &LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let slow =
-        "stty raw -echo; mkfifo go; echo ready; read -r line < go; head -c 1000000 | cksum > sum";
+        "stty raw -echo; mkfifo go; echo ready; read -r line < go; head -c 1000000 | cksum > sum; sleep 1000";
     let started = sessions.start(&script(bench, slow)).unwrap();
     await_screen(&sessions, &started.handle, "ready");
     let bytes = vec![b'x'; 1_000_000];
@@ -32,8 +32,13 @@ fn input_waits_for_a_program_that_does_not_read() {
         // While that waits, the session still answers.
         sessions.peek(&started.handle).unwrap();
         assert!(!sending.is_finished(), "nobody reads yet");
+        eventually("bytes that wait", || {
+            sessions.view(&started.handle).ok()?.is_full().then_some(())
+        });
         fs::write(bench.path().join("go"), "go\n").unwrap();
         assert_eq!(sending.join().unwrap(), Ok(()));
+        let view = sessions.view(&started.handle).unwrap();
+        assert_eq!((view.queued, view.dropped), (Some(0), Some(0)));
     });
     let sum = await_file(&bench.path().join("sum"));
     let expected = std::process::Command::new("sh")

@@ -99,7 +99,7 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench)
     stream.write_all(from_the_future).unwrap();
     let mut answer = [0; 8 + 5];
     stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer[..8], b"HDHOLD\x00\x02", "it speaks version 2");
+    assert_eq!(&answer[..8], b"HDHOLD\x00\x03", "it speaks version 3");
     assert_eq!(answer[12], 0x82, "refused");
     let length = u32::from_be_bytes(answer[8..12].try_into().unwrap()) as usize;
     let mut rest = vec![0; length - 1 + 5];

@@ -228,6 +228,9 @@ fn an_end_in_order_is_a_persons_who_typed_moments_before() {
             let (created, active) = (times.next()?, times.next()?);
             (created != active).then_some(())
         });
+        let view = sessions.view(&started.handle).unwrap();
+        assert!(view.touched.is_some(), "a person may have begun a line");
+        assert_eq!(view.begun, None, "which key it was is not seen");
         keys.write_all(b"\r").unwrap();
         // A shell misses a signal that comes just before it reads: the person presses the keys again.
         let exit = eventually("it ends", || {

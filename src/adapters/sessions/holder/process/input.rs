@@ -46,6 +46,7 @@ pub struct Input {
     waiting: usize,
     paused_until: Option<Instant>,
     taken: u64,
+    dropped: u64,
     /// Whose input has been typed in part.
     begun: Option<Waiter>,
 }
@@ -165,7 +166,7 @@ impl Input {
 
     /// Gives up what waits to be typed. Returns who waited for it.
     pub fn give_up(&mut self) -> Vec<Waiter> {
-        self.waiting = 0;
+        self.dropped += std::mem::take(&mut self.waiting) as u64;
         self.paused_until = None;
         self.begun = None;
         let told = self.steps.drain(..).filter_map(|step| match step {
@@ -232,6 +233,11 @@ impl Input {
     /// Bytes that wait.
     pub fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// Bytes that were given up.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Bytes that the terminal took.
@@ -328,6 +334,17 @@ mod tests {
         input.forget(2);
         assert_eq!(typed(&mut input, 1000), (b"ne\rthree\r".to_vec(), 2));
         assert_eq!(input.waiting(), 0);
+    }
+
+    #[test]
+    fn bytes_that_were_given_up_are_counted() {
+        let mut input = Input::default();
+        input.type_bytes(b"abcdef".to_vec(), Some(7)).unwrap();
+        input
+            .pump(Instant::now(), |bytes, _| Ok(bytes.len().min(4)))
+            .unwrap();
+        assert_eq!((input.give_up(), input.dropped()), (vec![7], 2));
+        assert_eq!((input.waiting(), input.taken()), (0, 4));
     }
 
     #[test]

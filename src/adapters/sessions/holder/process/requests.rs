@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use super::terminal::Terminal;
 use super::{Holder, Stopping, screen};
 use crate::domain::begun::Begun;
+use crate::domain::harness::END_OF_INPUT;
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, Status};
 use crate::domain::keys;
 use crate::domain::screen::ScreenView;
@@ -26,6 +27,7 @@ impl Holder {
             | Request::Type(_)
             | Request::Submit(_)
             | Request::Paste(_)
+            | Request::EndOfInput
             | Request::Resize { .. }
             | Request::Peek
             | Request::Look
@@ -47,7 +49,7 @@ impl Holder {
                 Ok(()) => return self.note_typed(at, &bytes),
                 Err(why) => Answer::Refused(why),
             },
-            Request::Type(_) | Request::Submit(_) | Request::Paste(_) => {
+            Request::Type(_) | Request::Submit(_) | Request::Paste(_) | Request::EndOfInput => {
                 match self.put_in(id, &request) {
                     Ok(()) => return self.peers[at].waits = true,
                     Err(why) => Answer::Refused(why),
@@ -64,11 +66,7 @@ impl Holder {
                 Err(error) => Answer::Refused(error.to_string()),
             },
             Request::Look => match self.terminal.view() {
-                Ok(view) => Answer::View(Box::new(ScreenView {
-                    begun: self.begun_at(),
-                    queued: Some(self.input.waiting() as u64),
-                    ..view
-                })),
+                Ok(view) => Answer::View(Box::new(self.with_input(view))),
                 Err(error) => Answer::Refused(error.to_string()),
             },
             Request::Watch => return self.peers[at].watches = true,
@@ -97,6 +95,10 @@ impl Holder {
             }
             Request::Paste(text) => self.input.paste(text, bracketed, Some(id))?,
             Request::Type(bytes) => self.input.type_bytes(bytes.clone(), Some(id))?,
+            Request::EndOfInput => {
+                let key = END_OF_INPUT.to_string().into_bytes();
+                self.input.type_bytes(key, Some(id))?;
+            }
             _ => {}
         }
         // What is refused ends no line.
@@ -119,7 +121,7 @@ impl Holder {
         }
     }
 
-    /// Remembers what the supervisor types: a key that ends programs, or the end of a line that a person has begun.
+    /// Remembers what is typed for a person: a key that ends programs, or the end of a line that they have begun.
     fn note_pressed(&mut self, request: &Request) {
         match request {
             Request::Type(bytes) => {
@@ -133,11 +135,19 @@ impl Holder {
         }
     }
 
-    /// When a person who has begun a line typed last. In tmux their keys are not seen: who typed just now may have.
-    fn begun_at(&self) -> Option<Timestamp> {
-        match &self.terminal {
-            Terminal::Own(..) => self.begun.typed_last(),
-            Terminal::Pane(pane) => pane.typed_within(TYPES),
+    /// The view with what is known of input: of a line that a person has begun, and of what waits to be typed. In tmux their
+    /// keys are not seen, only when they pressed one.
+    fn with_input(&self, view: ScreenView) -> ScreenView {
+        let (begun, touched) = match &self.terminal {
+            Terminal::Own(..) => (self.begun.typed_last(Timestamp::now()), None),
+            Terminal::Pane(pane) => (None, pane.typed_within(TYPES)),
+        };
+        ScreenView {
+            begun,
+            touched,
+            queued: Some(self.input.waiting() as u64),
+            dropped: Some(self.input.dropped()),
+            ..view
         }
     }
 

@@ -146,7 +146,9 @@ impl Screen {
             reads_lines: None,
             hides_input: None,
             begun: None,
+            touched: None,
             queued: None,
+            dropped: None,
         }
     }
 

@@ -1,7 +1,9 @@
 //! A text that was typed and not submitted, because a dialog opened: whether it still stands in the program's input line.
 //! A text that is taken for one that stands there is lost, so what is not certain is typed again.
 
-use crate::domain::screen::ScreenView;
+use serde::{Deserialize, Serialize};
+
+use super::screen::ScreenView;
 
 /// A shorter text may be on a screen by chance.
 const TELLING: usize = 40;
@@ -11,7 +13,7 @@ const LOOKED_FOR: usize = 80;
 const FOLDED: &str = "[past";
 
 /// A text that was typed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsubmitted {
     text: String,
     /// How often the screen had it before.
@@ -20,7 +22,8 @@ pub struct Unsubmitted {
 
 /// What is still to be pasted of a text, and what stands in the input line then. None when it cannot be told whether an
 /// earlier text stands there.
-pub(super) fn rest(
+#[must_use]
+pub fn rest(
     left: Option<Unsubmitted>,
     text: &str,
     view: &ScreenView,
@@ -48,8 +51,15 @@ impl Unsubmitted {
         Self { text, before }
     }
 
+    /// Whether another text is a part of it.
+    #[must_use]
+    pub fn has(&self, other: &Self) -> bool {
+        self.text.contains(&other.text)
+    }
+
     /// Whether it is seen to stand in the input line.
-    pub(super) fn is_shown(&self, view: &ScreenView) -> bool {
+    #[must_use]
+    pub fn is_shown(&self, view: &ScreenView) -> bool {
         self.stands(view) == Some(true)
     }
 

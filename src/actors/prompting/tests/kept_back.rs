@@ -1,0 +1,219 @@
+//! Reasons that keep a first prompt back: each calls a person, once, and is over when the prompt was typed.
+
+use super::*;
+
+/// Reasons that take turns keep it back as well as one that stays.
+#[tokio::test(start_paused = true)]
+async fn reasons_that_take_turns_call_a_person_as_one_that_stays_does() {
+    let town = Scenario::new().with(knows_its_input).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    for _ in 0..10 {
+        sessions.show(&charged.session, Some("What is new"));
+        sessions.begin_line(&charged.session, None);
+        town.pass(10 * SECOND).await;
+        sessions.show(&charged.session, Some("> fix the"));
+        sessions.begin_line(&charged.session, Some(town.world.clock.now()));
+        town.pass(10 * SECOND).await;
+    }
+    assert_eq!(typed(&town, &charged), 0);
+    assert_eq!(town.escalations().await.len(), 2, "each of them once");
+}
+
+/// A program that throws away what is pasted, time after time.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_is_pasted_three_times_at_most_and_then_a_person_is_called() {
+    let town = Scenario::new().with(knows_its_input).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    sessions.hides_pastes(&charged.session);
+    for _ in 0..20 {
+        sessions.show(&charged.session, Some("> "));
+        town.pass(10 * SECOND).await;
+    }
+    assert_eq!(typed(&town, &charged), 3);
+    let called = town.escalations().await;
+    let last = called.iter().find(|call| call.body.contains("3 times"));
+    assert!(last.is_some(), "{called:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_for_a_first_prompt_is_closed_by_the_supervisor_that_types_it_after_a_restart() {
+    let town = Scenario::new().with(knows_its_input).start().await;
+    let charged = raider(&town, "What is new").await;
+    town.parts.sessions.reads_keys(&charged.session);
+    town.pass(60 * SECOND).await;
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    let town = restarted(town, knows_its_input).await;
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    let called = town.relic_now(&called[0].id).await;
+    assert_eq!(called.status, RelicStatus::Closed);
+}
+
+/// Its program took it while no supervisor ran, say.
+#[tokio::test(start_paused = true)]
+async fn call_for_a_first_prompt_is_closed_when_a_supervisor_finds_none_owed() {
+    let town = Scenario::new().with(knows_its_input).start().await;
+    let charged = raider(&town, "What is new").await;
+    town.parts.sessions.reads_keys(&charged.session);
+    town.pass(60 * SECOND).await;
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    let handle = handle(&town, &charged).await;
+    town.parts.sessions.set_meta(&handle, OWED, "").unwrap();
+    let town = restarted(town, knows_its_input).await;
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 0);
+    let called = town.relic_now(&called[0].id).await;
+    assert_eq!(called.status, RelicStatus::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn screen_that_cannot_be_seen_calls_a_person() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    town.parts.sessions.show(&charged.session, None);
+    town.pass(60 * SECOND).await;
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(called[0].body.contains("cannot be seen"), "{called:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_prompt_that_cannot_be_read_calls_a_person() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    town.parts.sessions.hide_meta(&charged.session, true);
+    let town = restarted(town, pastes).await;
+    town.pass(60 * SECOND).await;
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(called[0].body.contains("cannot be read"), "{called:?}");
+    town.parts.sessions.hide_meta(&charged.session, false);
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    let called = town.relic_now(&called[0].id).await;
+    assert_eq!(called.status, RelicStatus::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn end_of_input_that_cannot_be_typed_calls_a_person() {
+    let town = Scenario::new().with(stdin).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    let handle = handle(&town, &charged).await;
+    sessions.deafen(&charged.session, true);
+    let end = END_OF_INPUT.to_string();
+    sessions.set_meta(&handle, OWED, &end).unwrap();
+    let town = restarted(town, stdin).await;
+    let sessions = &town.parts.sessions;
+    sessions.show(&charged.session, Some("reading"));
+    town.pass(120 * SECOND).await;
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(called[0].body.contains("end of its input"), "{called:?}");
+    sessions.deafen(&charged.session, false);
+    town.pass(60 * SECOND).await;
+    assert!(is_ended(&town, &charged));
+}
+
+/// Bytes of another hand wait in a full terminal: what is typed behind them may be lost, and their going is no sign that
+/// the prompt was taken.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_waits_while_its_terminal_is_full_of_what_another_hand_typed() {
+    let town = Scenario::new().with(stdin).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.stuff(&charged.session, true);
+    sessions.show(&charged.session, Some("> "));
+    town.pass(120 * SECOND).await;
+    assert!(sessions.sent(&charged.session).is_empty());
+    assert_eq!(town.escalations().await.len(), 1);
+    sessions.stuff(&charged.session, false);
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    assert!(is_ended(&town, &charged));
+}
+
+/// They see the screen.
+#[tokio::test(start_paused = true)]
+async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds() {
+    let town = Scenario::new().with(knows_its_input).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    sessions.set_attached(&charged.session, true);
+    sessions.show(&charged.session, Some("What is new"));
+    town.pass(120 * SECOND).await;
+    let untypeable = |called: Vec<Relic>| called.iter().any(|call| call.title == UNTYPED);
+    assert!(!untypeable(town.escalations().await));
+    let handle = handle(&town, &charged).await;
+    let until = Some(town.world.clock.now() + 3600 * SECOND);
+    let text = "usage limit reached".to_owned();
+    let limited = Report::Limited { text, until };
+    assert!(conditions::report(&town.world, &handle, &limited));
+    sessions.set_attached(&charged.session, false);
+    town.pass(120 * SECOND).await;
+    assert!(!untypeable(town.escalations().await));
+    assert_eq!(condition(&town, &charged).await, Some("rate_limited"));
+}
+
+/// Whether a person is attached is not known then.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.set_attached(&charged.session, true);
+    sessions.blind(Some("Too many open files"));
+    sessions.show(&charged.session, Some("> "));
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 0);
+    sessions.set_attached(&charged.session, false);
+    sessions.blind(None);
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+}
+
+/// Advice that does not fit leads people astray.
+#[tokio::test(start_paused = true)]
+async fn call_for_a_first_prompt_says_what_helps_against_its_reason() {
+    let town = Scenario::new().with(stdin).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.deafen(&charged.session, true);
+    sessions.show(&charged.session, Some("> "));
+    town.pass(120 * SECOND).await;
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    let body = &called[0].body;
+    assert!(!body.contains("--keys"), "{body}");
+    for broken in ["NAME", ":.", "..", " . "] {
+        assert!(!body.contains(broken), "{broken}: {body}");
+    }
+}
+
+/// A refusal's advice is for the command line.
+#[tokio::test(start_paused = true)]
+async fn call_for_a_refused_first_prompt_names_the_session() {
+    let town = Scenario::new().with(knows_its_input).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    sessions.hides_pastes(&charged.session);
+    sessions.show(&charged.session, Some("> "));
+    town.pass(2 * SECOND).await;
+    sessions.show(&charged.session, Some("> "));
+    town.pass(120 * SECOND).await;
+    for call in town.escalations().await {
+        assert!(!call.body.contains("NAME"), "{}", call.body);
+        assert!(!call.body.contains(":."), "{}", call.body);
+        assert!(call.body.contains(&charged.raider.to_string()));
+    }
+}
