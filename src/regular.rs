@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_refused_at_once() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let fifo = dir.path().join("fifo");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
         for path in [&fifo, Path::new("/dev/zero"), dir.path()] {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_up_to_the_limit_and_not_beyond() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let path = dir.path().join("file");
         fs::write(&path, "0123456789").unwrap();
         assert_eq!(read(&path, Links::Follow, 10).unwrap().len(), 10);

@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn only_regular_files_beneath_the_directory_are_read() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let root = dir.path().join("root");
         fs::create_dir_all(root.join("sub")).unwrap();
         fs::write(dir.path().join("secret"), "no").unwrap();
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_through_what_was_put_in_a_files_place() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let root = dir.path().join("root");
         fs::create_dir(&root).unwrap();
         let secret = dir.path().join("secret");

@@ -297,7 +297,7 @@ mod tests {
 
     /// Runs the line until it may end, and judges whoever wrote its pid meanwhile.
     fn judged(line: &str, rights: Rights) -> Option<Rights> {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (path, go) = (dir.path().to_owned(), dir.path().join("go"));
         assert!(
             std::process::Command::new("mkfifo")
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn what_git_leaves_behind_only_looks() {
         use crate::adapters::git::command::Git;
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         work_for(dir.path());
         let pid = dir.path().join("pid");
         let alias = format!(
@@ -381,7 +381,7 @@ mod tests {
     /// A record is a file, and agents write files: neither the pid nor the token that one names is believed.
     #[test]
     fn forged_record_ends_no_stranger_and_no_run_of_another_directory() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (ours, forged) = (dir.path().join("ours"), dir.path().join("forged"));
         let run = Run::begin(&ours, Rights::Read).unwrap();
         let mut stranger = sleeper(None);
@@ -411,7 +411,7 @@ mod tests {
     /// The shell of a run carries its token; what it started may not, and stays in the shell's group.
     #[test]
     fn group_of_a_leader_with_the_token_is_ended_after_the_daemon_was_killed() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "env -i sleep 300 & echo $! >pid; wait"]);
         shell.current_dir(dir.path()).env(TOKEN, "4-5-6");
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_else_is_below_us_only_looks_and_a_token_does_not_help() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let owners = Run::begin(dir.path(), Rights::All).unwrap();
         let agents = Run::begin(dir.path(), Rights::Read).unwrap();
         let mut hook = std::process::Command::new("sh")

@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn secret_of_a_city_stays_the_same_and_is_closed_to_others() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let first = of_city(dir.path()).unwrap();
         assert_eq!(of_city(dir.path()).unwrap(), first);
         let file = dir.path().join(FILE);

@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_file_renamed_into_place_is_seen_and_other_directories_are_not() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (own, other) = (dir.path().join("own"), dir.path().join("other"));
         fs::create_dir(&own).unwrap();
         fs::create_dir(&other).unwrap();
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn only_what_matters_is_told() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (watch, heard) = watch();
         let (saw, seen) = mpsc::channel();
         watch.filter(Some(Box::new(move |path| {
@@ -201,7 +201,7 @@ mod tests {
     /// What changes while it is being found out what matters is judged by that.
     #[test]
     fn what_was_held_back_is_judged_by_the_next_filter() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (watch, heard) = watch();
         let only = |name: &'static str| -> Option<Filter> {
             Some(Box::new(move |path: &Path| path.ends_with(name)))

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn patterns_match_in_order_and_never_dive() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let root = dir.path();
         for file in [
             "f/b.toml",

@@ -23,7 +23,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let place = Self { dir };
         for folder in [
             "repo/.git",

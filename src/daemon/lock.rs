@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_about_to_go_is_waited_for() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let first = take(dir.path()).unwrap();
         thread::scope(|scope| {
             let second = scope.spawn(|| take(dir.path()).is_ok());
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_second_holder_is_refused_and_the_first_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let first = take(dir.path()).unwrap();
         let own = std::process::id().to_string();
         assert!(matches!(take(dir.path()), Err(DaemonError::Held { pid }) if pid == own));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_lock_of_the_directory_holds_whatever_is_removed_in_it() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let open = || File::open(dir.path()).unwrap();
         let first = open();
         directory(&first, dir.path()).unwrap();
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_no_lock_and_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (lock, other) = (dir.path().join(FILE), dir.path().join("other"));
         fs::write(&other, "precious").unwrap();
         std::os::unix::fs::symlink("other", &lock).unwrap();

@@ -158,14 +158,14 @@ mod tests {
 
     #[test]
     fn program_that_leaves_something_running_is_not_waited_for() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let file = program(temp.path(), "sleep 600 &\necho tool 1.2.3");
         assert_eq!(version(&file, &env()), Ok("1.2.3".to_owned()));
     }
 
     #[test]
     fn program_that_does_not_end_is_ended() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let file = program(temp.path(), "exec sleep 600");
         let said = version_within(&file, &env(), Duration::from_millis(100));
         assert_eq!(said, Err("no answer to --version within 0 s".to_owned()));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn program_is_found_on_the_path_and_only_when_it_can_be_run() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let file = program(temp.path(), "echo 1.0");
         fs::write(temp.path().join("text"), "words").unwrap();
         let path = format!("/nowhere:{}", temp.path().display());

@@ -8,6 +8,7 @@ pub mod fake_tasks;
 #[cfg(test)]
 pub mod jumpy_clock;
 pub mod poll;
+pub mod scratch;
 #[cfg(test)]
 pub mod seeded;
 pub mod tier;
@@ -18,6 +19,7 @@ pub mod world;
 use std::time::Duration;
 
 use self::poll::poll;
+pub use self::scratch::{scratch, scratch_on_disk};
 
 /// Longer than anything takes on a loaded machine; a test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,7 +1,10 @@
 //! Waiting in tests: the only place where a test sleeps. Tests wait for conditions, with a limit; where
 //! the moment itself is what is tested, [`pass`] lets a time pass.
 
-use std::thread;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// Between two looks at a condition at first, and at most: what comes at once is seen at once, and what
@@ -29,4 +32,28 @@ pub fn poll<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T
 /// happen.
 pub fn pass(time: Duration) {
     thread::sleep(time);
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Returns what a future gives that another thread completes, if it does so within the limit. This thread, and with it a
+/// runtime that lives on it alone, does nothing else meanwhile.
+pub fn ready_within<F: Future + Unpin>(limit: Duration, future: &mut F) -> Option<F::Output> {
+    let deadline = Instant::now() + limit;
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(value) = Pin::new(&mut *future).poll(&mut context) {
+            return Some(value);
+        }
+        let left = deadline.checked_duration_since(Instant::now())?;
+        thread::park_timeout(left);
+    }
 }

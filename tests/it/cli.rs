@@ -203,7 +203,7 @@ fn nobody_there_is_exit_3_and_no_city_is_exit_2() {
     let ran = city.run(&["ping"]);
     assert_eq!(ran.code, 3);
     assert!(ran.stderr.contains("hd up"), "{}", ran.stderr);
-    let nowhere = tempfile::tempdir().unwrap();
+    let nowhere = horde_supervisor::testing::scratch();
     let ran = run(hd().arg("ping").current_dir(nowhere.path()));
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(ran.stderr.contains("hd init"), "{}", ran.stderr);
@@ -225,7 +225,7 @@ fn the_city_is_found_from_inside_it_and_from_inside_a_session() {
     let inner = city.root().join("horde/raiders/Toast");
     fs::create_dir_all(&inner).unwrap();
     assert_eq!(run(hd().arg("ping").current_dir(&inner)).code, 0);
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = horde_supervisor::testing::scratch();
     let ran = run(hd()
         .arg("ping")
         .current_dir(elsewhere.path())
@@ -242,7 +242,7 @@ fn the_city_is_found_from_inside_it_and_from_inside_a_session() {
 #[test]
 fn a_socket_deeper_than_an_address_can_say_is_reached() {
     let city = FakeCity::start();
-    let deep = tempfile::tempdir().unwrap();
+    let deep = horde_supervisor::testing::scratch();
     let dir = deep.path().join("d".repeat(120));
     fs::create_dir(&dir).unwrap();
     fs::hard_link(city.socket(), dir.join("s")).unwrap();
@@ -431,7 +431,7 @@ fn repository(at: &Path) {
 
 #[test]
 fn init_makes_the_city_beside_the_repository() {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     let repo = temp.path().join("my.tool");
     repository(&repo);
     let ran = run(hd().arg("init").current_dir(&repo));
@@ -449,7 +449,7 @@ fn init_makes_the_city_beside_the_repository() {
 
 #[test]
 fn init_here_stays_out_of_git() {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     let repo = temp.path().join("tool");
     repository(&repo);
     let ran = run(hd().args(["init", "--here"]).current_dir(&repo));
@@ -469,7 +469,7 @@ fn init_here_stays_out_of_git() {
 fn completions_and_manual_pages_come_from_the_same_definition() {
     let ran = run(hd().args(["completions", "bash"]));
     assert!(ran.stdout.contains("unquarantine"));
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     let ran = run(hd().args(["man", "--out"]).arg(temp.path()));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for page in [

@@ -40,7 +40,7 @@ impl Place {
     }
 
     fn named(bin: &'static str, city: &'static str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = horde_supervisor::testing::scratch();
         let place = Self { dir, bin, city };
         fs::create_dir_all(place.city()).unwrap();
         fs::create_dir_all(place.bin()).unwrap();

@@ -31,7 +31,7 @@ fn up_says_why_the_supervisor_did_not_start() {
     ];
     for (its, ours, said) in cases {
         let city = FakeCity::away();
-        let bin = tempfile::tempdir().unwrap();
+        let bin = horde_supervisor::testing::scratch();
         let script = format!("echo the last words >&2; exit {its}");
         let mut up = hd_with_supervisor(bin.path(), &script);
         let ran = run(up.args(["up", "-d", "--city"]).arg(city.root()));
@@ -45,7 +45,7 @@ fn up_says_why_the_supervisor_did_not_start() {
 fn up_shows_the_words_of_this_start_and_no_others() {
     let city = FakeCity::away();
     let up = |script: &str| {
-        let bin = tempfile::tempdir().unwrap();
+        let bin = horde_supervisor::testing::scratch();
         let mut up = hd_with_supervisor(bin.path(), script);
         run(up.args(["up", "-d", "--city"]).arg(city.root()))
     };
@@ -62,7 +62,7 @@ fn up_shows_the_words_of_this_start_and_no_others() {
 #[test]
 fn up_in_the_foreground_becomes_the_supervisor_of_the_city() {
     let city = FakeCity::away();
-    let bin = tempfile::tempdir().unwrap();
+    let bin = horde_supervisor::testing::scratch();
     let mut up = hd_with_supervisor(bin.path(), "echo \"$1\"; exit 7");
     let ran = run(up.args(["up", "--city"]).arg(city.root()));
     let root = city.root().canonicalize().unwrap();
@@ -72,7 +72,7 @@ fn up_in_the_foreground_becomes_the_supervisor_of_the_city() {
 #[test]
 fn up_leaves_a_running_supervisor_alone() {
     let city = FakeCity::start();
-    let bin = tempfile::tempdir().unwrap();
+    let bin = horde_supervisor::testing::scratch();
     let mut up = hd_with_supervisor(bin.path(), "exit 1");
     let ran = run(up.args(["up", "-d", "--city"]).arg(city.root()));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -85,7 +85,7 @@ fn up_leaves_a_running_supervisor_alone() {
 fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
     for (age, cargo, built) in [(3600, true, true), (0, true, false), (3600, false, false)] {
         let city = FakeCity::away();
-        let bin = tempfile::tempdir().unwrap();
+        let bin = horde_supervisor::testing::scratch();
         let mut up = hd_with_supervisor(bin.path(), "exit 7");
         let supervisor = fs::File::options()
             .append(true)

@@ -30,7 +30,7 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = horde_supervisor::testing::scratch();
         let fake = Shared::default();
         let (stop, stopping) = watch::channel(false);
         let bound = bind(&dir.path().join("s/control.sock")).unwrap();

@@ -21,7 +21,7 @@ fn closed_tree_deeper_than_a_path_may_be_is_removed() {
     if !unprivileged(closed_tree_deeper_than_a_path_may_be_is_removed) {
         return;
     }
-    let city = tempfile::tempdir().unwrap();
+    let city = horde_supervisor::testing::scratch();
     let at = |name: &str| city.path().join(name);
     let files = DiskTaskFiles::new(at("outbox"), at("trash"), at("set-up")).unwrap();
     let below = |dir: &OwnedFd, name: &str| {

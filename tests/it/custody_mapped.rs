@@ -93,7 +93,7 @@ fn is_found(city: &City, sandbox: &Path, judged: &GitFacts) {
 
 #[test]
 fn write_through_a_mapping_after_a_file_was_hashed_is_seen_before_it_goes() {
-    let city = City::new();
+    let city = City::on_disk();
     let sandbox = city.sandbox();
     let file = sandbox.join("README");
     let mapped = Mapped::open(&file);
@@ -112,7 +112,7 @@ fn write_through_a_mapping_after_a_file_was_hashed_is_seen_before_it_goes() {
 /// What is saved was hashed before the write.
 #[test]
 fn salvage_reads_what_a_mapping_wrote_after_it_was_hashed() {
-    let city = City::new();
+    let city = City::on_disk();
     let sandbox = city.sandbox();
     write(&sandbox, "new", "untracked\n");
     let file = sandbox.join("new");
@@ -130,7 +130,7 @@ fn salvage_reads_what_a_mapping_wrote_after_it_was_hashed() {
 /// It is kept, and a person is called.
 #[test]
 fn file_that_changes_while_it_is_saved_is_not_called_saved() {
-    let city = City::new();
+    let city = City::on_disk();
     let sandbox = city.sandbox();
     let file = sandbox.join("new");
     fs::write(&file, "0").unwrap();

@@ -239,7 +239,7 @@ fn what_a_fetch_prunes_is_gone_where_agents_read_as_well() {
 
 #[test]
 fn what_is_no_repository_is_refused_with_its_reason() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = horde_supervisor::testing::scratch();
     let root = fs::canonicalize(dir.path()).unwrap();
     let refusal = |name: &str| {
         let source = RigSource::Path(root.join(name));
@@ -272,7 +272,7 @@ fn what_is_no_repository_is_refused_with_its_reason() {
 #[test]
 fn repositories_that_libgit2_refuses_work() {
     for format in ["--object-format=sha256", "--ref-format=reftable"] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = horde_supervisor::testing::scratch();
         let root = fs::canonicalize(dir.path()).unwrap();
         let checkout = root.join("checkout");
         fs::create_dir(&checkout).unwrap();

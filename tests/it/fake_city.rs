@@ -166,7 +166,7 @@ impl FakeCity {
 
     /// The city without anybody on its socket.
     pub fn away() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = horde_supervisor::testing::scratch();
         fs::write(
             dir.path().join("city.toml"),
             "[workspace]\nname = \"fake\"\n",

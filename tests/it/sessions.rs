@@ -49,7 +49,7 @@ impl LocalBench {
 
     /// A bench without sessions.
     pub fn new(provider: Provider) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = horde_supervisor::testing::scratch();
         Self { dir, provider }
     }
 

@@ -3,11 +3,15 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+#[cfg(any(test, feature = "testing"))]
+use std::time::Duration;
 
 use tokio::sync::{broadcast, oneshot};
 
 use crate::domain::event::{Event, NewEvent};
 use crate::ports::relics::{StoreError, Txn};
+#[cfg(any(test, feature = "testing"))]
+use crate::testing::poll;
 
 use super::super::metrics::Metrics;
 use super::queue::{Queue, Request};
@@ -134,11 +138,18 @@ impl StoreHandle {
 }
 
 /// Waits for an answer while paused test time stands still. That time jumps to the next timer whenever
-/// the runtime has nothing to do, and the writer's thread is none of its business; a blocking task is.
+/// the runtime has nothing to do, and the writer's thread is none of its business; a blocking task is, and so is a thread
+/// that waits. Most answers come so soon that a blocking task would cost more than the job.
 #[cfg(any(test, feature = "testing"))]
-async fn answered_in_still_time<A: Send + 'static>(answer: oneshot::Receiver<A>) -> Option<A> {
-    let waiting = tokio::task::spawn_blocking(move || answer.blocking_recv());
-    waiting.await.ok()?.ok()
+async fn answered_in_still_time<A: Send + 'static>(mut answer: oneshot::Receiver<A>) -> Option<A> {
+    const SOON: Duration = Duration::from_millis(5);
+    match poll::ready_within(SOON, &mut answer) {
+        Some(answered) => answered.ok(),
+        None => {
+            let waiting = tokio::task::spawn_blocking(move || answer.blocking_recv());
+            waiting.await.ok()?.ok()
+        }
+    }
 }
 
 /// One job on its way, its caller waiting.

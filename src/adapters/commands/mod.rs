@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_reads_its_input_and_the_end_of_its_output_is_kept() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let ended = run(
             dir.path(),
             "cat; seq 1 5000; echo end >&2; exit 3",
@@ -168,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn its_limit_and_a_stop_end_all_of_it_whoever_left_its_group_too() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let line = "setsid sleep 300 & echo $! > pid; wait";
         for (limit, stop) in [(Duration::from_millis(300), false), (LONG, true)] {
             let ended = run(dir.path(), line, limit, stop).await;
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_start_says_why() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let running = Commands.start(Command {
             line: "true".into(),
             dir: dir.path().join("none"),
@@ -202,7 +202,7 @@ mod tests {
     /// A record that cannot be removed stands for processes that cannot be ended.
     #[tokio::test]
     async fn what_cannot_be_ended_keeps_only_those_from_running_that_are_to_be_alone() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         std::fs::create_dir_all(dir.path().join("x.run/stuck")).unwrap();
         for (alone, runs) in [(true, false), (false, true)] {
             let running = Commands.start(Command {

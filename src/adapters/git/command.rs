@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_command_that_takes_too_long_is_ended_with_its_children() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let started = Instant::now();
         let slow = Git::in_dir(dir.path())
             .args(["-c", "alias.slow=!sleep 300", "slow"])
@@ -409,7 +409,7 @@ mod tests {
     /// A hook's watcher holds the output open, and has a session of its own besides.
     #[test]
     fn nobody_waits_for_what_a_command_leaves_behind() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let left = dir.path().join("left");
         let alias = format!(
             "alias.bg=!setsid sleep 300 & echo $! >{} ; echo done",
@@ -430,7 +430,7 @@ mod tests {
     /// A hook's background work prints more than a pipe holds, after git has ended.
     #[test]
     fn what_a_command_leaves_behind_runs_on() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (ended, done) = (dir.path().join("ended"), dir.path().join("done"));
         let alias = format!(
             "alias.bg=!sh -c 'until test -e {}; do sleep 0.01; done; head -c 200000 /dev/zero && \
@@ -451,7 +451,7 @@ mod tests {
     /// More than a pipe holds, both ways at once.
     #[test]
     fn it_is_fed_while_it_prints() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
         let copied = Git::in_dir(dir.path())
             .args(["-c", "alias.copy=!cat", "copy"])
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_failure_carries_what_git_said() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let error = Git::in_dir(dir.path())
             .args(["rev-parse", "HEAD"])
             .run()

@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn program_is_looked_for_where_it_would_be_found() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (city, bin) = (dir.path().join("city"), dir.path().join("bin"));
         for dir in [&city, &bin] {
             fs::create_dir(dir).unwrap();

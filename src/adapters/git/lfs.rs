@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn files_that_a_commit_points_to_are_copied_as_their_pointers_say() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
         fs::create_dir(&ours).unwrap();
         let git = |args: &[&str]| Git::in_dir(&ours).args(args).run().unwrap().text();

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn lock_of_the_repository_alone_is_named() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (repo, outside) = (dir.path().join("repo"), dir.path().join("x.lock"));
         fs::create_dir(&repo).unwrap();
         let old = SystemTime::now() - STALE - Duration::from_secs(60);

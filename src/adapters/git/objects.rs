@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_refused_by_its_name() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let objects = store(dir.path(), "a");
         check(&objects).unwrap();
         check(&dir.path().join("none")).unwrap();
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn lenders_are_looked_at_as_well() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (objects, lender) = (store(dir.path(), "a"), store(dir.path(), "b\tc"));
         let absolute = lender.display();
         let escaped = absolute.to_string().replace('\t', "\\t");

@@ -256,7 +256,7 @@ mod tests {
     fn pack_that_leaves_out_what_its_objects_name_is_not_taken() {
         let rigged = Rigged::new();
         let repo = &rigged.repo;
-        let apart = tempfile::tempdir().unwrap();
+        let apart = crate::testing::scratch();
         let at = |name: &str| apart.path().join(name);
         let git = |args: &[&str]| Git::in_dir(&at("their.git")).args(args).run().unwrap();
         let theirs = at("their.git").display().to_string();

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_process_is_inside_a_directory_when_it_stands_in_it_or_below() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let root = fs::canonicalize(temp.path()).unwrap();
         for dir in ["one/deep/deeper", "one-more"] {
             fs::create_dir_all(root.join(dir)).unwrap();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_place_of_a_process_that_is_gone_is_unknown() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let mut child = stands_in(temp.path());
         drop(child.stdin.take());
         let pid = child.id();

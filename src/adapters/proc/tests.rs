@@ -69,7 +69,7 @@ fn a_line_of_ancestors_leads_to_the_first_process_and_a_ghost_has_none() {
 
 /// A listing of processes that knows one, whose files are what the test wants.
 fn listing(pid: u32) -> (tempfile::TempDir, PathBuf) {
-    let listing = tempfile::tempdir().unwrap();
+    let listing = crate::testing::scratch();
     let dir = listing.path().join(pid.to_string());
     fs::create_dir(&dir).unwrap();
     let line = format!("{pid} (\u{e9}) S 1 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 99 0");

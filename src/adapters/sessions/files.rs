@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn records_of_another_session_count_for_nothing() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let ended = Ended {
             token: "old".to_owned(),
             exit: crate::domain::facts::SessionExit {
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn garbage_is_told_from_nothing() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         assert_eq!(read::<State>(dir.path(), STATE).unwrap(), Found::Nothing);
         fs::write(dir.path().join(STATE), b"{\"id\":").unwrap();
         assert!(matches!(
@@ -358,7 +358,7 @@ mod tests {
     /// An agent of the same user can put anything there.
     #[test]
     fn link_in_place_of_a_record_is_neither_read_nor_written_through() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let root = temp.path().canonicalize().unwrap();
         let (dir, secret) = (root.join("sessions/a"), root.join("secret"));
         make_dir(&dir).unwrap();
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_look_leaves_nothing_locked_while_others_start_processes() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let done = std::sync::atomic::AtomicBool::new(false);
         let free = std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_seen_while_it_is_held() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let held = open_lock(dir.path()).unwrap();
         held.lock().unwrap();
         assert!(is_locked(dir.path()).unwrap());

@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_living_holder_runs_and_a_reused_pid_is_lost() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         assert!(look(&id(), dir.path()).is_none());
         let holder = Holder::of(dir.path());
         let mut state = running(dir.path(), &holder);
@@ -263,7 +263,7 @@ mod tests {
     /// A record may be written by anybody who may write in the city.
     #[test]
     fn stranger_that_a_record_names_is_no_holder() {
-        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (dir, other) = (crate::testing::scratch(), crate::testing::scratch());
         let holder = Holder::of(other.path());
         let mut state = running(dir.path(), &holder);
         assert!(
@@ -283,7 +283,7 @@ mod tests {
     /// An end that was recorded while something outlived every signal is no end, until that has gone, too.
     #[test]
     fn session_whose_processes_do_not_die_is_not_over() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let holder = Holder::of(dir.path());
         let mut state = running(dir.path(), &holder);
         // Another test ends what carries the usual one.
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn holder_is_known_where_its_directory_was_moved() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let (old, new) = (temp.path().join("old"), temp.path().join("new"));
         fs::create_dir(&old).unwrap();
         let holder = Holder::of(&old);
@@ -333,7 +333,7 @@ mod tests {
     /// A clock that was set back: what is printed since is older than the session.
     #[test]
     fn every_output_is_another_mark_whatever_the_clock_says() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let holder = Holder::of(dir.path());
         let state = running(dir.path(), &holder);
         let write = |second| {
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn nothing_lives_through_a_restart_of_the_machine() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let holder = Holder::of(dir.path());
         let mut state = running(dir.path(), &holder);
         state.boot = "another".to_owned();
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn garbage_is_unknown_unless_it_is_older_than_the_machine() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let path = dir.path().join(files::STATE);
         fs::write(&path, "{").unwrap();
         assert!(matches!(seen(dir.path()), RunState::Unknown { .. }));

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn directory_is_found_where_it_was_moved_and_made_again_where_it_was_removed() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let root = temp.path().canonicalize().unwrap();
         let (home, away) = (root.join("sessions"), root.join("away"));
         let place = Place::open(&home).unwrap();

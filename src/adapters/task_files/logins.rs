@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn login_is_seen_by_a_file_or_a_key_of_settings_and_not_by_what_is_empty() {
-        let home = tempfile::tempdir().unwrap();
+        let home = crate::testing::scratch();
         let claude = home.path().join(".claude");
         fs::create_dir(&claude).unwrap();
         let env = [("HOME".to_owned(), home.path().display().to_string())].into();

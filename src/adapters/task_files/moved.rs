@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_directory_without_the_slot_is_moved_and_every_path_to_it_leads_on() {
-        let home = tempfile::tempdir().unwrap();
+        let home = crate::testing::scratch();
         let (old, dir) = (home.path().join("gt-1/1"), home.path().join("gt-1/Toast-1"));
         let sandbox = home.path().join("Toast");
         fs::create_dir_all(&old).unwrap();
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn there_is_nothing_to_move_in_a_new_city() {
-        let home = tempfile::tempdir().unwrap();
+        let home = crate::testing::scratch();
         let (old, dir) = (home.path().join("1"), home.path().join("Toast-1"));
         fs::create_dir(&dir).unwrap();
         adopt(&old, &dir, home.path()).unwrap();

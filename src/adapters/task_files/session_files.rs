@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn file_of_the_project_is_never_overwritten_and_ours_is_excluded() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (common, sandbox) = (dir.path().join("repo.git"), dir.path().join("Toast"));
         let own = common.join("worktrees/Toast");
         fs::create_dir_all(&own).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     /// Both files are in reach of the agent, and what they name becomes an argument of its next session.
     #[test]
     fn directories_of_git_that_an_agent_made_up_are_not_taken() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let sandbox = dir.path().join("Toast");
         let made = |common: &str, commondir: &str| {
             let own = dir.path().join(common).join("worktrees/Toast");

@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_command_that_leaves_something_running_does_not_hold_up_the_charge() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let started = Instant::now();
         let command = "setsid sleep 300 & echo $! >pid; sleep 300 & echo $! >>pid";
         let runs = dir.path().join("runs");
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_command_that_never_ends_is_ended_at_the_limit() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let limit = Duration::from_millis(200);
         let (command, runs) = ("echo waiting; sleep 300", dir.path().join("runs"));
         let why = run_within(dir.path(), command, &path(), &runs, limit).unwrap_err();

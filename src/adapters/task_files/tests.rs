@@ -12,7 +12,7 @@ fn files(city: &Path) -> DiskTaskFiles {
 
 #[test]
 fn only_old_files_below_the_directory_are_pruned() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let logs = city.path().join("logs");
     assert_eq!(tasks.prune(&logs, Timestamp::MAX, &[]), Ok(0));
@@ -30,7 +30,7 @@ fn only_old_files_below_the_directory_are_pruned() {
 
 #[test]
 fn a_directory_goes_with_the_last_file_in_it_and_what_is_in_use_stays() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let root = city.path().join("tasks");
     let dirs = ["gt-1/1", "gt-1/2", "gt-2/1"].map(|dir| root.join("horde").join(dir));
@@ -86,7 +86,7 @@ fn scarce(city: &Path, open: Open) -> DiskTaskFiles {
 
 #[test]
 fn a_task_that_cannot_be_watched_is_a_task() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = scarce(city.path(), Box::new(|_| Ok(Box::new(NoneLeft))));
     assert!(
         tasks.watching().said.is_some(),
@@ -104,7 +104,7 @@ fn a_task_that_cannot_be_watched_is_a_task() {
 
 #[test]
 fn a_kernel_that_had_no_watcher_left_is_asked_again() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let some = Arc::new(AtomicBool::new(false));
     let there = Arc::clone(&some);
     let open = move |heard: Heard| -> notify::Result<Box<dyn Watcher + Send>> {
@@ -134,7 +134,7 @@ fn a_kernel_that_had_no_watcher_left_is_asked_again() {
 
 #[test]
 fn an_outcome_is_heard_of_however_it_is_written() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let (tell, told) = mpsc::channel();
     tasks.listen(Box::new(move |event| {
@@ -163,7 +163,7 @@ fn an_outcome_is_heard_of_however_it_is_written() {
 
 #[test]
 fn a_charge_starts_with_an_empty_outcome() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let dir = city.path().join("task");
     tasks.write_task(&dir, "do it").unwrap();
@@ -174,7 +174,7 @@ fn a_charge_starts_with_an_empty_outcome() {
 
 #[test]
 fn intents_come_in_order_and_can_be_set_aside() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let intent = r#"{"v":1,"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1,"cwd":"/s","pid":1,"at":"2026-01-31T12:00:00Z"}"#;
     fs::write(city.path().join("outbox/a.json"), intent).unwrap();
@@ -199,7 +199,7 @@ fn intents_come_in_order_and_can_be_set_aside() {
 
 #[test]
 fn where_a_directory_really_is_counts() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let (own, other) = (city.path().join("own"), city.path().join("other"));
     for dir in [own.join("deep"), other.clone()] {
@@ -217,7 +217,7 @@ fn where_a_directory_really_is_counts() {
 
 #[test]
 fn a_failing_set_up_says_what_it_printed() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let env = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
     let commands = ["touch made".to_owned(), "echo broken; exit 3".to_owned()];
@@ -229,7 +229,7 @@ fn a_failing_set_up_says_what_it_printed() {
 #[test]
 fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
     use std::os::unix::fs::{PermissionsExt, symlink};
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let (trash, precious) = (city.path().join("trash"), city.path().join("precious"));
     fs::create_dir_all(trash.join("old/cache")).unwrap();
@@ -270,7 +270,7 @@ fn soon<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
 
 #[test]
 fn what_is_no_file_keeps_nobody_waiting() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = Arc::new(files(city.path()));
     let own = Arc::clone(&tasks);
     fifo(&city.path().join("outbox/a.json"));
@@ -298,7 +298,7 @@ fn what_is_no_file_keeps_nobody_waiting() {
 
 #[test]
 fn an_outcome_file_is_replaced_and_never_written_through() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let (dir, precious) = (city.path().join("task"), city.path().join("precious"));
     fs::create_dir(&dir).unwrap();
@@ -311,7 +311,7 @@ fn an_outcome_file_is_replaced_and_never_written_through() {
 
 #[test]
 fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let (dir, sandbox) = (city.path().join("task"), city.path().join("sandbox"));
     tasks.write_task(&dir, "do it").unwrap();
@@ -331,7 +331,7 @@ fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
 /// Whatever an agent puts in the place of a file is neither read, nor waited for, nor written through.
 #[test]
 fn links_and_pipes_of_agents_are_not_followed() {
-    let city = tempfile::tempdir().unwrap();
+    let city = crate::testing::scratch();
     let tasks = files(city.path());
     let (dir, sandbox) = (
         city.path().join("tasks/rig/gt-1/1"),

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn file_is_read_on_in_parts() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let path = temp.path().join("a.jsonl");
         fs::write(&path, "0123456789").unwrap();
         assert_eq!(bytes(&path, temp.path(), 0, 4).unwrap(), b"0123");
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn what_is_elsewhere_or_no_file_is_not_read() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let root = temp.path().join("root");
         fs::create_dir_all(root.join("dir")).unwrap();
         fs::write(temp.path().join("secret"), "s").unwrap();
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn newest_of_an_ending_is_found() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         assert_eq!(newest(&temp.path().join("none"), ".jsonl").unwrap(), None);
         let old = temp.path().join("b.jsonl");
         fs::write(&old, "").unwrap();

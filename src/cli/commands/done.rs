@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_intent_is_whole_and_nothing_else_is_left() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let dir = temp.path().join("outbox");
         let text = include_str!("../../../tests/data/protocol/intent.json");
         let intent: Intent = serde_json::from_str(text).unwrap();

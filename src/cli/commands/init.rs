@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn excludes_are_added_once_and_nothing_is_lost() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let info = temp.path().join(".git/info");
         fs::create_dir_all(&info).unwrap();
         fs::write(info.join("exclude"), "*.log").unwrap();
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_linked_worktree_leads_to_its_repository() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let linked = temp.path().join("repo/.git/worktrees/w");
         fs::create_dir_all(&linked).unwrap();
         fs::write(linked.join("commondir"), "../..\n").unwrap();

@@ -13,7 +13,7 @@ struct Place(
 
 impl Place {
     fn new(city: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let place = Self(dir.path().canonicalize().unwrap(), dir);
         place.write(
             "city/city.toml",

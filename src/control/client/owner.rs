@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn socket_that_another_user_could_have_made_is_not_spoken_to() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let (dir, path) = (temp.path().join("dir"), temp.path().join("dir/sock"));
         fs::create_dir(&dir).unwrap();
         let mode = |mode| fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
@@ -122,7 +122,7 @@ mod tests {
     /// The socket is ours; a process of another user, which was given it, is the one that listens.
     #[test]
     fn process_of_another_user_at_the_other_end_is_not_spoken_to() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let path = temp.path().join("sock");
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();

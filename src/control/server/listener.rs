@@ -218,7 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn socket_and_directory_are_private_and_a_leftover_is_replaced() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let path = temp.path().join("state/control.sock");
         let (listener, file) = bind(&path).unwrap().listen().unwrap();
         std::mem::forget(file);
@@ -245,7 +245,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_socket_that_is_removed_or_replaced_is_told_from_ours() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let path = temp.path().join("state/control.sock");
         let (_listener, file) = bind(&path).unwrap().listen().unwrap();
         fs::remove_file(&path).unwrap();
@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_directory_open_to_others_is_refused() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let dir = temp.path().join("state");
         fs::create_dir(&dir).unwrap();
         for open in [0o755, 0o770, 0o701] {
@@ -270,7 +270,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_directory_that_is_a_link_or_a_file_in_the_way_is_refused() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let real = temp.path().join("real");
         DirBuilder::new().mode(0o700).create(&real).unwrap();
         let link = temp.path().join("link");

@@ -19,7 +19,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let root = dir.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("city/automations/x")).unwrap();
         fs::create_dir_all(root.join("city/g")).unwrap();

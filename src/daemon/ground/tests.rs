@@ -11,7 +11,7 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let city = temp.path().canonicalize().unwrap().join("city");
         fs::create_dir(&city).unwrap();
         Self { _temp: temp, city }

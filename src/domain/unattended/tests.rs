@@ -16,7 +16,7 @@ fn with(
     root: bool,
     then: impl FnOnce(&Known, &Start<'_>),
 ) {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::testing::scratch();
     let file = temp.path().join(config::FILE);
     std::fs::write(&file, "[workspace]\nname = \"x\"\n").unwrap();
     let loaded = config::load(&file, &config::Env::default());

@@ -159,7 +159,7 @@ mod tests {
     /// address where it can be pointed at all.
     #[test]
     fn every_preset_is_known() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let file = temp.path().join(config::FILE);
         std::fs::write(&file, "[workspace]\nname = \"x\"\n").unwrap();
         let loaded = config::load(&file, &config::Env::default());
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn program_is_told_by_its_command_whatever_the_harness_is_called() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let file = temp.path().join(config::FILE);
         let text = "[workspace]\nname = \"x\"\n\
                     [harness.mine]\ncommand = [\"/opt/bin/claude\", \"--x\"]\n\

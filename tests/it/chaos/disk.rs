@@ -29,7 +29,7 @@ fn two_agents() -> Plan {
 /// The city of a plan on a disk. What the test's agents tell is elsewhere: they can tell it at any time.
 fn city_on(disk: &Disk, plan: &Plan) -> (City, TempDir) {
     let city = City::made_in(disk.path(), plan);
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = horde_supervisor::testing::scratch();
     for part in ["signs", "seen"] {
         fs::remove_dir(city.root().join(part)).unwrap();
         fs::create_dir(elsewhere.path().join(part)).unwrap();

@@ -168,7 +168,7 @@ fn add_to_user(wires: &Wires) {
 
 /// Whether this test runs with a configuration of the user of its own.
 fn with_user<T: Fn()>(test: T) -> bool {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = horde_supervisor::testing::scratch();
     let file = dir.path().join("gitconfig");
     fs::write(&file, "").unwrap();
     let nowhere = dir.path().join("config");

@@ -49,7 +49,7 @@ fn reload_error(city: &City) -> Value {
 /// it is.
 #[test]
 fn an_include_is_followed_wherever_it_leads() {
-    let far = tempfile::tempdir().unwrap();
+    let far = horde_supervisor::testing::scratch();
     let away = far.path().join("away");
     let plan = Plan::new();
     let mut city = City::made(&plan);
@@ -93,7 +93,7 @@ fn an_include_is_followed_wherever_it_leads() {
 /// What would mend it is waited for, wherever it is.
 #[test]
 fn an_include_that_was_missing_mends_the_city() {
-    let far = tempfile::tempdir().unwrap();
+    let far = horde_supervisor::testing::scratch();
     let plan = Plan::new();
     let city = plan.start();
     let one = far.path().join("not/there/one.toml");
@@ -144,7 +144,7 @@ fn an_automation_that_a_trusted_rig_comes_to_carry_is_found() {
 /// A link to the city may lead elsewhere; the supervisor stays where it began.
 #[test]
 fn a_supervisor_stays_with_the_city_that_it_was_started_in() {
-    let place = tempfile::tempdir().unwrap();
+    let place = horde_supervisor::testing::scratch();
     let (city, other) = (City::made(&Plan::new()), place.path().join("other"));
     fs::create_dir(&other).unwrap();
     let elsewhere = "[workspace]\nname = \"e2e\"\n".to_owned() + &agent("stranger");

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use horde_supervisor::testing::poll::poll;
+use horde_supervisor::testing::scratch;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -71,7 +72,9 @@ pub struct City {
 impl City {
     /// Makes it; the daemon does not run yet.
     pub fn new(plan: &Plan) -> Self {
-        let dir = tempfile::Builder::new().prefix("hd-").tempdir();
+        let dir = tempfile::Builder::new()
+            .prefix("hd-")
+            .tempdir_in(scratch::place());
         let dir = dir.expect("a directory");
         let root = fs::canonicalize(dir.path()).expect("a real path");
         git(&root, &["init", "-q", "--bare", "-b", "main", "origin.git"]);

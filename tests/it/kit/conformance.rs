@@ -44,7 +44,7 @@ fn test(role: &str, cases: &[&str]) -> (Value, Option<i32>) {
 }
 
 fn try_harness(role: &str, words: &[&str]) -> (Value, Option<i32>) {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     city(temp.path(), role);
     let mut hd = Command::new(cargo_bin("hd"));
     hd.args(["--json", "harness", "test"]).args(words);
@@ -151,7 +151,7 @@ fn program_with_servers_of_its_own_cannot_be_tried() {
 
 #[test]
 fn unknown_case_is_refused_with_those_that_there_are() {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     city(temp.path(), "");
     let output = Command::new(cargo_bin("hd"))
         .args(["harness", "test", "fake", "--case", "begin"])

@@ -100,7 +100,7 @@ fn wrong(program: &Path) -> Vec<String> {
     if cases.is_empty() {
         return Vec::new();
     }
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     city(temp.path(), preset, program);
     let mut words = vec!["--json", "harness", "test", "replayed"];
     words.extend(cases.iter().flat_map(|case| ["--case", case]));

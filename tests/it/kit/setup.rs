@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A directory with a `copilot` of another major version, a home, and a city in which that works.
 fn made() -> tempfile::TempDir {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     // Written by another process: a file that is open for writing anywhere cannot be run.
     let script = "mkdir bin home city && printf '#!/bin/sh\\necho 7.0.1\\n' >bin/copilot \
                   && chmod 755 bin/copilot";

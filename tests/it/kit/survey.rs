@@ -23,7 +23,7 @@ prompt = "p"
 
 /// A city, and a directory with a `claude` that tells its version.
 fn made() -> tempfile::TempDir {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     fs::write(temp.path().join("city.toml"), CITY).unwrap();
     // Written by another process: a file that is open for writing anywhere cannot be run.
     let script = "mkdir bin && printf '#!/bin/sh\\necho \"2.1.197 (Claude Code)\"\\n' >bin/claude \

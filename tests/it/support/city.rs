@@ -13,6 +13,7 @@ use horde_supervisor::domain::facts::{GitFacts, Probed};
 use horde_supervisor::domain::ids::{Incarnation, Oid, RaiderId};
 use horde_supervisor::domain::nuke::{Evidence, Judgement, NukePermit, judge};
 use horde_supervisor::ports::repo::{Repo, SandboxSpec};
+use horde_supervisor::testing::{scratch, scratch_on_disk};
 
 use super::git::{commit_all, git, rev, write};
 
@@ -39,7 +40,17 @@ impl City {
 
     /// The same, with changes to the checkout before its first commit is pushed.
     pub fn with(change: impl FnOnce(&Path)) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
+        Self::inside(scratch(), change)
+    }
+
+    /// As [`City::new`], on the disk.
+    pub fn on_disk() -> Self {
+        let city = Self::inside(scratch_on_disk(), |_| {});
+        city.repo.prepare().expect("prepared");
+        city
+    }
+
+    fn inside(dir: tempfile::TempDir, change: impl FnOnce(&Path)) -> Self {
         let root = fs::canonicalize(dir.path()).expect("a real path");
         let checkout = root.join("checkout");
         fs::create_dir(&checkout).expect("a directory");

@@ -17,7 +17,7 @@ pub struct Disk {
 impl Disk {
     /// An empty one.
     pub fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = horde_supervisor::testing::scratch();
         let size = format!("size={BYTES},nr_inodes={FILES}");
         let (kind, flags) = (Some("tmpfs"), MsFlags::empty());
         mount(kind, dir.path(), kind, flags, Some(&*size)).unwrap();

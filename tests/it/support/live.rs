@@ -10,7 +10,7 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::control::client::{Client, Flow};
 use horde_supervisor::control::protocol::{ControlError, Op};
-use horde_supervisor::testing::poll::poll;
+use horde_supervisor::testing::{poll::poll, scratch};
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
@@ -79,7 +79,7 @@ impl City {
 
     /// The city of a plan, its daemon not started yet.
     pub fn made(plan: &Plan) -> Self {
-        Self::made_in(&std::env::temp_dir(), plan)
+        Self::made_in(scratch::place(), plan)
     }
 
     /// The same, below this directory.

@@ -21,7 +21,7 @@ pub fn unprivileged<T: Fn()>(_test: T) -> bool {
         return true;
     }
     let (_crate, name) = type_name::<T>().split_once("::").expect("a path");
-    let home = tempfile::tempdir().unwrap();
+    let home = horde_supervisor::testing::scratch();
     std::os::unix::fs::chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", name, "--nocapture"]);

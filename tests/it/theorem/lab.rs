@@ -95,7 +95,7 @@ const TOLD: [&str; 4] = ["config", "info/attributes", "info/exclude", "info/graf
 impl Lab {
     /// A daemon on a prepared rig.
     pub async fn new() -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = horde_supervisor::testing::scratch();
         let root = fs::canonicalize(dir.path()).expect("a path");
         found(&root);
         let own = root.join("city/horde");

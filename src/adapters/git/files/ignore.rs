@@ -167,7 +167,7 @@ mod tests {
         tracked: &[&str],
         excludes: &str,
     ) -> (Vec<String>, Vec<String>) {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         for (name, text) in files {
             let path = dir.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn pipe_in_the_place_of_a_list_is_not_waited_for() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let mode = nix::sys::stat::Mode::S_IRWXU;
         nix::unistd::mkfifo(&dir.path().join(".gitignore"), mode).unwrap();
         let (excludes, tracked) = (Excludes::default(), BTreeSet::new());

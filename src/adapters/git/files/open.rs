@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn links_and_pipes_are_not_opened() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let root = dir.path().join("root");
         fs::create_dir_all(root.join("sub")).unwrap();
         fs::write(dir.path().join("secret"), "no").unwrap();
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn paths_longer_than_the_kernel_takes_are_opened() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let root = Root::open(dir.path()).unwrap();
         let mut path = Vec::new();
         for _ in 0..60 {

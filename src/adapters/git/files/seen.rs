@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn id_is_known_as_long_as_the_fingerprint_is_the_same() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let file = dir.path().join("seen/Toast");
         let (old, odd) = (entry(b"a", 50), entry(b"odd \xff\n", 50));
         let mut seen = Seen::default();
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn garbage_is_no_list() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let file = dir.path().join("seen");
         let mut seen = Seen::default();
         seen.note(&entry(b"a", 50), &id('1'), at(100));
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn file_is_as_checked_out_until_it_is_written() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let (a, b) = (entry(b"a", 50), entry(b"b", i64::MAX));
         let probe = fs::File::create(dir.path().join("probe")).unwrap();
         let seen = Seen::checked_out([&a, &b], |_| Some(id('2')), |_| None, &probe).unwrap();

@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_found_and_no_link_is_followed() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         make(dir.path(), &["a/b", ".GIT/notes", "inner/.git/HEAD"]);
         fs::create_dir(dir.path().join("empty")).unwrap();
         symlink("a", dir.path().join("link")).unwrap();
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn repositories_in_a_hidden_directory_are_found_at_any_depth() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let bare = ["HEAD", "objects/x", "refs/x"].map(|name| format!("target/bare/{name}"));
         make(dir.path(), &bare.each_ref().map(String::as_str));
         let names = [
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn stamp_changes_with_every_write() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         make(dir.path(), &["a"]);
         let of = || walked(dir.path(), &mut All).entries.remove(0).stamp;
         let before = of();

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_file_is_bounded_and_the_tail_is_the_end() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let path = dir.path().join("log");
         let mut log = Log::create(&path).unwrap();
         log.left = 10;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_long_output_keeps_its_last_bytes() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let mut log = Log::create(&dir.path().join("log")).unwrap();
         for line in 0..10_000 {
             log.add(format!("line {line}\n").as_bytes());

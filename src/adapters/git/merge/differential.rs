@@ -35,7 +35,7 @@ struct Oracle {
 
 impl Oracle {
     fn new(objects: &[PathBuf]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let init = Git::in_dir(dir.path()).args(["init", "-q", "--bare"]);
         init.run().unwrap();
         let lines: String = objects

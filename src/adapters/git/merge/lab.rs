@@ -19,7 +19,7 @@ pub(super) struct Lab {
 
 impl Lab {
     pub(super) fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let repo = Repository::init_bare(dir.path()).unwrap();
         let mut config = repo.config().unwrap();
         // Whoever runs the tests may have set these for all repositories.

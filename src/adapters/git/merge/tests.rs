@@ -288,7 +288,7 @@ fn the_git_program_alone_comes_to_the_same() {
 
 #[test]
 fn a_repository_with_sha256_works() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let git = |args: &[&str]| Git::in_dir(dir.path()).args(args).run().unwrap().text();
     git(&[
         "init",

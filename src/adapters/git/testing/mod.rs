@@ -51,7 +51,7 @@ impl Rigged {
     }
 
     fn make(local: bool, push: bool) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let origin = dir.path().join("origin");
         let ours = dir.path().join("city/.horde/custody/rig.git");
         let theirs = dir.path().join("city/rig/repo.git");

@@ -7,7 +7,7 @@ fn id(digit: char) -> Oid {
 }
 
 fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     for (name, text) in files {
         let path = dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -82,7 +82,7 @@ fn a_job_that_panics_takes_the_commit_with_it_and_not_the_store() {
 
 #[test]
 fn a_full_store_refuses_and_recovers_without_reopening() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     let mut store = SqliteRelics::open(&path, Arc::new(SystemClock::new())).unwrap();
     let limit = |store: &SqliteRelics, pages: u32| {
@@ -153,7 +153,7 @@ fn on_a_small_disk(test: impl FnOnce(&std::path::Path) + Send) {
     use nix::mount::{MsFlags, mount};
     use nix::sched::{CloneFlags, unshare};
 
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let disk = dir.path();
     let none = None::<&str>;
     std::thread::scope(|scope| {

@@ -25,7 +25,7 @@ fn titles(store: &mut SqliteRelics) -> Vec<String> {
 
 #[test]
 fn nobody_else_may_read_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     std::fs::write(&path, "").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -42,7 +42,7 @@ fn nobody_else_may_read_it() {
 
 #[test]
 fn what_was_committed_is_there_after_a_crash_and_what_was_not_is_not() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     let mut store = open(&path).unwrap();
     create(&mut store, &task("full"));
@@ -72,7 +72,7 @@ fn what_was_committed_is_there_after_a_crash_and_what_was_not_is_not() {
 
 #[test]
 fn a_file_that_is_no_database_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     std::fs::write(&path, "not a database at all\n".repeat(100)).unwrap();
     let why = refused(&path);
@@ -86,7 +86,7 @@ fn a_file_that_is_no_database_is_refused() {
 
 #[test]
 fn somebody_elses_database_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("CREATE TABLE mine (x)").unwrap();
@@ -97,7 +97,7 @@ fn somebody_elses_database_is_refused() {
 
 #[test]
 fn a_damaged_file_is_refused_and_never_panics() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     let mut store = open(&path).unwrap();
     for n in 0..200 {
@@ -131,7 +131,7 @@ fn a_damaged_file_is_refused_and_never_panics() {
 
 #[test]
 fn a_newer_schema_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     let store = open(&path).unwrap();
     store.conn.pragma_update(None, "user_version", 99).unwrap();
@@ -142,7 +142,7 @@ fn a_newer_schema_is_refused() {
 
 #[test]
 fn an_interrupted_first_start_is_taken_up() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     std::fs::write(&path, "").unwrap();
     let mut store = open(&path).unwrap();
@@ -153,7 +153,7 @@ fn an_interrupted_first_start_is_taken_up() {
 
 #[test]
 fn a_directory_that_is_not_there_is_unavailable() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("nowhere").join("relics.db");
     let error = open(&path).err();
     assert!(
@@ -165,7 +165,7 @@ fn a_directory_that_is_not_there_is_unavailable() {
 /// `rm -rf .horde` may take the log first. A store that is closed then is lost with its file.
 #[test]
 fn store_whose_log_was_removed_is_saved_when_its_file_goes_as_well() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     let mut store = open(&path).unwrap();
     create(&mut store, &task("kept"));

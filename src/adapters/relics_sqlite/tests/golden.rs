@@ -171,7 +171,7 @@ fn a_store_of_the_first_schema_is_read_whole() {
     if std::env::var_os("HORDE_MAKE_GOLDEN").is_some() {
         make();
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     std::fs::copy(golden(), &path).unwrap();
     let mut old = SqliteRelics::open(&path, Arc::new(Still)).unwrap();

@@ -180,7 +180,7 @@ fn events_are_pruned_in_parts_and_never_from_a_number_on() {
 
 #[test]
 fn numbers_go_on_when_every_event_was_pruned_even_after_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let file = dir.path().join("relics.db");
     let open = || SqliteRelics::open(&file, Arc::new(SystemClock::new())).unwrap();
     let mut store = open();

@@ -91,7 +91,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn fake(script: &str) -> io::Result<String> {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let path = dir.path().join("tmux");
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_project_is_real_and_its_city_is_right() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let root = temp.path().canonicalize().unwrap();
         let project = Project::make(&root, 3).unwrap();
         assert_eq!(project.log().unwrap().lines().count(), 1);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_agent_does_its_task_and_again_after_a_crash() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let root = temp.path().canonicalize().unwrap();
         Project::make(&root, 1).unwrap();
         let sandbox = root.join("checkout");

@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn link_stays_and_what_it_leads_to_is_replaced_with_mode_and_copy() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let root = temp.path().canonicalize().unwrap();
         let (real, link) = (root.join("real.json"), root.join("link.json"));
         fs::write(&real, "{}").unwrap();
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn file_that_is_not_there_is_made_closed_with_its_directory() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let path = temp.path().join("new/settings.json");
         let file = SettingsFile::read(&path).unwrap();
         assert_eq!(file.replace("{}", "T").unwrap(), None);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn file_that_changed_meanwhile_or_is_none_is_left_alone() {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = crate::testing::scratch();
         let path = temp.path().join("settings.json");
         fs::write(&path, "{}").unwrap();
         let file = SettingsFile::read(&path).unwrap();

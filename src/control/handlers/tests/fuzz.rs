@@ -305,7 +305,7 @@ async fn converse(caller: Caller, lines: &[Vec<u8>]) {
         Caller::Errand(rights) => town.parts.runner.place(pid, rights),
         Caller::Invisible => town.parts.sessions.obscure(pid),
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::scratch();
     let socket = dir.path().join("s/control.sock");
     let (stop, mut asked) = mpsc::channel(4);
     let stopper = tokio::spawn(async move {

@@ -43,7 +43,7 @@ fn agent_does_what_its_model_says() {
         Agent::new(&role, &prompt).work();
         return;
     }
-    let temp = tempfile::tempdir().unwrap();
+    let temp = horde_supervisor::testing::scratch();
     let model = Model::start().unwrap();
     let file = temp.path().join("written");
     let steps = vec![

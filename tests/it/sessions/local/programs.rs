@@ -22,8 +22,7 @@ on_both!(
 fn input_waits_for_a_program_that_does_not_read() {
     let bench = &LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
-    let slow =
-        "stty raw -echo; mkfifo go; echo ready; read -r line < go; head -c 1000000 | cksum > sum; sleep 1000";
+    let slow = "stty raw -echo; mkfifo go; echo ready; read -r line < go; head -c 1000000 | cksum > sum; sleep 1000";
     let started = sessions.start(&script(bench, slow)).unwrap();
     await_screen(&sessions, &started.handle, "ready");
     let bytes = vec![b'x'; 1_000_000];

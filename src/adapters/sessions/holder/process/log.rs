@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_log_keeps_the_newest_output_within_its_limit() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let mut log = Log::open(dir.path(), 16 * 1024);
         let line = |n: usize| format!("line {n:05}\n");
         for n in 0..10_000 {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_tail_reaches_back_over_the_rotation_and_over_generations() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let half = vec![b'a'; 8 * 1024];
         Log::open(dir.path(), 16 * 1024).append(&half);
         Log::open(dir.path(), 16 * 1024).append(b"new");
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_terminal_of_another_size_is_marked_where_no_sequence_is_broken_off() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let mut log = Log::open(dir.path(), 1 << 20);
         let (usual, small) = (terminal(SIZE.0, SIZE.1), terminal(10, 20));
         log.follow(b"one\r\n\x1b[3", &usual);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_first_output_of_a_small_terminal_is_marked() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let mut log = Log::open(dir.path(), 1 << 20);
         log.follow(b"one", &terminal(10, 20));
         assert_eq!(text(dir.path()), format!("{}one", size_mark((10, 20))));
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn separator_stands_between_two_sessions_and_not_before_the_first() {
         use crate::domain::ids::{Generation, Incarnation};
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         for (generation, output) in [(1, "one\r\n"), (2, "two\r\n")] {
             let mut log = Log::open(dir.path(), 1 << 20);
             let (incarnation, since) = (Incarnation(0), jiff::Timestamp::UNIX_EPOCH);
@@ -261,7 +261,7 @@ mod tests {
     /// Whoever reads the end of a log needs a screen to begin with.
     #[test]
     fn the_whole_screen_is_written_again_after_much_output() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let mut log = Log::open(dir.path(), 8 << 20);
         let mut terminal = terminal(SIZE.0, SIZE.1);
         let output = b"\x1b[5;1Hin the middle\x1b[H".repeat(10);
@@ -277,7 +277,7 @@ mod tests {
         let shown = crate::domain::transcript::text(painted.as_bytes(), true, 100);
         assert_eq!(shown, "in the middle\n");
         // A log of few segments would be all screens.
-        let small = tempfile::tempdir().unwrap();
+        let small = crate::testing::scratch();
         let mut log = Log::open(small.path(), PAINT_EVERY);
         (0..much).for_each(|_| log.follow(&output, &terminal));
         assert!(!text(small.path()).contains(&mark));
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn only_what_comes_after_another_sessions_output_is_marked() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         for (session, all) in [
             ("one", "one"),
             ("two", "one|two"),
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_was_put_in_the_place_of_a_log_holds_up_neither_writer_nor_reader() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let path = |name| dir.path().join(name);
         let fifo = |name| {
             rustix::fs::mkfifoat(rustix::fs::CWD, path(name), rustix::fs::Mode::RWXU).unwrap();
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn one_chunk_above_the_limit_is_cut_not_kept() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::testing::scratch();
         let mut log = Log::open(dir.path(), 16 * 1024);
         log.append(&vec![b'x'; 100 * 1024]);
         assert!(tail(dir.path(), u64::MAX).unwrap().len() <= 16 * 1024);

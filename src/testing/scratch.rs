@@ -1,0 +1,54 @@
+//! Directories of tests. They are in memory where there is room: tests make and remove hundreds of repositories, and a file
+//! system on a disk takes longer for that than git does. The long tier, and whoever sets `TMPDIR`, has them elsewhere.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use rustix::fs::StatVfsMountFlags;
+use tempfile::TempDir;
+
+use super::tier::is_long;
+
+const MEMORY: &str = "/dev/shm";
+/// What all tests together never need, in bytes.
+const ENOUGH: u64 = 3 << 30;
+
+/// Makes a directory of a test's own, which goes when this is dropped.
+///
+/// # Panics
+/// It cannot be made.
+#[must_use]
+pub fn scratch() -> TempDir {
+    tempfile::tempdir_in(place()).expect("a directory for a test")
+}
+
+/// As [`scratch`], on the disk: for tests of what file systems in memory do otherwise.
+///
+/// # Panics
+/// It cannot be made.
+#[must_use]
+pub fn scratch_on_disk() -> TempDir {
+    tempfile::tempdir().expect("a directory for a test")
+}
+
+/// Returns where [`scratch`] makes directories.
+#[must_use]
+pub fn place() -> &'static Path {
+    static PLACE: LazyLock<&Path> = LazyLock::new(|| {
+        let elsewhere = is_long() || std::env::var_os("TMPDIR").is_some();
+        match !elsewhere && has_room() {
+            true => Path::new(MEMORY),
+            false => Box::leak(std::env::temp_dir().into_boxed_path()),
+        }
+    });
+    &PLACE
+}
+
+/// Whether there is room in memory, for programs too.
+fn has_room() -> bool {
+    rustix::fs::statvfs(MEMORY).is_ok_and(|disk| {
+        disk.f_bavail * disk.f_frsize >= ENOUGH
+            && !disk.f_flag.contains(StatVfsMountFlags::NOEXEC)
+            && tempfile::tempdir_in(MEMORY).is_ok()
+    })
+}
