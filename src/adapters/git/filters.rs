@@ -6,6 +6,8 @@
 //!   arguments  %f, for a merge driver %A, %B, %O and the like, options, numbers, absolute paths outside; other words only where the program takes them
 //!              for data or for a command of its own
 //!   shell      plain and quoted words: no expansion, pipe, list, redirection or variable
+//!   code       a program that runs what it reads has a script outside for its first argument; one that runs its
+//!              arguments is never used
 //! ```
 
 use std::collections::BTreeSet;
@@ -27,6 +29,20 @@ const COMMANDED: &[&str] = &["git-lfs", "git-crypt", "git-annex"];
 const READERS: &[&str] = &[
     "base64", "cat", "cut", "dos2unix", "expand", "fmt", "fold", "gunzip", "gzip", "head", "iconv",
     "nl", "rev", "tac", "tail", "tr", "unexpand", "unix2dos", "xz", "zcat",
+];
+
+/// Programs that run the file that they are given, or their input, without the digits of a version.
+const INTERPRETERS: &[&str] = &[
+    "ash", "awk", "bash", "bc", "bun", "csh", "dash", "dc", "deno", "ed", "elvish", "ex", "expect",
+    "fish", "gawk", "guile", "java", "julia", "ksh", "lua", "luajit", "m4", "make", "mawk", "mksh",
+    "nawk", "node", "nodejs", "nu", "perl", "php", "pwsh", "pypy", "python", "rbash", "ruby", "sh",
+    "sqlite", "tclsh", "tcsh", "vi", "vim", "wish", "yash", "zsh",
+];
+/// Programs that run their arguments.
+const WRAPPERS: &[&str] = &[
+    "busybox", "chroot", "doas", "env", "exec", "eval", "find", "flock", "ionice", "nice", "nohup",
+    "parallel", "script", "setsid", "ssh", "stdbuf", "strace", "su", "sudo", "taskset", "time",
+    "timeout", "toybox", "unshare", "watch", "xargs",
 ];
 
 /// Where programs come from.
@@ -83,10 +99,21 @@ impl Places<'_> {
             return true;
         };
         let name = program.rsplit('/').next().unwrap_or(program);
-        if !self.is_found(program) {
+        let Some(file) = self.find(program) else {
             return false;
-        }
+        };
+        let real = file.and_then(|file| fs::canonicalize(file).ok());
+        let real = real.as_deref().and_then(Path::file_name);
+        let real = real.and_then(OsStr::to_str).unwrap_or(name);
+        let is_any = |names: &[&str]| {
+            let mut all = [name, kind(name), real, kind(real)].into_iter();
+            all.any(|name| names.contains(&name))
+        };
         match name {
+            _ if is_any(WRAPPERS) => false,
+            _ if is_any(INTERPRETERS) => arguments.split_first().is_some_and(|(script, rest)| {
+                self.is_outside(Path::new(script)) && rest.iter().all(|word| self.is_inert(word))
+            }),
             name if READERS.contains(&name) => true,
             name if COMMANDED.contains(&name) => arguments
                 .iter()
@@ -102,22 +129,22 @@ impl Places<'_> {
         }
     }
 
-    /// Whether the program lies outside, however it is found.
-    fn is_found(&self, program: &str) -> bool {
+    /// Finds the program's file: none where it may be an agent's, and no file where it is nowhere, as git will say.
+    fn find(&self, program: &str) -> Option<Option<PathBuf>> {
         if program.contains('/') {
-            return self.is_outside(Path::new(program));
+            let file = Path::new(program);
+            return self.is_outside(file).then(|| Some(file.to_owned()));
         }
         for dir in &self.search {
             if !self.is_outside(dir) {
-                return false;
+                return None;
             }
             let file = dir.join(program);
             if fs::metadata(&file).is_ok_and(|meta| meta.is_file()) {
-                return self.is_outside(&file);
+                return self.is_outside(&file).then_some(Some(file));
             }
         }
-        // It is nowhere: git says so.
-        true
+        Some(None)
     }
 
     /// Whether no program can take the word for a file of the work tree.
@@ -148,6 +175,11 @@ impl Places<'_> {
             .any(|part| part.as_os_str() == OsStr::new(".."));
         path.is_absolute() && !up && !within(path) && !real.is_ok_and(|real| within(&real))
     }
+}
+
+/// The name of a program without its version.
+fn kind(name: &str) -> &str {
+    name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.' || char == '-')
 }
 
 fn is_name(word: &str) -> bool {
@@ -201,66 +233,84 @@ mod tests {
 
     use super::*;
 
+    const SAFE: &[&str] = &[
+        "",
+        "git-lfs filter-process",
+        "git-lfs clean -- %f",
+        "git lfs smudge -- '%f'",
+        "\"git-crypt\" \"smudge\"",
+        "/usr/local/bin/git-crypt clean",
+        "cat",
+        "/opt/bin/clean %f",
+        "python3 /opt/clean.py --level=3 -n5",
+        "sh /opt/merge.sh %O %A %B",
+        "expand --tabs=4 --initial",
+        "tr a-z A-Z",
+        "sed 's/\\$Id.*\\$/$Id$/'",
+        "sed -e s/a/b/ -e s/b/c/",
+    ];
+
+    const UNSAFE: &[&str] = &[
+        "./clean",
+        "tools/clean %f",
+        "'tools/clean' %f",
+        "/city/rig/raiders/Toast/clean",
+        "/home/ada/code/tools/clean",
+        "/opt/../city/clean",
+        "~/bin/clean",
+        "$HOME/bin/clean",
+        "sh tools/clean",
+        "sh -c ./clean",
+        "sh clean",
+        "nice ./clean",
+        "nice clean",
+        "nice %f",
+        "env %f",
+        "env /bin/sh %f",
+        "xargs",
+        "sh",
+        "bash -s",
+        "sh %f",
+        "sh -x %A",
+        "/bin/sh %A",
+        "python3 %f",
+        "python3.11 -u %f",
+        "perl -w %A",
+        "m4 %f",
+        "make -f%f",
+        "node",
+        "env clean",
+        "awk -f clean.awk",
+        "awk -fclean.awk",
+        "gawk --file=clean.awk",
+        "sed -f clean.sed",
+        "sed -nf clean.sed",
+        "sed --file=clean.sed",
+        "git -c alias.x=!./clean x",
+        "git clean",
+        "make -C tools",
+        "python3 clean.py",
+        "python3 -m clean",
+        "perl clean.pl",
+        "cat | ./clean",
+        "true && A=1 ./clean",
+        "A=1 ./clean",
+        "cat `./clean`",
+        "cat \"$(./clean)\"",
+        "cat 'a",
+        ". clean",
+    ];
+
     #[test]
     fn only_commands_of_a_known_form_are_used() {
         let places = Places {
             theirs: vec![Path::new("/city"), Path::new("/home/ada/code")],
             search: vec!["/usr/bin".into(), "/bin".into()],
         };
-        let safe = [
-            "",
-            "git-lfs filter-process",
-            "git-lfs clean -- %f",
-            "git lfs smudge -- '%f'",
-            "\"git-crypt\" \"smudge\"",
-            "/usr/local/bin/git-crypt clean",
-            "cat",
-            "/opt/bin/clean %f",
-            "python3 /opt/clean.py --level=3 -n5",
-            "expand --tabs=4 --initial",
-            "tr a-z A-Z",
-            "sed 's/\\$Id.*\\$/$Id$/'",
-            "sed -e s/a/b/ -e s/b/c/",
-        ];
-        for command in safe {
+        for command in SAFE {
             assert!(places.is_safe(command), "{command}");
         }
-        let unsafe_ones = [
-            "./clean",
-            "tools/clean %f",
-            "'tools/clean' %f",
-            "/city/rig/raiders/Toast/clean",
-            "/home/ada/code/tools/clean",
-            "/opt/../city/clean",
-            "~/bin/clean",
-            "$HOME/bin/clean",
-            "sh tools/clean",
-            "sh -c ./clean",
-            "sh clean",
-            "nice ./clean",
-            "nice clean",
-            "env clean",
-            "awk -f clean.awk",
-            "awk -fclean.awk",
-            "gawk --file=clean.awk",
-            "sed -f clean.sed",
-            "sed -nf clean.sed",
-            "sed --file=clean.sed",
-            "git -c alias.x=!./clean x",
-            "git clean",
-            "make -C tools",
-            "python3 clean.py",
-            "python3 -m clean",
-            "perl clean.pl",
-            "cat | ./clean",
-            "true && A=1 ./clean",
-            "A=1 ./clean",
-            "cat `./clean`",
-            "cat \"$(./clean)\"",
-            "cat 'a",
-            ". clean",
-        ];
-        for command in unsafe_ones {
+        for command in UNSAFE {
             assert!(!places.is_safe(command), "{command}");
         }
     }
@@ -282,6 +332,8 @@ mod tests {
         assert!(!finds(&[&city, &bin], "clean"));
         assert!(!finds(&[Path::new("bin"), &bin], "clean"));
         let link = bin.join("link");
+        symlink("/bin/sh", bin.join("tidy")).unwrap();
+        assert!(!finds(&[&bin], "tidy %f"), "a shell by another name");
         symlink(city.join("clean"), &link).unwrap();
         assert!(!finds(&[&bin], "link"));
         assert!(!finds(&[&bin], link.to_str().unwrap()));
