@@ -9,6 +9,8 @@ use horde_supervisor::domain::ids::{Oid, RelicId};
 use horde_supervisor::domain::merge::{CheckoutBusy, LandStyle, MergeOutcome};
 use horde_supervisor::ports::repo::{GateSpec, LandRequest, Repo, RepoError, Signature};
 
+use crate::custody_theirs::whole_life;
+use crate::support::again::again;
 use crate::support::city::{City, repo};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
@@ -155,4 +157,35 @@ fn a_rig_that_does_not_push_lands_in_its_own_repository() {
 
 fn text(path: &Path) -> String {
     fs::read_to_string(path).expect("git does it")
+}
+
+/// A distribution has its own git, older than the one that was found first: Debian 12 has 2.39.
+#[test]
+fn work_lands_and_sandboxes_go_with_the_git_of_the_system() {
+    const SYSTEM: &str = "/usr/bin";
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = [SYSTEM.into()]
+        .into_iter()
+        .chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(dirs).unwrap();
+    let variables = [("PATH", &*path)];
+    if !again(
+        work_lands_and_sandboxes_go_with_the_git_of_the_system,
+        &variables,
+    ) {
+        return;
+    }
+    work_goes_from_a_sandbox_to_the_remote();
+    let city = City::new();
+    whole_life(&city, "Nux");
+    // A clone inside is compared with all refs of ours.
+    let sandbox = city.sandbox();
+    git(
+        &sandbox,
+        &["clone", "-q", "../../../../origin.git", "clone"],
+    );
+    assert!(!city.facts(&sandbox).is_clean());
+    let branch = city.spec(1).branch;
+    git(&sandbox, &["switch", "-q", "--detach"]);
+    assert!(city.repo.drop_branch(&branch).unwrap());
 }

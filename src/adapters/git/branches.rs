@@ -72,12 +72,12 @@ fn is_held(repo: &GitRepo, commit: &Oid) -> Result<bool, RepoError> {
     }
     let reaching = repo
         .git()
-        .args(["for-each-ref", "--count=1", "--format=%(refname)"])
-        // They go with their sandboxes.
-        .arg(format!("--exclude={}", PINS.trim_end_matches('/')))
+        .args(["for-each-ref", "--format=%(refname)"])
         .args(["--contains", commit.as_str()])
-        .run()?;
-    Ok(!reaching.stdout.is_empty())
+        .run()?
+        .text();
+    // Pins go with their sandboxes.
+    Ok(reaching.lines().any(|name| !name.starts_with(PINS)))
 }
 
 /// Deletes a branch of theirs that a ref of ours reaches and no worktree has checked out. Otherwise it

@@ -16,7 +16,7 @@ use super::super::files::open::Root;
 use super::super::files::recent::Recent;
 use super::super::files::walk::{All, Kind, from};
 use super::super::rig::{GitRepo, oid, resolve};
-use super::super::traces::HeadReflog;
+use super::super::traces::{HeadReflog, is_ours_alone};
 use super::super::{special, traces};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -356,13 +356,11 @@ fn local(url: &str) -> Option<&Path> {
 /// Where the refs of ours are. Salvage and pinned stash entries do not count, or the act of saving would change what was
 /// measured.
 fn ours(repo: &GitRepo) -> Result<Vec<Oid>, RepoError> {
-    let git = repo.git().args([
-        "for-each-ref",
-        "--exclude=refs/horde/salvage",
-        "--exclude=refs/horde/stash",
-        "--format=%(objectname)",
-    ]);
-    git.run()?.text().lines().map(oid).collect()
+    let format = "--format=%(objectname) %(refname)";
+    let refs = repo.git().args(["for-each-ref", format]).run()?.text();
+    let refs = refs.lines().filter_map(|line| line.split_once(' '));
+    let counted = refs.filter(|(_, name)| !is_ours_alone(name));
+    counted.map(|(id, _)| oid(id)).collect()
 }
 
 /// The directory with the refs and objects of a git directory.

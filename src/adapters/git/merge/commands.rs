@@ -6,8 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use super::attributes;
 use super::commit::{Commit, Draft, Ident};
 use super::engine::{Engine, Joined};
+use crate::adapters::git::bytes;
 use crate::adapters::git::command::Git;
 use crate::adapters::git::rig::oid;
 use crate::adapters::git::settings;
@@ -25,7 +27,7 @@ pub(super) struct Commands {
 /// What this `git merge-tree` can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Able {
-    /// Read attributes from a tree (2.41). A bare repository has no other place for them.
+    /// Read attributes from a tree (2.41).
     pub(super) attributes: bool,
     /// Be told the merge base (2.40).
     pub(super) merge_base: bool,
@@ -46,7 +48,7 @@ const MERGE: &[&str] = &[
 ];
 
 /// Asked once: nobody exchanges git under a running daemon for an older one.
-fn able() -> Able {
+pub(super) fn able() -> Able {
     static ABLE: OnceLock<Able> = OnceLock::new();
     *ABLE.get_or_init(|| {
         let version = Git::in_dir(Path::new("/")).arg("version").run();
@@ -115,6 +117,11 @@ impl Commands {
 
     fn git(&self) -> Git {
         Git::in_dir(&self.dir).besides(settings::of_user_file(&self.dir))
+    }
+
+    fn git_dir(&self) -> Result<PathBuf, RepoError> {
+        let asked = self.git().args(["rev-parse", "--absolute-git-dir"]);
+        Ok(bytes::path(asked.run()?.stdout.trim_ascii_end()).to_owned())
     }
 
     /// Signing is `git commit-tree`'s: it knows OpenPGP, X.509 and SSH.
@@ -218,11 +225,21 @@ impl Engine for Commands {
     }
 
     fn join(&self, base: Option<&Commit>, ours: &Oid, theirs: &Oid) -> Result<Joined, RepoError> {
-        let mut git = self.git();
+        let attributes = match self.able.attributes {
+            true => None,
+            false => Some(attributes::directory(|| self.git(), ours)?),
+        };
+        let mut git = match &attributes {
+            None => self.git(),
+            Some(dir) => Git::in_dir(dir.path())
+                .besides(settings::of_user_file(&self.dir))
+                .env("GIT_DIR", self.git_dir()?)
+                .env("GIT_WORK_TREE", dir.path()),
+        };
         for setting in MERGE {
             git = git.args(["-c", setting]);
         }
-        if self.able.attributes {
+        if attributes.is_none() {
             git = git.arg(format!("--attr-source={ours}"));
         }
         git = git

@@ -6,6 +6,7 @@
 //!             └─── commands:   git merge-tree, for every other merge
 //! ```
 
+mod attributes;
 mod commands;
 mod commit;
 mod engine;

@@ -1,6 +1,6 @@
 //! The styles, on real repositories.
 
-use super::commands::{Able, Commands};
+use super::commands::{Able, Commands, able};
 use super::engine::Engine;
 use super::lab::{Files, Lab, files};
 use super::{merge_in, styles};
@@ -48,6 +48,12 @@ fn with(base: &Files, changes: &[(&str, &str)]) -> Files {
     all.extend(files(changes));
     all
 }
+
+/// git 2.39, the oldest that is supported.
+const OLD: Able = Able {
+    attributes: false,
+    merge_base: false,
+};
 
 const LINES: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
 
@@ -270,11 +276,8 @@ fn histories_without_a_common_root_are_refused() {
 #[test]
 fn the_git_program_alone_comes_to_the_same() {
     let Forked { lab, main, two, .. } = forked();
-    for able in [true, false] {
-        let git = Commands::new(lab.dir(), false).limited_to(Able {
-            attributes: able,
-            merge_base: able,
-        });
+    for able in [able(), OLD] {
+        let git = Commands::new(lab.dir(), false).limited_to(able);
         for style in STYLES {
             let (_, expected) = clean(&lab, style, &main, &two);
             let outcome = styles::land(&git, &request(style, &main, &two));
@@ -284,6 +287,41 @@ fn the_git_program_alone_comes_to_the_same() {
             }
         }
     }
+}
+
+/// Before 2.41 git merges in a bare repository as if there were no attributes.
+#[test]
+fn attributes_of_the_target_hold_with_an_old_git_too() {
+    let Forked { lab, base, .. } = forked();
+    let start = files(&[
+        (".gitattributes", "*.log merge=union\n"),
+        ("a.log", "start\n"),
+        ("deep/.gitattributes", "*.lock -merge\n"),
+        ("deep/a.lock", LINES),
+        ("a.lock", LINES),
+    ]);
+    let start_at = lab.commit(&start, &[&base]);
+    let joined = |path: &str, ours: &str, theirs: &str| {
+        let ours = lab.commit(&with(&start, &[(path, ours)]), &[&start_at]);
+        let theirs = lab.commit(&with(&start, &[(path, theirs)]), &[&start_at]);
+        let outcomes = [able(), OLD].map(|able| {
+            let git = Commands::new(lab.dir(), false).limited_to(able);
+            styles::land(&git, &request(LandStyle::Squash, &ours, &theirs)).unwrap()
+        });
+        let [now, old] = outcomes.map(|outcome| match outcome {
+            MergeOutcome::Clean { tree, .. } => Some(tree),
+            _ => None,
+        });
+        assert_eq!(now, old, "{path}");
+        now.is_some()
+    };
+    assert!(joined("a.log", "start\nours\n", "start\ntheirs\n"));
+    let (one, nine) = (LINES.replace('1', "one"), LINES.replace('9', "nine"));
+    assert!(joined("a.lock", &one, &nine));
+    assert!(
+        !joined("deep/a.lock", &one, &nine),
+        "it is merged as a whole"
+    );
 }
 
 #[test]
