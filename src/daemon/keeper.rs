@@ -66,6 +66,11 @@ impl Keeper {
                 let hint = "the other rigs are worked on; this one is tried again at each patrol";
                 look.leave(Part::Rig, world.city.rig_dir(&rig), says, hint);
             }
+            for (rig, repo) in &world.repos {
+                for says in repo.take_mended() {
+                    look.mend(Part::Rig, world.city.rig_dir(rig), says);
+                }
+            }
             looked(&world, look).await;
             let interval = world.newest().city.daemon.patrol_interval;
             tokio::time::sleep(interval).await;

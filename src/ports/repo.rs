@@ -124,6 +124,12 @@ pub trait Repo: Send + Sync {
     /// Why nothing can be done with it: it has never been made ready, and the last attempt failed.
     fn held(&self) -> Option<String>;
 
+    /// Says what of its repositories was removed or damaged and is whole again, since this was last asked, in whole
+    /// sentences without a full stop.
+    fn take_mended(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Which git it is that works here: what `git version` prints.
     ///
     /// # Errors

@@ -32,6 +32,10 @@ impl Repo for GitRepo {
         self.unprepared()
     }
 
+    fn take_mended(&self) -> Vec<String> {
+        self.take_mended()
+    }
+
     fn program(&self) -> Result<String, RepoError> {
         prepare::version()
     }

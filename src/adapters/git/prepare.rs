@@ -57,8 +57,8 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     if !is_adopted(repo) {
         // Theirs borrows from ours only after the city was taken over. Where it does and ours is new, ours was removed.
         if share::borrows(repo) {
-            let lost = repo.repo_dir().display().to_string();
-            tracing::error!(rig = %repo.name(), lost, "the rig's own repository was removed, and is made again from its remote; its salvage is lost");
+            let lost = repo.repo_dir().display();
+            repo.mended(format!("the supervisor's own repository of the rig, {lost}, was removed, and is made again from its remote: the salvage that it held is lost"));
         } else {
             adopt::adopt(repo)?;
         }

@@ -64,6 +64,8 @@ pub struct GitRepo {
     /// A stamp of the list of stash entries when those of a sandbox were last pinned, by sandbox.
     stash_seen: Mutex<HashMap<PathBuf, String>>,
     prepared: Mutex<Prepared>,
+    /// What was made whole again since that was asked for.
+    mended: Mutex<Vec<String>>,
     /// Listings that were made moments ago.
     pub(super) recent: Recent,
 }
@@ -94,6 +96,7 @@ impl GitRepo {
             config_seen: Mutex::new(None),
             stash_seen: Mutex::default(),
             prepared: Mutex::default(),
+            mended: Mutex::default(),
             recent: Recent::default(),
         }
     }
@@ -102,6 +105,20 @@ impl GitRepo {
     #[must_use]
     pub fn name(&self) -> &RigName {
         &self.rig.name
+    }
+
+    /// Remembers for people that something was made whole again. An agent can have that done as often as it likes.
+    pub(super) fn mended(&self, what: String) {
+        const MOST: usize = 20;
+        let mut mended = self.mended.lock().unwrap_or_else(PoisonError::into_inner);
+        if mended.len() < MOST && !mended.contains(&what) {
+            mended.push(what);
+        }
+    }
+
+    /// Takes what was remembered.
+    pub(super) fn take_mended(&self) -> Vec<String> {
+        std::mem::take(&mut *self.mended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// `user.email` as taken over from the rig's checkout, or the user's own.

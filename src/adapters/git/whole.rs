@@ -44,18 +44,19 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // A disk that is not mounted is waited for.
             sandbox::list(repo)?;
-            tracing::error!(rig = %repo.name(), theirs = %dir.display(), "the repository of the agents was removed, and is made again; what their sandboxes had committed and not pushed is lost");
-            return again(repo);
+            again(repo)?;
+            repo.mended(format!("the repository of the agents, {}, was removed, and is made again: what only it held of their commits is lost", dir.display()));
+            return Ok(());
         }
         found => found.map_err(fail)?,
     };
-    open_up(dir, Path::new(""))?;
+    open_up(repo, Path::new(""))?;
     let mut gone = Vec::new();
     for name in NEEDED.iter().chain(SHARED) {
         match fs::symlink_metadata(dir.join(name)) {
-            Ok(found) if found.is_dir() => open_up(dir, Path::new(name))?,
+            Ok(found) if found.is_dir() => open_up(repo, Path::new(name))?,
             Ok(_) => {
-                aside(dir, name)?;
+                aside(repo, name)?;
                 gone.push(*name);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => gone.push(*name),
@@ -64,6 +65,11 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     }
     for name in NEEDED.iter().filter(|name| gone.contains(name)) {
         share::own_dir(repo, Path::new(name))?;
+        let at = dir.join(name);
+        repo.mended(format!(
+            "{} of the repository of the agents was removed, and is made again",
+            at.display()
+        ));
     }
     if gone.contains(&"objects") {
         share::lend(repo)?;
@@ -76,7 +82,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     }
     for entry in admin::entries(repo)? {
         let name = entry.strip_prefix(dir).unwrap_or(&entry);
-        open_up(dir, name)?;
+        open_up(repo, name)?;
     }
     match gone.contains(&"refs/heads") {
         true => revive(repo),
@@ -85,7 +91,8 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
 }
 
 /// Renames what is no directory. Below `refs`, git would follow a link under its new name, too.
-fn aside(dir: &Path, name: &str) -> Result<(), RepoError> {
+fn aside(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
+    let dir = repo.theirs();
     let to = free_name(dir, &format!("{}.aside", name.replace('/', "-")));
     let (from, below) = (Path::new(name), to.strip_prefix(dir).unwrap_or(&to));
     match beneath::rename(dir, from, below) {
@@ -93,18 +100,27 @@ fn aside(dir: &Path, name: &str) -> Result<(), RepoError> {
             Err(failed("cannot rename", &dir.join(name), &error))
         }
         _ => {
-            tracing::warn!(at = %dir.join(name).display(), aside = %to.display(), "this is no directory: it is set aside");
+            let at = dir.join(name);
+            repo.mended(format!(
+                "{} was no directory, and is set aside as {}",
+                at.display(),
+                to.display()
+            ));
             Ok(())
         }
     }
 }
 
 /// Lets this user into a directory of theirs that is its own.
-fn open_up(dir: &Path, name: &Path) -> Result<(), RepoError> {
+fn open_up(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
+    let dir = repo.theirs();
     let path = dir.join(name);
     match beneath::open_up(dir, name) {
         Ok(true) => {
-            tracing::warn!(at = %path.display(), "an agent had closed it to its owner: it is open again");
+            repo.mended(format!(
+                "{} was closed to its owner, and is open again",
+                path.display()
+            ));
             Ok(())
         }
         Ok(false) => Ok(()),
@@ -127,7 +143,11 @@ fn revive(repo: &GitRepo) -> Result<(), RepoError> {
         }
         let tip = last(repo, &name)?.unwrap_or(note.base);
         theirs.create(&name, &tip)?;
-        tracing::warn!(rig = %repo.name(), name, %tip, "a branch that was removed is made again");
+        repo.mended(format!(
+            "the branch {} was removed, and is made again at {}",
+            note.branch,
+            tip.short()
+        ));
     }
     Ok(())
 }
