@@ -1,6 +1,7 @@
 //! Where nothing can be written: a disk that is full, one that is read-only, a limit on the size of files.
 
 mod full;
+mod quota;
 mod read_only;
 mod start;
 

@@ -79,6 +79,7 @@ pub enum Form {
     SeparateHidden,
     DeepHidden,
     HiddenInNested,
+    CopiedLink,
     Pipes,
     Deleted,
     Dirty,
@@ -92,6 +93,7 @@ pub enum Form {
     Ignored,
     Locked,
     // After these, git works no more.
+    StaleLocks,
     BareConfig,
     Garbage,
     AdminGone,
@@ -157,6 +159,7 @@ impl Form {
         Self::SeparateHidden,
         Self::DeepHidden,
         Self::HiddenInNested,
+        Self::CopiedLink,
         Self::Pipes,
         Self::Deleted,
         Self::Dirty,
@@ -169,6 +172,7 @@ impl Form {
         Self::OwnTask,
         Self::Ignored,
         Self::Locked,
+        Self::StaleLocks,
         Self::BareConfig,
         Self::Garbage,
         Self::AdminGone,
@@ -191,7 +195,7 @@ impl Form {
 
     /// Whether git works in the sandbox no more.
     pub fn is_ruin(self) -> bool {
-        (Self::BareConfig..=Self::OtherGit).contains(&self)
+        (Self::StaleLocks..=Self::OtherGit).contains(&self)
     }
 }
 

@@ -7,6 +7,9 @@ use std::path::Path;
 use super::super::look::Seen;
 use super::{Agent, Form};
 
+/// What a git that was killed leaves.
+pub(super) const LOCKS: [&str; 2] = ["HEAD.lock", "index.lock"];
+
 /// A pipe, at which a reader waits for ever.
 fn pipe(path: &Path) {
     fs::create_dir_all(path.parent().expect("a parent")).expect("made");
@@ -64,6 +67,10 @@ impl Agent<'_> {
                 self.write("outer/.gitignore", "\nbuild/\n");
                 self.repository("outer/build/inner", &[]);
             }
+            Form::CopiedLink => {
+                self.write("copied/file", "beside a copy of the link\n");
+                drop(fs::copy(dir.join(".git"), dir.join("copied/.git")));
+            }
             _ => {
                 pipe(&dir.join("src/.gitignore"));
                 pipe(&dir.join("pipes/.gitattributes"));
@@ -78,6 +85,11 @@ impl Agent<'_> {
         self.write("ruined", "untracked\n");
         self.write("src/stat", "edited\n");
         match form {
+            Form::StaleLocks => {
+                for name in LOCKS {
+                    fs::write(Seen::admin(dir).join(name), "").expect("written");
+                }
+            }
             Form::BareConfig => {
                 self.run(&["config", "core.worktree", "/nowhere"]);
                 self.run(&["config", "core.bare", "false"]);

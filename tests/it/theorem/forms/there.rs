@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
 use super::super::look::Seen;
+use super::broken::LOCKS;
 use super::{Form, ODD};
 
 /// Whether the form is in the sandbox: what git's own files and the file system say.
@@ -148,6 +149,7 @@ fn on_disk(form: Form, dir: &Path) -> bool {
         Form::Separate => has("sep/only-here") && has("apart/refs/heads/main"),
         Form::SeparateHidden => has("target/sep/only-here") && has("target/apart/refs/heads/main"),
         Form::DeepHidden => has("target/a/b/c/d/e/.git/refs/heads/main"),
+        Form::CopiedLink => has("copied/.git") && has("copied/file"),
         Form::HiddenInNested => has("outer/build/inner/.git/refs/heads/main"),
         _ => {
             fs::metadata(dir.join("src/.gitignore")).is_ok_and(|found| found.file_type().is_fifo())
@@ -162,6 +164,9 @@ fn ruined(form: Form, dir: &Path) -> bool {
     let config = fs::read_to_string(shared).unwrap_or_default();
     dir.join("ruined").exists()
         && match form {
+            Form::StaleLocks => LOCKS
+                .iter()
+                .all(|name| Seen::admin(dir).join(name).exists()),
             Form::BareConfig => config.contains("/nowhere"),
             Form::Garbage => config.starts_with("[[["),
             Form::AdminGone => link.is_file() && !Seen::admin(dir).exists(),
