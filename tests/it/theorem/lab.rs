@@ -95,7 +95,8 @@ const TOLD: [&str; 4] = ["config", "info/attributes", "info/exclude", "info/graf
 impl Lab {
     /// A daemon on a prepared rig.
     pub async fn new() -> Self {
-        let dir = horde_supervisor::testing::scratch();
+        // In memory fewer fingerprints of files are believed: most sandboxes are on disks.
+        let dir = horde_supervisor::testing::scratch_on_disk();
         let root = fs::canonicalize(dir.path()).expect("a path");
         found(&root);
         let own = root.join("city/horde");
