@@ -5,13 +5,14 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use crate::custody_theirs::whole_life;
-use crate::support::city::{City, permit, snapshot, toast};
+use crate::support::city::{City, permit, repo, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 use crate::support::namespace::unprivileged;
 
@@ -172,6 +173,8 @@ fn shared_repository_is_a_repository_again_after_a_patrol() {
         break_it(city.repo.theirs());
         // A sandbox of which it knows nothing any more is repaired.
         drop(city.repo.progress(&sandbox));
+        assert!(!city.repo.take_mended().is_empty(), "{what} is told");
+        assert!(city.repo.take_mended().is_empty(), "{what} is told once");
         if city.repo.ailment(&sandbox).unwrap().is_some() {
             city.repo.repair_sandbox(&city.spec(1)).unwrap();
         }
@@ -184,6 +187,9 @@ fn shared_repository_is_a_repository_again_after_a_patrol() {
         git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "more"]);
     }
 }
+
+/// The directory in which git keeps the last commit.
+const FAN: &str = "objects/..";
 
 /// What an agent closed to its owner, the owner opens: of root nothing is closed.
 #[test]
@@ -200,10 +206,18 @@ fn what_one_agent_closes_stops_no_sandbox() {
         "worktrees/Toast",
         "packed-refs",
         "logs",
+        "objects/pack",
+        FAN,
+        "worktrees/Toast/logs",
+        "worktrees/Toast/logs/HEAD",
     ];
     for name in places {
         let city = City::new();
         let sandbox = city.sandbox();
+        write(&sandbox, "README", "committed\n");
+        let head = commit_all(&sandbox, "work");
+        let fan = format!("objects/{}", &head[..2]);
+        let name = if name == FAN { &fan } else { name };
         write(&sandbox, "new", "untracked\n");
         let place = city.repo.theirs().join(name);
         if !place.exists() {
@@ -214,4 +228,63 @@ fn what_one_agent_closes_stops_no_sandbox() {
         assert_eq!(city.facts(&sandbox).untracked, ["new"], "{name}");
         saved_and_removed(&city, name);
     }
+}
+
+/// Its configuration, attributes and refs were written into the repository that the link named.
+#[test]
+fn link_in_the_place_of_the_shared_repository_leads_nowhere() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "committed\n");
+    commit_all(&sandbox, "work");
+    write(&sandbox, "new", "untracked\n");
+    let person = city.root().join("person");
+    fs::create_dir(&person).unwrap();
+    git(&person, &["init", "-q"]);
+    write(&person, "own", "a person's\n");
+    commit_all(&person, "own");
+    let before = snapshot(&person.join(".git"));
+    let theirs = city.repo.theirs();
+    fs::rename(theirs, theirs.with_extension("moved")).unwrap();
+    symlink(person.join(".git"), theirs).unwrap();
+    assert!(city.facts(&sandbox).untracked.contains(&"new".to_owned()));
+    city.repo.prepare().unwrap();
+    saved_and_removed(&city, "a link");
+    whole_life(&city, "Nux");
+    assert_eq!(snapshot(&person.join(".git")), before);
+    let told = city.repo.take_mended().join("; ");
+    assert!(told.contains("is set aside as"), "{told}");
+}
+
+/// git ran there, followed a link to the user's own configuration, and wrote into it.
+#[test]
+fn start_runs_no_git_in_what_an_agent_left_of_the_shared_repository() {
+    let city = City::new();
+    let (outside, theirs) = (city.root().join("outside"), city.repo.theirs());
+    fs::write(&outside, "[user]\n\tname = Ada\n").unwrap();
+    for name in ["HEAD", "config"] {
+        fs::remove_file(theirs.join(name)).unwrap();
+    }
+    symlink(&outside, theirs.join("config")).unwrap();
+    let started = repo(&city.root(), RigSource::Path(city.checkout()), true);
+    started.prepare().unwrap();
+    let text = fs::read_to_string(&outside).unwrap();
+    assert_eq!(text, "[user]\n\tname = Ada\n");
+    whole_life(&city, "Nux");
+}
+
+/// An agent that removes them decides when they are written, and not what.
+#[test]
+fn settings_that_are_written_again_are_those_of_the_last_start() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let file = city.repo.theirs().join("horde.config");
+    let before = fs::read_to_string(&file).unwrap();
+    git(&city.checkout(), &["config", "user.name", "Eve"]);
+    git(&city.checkout(), &["config", "filter.x.clean", "cat"]);
+    fs::remove_file(&file).unwrap();
+    city.facts(&sandbox);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    city.repo.prepare().unwrap();
+    assert!(fs::read_to_string(&file).unwrap().contains("Eve"));
 }

@@ -49,6 +49,7 @@ pub(super) fn check_theirs(repo: &GitRepo) -> Result<(), RepoError> {
     if check(&objects).is_ok() {
         return Ok(());
     }
+    open_fans(repo, &objects)?;
     let aside = |path: &Path| share::set_aside(theirs, path.strip_prefix(theirs).unwrap_or(path));
     for (path, _) in odd_ones(&objects)? {
         aside(&path)?;
@@ -60,6 +61,26 @@ pub(super) fn check_theirs(repo: &GitRepo) -> Result<(), RepoError> {
     }
     share::lend_again(repo)?;
     check(&objects)
+}
+
+/// Lets this user into what an agent has closed below the objects of theirs. Those of another repository that it borrows
+/// from are not touched.
+fn open_fans(repo: &GitRepo, objects: &Path) -> Result<(), RepoError> {
+    for (name, kind) in list(objects)? {
+        let dir = objects.join(&name);
+        let is_closed = |error: std::io::Error| error.kind() == ErrorKind::PermissionDenied;
+        if !kind.is_dir() || !fs::read_dir(&dir).is_err_and(is_closed) {
+            continue;
+        }
+        let opened = beneath::open_up(repo.theirs(), &Path::new("objects").join(&name));
+        if opened.map_err(|error| failed("cannot open", &dir, &error))? {
+            repo.mended(format!(
+                "{} was closed to its owner, and is open again",
+                dir.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Sees to it that there is an object directory: without one git takes theirs for no repository, and a link in its place

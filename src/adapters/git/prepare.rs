@@ -10,7 +10,7 @@ use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
-use super::{adopt, gate, links, share};
+use super::{adopt, gate, links, share, whole};
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -42,6 +42,8 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let serial = repo.worktrees();
     init(repo, checkout.as_ref())?;
     share::init(repo)?;
+    // Before anything is written there.
+    whole::heal(repo);
     let moved = settings::take_over(repo, checkout.as_ref())?;
     repo.forget_email();
     take_attributes(repo, checkout.as_ref())?;
@@ -83,17 +85,18 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Makes theirs again where it is gone: what it borrows, and where the remotes are, ours knows. The branches of raiders
-/// are not in ours.
+/// Makes theirs again where it is gone: what it borrows, how it is configured and where the remotes are, ours knows. The
+/// branches of raiders are not in ours. Nothing is taken over of the checkout or the user: an agent would decide when.
 pub(super) fn again(repo: &GitRepo) -> Result<(), RepoError> {
     share::init(repo)?;
     share::lend(repo)?;
-    let checkout = match repo.source() {
-        RigSource::Path(path) => Some(inspect(path)?),
-        RigSource::Remote(_) => None,
-    };
-    settings::take_over(repo, checkout.as_ref())?;
-    take_attributes(repo, checkout.as_ref())?;
+    settings::give_again(repo)?;
+    let attributes = repo.repo_dir().join("info/attributes");
+    match fs::read(&attributes) {
+        Ok(text) => share::write(repo, "info/attributes", &text)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("cannot read", &attributes, &error)),
+    }
     links::exclude(repo, links::EXCLUDED)?;
     share::publish_all(repo);
     Ok(())

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::admin::failed;
 use super::command::Git;
 use super::files::compare::{Tree, tree};
 use super::files::recent::Recent;
@@ -49,6 +50,7 @@ pub struct GitRepo {
     /// git's own locks race when worktrees are added, pruned or repaired at the same time.
     worktrees: Mutex<()>,
     preparing: Mutex<()>,
+    healing: Mutex<()>,
     /// `user.email` of the repository, once it was asked for; forgotten when the settings are taken over anew.
     email: Mutex<Option<Option<String>>>,
     /// The user's ignore rules, once they were asked for.
@@ -88,6 +90,7 @@ impl GitRepo {
             rig,
             worktrees: Mutex::new(()),
             preparing: Mutex::new(()),
+            healing: Mutex::new(()),
             email: Mutex::new(None),
             excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
@@ -219,6 +222,27 @@ impl GitRepo {
     pub(super) fn files_of(&self, commit: &Oid) -> Result<Arc<Tree>, RepoError> {
         let list = || tree(self.git(), commit, b"");
         self.recent.trees.get_or(commit.clone(), list)
+    }
+
+    /// Returns theirs, to be written in. A link in its place may lead to a repository of a person.
+    ///
+    /// # Errors
+    /// [`RepoError::Failed`] where it is no directory.
+    pub(super) fn own_theirs(&self) -> Result<&Path, RepoError> {
+        let theirs = self.theirs();
+        match std::fs::symlink_metadata(theirs) {
+            Ok(found) if found.is_dir() => Ok(theirs),
+            Ok(_) => Err(RepoError::Failed(format!(
+                "{} is no directory: something was put in the place of the repository of the agents",
+                theirs.display()
+            ))),
+            Err(error) => Err(failed("cannot look at", theirs, &error)),
+        }
+    }
+
+    /// Held while theirs is made whole: two that meet the same damage would undo each other's work.
+    pub(super) fn healing(&self) -> MutexGuard<'_, ()> {
+        self.healing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Held while worktrees are added, moved, repaired or pruned.

@@ -232,10 +232,31 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
     refresh(&file, &render(&user))?;
     refresh(&repo.repo_dir().join("config"), &ours(format, &own))?;
-    share::write(repo, FILE, render(&closed(wanted.clone())).as_bytes())?;
+    let given = render(&closed(wanted.clone()));
+    refresh(&given_file(repo), &given)?;
+    share::write(repo, FILE, given.as_bytes())?;
     renew(repo)?;
     let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");
     Ok(origin.and_then(|(_, value)| value.clone()) != Some(before))
+}
+
+/// The file of ours with the settings that theirs was given.
+fn given_file(repo: &GitRepo) -> PathBuf {
+    repo.repo_dir().join("horde").join(FILE)
+}
+
+/// Gives theirs the settings that it had.
+pub(super) fn give_again(repo: &GitRepo) -> Result<(), RepoError> {
+    let file = given_file(repo);
+    match fs::read(&file) {
+        Ok(text) => share::write(repo, FILE, &text)?,
+        // An older version kept none: the next start or reload writes them.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            share::write(repo, FILE, b"")?;
+        }
+        Err(error) => return Err(failed("cannot read", &file, &error)),
+    }
+    renew(repo)
 }
 
 /// Writes the configuration of theirs anew where it cannot be used.

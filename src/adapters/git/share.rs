@@ -19,17 +19,44 @@ const SHOWN: &[&str] = &["refs/remotes", "refs/tags"];
 /// Where git finds the directories that a repository borrows objects from.
 pub(super) const LENDERS: &str = "objects/info/alternates";
 
-/// Makes the repository where there is none.
+/// Makes the repository where there is none. git runs only in a directory that no agent has seen: a link or a pipe in
+/// theirs would be followed.
 pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
-    if !dir.join("HEAD").exists() {
-        fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
-        init_bare(dir, repo.object_format()?)?;
-        // That of a new one is written with the settings of the checkout.
-        let config = dir.join("config");
-        fs::remove_file(&config).map_err(|error| failed("cannot remove", &config, &error))?;
+    match fs::symlink_metadata(dir) {
+        // What an agent broke of it is mended elsewhere.
+        Ok(found) if found.is_dir() && (is_adopted(repo) || dir.join("HEAD").exists()) => {
+            return Ok(());
+        }
+        // A start that was killed may have left half of one.
+        Ok(_) => drop(move_away(repo)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("cannot look at", dir, &error)),
     }
-    Ok(())
+    let fresh = super::admin::scratch(repo)?;
+    let made = fresh.path().join("repo.git");
+    fs::create_dir(&made).map_err(|error| failed("cannot make", &made, &error))?;
+    init_bare(&made, repo.object_format()?)?;
+    // That of a new one is written with the settings of the checkout.
+    let config = made.join("config");
+    fs::remove_file(&config).map_err(|error| failed("cannot remove", &config, &error))?;
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent).map_err(|error| failed("cannot make", parent, &error))?;
+    }
+    fs::rename(&made, dir).map_err(|error| failed("cannot make", dir, &error))
+}
+
+/// Renames what is in the place of theirs. Returns where it is then.
+pub(super) fn move_away(repo: &GitRepo) -> Result<PathBuf, RepoError> {
+    let dir = repo.theirs();
+    let parent = dir.parent().unwrap_or(Path::new("/"));
+    let aside = free_name(parent, "repo.git.aside");
+    match fs::rename(dir, &aside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(failed("cannot rename", dir, &error))
+        }
+        _ => Ok(aside),
+    }
 }
 
 /// Whether it borrows the objects of ours already.
@@ -83,7 +110,7 @@ pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
 /// Returns a directory of theirs, made where there is none. What is no directory on the way to it is renamed: through a
 /// link something would be written outside.
 pub(super) fn own_dir(repo: &GitRepo, name: &Path) -> Result<PathBuf, RepoError> {
-    let dir = repo.theirs();
+    let dir = repo.own_theirs()?;
     let mut above = PathBuf::new();
     for part in name {
         above.push(part);
@@ -99,7 +126,7 @@ pub(super) fn own_dir(repo: &GitRepo, name: &Path) -> Result<PathBuf, RepoError>
 /// Writes a file of theirs. Agents may have put anything in its place: links are not followed, reading a pipe does not
 /// block, and a directory is renamed.
 pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoError> {
-    let (dir, name) = (repo.theirs(), Path::new(name));
+    let (dir, name) = (repo.own_theirs()?, Path::new(name));
     let max = text.len() as u64;
     if beneath::read(dir, name, max).is_ok_and(|found| found.as_deref() == Some(text)) {
         return Ok(());

@@ -248,6 +248,11 @@ impl Theirs<'_> {
         if !is_ref(name) {
             return Err(RepoError::Failed(format!("{name} is no name of a ref")));
         }
+        if !is_dir(self.dir) {
+            // A link may lead to a repository of a person.
+            let what = format!("{} is no directory", self.dir.display());
+            return Err(RepoError::Failed(what));
+        }
         let path = self.dir.join(name);
         self.make_dir(path.parent().unwrap_or(self.dir))?;
         if is_dir(&path) {

@@ -32,13 +32,13 @@ pub(super) struct HeadReflog {
 pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> {
     let mut found = HeadReflog::default();
     for admin in admins {
-        let name = Path::new("logs/HEAD");
-        match beneath::read(admin, name, LIST_MAX) {
+        let name = Path::new(LOG);
+        match read_log(admin) {
             Ok(text) => {
                 let text = text.unwrap_or_default();
                 note(&String::from_utf8_lossy(&text), &mut found);
             }
-            Err(error) if super::admin::is_strange(&error) => {
+            Err(error) if super::admin::is_strange(&error) || is_closed(&error) => {
                 let path = admin.join(name);
                 found.odd = Some(format!("the reflog {}: {error}", path.display()));
                 // It may have told of anything.
@@ -54,6 +54,27 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
         }
     }
     Ok(found)
+}
+
+/// The reflog of a HEAD, below its administrative directory.
+const LOG: &str = "logs/HEAD";
+
+/// Reads it. What an agent has closed is opened first.
+fn read_log(admin: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let read = || beneath::read(admin, Path::new(LOG), LIST_MAX);
+    match read() {
+        Err(error) if is_closed(&error) => {
+            for name in ["logs", LOG] {
+                beneath::open_up(admin, Path::new(name))?;
+            }
+            read()
+        }
+        read => read,
+    }
+}
+
+fn is_closed(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::PermissionDenied
 }
 
 /// How the messages begin of what makes no commit.

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::PoisonError;
 
-use super::admin::{self, Note, failed, free_name};
+use super::admin::{self, Note, failed, free_name, write_whole};
 use super::measure::commit;
 use super::prepare::{again, is_adopted};
 use super::rig::GitRepo;
@@ -29,6 +29,7 @@ pub(super) fn heal(repo: &GitRepo) {
     if !is_adopted(repo) {
         return;
     }
+    let _alone = repo.healing();
     let Err(why) = mend(repo) else { return };
     let mut said = repo.said().lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(why.to_string()) {
@@ -40,16 +41,20 @@ pub(super) fn heal(repo: &GitRepo) {
 fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
     let fail = |error: std::io::Error| failed("cannot look at", dir, &error);
-    match fs::metadata(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            // A disk that is not mounted is waited for.
-            sandbox::list(repo)?;
-            again(repo)?;
-            repo.mended(format!("the repository of the agents, {}, was removed, and is made again: what only it held of their commits is lost", dir.display()));
-            return Ok(());
+    match fs::symlink_metadata(dir) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => {
+            let aside = share::move_away(repo)?;
+            repo.mended(format!(
+                "{} was no directory, and is set aside as {}",
+                dir.display(),
+                aside.display()
+            ));
+            return anew(repo);
         }
-        found => found.map_err(fail)?,
-    };
+        Err(error) if error.kind() == ErrorKind::NotFound => return anew(repo),
+        Err(error) => return Err(fail(error)),
+    }
     open_up(repo, Path::new(""))?;
     let mut gone = Vec::new();
     for name in NEEDED.iter().chain(SHARED) {
@@ -62,6 +67,11 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
             Err(error) if error.kind() == ErrorKind::NotFound => gone.push(*name),
             Err(error) => return Err(fail(error)),
         }
+    }
+    let revival = repo.repo_dir().join("horde/revive");
+    if gone.contains(&"refs/heads") {
+        // Should it be cut short, the next look goes on with it.
+        write_whole(&revival, b"")?;
     }
     for name in NEEDED.iter().filter(|name| gone.contains(name)) {
         share::own_dir(repo, Path::new(name))?;
@@ -76,18 +86,39 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     }
     if !matches!(theirs::head(dir), Ok(Some(_))) {
         share::write(repo, "HEAD", HEAD.as_bytes())?;
+        repo.mended(format!(
+            "the HEAD of {} was removed or garbled, and is made again",
+            dir.display()
+        ));
     }
     if !dir.join(FILE).exists() {
         again(repo)?;
+        repo.mended(format!(
+            "the settings of {} were removed, and are written again",
+            dir.display()
+        ));
     }
     for entry in admin::entries(repo)? {
         let name = entry.strip_prefix(dir).unwrap_or(&entry);
         open_up(repo, name)?;
     }
-    match gone.contains(&"refs/heads") {
-        true => revive(repo),
-        false => Ok(()),
+    if !revival.exists() {
+        return Ok(());
     }
+    revive(repo)?;
+    fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))
+}
+
+/// Makes the repository that is gone.
+fn anew(repo: &GitRepo) -> Result<(), RepoError> {
+    // A disk that is not mounted is waited for.
+    sandbox::list(repo)?;
+    again(repo)?;
+    repo.mended(format!(
+        "the repository of the agents, {}, was removed, and is made again: what only it held of their commits is lost",
+        repo.theirs().display()
+    ));
+    Ok(())
 }
 
 /// Renames what is no directory. Below `refs`, git would follow a link under its new name, too.
@@ -130,9 +161,11 @@ fn open_up(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Points the branches of the sandboxes where their reflogs say that they were.
+/// Points the branches of the sandboxes where their reflogs say that they were; where one cannot be read, its branch is
+/// where it began.
 fn revive(repo: &GitRepo) -> Result<(), RepoError> {
     let theirs = repo.their_refs();
+    let mut failure = None;
     for (_, path) in sandbox::list(repo)? {
         let Some(note) = Note::read(repo, &path) else {
             continue;
@@ -141,15 +174,18 @@ fn revive(repo: &GitRepo) -> Result<(), RepoError> {
         if theirs.resolve(&name).ok().flatten().is_some() {
             continue;
         }
-        let tip = last(repo, &name)?.unwrap_or(note.base);
-        theirs.create(&name, &tip)?;
-        repo.mended(format!(
-            "the branch {} was removed, and is made again at {}",
-            note.branch,
-            tip.short()
-        ));
+        let tip = last(repo, &name).ok().flatten().unwrap_or(note.base);
+        match theirs.create(&name, &tip) {
+            Ok(()) => repo.mended(format!(
+                "the branch {} was removed, and is made again at {}",
+                note.branch,
+                tip.short()
+            )),
+            // One raider's branch stops no other's.
+            Err(why) => failure = Some(why),
+        }
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// Where a ref was last, by its reflog.
