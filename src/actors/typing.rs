@@ -254,7 +254,7 @@ async fn paste(
         let sent = put(world, handle, view, Input::Paste(paste)).await;
         sent.map_err(|sent| {
             anew &= sent.fate != Fate::Untouched;
-            pasted(sent.into(), anew)
+            pasted(sent.of_a_paste(), anew)
         })?;
     }
     let looked = settled(world, harness, handle, &stands).await;

@@ -68,6 +68,21 @@ pub(super) async fn put(
     }
 }
 
+impl Unanswered {
+    /// The refusal of a text that was pasted so, and whose Enter was not sent: it is not lost if it is sent again.
+    pub(super) fn of_a_paste(self) -> Refusal {
+        let mut why = self.why;
+        if self.fate == Fate::Unknown {
+            let said = "the text, or a part of it, was typed and not submitted";
+            why.message = format!("{said}: {}", why.message);
+            why.hint = Some(
+                "the same `hd send` again submits it where it stands in the input line".into(),
+            );
+        }
+        why
+    }
+}
+
 impl From<Refusal> for Undelivered {
     fn from(why: Refusal) -> Self {
         Self::Refused(why)

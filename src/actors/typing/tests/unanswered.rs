@@ -40,6 +40,24 @@ async fn refusal_of_a_text_that_was_taken_in_part_says_not_to_send_it_again() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn refusal_of_a_paste_that_was_taken_in_part_says_that_the_same_text_again_submits_it() {
+    let town = Scenario::new().start().await;
+    let (charged, handle) = session(&town).await;
+    let child = ChildId::Raider(charged.raider.clone());
+    let world = &town.world;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    sessions.silence(&charged.session, Some(Silence::TakesAPart));
+    let by = By::Person { force: false };
+    let refused = deliver(world, &child, Some(harness), &handle, "Go on", by).await;
+    let refused = Refusal::from(refused.unwrap_err());
+    assert!(refused.message.contains("not submitted"), "{refused}");
+    assert!(refused.hint.unwrap().contains("submits it"));
+    assert_eq!(sessions.sent(&charged.session).len(), 1, "no Enter");
+}
+
 /// They would type it behind the one that stands there, at their second try.
 #[tokio::test(start_paused = true)]
 async fn only_a_person_who_says_it_again_overrides_the_doubt_about_an_earlier_text() {
