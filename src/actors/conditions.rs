@@ -171,7 +171,7 @@ pub fn report(world: &World, handle: &SessionHandle, report: &Report) -> bool {
         };
         entry.watch.reported(report, now);
         if *report == Report::Begins {
-            entry.submits();
+            entry.begins();
         }
         news(entry, now)
     };
@@ -264,6 +264,7 @@ async fn glance(
             Ok(Ok(view)) => {
                 let sighting = judge(patterns, &view, now, &TimeZone::system());
                 entry.watch.saw(sighting, activity, now);
+                entry.saw_prompt(&view, None);
             }
             Ok(Err(_)) | Err(_) => entry.watch.missed(),
         }

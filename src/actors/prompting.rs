@@ -9,19 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::root::{ChildSpec, Work};
-use super::typing::{self, Typing, Undelivered};
+use super::typing::{self, By, Typing, Unanswered, Undelivered};
 use super::world::{Directory, World};
 use super::{conditions, effects, shaman};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::domain::condition::Condition;
 use crate::domain::first_prompt::{
-    COURSE, Delay, Look, Next, Reason, Screen, Stage, Takes, Tell, next,
+    COURSE, Delay, Look, Next, Pasted, Reason, Screen, Stage, Takes, Tell, next,
 };
 use crate::domain::harness::{END_OF_INPUT, in_short_lines};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::restart::Mono;
-use crate::domain::screen::{Reads, ScreenView};
+use crate::domain::screen::{Fate, Reads, ScreenView};
+use crate::domain::unsubmitted::Unsubmitted;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
 pub(super) use crate::domain::first_prompt::OWED;
@@ -66,7 +67,8 @@ struct FirstPrompt {
     /// Since when its screen changes at each look.
     moves: Option<Mono>,
     delay: Delay,
-    pastes: u32,
+    /// The call about it was seen to be open.
+    is_call_open: bool,
 }
 
 /// Types the first prompt of a session, if it is owed, in a task of its own.
@@ -92,7 +94,7 @@ pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle
         view: None,
         moves: None,
         delay: Delay::default(),
-        pastes: 0,
+        is_call_open: false,
     };
     let directory = Arc::clone(&world.directory);
     tokio::spawn(async move {
@@ -127,12 +129,10 @@ impl FirstPrompt {
             Some(stage) => stage,
             None => match self.read(world).await {
                 Ok(stage) => stage,
-                Err(SessionError::Gone(_)) => return self.over(world).await,
-                Err(SessionError::Failed { why, .. }) => {
-                    if typing::may_type(world, &self.harness, &self.handle).await == Typing::Gone {
-                        return self.over(world).await;
-                    }
-                    self.kept_back(world, &Reason::Unread(why), "").await;
+                Err(_) if self.is_gone(world).await => return self.over(world).await,
+                Err(error) => {
+                    let why = Reason::Unread(error.to_string());
+                    self.kept_back(world, &why, "").await;
                     return Wait::For(AGAIN);
                 }
             },
@@ -141,13 +141,16 @@ impl FirstPrompt {
         if stage == Stage::Paid {
             let over = self.over(world).await;
             // The next supervisor would type what is owed by the facts.
-            return if is_written { over } else { Wait::Patrol };
+            return match is_written || self.is_gone(world).await {
+                true => over,
+                false => Wait::Patrol,
+            };
         }
         let now = world.clock.mono();
         let (look, screen) = self.look(world, now).await;
         let age = now.saturating_sub(self.began);
-        let is_submitted = world.directory.conditions.is_prompt_submitted(&self.handle);
-        match next(&stage, &self.text, &look, (age, self.pastes, is_submitted)) {
+        let stage = self.seen(world, stage);
+        match next(&stage, &self.text, &look, age) {
             Next::Over => self.over(world).await,
             Next::Soon => Wait::For(QUIET),
             Next::Rest => {
@@ -156,9 +159,9 @@ impl FirstPrompt {
                 Wait::Patrol
             }
             Next::KeptBack(reason) => self.kept_back(world, &reason, &screen).await,
-            Next::Becomes(stage) => self.becomes(stage),
+            Next::Becomes(stage) => self.becomes(world, stage),
             Next::Type => self.type_it(world, &screen).await,
-            Next::End => self.end(world, &screen).await,
+            Next::End => self.end(world, &screen, None).await,
         }
     }
 
@@ -172,13 +175,29 @@ impl FirstPrompt {
         let (owed, course) = facts.await?;
         let stage = Stage::read(owed.as_deref(), course.as_deref());
         self.text = owed.unwrap_or_default();
-        if let Stage::Pasted(stands) = &stage {
-            let conditions = &world.directory.conditions;
-            conditions.set_pasted(&self.handle, stands);
-        }
         self.written = Some(stage.clone());
-        self.stage = Some(stage.clone());
+        self.becomes(world, stage.clone());
         Ok(stage)
+    }
+
+    /// The stage with what was seen since of a prompt that was pasted.
+    fn seen(&mut self, world: &World, stage: Stage) -> Stage {
+        let Stage::Pasted(pasted) = stage else {
+            return stage;
+        };
+        let conditions = &world.directory.conditions;
+        let now = conditions.pasted(&self.handle).unwrap_or_else(|| {
+            conditions.set_pasted(&self.handle, &pasted);
+            pasted
+        });
+        let stage = Stage::Pasted(now);
+        self.stage = Some(stage.clone());
+        stage
+    }
+
+    /// Whether its session has ended. A connection that is lost does not say so.
+    async fn is_gone(&self, world: &World) -> bool {
+        typing::may_type(world, &self.harness, &self.handle).await == Typing::Gone
     }
 
     /// Keeps with the session how far it is; false while that cannot be written.
@@ -204,9 +223,13 @@ impl FirstPrompt {
         true
     }
 
-    fn becomes(&mut self, stage: Stage) -> Wait {
+    fn becomes(&mut self, world: &World, stage: Stage) -> Wait {
+        match &stage {
+            Stage::Pasted(pasted) => world.directory.conditions.set_pasted(&self.handle, pasted),
+            Stage::End | Stage::Paid => self.delay.ends(),
+            Stage::Untyped | Stage::Sent { .. } => {}
+        }
         self.stage = Some(stage);
-        self.delay.ends();
         Wait::None
     }
 
@@ -235,7 +258,7 @@ impl FirstPrompt {
             is_blank: screen.trim().is_empty(),
             moves: self.moves(&view, now),
             is_full: view.is_full(),
-            dropped: view.dropped.unwrap_or_default(),
+            inputs: view.inputs,
         };
         (Look::Screen(look), screen)
     }
@@ -263,34 +286,66 @@ impl FirstPrompt {
             true => text.to_owned(),
             false => in_short_lines(text),
         };
-        let harness = Some(&self.harness);
-        let sent = typing::deliver(world, &self.child, harness, &self.handle, &text, false).await;
+        let (harness, by) = (Some(&self.harness), By::Supervisor);
+        let sent = typing::deliver(world, &self.child, harness, &self.handle, &text, by).await;
         match sent {
             Ok(()) => {
-                self.stage = Some(Stage::after(&self.text));
-                self.delay.ends();
-                let ends = self.stage == Some(Stage::End) && !self.reads_keys();
+                self.becomes(world, Stage::after(&self.text));
                 // It was looked at just now, and its echo looks like anything.
-                match ends && self.write(world).await {
-                    true => self.end(world, screen).await,
+                match self.stage == Some(Stage::End) && self.write(world).await {
+                    true => self.end(world, screen, Some(&text)).await,
                     false => Wait::None,
                 }
             }
             Err(Undelivered::Refused(why)) => self.refused(world, why, screen).await,
-            Err(Undelivered::Draining { dropped, .. }) => self.becomes(Stage::Draining { dropped }),
+            Err(Undelivered::Unanswered { stands, anew, sent }) => {
+                let pasted = stands.map(|stands| self.pasted(stands, anew));
+                self.unanswered(world, sent, pasted, screen).await
+            }
             Err(Undelivered::Pasted { stands, anew, why }) => {
-                self.pastes += u32::from(anew);
-                world.directory.conditions.set_pasted(&self.handle, &stands);
-                self.stage = Some(Stage::Pasted(stands));
-                let _again = self.write(world).await;
+                // What was seen of it goes on where it was not pasted again.
+                if anew || !matches!(self.stage, Some(Stage::Pasted(_))) {
+                    let pasted = self.pasted(stands, anew);
+                    self.becomes(world, Stage::Pasted(pasted));
+                    let _again = self.write(world).await;
+                }
                 self.refused(world, why, screen).await
             }
         }
     }
 
+    /// The prompt as it stands in the input line now.
+    fn pasted(&self, stands: Unsubmitted, anew: bool) -> Pasted {
+        let before = match &self.stage {
+            Some(Stage::Pasted(pasted)) => pasted.times(),
+            _ => 0,
+        };
+        Pasted::new(stands, before + u32::from(anew))
+    }
+
+    /// What became of it is seen at the next look. It is typed again with the next patrol at the earliest: a holder that was
+    /// stuck may go on.
+    async fn unanswered(
+        &mut self,
+        world: &World,
+        sent: Unanswered,
+        pasted: Option<Pasted>,
+        screen: &str,
+    ) -> Wait {
+        let before = sent.before;
+        let wait = self.becomes(world, Stage::Sent { before, pasted });
+        let _again = self.write(world).await;
+        if sent.fate == Fate::Untouched {
+            let _not_so_soon = self.refused(world, sent.why, screen).await;
+            return Wait::Patrol;
+        }
+        wait
+    }
+
     async fn refused(&mut self, world: &World, why: Refusal, screen: &str) -> Wait {
         let reason = match why.kind {
-            RefusalKind::NotFound => return self.over(world).await,
+            // One connection says so. Whether its session has ended is seen by a look.
+            RefusalKind::NotFound => Reason::Unseen(why.to_string()),
             _ if why.is_later() => {
                 // Below stands the screen, which may change.
                 let text = why.message.lines().next().unwrap_or_default();
@@ -302,11 +357,13 @@ impl FirstPrompt {
         self.kept_back(world, &reason, screen).await
     }
 
-    /// Tells a program that reads lines that no more of them come.
-    async fn end(&mut self, world: &World, screen: &str) -> Wait {
-        match typing::end_input(world, &self.handle).await {
-            Ok(()) => self.becomes(Stage::Paid),
-            Err(gone) if gone.kind == RefusalKind::NotFound => self.over(world).await,
+    /// Tells a program that reads lines that no more of them come, after this text if it was typed just now.
+    async fn end(&mut self, world: &World, screen: &str, typed: Option<&str>) -> Wait {
+        match typing::end_input(world, &self.harness, &self.handle, typed).await {
+            Ok(()) => self.becomes(world, Stage::Paid),
+            Err(why) if why.is_later() || why.kind == RefusalKind::NotFound => {
+                self.refused(world, why, screen).await
+            }
             Err(error) => {
                 let reason = Reason::EndUntaken(error.to_string());
                 self.kept_back(world, &reason, screen).await
@@ -317,6 +374,10 @@ impl FirstPrompt {
     /// It may not be typed, and no condition tells people why. The program may still be starting, or the person may submit
     /// their line; when it lasts, a person is called.
     async fn kept_back(&mut self, world: &World, reason: &Reason, screen: &str) -> Wait {
+        let asks = reason.is_for_a_person() && self.delay.has_called_for(reason);
+        if asks && self.is_answered(world).await {
+            return self.becomes(world, Stage::Paid);
+        }
         let now = world.clock.mono();
         let tell = self.delay.goes_on(reason, now);
         if tell == Tell::Nothing {
@@ -336,10 +397,28 @@ impl FirstPrompt {
         Wait::Patrol
     }
 
+    /// Whether a person has answered the call about it.
+    async fn is_answered(&mut self, world: &World) -> bool {
+        let child = self.child.to_string();
+        let standing = world
+            .store
+            .run(move |txn| shaman::standing(txn, UNTYPED, &child));
+        match standing.await {
+            Ok(Some(standing)) => {
+                self.is_call_open = true;
+                standing.acked
+            }
+            // One that was never open was not closed.
+            Ok(None) => self.is_call_open,
+            Err(_) => false,
+        }
+    }
+
     async fn call(&mut self, world: &World, reason: &Reason, screen: &str) {
-        // Another reason is not told while the call for the one before is open.
-        if self.delay.has_called() {
+        // Another reason is not told while the call for the one before is open, and that one's answer is none to this.
+        if self.delay.has_called() || reason.is_for_a_person() {
             self.close_call(world).await;
+            self.is_call_open = false;
         }
         let name = self.child.to_string();
         let mut evidence = format!("{}. {}", reason.text(), reason.advice(&name));
@@ -364,7 +443,10 @@ impl FirstPrompt {
     /// Nothing is owed, or its session has ended: what people were called for is over.
     async fn over(&mut self, world: &World) -> Wait {
         conditions::set_untyped(world, &self.handle, None);
-        self.close_call(world).await;
+        // What people were called for is the next session's by now, or will be.
+        if !world.directory.conditions.is_followed(&self.handle) {
+            self.close_call(world).await;
+        }
         Wait::Over
     }
 

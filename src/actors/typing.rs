@@ -10,7 +10,7 @@ use crate::domain::condition::Patterns;
 use crate::domain::dialog::{Dialog, Form, Readiness, readiness};
 use crate::domain::facts::RunState;
 use crate::domain::ids::{ChildId, HarnessName};
-use crate::domain::screen::{Reads, ScreenView};
+use crate::domain::screen::{Fate, Reads, ScreenView};
 use crate::domain::unsubmitted::{self, Unsubmitted};
 use crate::ports::sessions::{Input, SessionError, SessionHandle};
 
@@ -23,12 +23,16 @@ const REACTION: Duration = Duration::from_secs(4);
 const GLIMPSE: Duration = Duration::from_millis(50);
 /// Something else that is typed is waited for so long: an answer may take as many keys as a list is long.
 const TURN: Duration = Duration::from_secs(30);
+
+/// Why it cannot be seen whether a person is attached.
+const UNASKED: &str = "its terminal's server does not say whether a person is attached";
+
 /// Whether text may be typed into a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Typing {
     /// The program waits for text.
     Free,
-    /// A person is attached, or it cannot be seen that none is.
+    /// A person is attached.
     Attended,
     /// A dialog is open.
     Asks(Dialog),
@@ -36,7 +40,7 @@ pub enum Typing {
     Begun(String),
     /// The screen says nothing of what the program would make of text; the screen is attached.
     Unrecognised(String),
-    /// Session or screen cannot be seen now, for this reason.
+    /// Session or screen cannot be seen now, or whether a person is attached, for this reason.
     Unseen(String),
     /// That session has ended.
     Gone,
@@ -65,17 +69,18 @@ pub async fn observe(
     }
     let (view, ready) = match look(world, Some(harness), handle).await {
         Ok(seen) => seen,
-        Err(SessionError::Gone(_)) => return (Typing::Gone, None),
-        Err(_) if facts.attached || facts.guessed => return (Typing::Attended, None),
-        Err(error @ SessionError::Failed { .. }) => {
-            return (Typing::Unseen(error.to_string()), None);
-        }
+        Err(_) if facts.attached && !facts.guessed => return (Typing::Attended, None),
+        // A holder that drops a connection still holds its session: it runs.
+        Err(error) => return (Typing::Unseen(error.to_string()), None),
     };
+    let attached = (!facts.guessed).then_some(facts.attached);
+    (world.directory.conditions).saw_prompt(handle, &view, attached);
     let typing = match ready {
-        _ if facts.attached || facts.guessed => Typing::Attended,
-        Readiness::Ready if line::is_begun(world, handle, &view) => Typing::Begun(view.text()),
-        Readiness::Ready => Typing::Free,
+        _ if attached.is_none() => Typing::Unseen(UNASKED.to_owned()),
+        _ if facts.attached => Typing::Attended,
         Readiness::Asks(dialog) => Typing::Asks(dialog),
+        _ if line::is_begun(world, handle, &view) => Typing::Begun(view.text()),
+        Readiness::Ready => Typing::Free,
         Readiness::Unrecognised => Typing::Unrecognised(view.text()),
     };
     (typing, Some(view))
@@ -91,6 +96,7 @@ pub async fn look(
     handle: &SessionHandle,
 ) -> Result<(ScreenView, Readiness), SessionError> {
     let view = view(world, handle).await?;
+    (world.directory.conditions).saw_prompt(handle, &view, None);
     let ready = readiness(&patterns(world, harness).looks(), &view);
     // Hooks tell of a question before the screen shows it: a text would become its answer.
     let reported = world.directory.conditions.reported_question(handle);
@@ -155,56 +161,29 @@ pub async fn submit(
     handle: &SessionHandle,
     text: &str,
 ) -> Result<(), Refusal> {
-    let sent = deliver(world, child, harness, handle, text, false).await;
+    let sent = deliver(world, child, harness, handle, text, By::Supervisor).await;
     sent.map_err(Into::into)
 }
 
-/// Why a text was not submitted, and what became of it.
-#[derive(Debug)]
-pub enum Undelivered {
-    /// Nothing of it was typed.
-    Refused(Refusal),
-    /// It was pasted, now or before: it may stand in the program's input line.
-    Pasted {
-        /// What stands there.
-        stands: Unsubmitted,
-        /// It was pasted now.
-        anew: bool,
-        /// Why it was not submitted.
-        why: Refusal,
-    },
-    /// The terminal has taken a part of it, and takes the rest as its program reads.
-    Draining {
-        /// How many bytes the terminal had given up before.
-        dropped: u64,
-        /// What the terminal said.
-        why: Refusal,
+/// At whose wish a text is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The supervisor's, which tries again by itself.
+    Supervisor,
+    /// A person's.
+    Person {
+        /// Behind a line that a person has begun: both are submitted as one message then.
+        force: bool,
     },
 }
 
-impl From<Refusal> for Undelivered {
-    fn from(why: Refusal) -> Self {
-        Self::Refused(why)
+impl By {
+    fn is_forced(self) -> bool {
+        self == Self::Person { force: true }
     }
 }
 
-impl From<SessionError> for Undelivered {
-    fn from(error: SessionError) -> Self {
-        Self::Refused(error.into())
-    }
-}
-
-impl From<Undelivered> for Refusal {
-    fn from(sent: Undelivered) -> Self {
-        match sent {
-            Undelivered::Refused(why)
-            | Undelivered::Pasted { why, .. }
-            | Undelivered::Draining { why, .. } => why,
-        }
-    }
-}
-
-/// The same, `force`d behind a line that a person has begun: both are submitted as one message then.
+/// The same, at the wish of a person or of the supervisor.
 ///
 /// # Errors
 /// [`Undelivered`].
@@ -214,8 +193,9 @@ pub async fn deliver(
     harness: Option<&HarnessName>,
     handle: &SessionHandle,
     text: &str,
-    force: bool,
+    by: By,
 ) -> Result<(), Undelivered> {
+    let force = by.is_forced();
     let _one_at_a_time = turn(world, handle).await?;
     let (view, ready) = emptied(world, harness, handle).await?;
     refuse_unless_ready(ready, &view)?;
@@ -227,13 +207,16 @@ pub async fn deliver(
         return Err(full(&view).into());
     }
     match view.reads() {
-        Reads::Keys => paste(world, harness, handle, text, &view, force).await?,
+        Reads::Keys => paste(world, harness, handle, text, &view, by).await?,
         // A holder of an older version tells no modes, and can only submit.
         Reads::Lines | Reads::Unknown => {
-            let sent = press(world, handle, Input::Submit(text.to_owned())).await;
-            if let Err(error) = sent {
-                return Err(untaken(world, handle, &view, error).await);
-            }
+            let submit = Input::Submit(text.to_owned());
+            let sent = put(world, handle, &view, submit).await;
+            sent.map_err(|sent| Undelivered::Unanswered {
+                stands: None,
+                anew: false,
+                sent,
+            })?;
         }
     }
     line::submitted(world, child, handle, &view, force);
@@ -247,29 +230,38 @@ async fn paste(
     handle: &SessionHandle,
     text: &str,
     view: &ScreenView,
-    force: bool,
+    by: By,
 ) -> Result<(), Undelivered> {
     let conditions = &world.directory.conditions;
     let left = conditions.set_unsubmitted(handle, None);
-    let (paste, stands) = unsubmitted::rest(left, text, view).ok_or_else(|| doubtful(view))?;
+    let Some((paste, stands)) = unsubmitted::rest(left.clone(), text, view) else {
+        // A person who says it again means it. What the supervisor tries again by itself is no answer.
+        if by == By::Supervisor {
+            conditions.set_unsubmitted(handle, left);
+        }
+        return Err(doubtful(view).into());
+    };
     // Until it is submitted it stands there, whatever happens.
     conditions.set_unsubmitted(handle, Some(stands.clone()));
-    let anew = paste.is_some();
-    let pasted = |why: Refusal| {
+    let mut anew = paste.is_some();
+    let pasted = |why: Refusal, anew: bool| {
         // The hook of an earlier text may have been late.
         conditions.set_unsubmitted(handle, Some(stands.clone()));
         let stands = stands.clone();
         Undelivered::Pasted { stands, anew, why }
     };
     if let Some(paste) = paste {
-        let sent = press(world, handle, Input::Paste(paste)).await;
-        sent.map_err(|error| pasted(error.into()))?;
+        let sent = put(world, handle, view, Input::Paste(paste)).await;
+        sent.map_err(|sent| {
+            anew &= sent.fate != Fate::Untouched;
+            pasted(sent.of_a_paste(), anew)
+        })?;
     }
     let looked = settled(world, harness, handle, &stands).await;
-    let (view, ready) = looked.map_err(|error| pasted(error.into()))?;
+    let (view, ready) = looked.map_err(|error| pasted(error.into(), anew))?;
     // A dialog may have opened since: Enter would take its default.
     let is_lost = ready == Readiness::Unrecognised && !stands.is_shown(&view);
-    let is_begun = !force && line::is_begun(world, handle, &view);
+    let is_begun = !by.is_forced() && line::is_begun(world, handle, &view);
     if is_lost || is_begun || matches!(ready, Readiness::Asks(_)) {
         let refused = match is_begun {
             true => Err(line::begun(&view)),
@@ -277,16 +269,18 @@ async fn paste(
         };
         return refused.map_err(|mut why| {
             why.message = format!("the text was typed and not submitted: {}", why.message);
-            pasted(why)
+            pasted(why, anew)
         });
     }
-    match press(world, handle, Input::Raw(b"\r".to_vec())).await {
-        Ok(()) => Ok(()),
-        Err(error) => Err(match untaken(world, handle, &view, error).await {
-            Undelivered::Refused(why) => pasted(why),
-            sent => sent,
-        }),
-    }
+    let sent = put(world, handle, &view, Input::Raw(b"\r".to_vec())).await;
+    sent.map_err(|sent| match sent.fate {
+        Fate::Untouched => pasted(sent.why, anew),
+        Fate::Taken | Fate::Unknown => Undelivered::Unanswered {
+            stands: Some(stands.clone()),
+            anew,
+            sent,
+        },
+    })
 }
 
 /// The screen once a pasted text had its time to be drawn: a busy program draws it late.
@@ -324,40 +318,39 @@ async fn emptied(
     }
 }
 
-/// What becomes of a text that the terminal did not take in time: what waits there is typed when the program reads.
-async fn untaken(
-    world: &World,
-    handle: &SessionHandle,
-    before: &ScreenView,
-    error: SessionError,
-) -> Undelivered {
-    let now = view(world, handle).await;
-    let why = Refusal::from(error);
-    match now.is_ok_and(|now| now.is_full()) {
-        true => Undelivered::Draining {
-            dropped: before.dropped.unwrap_or_default(),
-            why,
-        },
-        false => Undelivered::Refused(why),
-    }
-}
-
 /// Types keys, whatever is on the screen; between no two parts of a text or an answer.
 ///
 /// # Errors
 /// Something else is typed for too long, or the session is gone.
 pub async fn keys(world: &World, handle: &SessionHandle, keys: Vec<u8>) -> Result<(), Refusal> {
     let _one_at_a_time = turn(world, handle).await?;
+    world.directory.conditions.pressed(handle);
     Ok(press(world, handle, Input::Raw(keys)).await?)
 }
 
-/// Types the end of input to a program that reads lines.
+/// Types the end of input to a program that reads lines; to one that reads keys, nothing: there it is a key that ends it.
+/// `typed` is the text before it, if it was typed just now: its echo may look like a dialog.
 ///
 /// # Errors
-/// As [`keys`].
-pub async fn end_input(world: &World, handle: &SessionHandle) -> Result<(), Refusal> {
+/// A dialog, a line that a person has begun, or what was typed before is in the way. As [`keys`] else.
+pub async fn end_input(
+    world: &World,
+    harness: &HarnessName,
+    handle: &SessionHandle,
+    typed: Option<&str>,
+) -> Result<(), Refusal> {
     let _one_at_a_time = turn(world, handle).await?;
-    Ok(press(world, handle, Input::EndOfInput).await?)
+    let (view, ready) = look(world, Some(harness), handle).await?;
+    if view.reads() == Reads::Keys {
+        return Ok(());
+    }
+    let is_echo = |dialog: &Dialog| typed.is_some_and(|text| text.contains(&dialog.question));
+    match ready {
+        Readiness::Asks(dialog) if !is_echo(&dialog) => Err(open(&dialog)),
+        _ if line::is_begun(world, handle, &view) => Err(line::begun(&view)),
+        _ if view.is_full() => Err(full(&view)),
+        _ => Ok(press(world, handle, Input::EndOfInput).await?),
+    }
 }
 
 /// The refusal of a text while the program does not read what was typed before.
@@ -426,8 +419,12 @@ fn open(dialog: &Dialog) -> Refusal {
 
 mod answering;
 mod line;
+mod sent;
+
+use self::sent::put;
 
 pub use self::answering::{Answered, answer};
+pub use self::sent::{Unanswered, Undelivered};
 
 #[cfg(test)]
 mod tests;

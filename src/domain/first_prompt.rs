@@ -2,12 +2,15 @@
 //! is to be done after a look ([`next`]), and when a person is called because it cannot be typed ([`Delay`]).
 //!
 //! ```text
-//!  Untyped ──► pasted and submitted ─────────────────────────► End ──► typed ──► Paid
-//!     │  ▲                                                   ▲  │
-//!     │  └─ the terminal gave the rest up ─┐   all of it     │  └─ the program reads keys ──► Paid
-//!     ├──► a part was taken ──► Draining ──┴─────────────────┤
-//!     └──► pasted, a dialog opened ──► Pasted ──► submitted ─┘      (without an end of input: Paid)
+//!  Untyped ──► pasted and submitted ───────────────────────────► End ──► typed ──► Paid
+//!     │  ▲                                                     ▲  │
+//!     │  └─ nothing was taken ─┐                  all of it    │  └─ the program reads keys ──► Paid
+//!     ├──► sent, no answer ──► Sent ───────────────────────────┤
+//!     └──► pasted, a dialog opened ──► Pasted ──► submitted ───┘      (without an end of input: Paid)
 //! ```
+//!
+//! It is typed again only where it is known that it was not taken, or is seen not to stand there. Where that is not known, a
+//! person is called, and what they say ends it.
 
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
@@ -16,7 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use super::harness::END_OF_INPUT;
 use super::restart::Mono;
-use super::unsubmitted::Unsubmitted;
+use super::screen::{Fate, Inputs};
+
+mod pasted;
+
+pub use self::pasted::Pasted;
 
 /// The fact of a session that holds the prompt until it was typed: then the end of input alone, then nothing.
 pub const OWED: &str = "first_prompt";
@@ -38,11 +45,13 @@ pub enum Stage {
     /// Nothing.
     Untyped,
     /// It was pasted and not submitted: it may stand in the program's input line.
-    Pasted(Unsubmitted),
-    /// The terminal has taken a part of it, and takes the rest as its program reads.
-    Draining {
-        /// How many bytes the terminal had given up before.
-        dropped: u64,
+    Pasted(Pasted),
+    /// It was sent, or the Enter that submits it was, and its terminal has not answered.
+    Sent {
+        /// What the terminal had taken before.
+        before: Option<Inputs>,
+        /// How it stood in the input line, where Enter was sent.
+        pasted: Option<Pasted>,
     },
     /// All of it was typed. The end of input is owed.
     End,
@@ -58,8 +67,18 @@ impl Stage {
             "" => Self::Paid,
             rest if is_end(rest) => Self::End,
             _ => {
-                let course = course.and_then(|text| serde_json::from_str(text).ok());
-                course.unwrap_or(Self::Untyped)
+                let Some(course) = course else {
+                    return Self::Untyped;
+                };
+                match serde_json::from_str(course) {
+                    Ok(Self::Pasted(pasted)) => Self::Pasted(pasted.unwatched()),
+                    Ok(stage) => stage,
+                    // Another version wrote it: something was done, and what is not known.
+                    Err(_) => Self::Sent {
+                        before: None,
+                        pasted: None,
+                    },
+                }
             }
         }
     }
@@ -70,7 +89,7 @@ impl Stage {
         match self {
             Self::End => (OWED, END_OF_INPUT.to_string()),
             Self::Paid => (OWED, String::new()),
-            Self::Untyped | Self::Pasted(_) | Self::Draining { .. } => {
+            Self::Untyped | Self::Pasted(_) | Self::Sent { .. } => {
                 let course = serde_json::to_string(self);
                 (COURSE, course.expect("plain data always serialises"))
             }
@@ -115,8 +134,8 @@ pub struct Screen {
     pub moves: bool,
     /// What was typed before waits for the program to read.
     pub is_full: bool,
-    /// How many bytes the terminal has given up so far.
-    pub dropped: u64,
+    /// What the terminal has taken so far, where that is known.
+    pub inputs: Option<Inputs>,
 }
 
 /// What is known about text that would be typed now.
@@ -166,6 +185,10 @@ pub enum Reason {
     Full,
     /// A part of the prompt waits in the terminal.
     Draining,
+    /// It was sent, and what the terminal took of it is not known.
+    Unsure,
+    /// It stood in the input line and has gone from there while a person was at it.
+    Doubtful,
     /// Typing it was refused, with this advice.
     Refused(String, String),
     /// The terminal did not take it.
@@ -176,18 +199,16 @@ pub enum Reason {
     Unsubmitted,
 }
 
-/// Says what to do at a stage of this prompt after a look. `age` is how long the session is looked at, `pastes` how often
-/// the prompt was pasted, and `is_submitted` says that the program has submitted it by a key of somebody else.
+/// Says what to do at a stage of this prompt after a look. `age` is how long the session is looked at.
 #[must_use]
-pub fn next(
-    stage: &Stage,
-    prompt: &str,
-    look: &Look,
-    (age, pastes, is_submitted): (Duration, u32, bool),
-) -> Next {
+pub fn next(stage: &Stage, prompt: &str, look: &Look, age: Duration) -> Next {
+    let pasted = match stage {
+        Stage::Pasted(pasted) => Some(pasted),
+        _ => None,
+    };
     let screen = match look {
         Look::Gone => return Next::Over,
-        _ if is_submitted && matches!(stage, Stage::Pasted(_)) => {
+        _ if pasted.is_some_and(Pasted::is_submitted) => {
             return Next::Becomes(Stage::after(prompt));
         }
         Look::Unseen(why) => return Next::KeptBack(Reason::Unseen(why.clone())),
@@ -195,12 +216,7 @@ pub fn next(
     };
     match stage {
         Stage::Paid => return Next::Over,
-        Stage::Draining { .. } if screen.is_full => return Next::KeptBack(Reason::Draining),
-        // A part of it is lost: twice is better than that.
-        Stage::Draining { dropped } if screen.dropped > *dropped => {
-            return Next::Becomes(Stage::Untyped);
-        }
-        Stage::Draining { .. } => return Next::Becomes(Stage::after(prompt)),
+        Stage::Sent { before, pasted } => return sent(*before, pasted.as_ref(), prompt, screen),
         // To a program that reads keys it would be a key that ends it.
         Stage::End if screen.reads_keys => return Next::Becomes(Stage::Paid),
         Stage::Untyped | Stage::Pasted(_) | Stage::End => {}
@@ -223,8 +239,24 @@ pub fn next(
         Takes::Unknown => Next::KeptBack(Reason::Unknown),
         Takes::Begun => Next::KeptBack(Reason::Begun),
         _ if screen.is_full => Next::KeptBack(Reason::Full),
-        _ if pastes >= MOST_PASTES => Next::KeptBack(Reason::Unsubmitted),
+        _ if pasted.is_some_and(Pasted::is_doubtful) => Next::KeptBack(Reason::Doubtful),
+        // Where it stands there, only Enter is needed.
+        _ if pasted.is_some_and(|it| it.times() >= MOST_PASTES && !it.is_shown()) => {
+            Next::KeptBack(Reason::Unsubmitted)
+        }
         Takes::Text | Takes::Known => Next::Type,
+    }
+}
+
+/// What follows on what the terminal has taken of the prompt, or of its Enter.
+fn sent(before: Option<Inputs>, pasted: Option<&Pasted>, prompt: &str, screen: &Screen) -> Next {
+    match (Inputs::fate(before, screen.inputs), pasted) {
+        (Fate::Taken, _) => Next::Becomes(Stage::after(prompt)),
+        _ if screen.is_full => Next::KeptBack(Reason::Draining),
+        (Fate::Untouched, None) => Next::Becomes(Stage::Untyped),
+        (Fate::Untouched, Some(pasted)) => Next::Becomes(Stage::Pasted(pasted.clone())),
+        (Fate::Unknown, Some(pasted)) => Next::Becomes(Stage::Pasted(pasted.clone().entered())),
+        (Fate::Unknown, None) => Next::KeptBack(Reason::Unsure),
     }
 }
 
@@ -255,6 +287,15 @@ impl Reason {
                 return "a part of the prompt waits in its terminal, because its program does not read"
                     .into();
             }
+            Self::Unsure => {
+                return "it was sent to its terminal, and whether that has taken it is not known"
+                    .into();
+            }
+            Self::Doubtful => {
+                return "it stood in the input line, and has gone from there while a person was at the terminal: whether \
+                        they submitted it is not known"
+                    .into();
+            }
             Self::Unsubmitted => {
                 return format!(
                     "it was pasted {MOST_PASTES} times, and its program has not submitted it"
@@ -283,12 +324,19 @@ impl Reason {
             Self::Draining => "The rest of it is typed when the program reads.",
             Self::Refused(_, advice) => return sentence(advice).replace("NAME", name),
             Self::Untaken(_) | Self::EndUntaken(_) => "It is tried again at each patrol.",
-            Self::Unsubmitted => {
-                "It is pasted no more. `hd attach NAME` shows what the program does with it; submit it there, or begin \
-                 again by `hd agent restart NAME`."
+            Self::Unsure | Self::Doubtful | Self::Unsubmitted => {
+                "It is typed no more. `hd attach NAME` shows what the program does with it; submit it there if it is needed. \
+                 `hd escalations ack` or `hd relic close` of this call says that it is not owed any more; \
+                 `hd agent restart NAME` begins again."
             }
         };
         text.replace("NAME", name)
+    }
+
+    /// Whether only a person can tell what became of the prompt.
+    #[must_use]
+    pub fn is_for_a_person(&self) -> bool {
+        matches!(self, Self::Unsure | Self::Doubtful | Self::Unsubmitted)
     }
 
     /// Whether another try costs time, and comes with the next patrol therefore.
@@ -337,7 +385,7 @@ impl Delay {
         let since = *self.since.get_or_insert(now);
         match now.saturating_sub(since) < LONG {
             true => Tell::Nothing,
-            false if self.called.contains(&discriminant(reason)) => Tell::Show,
+            false if self.has_called_for(reason) => Tell::Show,
             false => Tell::Call,
         }
     }
@@ -345,6 +393,12 @@ impl Delay {
     /// A person was called for this reason.
     pub fn called(&mut self, reason: &Reason) {
         self.called.push(discriminant(reason));
+    }
+
+    /// Whether a person was called for this reason.
+    #[must_use]
+    pub fn has_called_for(&self, reason: &Reason) -> bool {
+        self.called.contains(&discriminant(reason))
     }
 
     /// Whether a person was called.

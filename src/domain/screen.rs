@@ -37,9 +37,43 @@ pub struct ScreenView {
     /// Bytes that were typed and that the program has left no room for yet; none where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,
-    /// Bytes that waited so, and that the terminal would not take at all; none where it is not known.
+    /// What became of the inputs that the holder was given; none where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropped: Option<u64>,
+    pub inputs: Option<Inputs>,
+}
+
+/// How many inputs a terminal was given since its session began. The keys of a person who is attached are none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Inputs {
+    /// It has taken a part of so many, or may have.
+    pub begun: u64,
+    /// It has taken all of so many.
+    pub taken: u64,
+}
+
+/// What became of one input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The terminal has taken all of it.
+    Taken,
+    /// It has taken nothing of it.
+    Untouched,
+    /// It has taken a part of it, or that is not known.
+    Unknown,
+}
+
+impl Inputs {
+    /// Says what became of the one input that was sent between two looks.
+    #[must_use]
+    pub fn fate(before: Option<Self>, now: Option<Self>) -> Fate {
+        let more = |count: fn(Self) -> u64| count(now?).checked_sub(count(before?));
+        match (more(|of| of.begun), more(|of| of.taken)) {
+            (Some(0), Some(0)) => Fate::Untouched,
+            (Some(1), Some(1)) => Fate::Taken,
+            // After several, it is not known which of them is meant.
+            _ => Fate::Unknown,
+        }
+    }
 }
 
 /// How a program reads its terminal.
@@ -154,6 +188,22 @@ mod tests {
             };
             assert_eq!(view.reads(), expected, "{pastes:?} {lines:?}");
         }
+    }
+
+    #[test]
+    fn input_is_taken_or_untouched_only_where_its_holder_says_so() {
+        let inputs = |begun, taken| Some(Inputs { begun, taken });
+        for (now, expected) in [
+            (inputs(3, 3), Fate::Untouched),
+            (inputs(4, 4), Fate::Taken),
+            (inputs(4, 3), Fate::Unknown),
+            (inputs(5, 5), Fate::Unknown),
+            (inputs(2, 2), Fate::Unknown),
+            (None, Fate::Unknown),
+        ] {
+            assert_eq!(Inputs::fate(inputs(3, 3), now), expected, "{now:?}");
+        }
+        assert_eq!(Inputs::fate(None, inputs(4, 4)), Fate::Unknown);
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod interlude;
 mod port;
 mod terminal;
 
+pub use self::terminal::Silence;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,6 +23,7 @@ use super::conformance::sessions::Program;
 use crate::domain::city::Provider;
 use crate::domain::facts::{ProcessId, RunState, SessionExit, SessionFacts};
 use crate::domain::ids::SessionId;
+use crate::domain::screen::Inputs;
 use crate::ports::clock::Clock;
 use crate::ports::sessions::{
     Input, Listener, Membership, ScreenListener, SessionEvent, SessionHandle, SessionSpec,
@@ -58,6 +61,14 @@ struct Inner {
     undead: Vec<SessionId>,
     deaf: Vec<SessionId>,
     clogged: Vec<SessionId>,
+    /// What comes of what is sent to these, which do not answer.
+    silent: HashMap<SessionId, Silence>,
+    /// What their terminals have taken.
+    inputs: HashMap<SessionId, Inputs>,
+    /// Their holders tell of no inputs.
+    olds: Vec<SessionId>,
+    /// Their holders drop each connection.
+    hung_up: Vec<SessionId>,
     /// Of those, the ones to which something was sent that waits.
     draining: Vec<SessionId>,
     /// Their terminals are full of what somebody else typed.

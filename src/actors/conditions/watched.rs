@@ -10,7 +10,9 @@ use tokio::sync::Notify;
 use crate::domain::account::Trouble;
 use crate::domain::condition::{Condition, Watch};
 use crate::domain::facts::SessionFacts;
+use crate::domain::first_prompt::Pasted;
 use crate::domain::ids::{ChildId, HarnessName, SessionId};
+use crate::domain::screen::ScreenView;
 use crate::domain::unsubmitted::Unsubmitted;
 use crate::ports::sessions::SessionHandle;
 
@@ -36,21 +38,40 @@ pub(super) struct Entry {
     pub(super) harness: HarnessName,
     /// A text that was typed and not submitted: it stands in the program's input line.
     unsubmitted: Option<Unsubmitted>,
-    /// The first prompt, where it was pasted and not submitted, and whether it was submitted since.
-    first_prompt: Option<(Unsubmitted, bool)>,
+    /// The first prompt, where it was pasted.
+    first_prompt: Option<Pasted>,
     /// Wakes what waits for another screen.
     pub(super) looked: Arc<Notify>,
 }
 
 impl Entry {
     /// What stands in the input line is submitted.
-    pub(super) fn submits(&mut self) {
+    fn submits(&mut self) {
         let submitted = self.unsubmitted.take();
-        if let (Some(submitted), Some((prompt, is_submitted))) = (submitted, &mut self.first_prompt)
-            && submitted.has(prompt)
+        if let (Some(submitted), Some(prompt)) = (submitted, &mut self.first_prompt)
+            && submitted.has(prompt.text())
         {
-            *is_submitted = true;
+            prompt.submits();
             self.looked.notify_one();
+        }
+    }
+
+    /// The program begins to work at a text: at the one in the input line, unless that is a first prompt that the last look
+    /// did not see there. A dialog may have swallowed that, and the text may be a person's.
+    pub(super) fn begins(&mut self) {
+        let swallowed = match (&self.unsubmitted, &mut self.first_prompt) {
+            (Some(stands), Some(prompt)) => stands.has(prompt.text()) && !prompt.begins(),
+            _ => false,
+        };
+        if !swallowed {
+            self.submits();
+        }
+    }
+
+    /// A look at the screen.
+    pub(super) fn saw_prompt(&mut self, view: &ScreenView, attached: Option<bool>) {
+        if let Some(prompt) = &mut self.first_prompt {
+            prompt.saw(view, attached);
         }
     }
 }
@@ -146,24 +167,51 @@ impl Conditions {
         }
     }
 
-    /// Notes that the first prompt of that session was pasted and not submitted. A text that is known to stand in the input
+    /// Notes how the first prompt of that session was pasted and not submitted. A text that is known to stand in the input
     /// line stays known.
-    pub fn set_pasted(&self, handle: &SessionHandle, prompt: &Unsubmitted) {
+    pub fn set_pasted(&self, handle: &SessionHandle, prompt: &Pasted) {
         let mut entries = self.entries();
         let entry = entries.get_mut(&handle.id);
         if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
-            entry.first_prompt = Some((prompt.clone(), false));
-            entry.unsubmitted.get_or_insert_with(|| prompt.clone());
+            entry.first_prompt = Some(prompt.clone());
+            (entry.unsubmitted).get_or_insert_with(|| prompt.text().clone());
         }
     }
 
-    /// Whether the first prompt of that session, which was pasted, is known to have been submitted since.
+    /// Returns what was seen of the first prompt of that session since it was pasted.
     #[must_use]
-    pub fn is_prompt_submitted(&self, handle: &SessionHandle) -> bool {
+    pub fn pasted(&self, handle: &SessionHandle) -> Option<Pasted> {
+        let entries = self.entries();
+        let entry = entries.get(&handle.id)?;
+        entry.watch.is_of(&handle.token).then_some(entry)?;
+        entry.first_prompt.clone()
+    }
+
+    /// Notes a look at the screen of that session; `attached` where it is known whether a person is.
+    pub fn saw_prompt(&self, handle: &SessionHandle, view: &ScreenView, attached: Option<bool>) {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id);
+        if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
+            entry.saw_prompt(view, attached);
+        }
+    }
+
+    /// Notes that keys were typed for a person in that session.
+    pub fn pressed(&self, handle: &SessionHandle) {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id);
+        let entry = entry.filter(|entry| entry.watch.is_of(&handle.token));
+        if let Some(prompt) = entry.and_then(|entry| entry.first_prompt.as_mut()) {
+            prompt.pressed();
+        }
+    }
+
+    /// Whether another session of this name is watched.
+    #[must_use]
+    pub fn is_followed(&self, handle: &SessionHandle) -> bool {
         let entries = self.entries();
         let entry = entries.get(&handle.id);
-        let entry = entry.filter(|entry| entry.watch.is_of(&handle.token));
-        entry.is_some_and(|entry| matches!(&entry.first_prompt, Some((_, true))))
+        entry.is_some_and(|entry| !entry.watch.is_of(&handle.token))
     }
 
     /// Whether that session has a condition, as far as is known. What the supervisor itself found is none.

@@ -1,5 +1,6 @@
 //! First prompts and the screens that they meet.
 
+mod doubt;
 mod kept_back;
 mod once;
 
@@ -18,7 +19,7 @@ use crate::domain::ids::ChildId;
 use crate::domain::question::Pattern;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::sessions::{Input, SessionHandle, Sessions};
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Parts, Scenario, Town};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LOGIN: &str = "Log in now? [(y)es, (n)o]";
@@ -64,9 +65,19 @@ async fn handle(town: &Town, charged: &Charged) -> SessionHandle {
 
 /// The same city below the next supervisor.
 async fn restarted(town: Town, change: fn(&mut City)) -> Town {
+    restarted_after(town, change, |_| ()).await
+}
+
+/// The same, after what happens while none runs.
+async fn restarted_after(
+    town: Town,
+    change: fn(&mut City),
+    meanwhile: impl FnOnce(&Parts),
+) -> Town {
     let clock = Arc::clone(&town.world.clock);
     let parts = town.parts.rewired();
     town.stop(StopMode::KeepSessions).await;
+    meanwhile(&parts);
     let town = Scenario::new().with(change).start_on(parts, clock).await;
     conditions::connect(&town.world);
     town

@@ -32,7 +32,8 @@ use crate::ports::relics::{StoreError, Txn};
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
 pub use self::settle::{
-    HOOKLESS, NAMELESS, NUKE_STUCK, UNREAD, UNSEEN, about, over, over_where, settle, still_so,
+    HOOKLESS, NAMELESS, NUKE_STUCK, UNREAD, UNSEEN, about, over, over_where, settle, standing,
+    still_so,
 };
 
 /// Messages to the shaman.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::cause::Cause;
+use crate::domain::escalation::Standing;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::relic::{Relic, RelicStatus};
@@ -41,6 +42,21 @@ pub fn over(
     });
     let over = over.into_iter().map(|entry| entry.relic);
     settle(txn, over.collect(), Cause::Vanished)
+}
+
+/// How the call in these words about this child stands; none where none is open.
+///
+/// # Errors
+/// The store's.
+pub fn standing(
+    txn: &mut dyn Txn,
+    problem: &str,
+    child: &str,
+) -> Result<Option<Standing>, StoreError> {
+    book::read_inbox(txn)?;
+    let mut open = book::open(txn)?.into_iter();
+    let entry = open.find(|entry| entry.about().0 == child && entry.relic.title == problem);
+    Ok(entry.map(|entry| entry.standing))
 }
 
 /// What people were called for is over, where this says so of whom it is about and of its words.

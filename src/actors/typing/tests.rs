@@ -1,16 +1,19 @@
 //! Text and what hooks report.
 
+mod unanswered;
+
 use std::time::Duration;
 
-use super::{Typing, answer, deliver, may_type, submit};
+use super::{By, Typing, answer, deliver, may_type, submit};
 use crate::actors::conditions;
-use crate::actors::refusal::RefusalKind;
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge::Charged;
 use crate::domain::begun::HELD;
 use crate::domain::city::RestartType;
 use crate::domain::condition::Report;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
+use crate::domain::question::Pattern;
 use crate::ports::sessions::{Input, SessionHandle};
 use crate::testing::world::{Scenario, Town, agent};
 
@@ -231,9 +234,16 @@ async fn text_is_held_back_while_a_line_that_a_person_has_begun_stands_in_the_in
     assert_eq!(refused.kind, RefusalKind::NeedsHuman);
     assert!(refused.message.contains("delete the"), "{refused}");
     assert!(sessions.sent(&charged.session).is_empty());
-    deliver(world, &child, Some(harness), &handle, "Go on", true)
-        .await
-        .unwrap();
+    deliver(
+        world,
+        &child,
+        Some(harness),
+        &handle,
+        "Go on",
+        By::Person { force: true },
+    )
+    .await
+    .unwrap();
     assert_eq!(sessions.sent(&charged.session).len(), 2);
     sessions.begin_line(&charged.session, None);
     assert_eq!(may_type(world, harness, &handle).await, Typing::Free);

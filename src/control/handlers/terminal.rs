@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::names;
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{ChildView, SessionView, Work};
+use crate::actors::typing::By;
 use crate::actors::world::World;
 use crate::actors::{accounts, effects, typing};
 use crate::control::protocol::args::{Answer, Logs, Send};
@@ -76,7 +77,8 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
     let handle = session.handle;
     match (args.text, args.keys) {
         (Some(text), None) => {
-            typing::deliver(world, &child, harness.as_ref(), &handle, &text, args.force)
+            let by = By::Person { force: args.force };
+            typing::deliver(world, &child, harness.as_ref(), &handle, &text, by)
                 .await
                 .map_err(|sent| named(sent.into(), &args.name))?;
         }

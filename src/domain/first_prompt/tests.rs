@@ -14,26 +14,47 @@ fn screen(takes: Takes) -> Screen {
         is_blank: false,
         moves: false,
         is_full: false,
-        dropped: 0,
+        inputs: None,
     }
 }
 
+/// The prompt, pasted so often.
+fn pasted_so_often(times: u32) -> Pasted {
+    let (_, stands) = unsubmitted::rest(None, "do it", &line("")).unwrap();
+    Pasted::new(stands, times)
+}
+
 fn pasted() -> Stage {
-    let (_, stands) = unsubmitted::rest(None, "do it", &ScreenView::default()).unwrap();
-    Stage::Pasted(stands)
+    Stage::Pasted(pasted_so_often(1))
+}
+
+/// A screen with this input line, and the cursor behind it.
+fn line(text: &str) -> ScreenView {
+    ScreenView {
+        cursor: Some((0, u16::try_from(text.len()).unwrap())),
+        ..ScreenView::of_text(text)
+    }
+}
+
+fn inputs(begun: u64, taken: u64) -> Option<Inputs> {
+    Some(Inputs { begun, taken })
+}
+
+fn sent(pasted: Option<Pasted>) -> Stage {
+    let before = inputs(1, 1);
+    Stage::Sent { before, pasted }
 }
 
 #[track_caller]
 fn check(stage: &Stage, screen: &Screen, expected: &Next) {
     let look = Look::Screen(screen.clone());
-    let next = next(stage, LINES, &look, (SECOND * 60, 0, false));
+    let next = next(stage, LINES, &look, SECOND * 60);
     assert_eq!(&next, expected, "{stage:?} {screen:?}");
 }
 
 #[test]
 fn each_stage_and_screen_has_its_next_step() {
     let back = Next::KeptBack;
-    let draining = || Stage::Draining { dropped: 1 };
     let full = |takes| Screen {
         is_full: true,
         ..screen(takes)
@@ -47,8 +68,6 @@ fn each_stage_and_screen_has_its_next_step() {
         check(&Stage::Untyped, &screen(takes), &first);
         check(&pasted(), &screen(takes), &first);
         check(&Stage::End, &screen(takes), &end);
-        check(&draining(), &full(takes), &back(Reason::Draining));
-        check(&draining(), &screen(takes), &Next::Becomes(Stage::End));
         check(&Stage::Paid, &screen(takes), &Next::Over);
     }
     for stage in [Stage::Untyped, pasted(), Stage::End] {
@@ -59,11 +78,6 @@ fn each_stage_and_screen_has_its_next_step() {
         ..screen(Takes::Text)
     };
     check(&Stage::End, &keys, &Next::Becomes(Stage::Paid));
-    let lost = Screen {
-        dropped: 2,
-        ..screen(Takes::Text)
-    };
-    check(&draining(), &lost, &Next::Becomes(Stage::Untyped));
     let moves = Screen {
         moves: true,
         ..screen(Takes::Text)
@@ -82,7 +96,7 @@ fn blank_screen_of_a_program_that_reads_lines_is_waited_for() {
             ..screen(takes)
         })
     };
-    let at = |keys, age| next(&Stage::Untyped, LINES, &blank(keys), (age, 0, false));
+    let at = |keys, age| next(&Stage::Untyped, LINES, &blank(keys), age);
     assert_eq!(at(false, SECOND), Next::Soon);
     assert_eq!(at(false, SILENT), Next::Type);
     assert_eq!(at(true, SECOND), Next::Type);
@@ -90,13 +104,8 @@ fn blank_screen_of_a_program_that_reads_lines_is_waited_for() {
 
 #[test]
 fn session_that_cannot_be_seen_keeps_the_prompt_back_and_one_that_has_ended_does_not() {
-    for stage in [
-        Stage::Untyped,
-        pasted(),
-        Stage::Draining { dropped: 0 },
-        Stage::End,
-    ] {
-        let at = |look: Look| next(&stage, LINES, &look, (SECOND, 0, false));
+    for stage in [Stage::Untyped, pasted(), sent(None), Stage::End] {
+        let at = |look: Look| next(&stage, LINES, &look, SECOND);
         assert_eq!(at(Look::Gone), Next::Over);
         let unseen = Reason::Unseen("why".to_owned());
         let expected = Next::KeptBack(unseen);
@@ -108,12 +117,78 @@ fn session_that_cannot_be_seen_keeps_the_prompt_back_and_one_that_has_ended_does
 fn pasted_prompt_that_somebody_submitted_is_typed_and_one_that_is_never_submitted_is_pasted_no_more()
  {
     let look = Look::Screen(screen(Takes::Known));
-    let submitted = next(&pasted(), "do it", &look, (SECOND, 1, true));
+    let mut submitted = pasted_so_often(1);
+    assert!(!submitted.begins(), "another text, if it is not seen");
+    submitted.saw(&line("> do it"), None);
+    assert!(submitted.begins());
+    let submitted = next(&Stage::Pasted(submitted), "do it", &look, SECOND);
     assert_eq!(submitted, Next::Becomes(Stage::Paid));
     let look = Look::Screen(screen(Takes::Text));
-    let again = |pastes| next(&pasted(), LINES, &look, (SECOND, pastes, false));
-    assert_eq!(again(MOST_PASTES - 1), Next::Type);
-    assert_eq!(again(MOST_PASTES), Next::KeptBack(Reason::Unsubmitted));
+    let again = |pasted| next(&Stage::Pasted(pasted), LINES, &look, SECOND);
+    assert_eq!(again(pasted_so_often(MOST_PASTES - 1)), Next::Type);
+    let mut last = pasted_so_often(MOST_PASTES);
+    assert_eq!(again(last.clone()), Next::KeptBack(Reason::Unsubmitted));
+    last.saw(&line("> do it"), None);
+    assert_eq!(again(last), Next::Type, "only Enter is needed");
+}
+
+/// Only they know whether they submitted it.
+#[test]
+fn prompt_that_vanishes_from_the_input_line_beside_a_person_is_for_them() {
+    let look = Look::Screen(screen(Takes::Text));
+    let again = |pasted: &Pasted| next(&Stage::Pasted(pasted.clone()), LINES, &look, SECOND);
+    let doubtful = Next::KeptBack(Reason::Doubtful);
+    let mut seen = pasted_so_often(1);
+    seen.saw(&line("> "), Some(true));
+    assert_eq!(again(&seen), Next::Type, "it never stood there");
+    seen.saw(&line("> do it"), Some(true));
+    let mut left = seen.clone();
+    seen.saw(&line("> "), Some(false));
+    assert_eq!(again(&seen), doubtful);
+    left.saw(&line("> do it"), Some(false));
+    left.saw(&line("> "), Some(false));
+    assert_eq!(again(&left), Next::Type, "they left it standing");
+    let mut pressed = pasted_so_often(1);
+    pressed.saw(&line("> do it"), Some(false));
+    pressed.pressed();
+    pressed.saw(&line("> "), Some(false));
+    assert_eq!(again(&pressed), doubtful);
+    let mut unwatched = pasted_so_often(1);
+    unwatched.saw(&line("> do it"), Some(false));
+    let mut unwatched = unwatched.unwatched();
+    assert_eq!(again(&unwatched), Next::Type, "only Enter is needed");
+    unwatched.saw(&line("> "), Some(false));
+    assert_eq!(again(&unwatched), doubtful);
+}
+
+#[test]
+fn prompt_that_was_sent_is_typed_again_only_if_nothing_of_it_was_taken() {
+    let seen = |inputs, is_full| Screen {
+        inputs,
+        is_full,
+        ..screen(Takes::Known)
+    };
+    let unsure = Next::KeptBack(Reason::Unsure);
+    for (now, is_full, expected) in [
+        (inputs(2, 2), false, Next::Becomes(Stage::End)),
+        (inputs(2, 1), true, Next::KeptBack(Reason::Draining)),
+        (inputs(1, 1), true, Next::KeptBack(Reason::Draining)),
+        (inputs(1, 1), false, Next::Becomes(Stage::Untyped)),
+        (inputs(2, 1), false, unsure.clone()),
+        (None, true, Next::KeptBack(Reason::Draining)),
+        (None, false, unsure),
+    ] {
+        check(&sent(None), &seen(now, is_full), &expected);
+    }
+    // Where its Enter was sent, the screen tells.
+    let stood = pasted_so_often(1);
+    let entered = sent(Some(stood.clone()));
+    let back = Next::Becomes(Stage::Pasted(stood.clone()));
+    check(&entered, &seen(inputs(1, 1), false), &back);
+    let doubtful = stood.entered();
+    assert!(doubtful.is_doubtful());
+    let doubtful = Next::Becomes(Stage::Pasted(doubtful));
+    check(&entered, &seen(inputs(2, 1), false), &doubtful);
 }
 
 #[test]
@@ -126,7 +201,7 @@ fn stage_is_read_from_the_facts_that_it_was_written_to() {
     assert_eq!(read(&facts), Stage::Untyped);
     for stage in [
         pasted(),
-        Stage::Draining { dropped: 7 },
+        sent(None),
         Stage::Untyped,
         pasted(),
         Stage::End,
@@ -134,9 +209,18 @@ fn stage_is_read_from_the_facts_that_it_was_written_to() {
     ] {
         let (key, text) = stage.fact();
         facts.insert(key, text);
-        assert_eq!(read(&facts), stage);
+        let expected = match stage {
+            // What was done while no supervisor ran is not known.
+            Stage::Pasted(pasted) => Stage::Pasted(pasted.unwatched()),
+            stage => stage,
+        };
+        assert_eq!(read(&facts), expected);
     }
     assert_eq!(Stage::read(None, None), Stage::Paid);
+    let other = Stage::read(Some(LINES), Some("{\"draining\":{\"dropped\":7}}"));
+    let look = Look::Screen(screen(Takes::Text));
+    let unsure = Next::KeptBack(Reason::Unsure);
+    assert_eq!(next(&other, LINES, &look, SECOND), unsure);
 }
 
 #[test]

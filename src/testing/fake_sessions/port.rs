@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::super::PATIENCE;
+use super::terminal::Silence;
 use super::{Fake, FakeSessions, Inner, is_there};
 use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
@@ -148,15 +149,23 @@ impl Sessions for FakeSessions {
         }
         let is_clogged = inner.clogged.contains(&handle.id);
         inner.draining.extend(is_clogged.then(|| handle.id.clone()));
+        let silence = inner.silent.get(&handle.id).copied();
+        let is_part = is_clogged || silence == Some(Silence::TakesAPart);
+        let inputs = inner.inputs.entry(handle.id.clone()).or_default();
+        inputs.begun += 1;
+        inputs.taken += u64::from(!is_part);
         drop(inner);
         self.take(handle, input);
-        match is_clogged {
+        match is_clogged || silence.is_some() {
             true => Err(failed(&handle.id, "its holder does not answer")),
             false => Ok(()),
         }
     }
 
     fn peek(&self, handle: &SessionHandle) -> Result<String, SessionError> {
+        if self.inner().hung_up.contains(&handle.id) {
+            return Err(SessionError::Gone(handle.id.clone()));
+        }
         let screen = self.inner().living(handle)?.screen.clone();
         screen.ok_or_else(|| SessionError::Failed {
             id: handle.id.clone(),
@@ -171,6 +180,9 @@ impl Sessions for FakeSessions {
         (view.begun, view.touched) = fake.map_or((None, None), |fake| (fake.begun, fake.touched));
         let queues = inner.draining.iter().chain(&inner.stuffed);
         view.queued = Some(u64::from(queues.into_iter().any(|id| *id == handle.id)));
+        if !inner.olds.contains(&handle.id) {
+            view.inputs = Some(inner.inputs.get(&handle.id).copied().unwrap_or_default());
+        }
         if inner.pasters.contains(&handle.id) {
             (view.bracketed_paste, view.reads_lines) = (Some(true), Some(false));
         }

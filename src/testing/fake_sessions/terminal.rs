@@ -7,6 +7,15 @@ use jiff::Timestamp;
 use super::{Fake, FakeSessions};
 use crate::domain::ids::SessionId;
 
+/// What a terminal does with what is sent to it, and does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// It takes all of it.
+    TakesAll,
+    /// It takes a part of it, or is not known to have taken the rest.
+    TakesAPart,
+}
+
 impl FakeSessions {
     /// Every program shows this from its start on.
     pub fn shows_at_start(&self, screen: &str) {
@@ -50,7 +59,10 @@ impl FakeSessions {
     pub fn clog(&self, id: &SessionId, clogged: bool) {
         let mut inner = self.inner();
         inner.clogged.retain(|other| other != id);
+        let before = inner.draining.len();
         inner.draining.retain(|other| other != id);
+        let drained = (before - inner.draining.len()) as u64;
+        inner.inputs.entry(id.clone()).or_default().taken += drained;
         inner.clogged.extend(clogged.then(|| id.clone()));
     }
 
@@ -59,6 +71,25 @@ impl FakeSessions {
         let mut inner = self.inner();
         inner.stuffed.retain(|other| other != id);
         inner.stuffed.extend(stuffed.then(|| id.clone()));
+    }
+
+    /// Whether what is sent to it is taken so, and not answered.
+    pub fn silence(&self, id: &SessionId, silence: Option<Silence>) {
+        let mut inner = self.inner();
+        inner.silent.remove(id);
+        inner.silent.extend(silence.map(|how| (id.clone(), how)));
+    }
+
+    /// Its holder is of a version that tells of no inputs.
+    pub fn is_old(&self, id: &SessionId) {
+        self.inner().olds.push(id.clone());
+    }
+
+    /// Whether its holder drops each connection of those that look, although its session runs.
+    pub fn hang_up(&self, id: &SessionId, hung_up: bool) {
+        let mut inner = self.inner();
+        inner.hung_up.retain(|other| other != id);
+        inner.hung_up.extend(hung_up.then(|| id.clone()));
     }
 
     /// Its program shows `Loading` as soon as a text is pasted.

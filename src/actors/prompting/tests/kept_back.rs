@@ -207,11 +207,14 @@ async fn call_for_a_refused_first_prompt_names_the_session() {
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     sessions.hides_pastes(&charged.session);
-    sessions.show(&charged.session, Some("> "));
-    town.pass(2 * SECOND).await;
-    sessions.show(&charged.session, Some("> "));
-    town.pass(120 * SECOND).await;
-    for call in town.escalations().await {
+    for _ in 0..3 {
+        sessions.show(&charged.session, Some("> "));
+        town.pass(20 * SECOND).await;
+    }
+    let called = town.escalations().await;
+    let is_refusal = |call: &Relic| call.body.contains("typed and not submitted");
+    assert!(called.iter().any(is_refusal), "{called:?}");
+    for call in called {
         assert!(!call.body.contains("NAME"), "{}", call.body);
         assert!(!call.body.contains(":."), "{}", call.body);
         assert!(call.body.contains(&charged.raider.to_string()));

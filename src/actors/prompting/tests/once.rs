@@ -6,14 +6,14 @@ use crate::actors::prompting;
 const DIALOG: &str = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
 
 /// The keys that were pressed, without what was pasted.
-fn enters(town: &Town, charged: &Charged) -> usize {
+pub(super) fn enters(town: &Town, charged: &Charged) -> usize {
     let sent = town.parts.sessions.sent(&charged.session);
     let enter = Input::Raw(b"\r".to_vec());
     sent.iter().filter(|input| **input == enter).count()
 }
 
 /// A raider whose first prompt was pasted, and not submitted because a dialog opened before its Enter.
-async fn pasted(town: &Town) -> Charged {
+pub(super) async fn pasted(town: &Town) -> Charged {
     let charged = raider(town, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
@@ -31,7 +31,7 @@ async fn pasted(town: &Town) -> Charged {
 }
 
 /// The end of the prompt as it stands in an input line.
-fn in_line(town: &Town, charged: &Charged) -> String {
+pub(super) fn in_line(town: &Town, charged: &Charged) -> String {
     let sent = town.parts.sessions.sent(&charged.session);
     let Some(Input::Paste(text)) = sent.into_iter().next() else {
         panic!("nothing was pasted");

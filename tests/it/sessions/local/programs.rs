@@ -3,6 +3,7 @@
 use std::fs;
 
 use horde_supervisor::domain::facts::RunState;
+use horde_supervisor::domain::screen::{Fate, Inputs};
 use horde_supervisor::ports::sessions::{Input, SessionError, Sessions};
 use horde_supervisor::testing::conformance::sessions::{await_screen, id};
 use horde_supervisor::testing::eventually;
@@ -25,19 +26,23 @@ fn input_waits_for_a_program_that_does_not_read() {
     let slow = "stty raw -echo; mkfifo go; echo ready; read -r line < go; head -c 1000000 | cksum > sum; sleep 1000";
     let started = sessions.start(&script(bench, slow)).unwrap();
     await_screen(&sessions, &started.handle, "ready");
+    let before = sessions.view(&started.handle).unwrap().inputs;
     let bytes = vec![b'x'; 1_000_000];
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| sessions.send(&started.handle, &Input::Raw(bytes)));
         // While that waits, the session still answers.
         sessions.peek(&started.handle).unwrap();
         assert!(!sending.is_finished(), "nobody reads yet");
-        eventually("bytes that wait", || {
-            sessions.view(&started.handle).ok()?.is_full().then_some(())
+        let waits = eventually("bytes that wait", || {
+            let view = sessions.view(&started.handle).ok()?;
+            view.is_full().then_some(view.inputs)
         });
+        assert_eq!(Inputs::fate(before, waits), Fate::Unknown);
         fs::write(bench.path().join("go"), "go\n").unwrap();
         assert_eq!(sending.join().unwrap(), Ok(()));
         let view = sessions.view(&started.handle).unwrap();
-        assert_eq!((view.queued, view.dropped), (Some(0), Some(0)));
+        assert_eq!(view.queued, Some(0));
+        assert_eq!(Inputs::fate(before, view.inputs), Fate::Taken);
     });
     let sum = await_file(&bench.path().join("sum"));
     let expected = std::process::Command::new("sh")
@@ -50,9 +55,15 @@ fn input_waits_for_a_program_that_does_not_read() {
 fn a_line_that_the_terminal_would_cut_is_refused(bench: &LocalBench) {
     let sessions = bench.provider();
     let started = sessions.start(&script(bench, "cat")).unwrap();
+    let inputs = || sessions.view(&started.handle).unwrap().inputs;
+    let before = inputs();
     let long = Input::Submit("x".repeat(5000));
     let error = sessions.send(&started.handle, &long).unwrap_err();
     assert!(matches!(&error, SessionError::Failed { why, .. } if why.contains("too long")));
+    assert_eq!(Inputs::fate(before, inputs()), Fate::Untouched);
+    let short = Input::Submit("x".to_owned());
+    sessions.send(&started.handle, &short).unwrap();
+    assert_eq!(Inputs::fate(before, inputs()), Fate::Taken);
 }
 
 fn a_program_that_asked_for_it_gets_a_bracketed_paste_then_the_key(bench: &LocalBench) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::pty::Reading;
 use crate::domain::harness::LONGEST_LINE;
+use crate::domain::screen::Inputs;
 
 /// Most bytes that wait; more is refused.
 pub const LIMIT: usize = 4 * 1024 * 1024;
@@ -46,7 +47,7 @@ pub struct Input {
     waiting: usize,
     paused_until: Option<Instant>,
     taken: u64,
-    dropped: u64,
+    inputs: Inputs,
     /// Whose input has been typed in part.
     begun: Option<Waiter>,
 }
@@ -166,7 +167,7 @@ impl Input {
 
     /// Gives up what waits to be typed. Returns who waited for it.
     pub fn give_up(&mut self) -> Vec<Waiter> {
-        self.dropped += std::mem::take(&mut self.waiting) as u64;
+        self.waiting = 0;
         self.paused_until = None;
         self.begun = None;
         let told = self.steps.drain(..).filter_map(|step| match step {
@@ -191,10 +192,16 @@ impl Input {
                     kind,
                     waiter,
                 } => {
-                    let count = write(&bytes[*written..], *kind)?;
-                    if count > 0 {
-                        self.begun = *waiter;
+                    let count = write(&bytes[*written..], *kind);
+                    // A command of tmux that is ended at its limit may have done its work.
+                    let may_be_taken = match &count {
+                        Ok(count) => *count > 0,
+                        Err(error) => error.kind() == io::ErrorKind::TimedOut,
+                    };
+                    if may_be_taken {
+                        begins(&mut self.begun, *waiter, &mut self.inputs);
                     }
+                    let count = count?;
                     *written += count;
                     self.waiting -= count;
                     self.taken += count as u64;
@@ -211,7 +218,9 @@ impl Input {
                     self.paused_until = None;
                 }
                 Step::Tell(waiter) => {
-                    self.begun.take_if(|begun| begun == waiter);
+                    begins(&mut self.begun, Some(*waiter), &mut self.inputs);
+                    self.begun = None;
+                    self.inputs.taken += 1;
                     pumped.told.push(*waiter);
                 }
             }
@@ -235,15 +244,23 @@ impl Input {
         self.waiting
     }
 
-    /// Bytes that were given up.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    /// What became of the inputs that were waited for.
+    pub fn inputs(&self) -> Inputs {
+        self.inputs
     }
 
     /// Bytes that the terminal took.
     pub fn taken(&self) -> u64 {
         self.taken
     }
+}
+
+/// A part of an input is typed, or may be.
+fn begins(begun: &mut Option<Waiter>, waiter: Option<Waiter>, inputs: &mut Inputs) {
+    if waiter.is_some() && *begun != waiter {
+        inputs.begun += 1;
+    }
+    *begun = waiter;
 }
 
 /// Control characters in a text would be keys (interrupt, end of input, end of the paste).
@@ -255,6 +272,7 @@ fn without_keys(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::ErrorKind;
 
     /// Types everything, skipping over pauses; the pauses are counted.
     fn typed(input: &mut Input, mut room: usize) -> (Vec<u8>, usize) {
@@ -337,14 +355,29 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_were_given_up_are_counted() {
+    fn inputs_are_counted_as_far_as_they_were_taken() {
         let mut input = Input::default();
+        let counted = |input: &Input| (input.inputs().begun, input.inputs().taken);
+        input.type_bytes(b"reply".to_vec(), None).unwrap();
+        input.submit("one", Reading::Raw, false, Some(6)).unwrap();
+        typed(&mut input, 1000);
+        assert_eq!(counted(&input), (1, 1), "text and Enter are one");
         input.type_bytes(b"abcdef".to_vec(), Some(7)).unwrap();
         input
             .pump(Instant::now(), |bytes, _| Ok(bytes.len().min(4)))
             .unwrap();
-        assert_eq!((input.give_up(), input.dropped()), (vec![7], 2));
-        assert_eq!((input.waiting(), input.taken()), (0, 4));
+        assert_eq!(counted(&input), (2, 1));
+        assert_eq!(input.give_up(), [7]);
+        input.type_bytes(b"refused".to_vec(), Some(8)).unwrap();
+        let mut fails = |kind: ErrorKind| {
+            let failed = input.pump(Instant::now(), |_, _| Err(kind.into()));
+            assert!(failed.is_err());
+            counted(&input)
+        };
+        assert_eq!(fails(ErrorKind::Other), (2, 1), "nothing of it was taken");
+        assert_eq!(fails(ErrorKind::TimedOut), (3, 1), "tmux may have taken it");
+        assert_eq!(input.give_up(), [8]);
+        assert_eq!(input.waiting(), 0);
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Holder {
             begun,
             touched,
             queued: Some(self.input.waiting() as u64),
-            dropped: Some(self.input.dropped()),
+            inputs: Some(self.input.inputs()),
             ..view
         }
     }

@@ -148,7 +148,7 @@ impl Screen {
             begun: None,
             touched: None,
             queued: None,
-            dropped: None,
+            inputs: None,
         }
     }
 
