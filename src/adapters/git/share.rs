@@ -29,7 +29,11 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
             return Ok(());
         }
         // A start that was killed may have left half of one.
-        Ok(_) => drop(move_away(repo)?),
+        Ok(found) if found.is_dir() || is_adopted(repo) => drop(move_away(repo)?),
+        Ok(_) => {
+            let what = format!("{} is no directory: move it away", dir.display());
+            return Err(RepoError::Failed(what));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(failed("cannot look at", dir, &error)),
     }
