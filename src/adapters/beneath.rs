@@ -6,12 +6,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat, openat2,
-    renameat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat,
+    openat2, renameat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -201,6 +202,51 @@ pub fn make_dir_anew(root: &Path, name: &Path) -> io::Result<()> {
         }
         made => made,
     }
+}
+
+/// Opens a directory, to be listed and to have things in it removed. Neither it nor the one that it is in may be a link:
+/// what is behind one is not the supervisor's.
+///
+/// # Errors
+/// It is not there, or is something else.
+pub fn open_room(room: &Path) -> io::Result<OwnedFd> {
+    let (root, name) = of_room(room);
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat2(dir(root)?, name, how, Mode::empty(), INSIDE);
+    opened.map_err(|error| named(error.into()))
+}
+
+/// As [`open_room`], made where it is not there; a link or file of that name goes.
+///
+/// # Errors
+/// The file system refuses, or the directory that it is in is something else.
+pub fn make_room(room: &Path) -> io::Result<OwnedFd> {
+    let (root, name) = of_room(room);
+    std::fs::create_dir_all(root)?;
+    make_dir_anew(root, name)?;
+    open_room(room)
+}
+
+/// The city, and a directory of its `.horde`.
+fn of_room(room: &Path) -> (&Path, &Path) {
+    let root = room.ancestors().nth(2).unwrap_or(Path::new("/"));
+    (root, room.strip_prefix(root).unwrap_or(room))
+}
+
+/// The names in a directory, in order.
+///
+/// # Errors
+/// It cannot be listed.
+pub fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Lets its owner into a directory, or read a file, that is this user's own and that an agent has closed. Returns whether
