@@ -176,11 +176,15 @@ pub fn remove(root: &Path, name: &Path) -> io::Result<()> {
 /// # Errors
 /// The file system refuses, or a link or file is on the way to it.
 pub fn make_dirs(root: &Path, name: &Path) -> io::Result<()> {
+    make_dirs_with(root, name, Mode::RWXU | Mode::RWXG | Mode::RWXO)
+}
+
+fn make_dirs_with(root: &Path, name: &Path, mode: Mode) -> io::Result<()> {
     let mut made = std::path::PathBuf::new();
     for part in name.components() {
         made.push(part);
         let (within, name) = parent(root, &made)?;
-        match mkdirat(within, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+        match mkdirat(within, name, mode) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -195,10 +199,14 @@ pub fn make_dirs(root: &Path, name: &Path) -> io::Result<()> {
 /// # Errors
 /// As [`make_dirs`].
 pub fn make_dir_anew(root: &Path, name: &Path) -> io::Result<()> {
-    match make_dirs(root, name) {
+    make_anew(root, name, Mode::RWXU | Mode::RWXG | Mode::RWXO)
+}
+
+fn make_anew(root: &Path, name: &Path, mode: Mode) -> io::Result<()> {
+    match make_dirs_with(root, name, mode) {
         Err(error) if is_odd(&error) || error.kind() == io::ErrorKind::NotADirectory => {
             remove(root, name)?;
-            make_dirs(root, name)
+            make_dirs_with(root, name, mode)
         }
         made => made,
     }
@@ -216,14 +224,14 @@ pub fn open_room(room: &Path) -> io::Result<OwnedFd> {
     opened.map_err(|error| named(error.into()))
 }
 
-/// As [`open_room`], made where it is not there; a link or file of that name goes.
+/// As [`open_room`], made where it is not there, mode 0700; a link or file of that name goes.
 ///
 /// # Errors
 /// The file system refuses, or the directory that it is in is something else.
 pub fn make_room(room: &Path) -> io::Result<OwnedFd> {
     let (root, name) = of_room(room);
     std::fs::create_dir_all(root)?;
-    make_dir_anew(root, name)?;
+    make_anew(root, name, Mode::RWXU)?;
     open_room(room)
 }
 
