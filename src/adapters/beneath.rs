@@ -6,12 +6,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat, openat2,
-    renameat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat,
+    openat2, renameat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -175,11 +176,15 @@ pub fn remove(root: &Path, name: &Path) -> io::Result<()> {
 /// # Errors
 /// The file system refuses, or a link or file is on the way to it.
 pub fn make_dirs(root: &Path, name: &Path) -> io::Result<()> {
+    make_dirs_with(root, name, Mode::RWXU | Mode::RWXG | Mode::RWXO)
+}
+
+fn make_dirs_with(root: &Path, name: &Path, mode: Mode) -> io::Result<()> {
     let mut made = std::path::PathBuf::new();
     for part in name.components() {
         made.push(part);
         let (within, name) = parent(root, &made)?;
-        match mkdirat(within, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+        match mkdirat(within, name, mode) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -194,13 +199,62 @@ pub fn make_dirs(root: &Path, name: &Path) -> io::Result<()> {
 /// # Errors
 /// As [`make_dirs`].
 pub fn make_dir_anew(root: &Path, name: &Path) -> io::Result<()> {
-    match make_dirs(root, name) {
+    make_anew(root, name, Mode::RWXU | Mode::RWXG | Mode::RWXO)
+}
+
+fn make_anew(root: &Path, name: &Path, mode: Mode) -> io::Result<()> {
+    match make_dirs_with(root, name, mode) {
         Err(error) if is_odd(&error) || error.kind() == io::ErrorKind::NotADirectory => {
             remove(root, name)?;
-            make_dirs(root, name)
+            make_dirs_with(root, name, mode)
         }
         made => made,
     }
+}
+
+/// Opens a directory, to be listed and to have things in it removed. Neither it nor the one that it is in may be a link:
+/// what is behind one is not the supervisor's.
+///
+/// # Errors
+/// It is not there, or is something else.
+pub fn open_room(room: &Path) -> io::Result<OwnedFd> {
+    let (root, name) = of_room(room);
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat2(dir(root)?, name, how, Mode::empty(), INSIDE);
+    opened.map_err(|error| named(error.into()))
+}
+
+/// As [`open_room`], made where it is not there, mode 0700; a link or file of that name goes.
+///
+/// # Errors
+/// The file system refuses, or the directory that it is in is something else.
+pub fn make_room(room: &Path) -> io::Result<OwnedFd> {
+    let (root, name) = of_room(room);
+    std::fs::create_dir_all(root)?;
+    make_anew(root, name, Mode::RWXU)?;
+    open_room(room)
+}
+
+/// The city, and a directory of its `.horde`.
+fn of_room(room: &Path) -> (&Path, &Path) {
+    let root = room.ancestors().nth(2).unwrap_or(Path::new("/"));
+    (root, room.strip_prefix(root).unwrap_or(room))
+}
+
+/// The names in a directory, in order.
+///
+/// # Errors
+/// It cannot be listed.
+pub fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Lets its owner into a directory, or read a file, that is this user's own and that an agent has closed. Returns whether

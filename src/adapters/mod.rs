@@ -8,6 +8,7 @@ pub mod git;
 pub mod mounts;
 pub mod proc;
 pub mod relics_sqlite;
+pub(crate) mod removal;
 pub mod runs;
 pub mod secret;
 pub mod sessions;

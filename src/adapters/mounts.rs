@@ -7,6 +7,10 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::removal;
+
 /// What the kernel has mounted for this process.
 const TABLE: &str = "/proc/self/mountinfo";
 
@@ -43,13 +47,26 @@ pub fn none_in(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a directory with what it holds, unless something is mounted in it.
+/// Removes a directory with what it holds, read-only directories included (module caches are often read-only), unless
+/// something is mounted in it. A link goes itself.
 ///
 /// # Errors
 /// Something is, or the file system refuses.
 pub fn remove_dir_all(dir: &Path) -> io::Result<()> {
     none_in(dir)?;
-    fs::remove_dir_all(dir)
+    let kind = fs::symlink_metadata(dir)?.file_type();
+    let (Some(above), Some(name)) = (dir.parent(), dir.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    if !kind.is_dir() && !kind.is_symlink() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let above = match above.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => above,
+    };
+    let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    removal::remove_at(openat(CWD, above, how, Mode::empty())?, name)
 }
 
 fn listed(table: &[u8], dir: &Path) -> Vec<PathBuf> {

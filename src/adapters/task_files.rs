@@ -2,7 +2,6 @@
 
 mod logins;
 mod moved;
-mod removal;
 mod session_files;
 mod set_up;
 mod text;
@@ -18,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
-use self::removal::remove_tree;
 use self::text::{at, from_above, make_dir, read_some, write_whole, written};
-use super::{beneath, runs};
+use super::removal::{self, Fate};
+use super::{beneath, mounts, runs};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
     Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
@@ -76,7 +75,7 @@ impl DiskTaskFiles {
             tracing::error!(%error, "an earlier set-up runs on");
         }
         for dir in [&outbox, &trash] {
-            fs::create_dir_all(dir).map_err(at(dir))?;
+            beneath::make_room(dir).map_err(at(dir))?;
         }
         let files = Self {
             outbox,
@@ -320,13 +319,13 @@ impl TaskFiles for DiskTaskFiles {
         }
         drop(watching);
         let mut files = Vec::new();
-        let listed = match fs::read_dir(&self.outbox) {
+        let listed = match beneath::open_room(&self.outbox) {
             // It was removed; what it is in is made again by a patrol.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            listed => listed.map_err(at(&self.outbox))?,
+            listed => listed.and_then(|dir| beneath::names(&dir)),
         };
-        for entry in listed {
-            let path = entry.map_err(at(&self.outbox))?.path();
+        for name in listed.map_err(at(&self.outbox))? {
+            let path = self.outbox.join(name);
             // Half-written intents have another ending until they are renamed.
             if path.extension() == Some(OsStr::new("json")) {
                 let meta = path.symlink_metadata();
@@ -360,14 +359,14 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn settle(&self, file: &Path) -> Result<(), TaskError> {
-        match fs::remove_file(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(file)(error)),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        let (root, name) = from_above(file, 2);
+        beneath::remove(root, name).map_err(at(file))
     }
 
     fn set_aside(&self, file: &Path) -> Result<(), TaskError> {
-        match fs::rename(file, file.with_extension("refused")) {
+        let aside = file.with_extension("refused");
+        let ((root, name), (_, aside)) = (from_above(file, 2), from_above(&aside, 2));
+        match beneath::rename(root, name, aside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(file)(error)),
             Ok(()) | Err(_) => Ok(()),
         }
@@ -379,38 +378,32 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn prune(&self, dir: &Path, before: Timestamp, but: &[PathBuf]) -> Result<usize, TaskError> {
-        let entries = match fs::read_dir(dir) {
+        let top = match beneath::open_room(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            entries => entries.map_err(at(dir))?,
+            top => top.map_err(at(dir))?,
         };
-        let mut pruned = 0;
-        for entry in entries {
-            let path = entry.map_err(at(dir))?.path();
-            let meta = path.symlink_metadata().map_err(at(&path))?;
-            let written = meta.modified().ok();
-            let written = written.and_then(|at| Timestamp::try_from(at).ok());
-            let old = written.is_some_and(|written| written < before);
-            if meta.is_dir() {
-                if but.contains(&path) {
-                    continue;
-                }
-                pruned += self.prune(&path, before, but)?;
-                // One that is new may have been made for a file that is yet to come.
-                if old {
-                    remove_empty(&path)?;
-                }
-            } else if old {
-                fs::remove_file(&path).map_err(at(&path))?;
-                pruned += 1;
-            }
-        }
-        Ok(pruned)
+        let used: BTreeSet<&Path> = but
+            .iter()
+            .filter_map(|it| it.strip_prefix(dir).ok())
+            .collect();
+        let fate = |path: &Path, found: &rustix::fs::Stat| match used.contains(path) {
+            true => Fate::Apart,
+            // A directory that is new may have been made for a file that is yet to come.
+            false if found.st_mtime < before.as_second() => Fate::Goes,
+            false => Fate::Stays,
+        };
+        removal::sweep(top, &fate).map_err(at(dir))
     }
 
     fn leftovers(&self) -> Result<Leftovers, TaskError> {
         let written = |path: &Path| {
             let meta = path.symlink_metadata().ok()?;
             Timestamp::try_from(meta.modified().ok()?).ok()
+        };
+        let entries = |dir: &Path| -> Result<Vec<PathBuf>, TaskError> {
+            let names = beneath::open_room(dir).and_then(|it| beneath::names(&it));
+            let names = names.map_err(at(dir))?.into_iter();
+            Ok(names.map(|name| dir.join(name)).collect())
         };
         let outbox = entries(&self.outbox)?.into_iter();
         Ok(Leftovers {
@@ -421,9 +414,11 @@ impl TaskFiles for DiskTaskFiles {
 
     fn empty_trash(&self) -> Result<(), TaskError> {
         let mut first = None;
-        for entry in fs::read_dir(&self.trash).map_err(at(&self.trash))? {
-            let path = entry.map_err(at(&self.trash))?.path();
-            if let Err(error) = remove_tree(&path)
+        let trash = beneath::open_room(&self.trash).map_err(at(&self.trash))?;
+        for name in beneath::names(&trash).map_err(at(&self.trash))? {
+            let path = self.trash.join(&name);
+            let removed = mounts::none_in(&path).and_then(|()| removal::remove_at(&trash, &name));
+            if let Err(error) = removed
                 && error.kind() != io::ErrorKind::NotFound
             {
                 first.get_or_insert_with(|| at(&path)(error));
@@ -431,24 +426,6 @@ impl TaskFiles for DiskTaskFiles {
         }
         first.map_or(Ok(()), Err)
     }
-}
-
-/// Removes a directory, unless something is in it.
-fn remove_empty(dir: &Path) -> Result<(), TaskError> {
-    use io::ErrorKind::{DirectoryNotEmpty, NotFound};
-    match fs::remove_dir(dir) {
-        Err(error) if !matches!(error.kind(), DirectoryNotEmpty | NotFound) => Err(at(dir)(error)),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-/// What a directory holds, in order.
-fn entries(dir: &Path) -> Result<Vec<PathBuf>, TaskError> {
-    let listed = fs::read_dir(dir).map_err(at(dir))?;
-    let paths = listed.map(|entry| Ok(entry.map_err(at(dir))?.path()));
-    let mut paths = paths.collect::<Result<Vec<_>, TaskError>>()?;
-    paths.sort();
-    Ok(paths)
 }
 
 #[cfg(test)]

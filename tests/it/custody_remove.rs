@@ -319,3 +319,22 @@ fn a_permit_names_a_sandbox_of_this_rig() {
         .unwrap_err();
     assert_eq!(city.facts(&sandbox), facts);
 }
+
+/// An agent puts a link to a person's directory in the place of the trash.
+#[test]
+fn sandbox_is_not_thrown_through_a_link() {
+    let city = City::new();
+    let (spec, sandbox) = (city.spec(1), city.sandbox());
+    let home = city.root().join("home");
+    fs::create_dir(&home).unwrap();
+    let _was_there = fs::remove_dir(city.trash());
+    fs::create_dir_all(city.trash().parent().unwrap()).unwrap();
+    symlink(&home, city.trash()).unwrap();
+    let permit = permit(&spec, &city.facts(&sandbox));
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
+    assert!(!sandbox.exists());
+    assert_eq!(names(&home), Vec::<String>::new());
+    assert!(city.trash().symlink_metadata().unwrap().is_dir());
+}

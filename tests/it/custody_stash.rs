@@ -1,5 +1,6 @@
 //! The list of stash entries is shared by all sandboxes of a rig: one agent can take another's entries out of it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -17,9 +18,10 @@ fn stash(sandbox: &Path, text: &str) -> String {
     rev(sandbox, "stash@{0}")
 }
 
-/// Names of the refs that keep stash entries.
+/// Names of the refs that keep stash entries, and what the commits hold that they name.
 fn pins(city: &City) -> String {
-    let list = ["for-each-ref", "--format=%(refname)", "refs/horde/stash"];
+    let format = "--format=%(refname) %(parent)";
+    let list = ["for-each-ref", format, "refs/horde/stash"];
     git(city.repo.repo_dir(), &list)
 }
 
@@ -130,4 +132,78 @@ fn list_that_cannot_be_read_stops_no_patrol() {
     fs::create_dir(&log).unwrap();
     city.repo.progress(&sandbox).unwrap();
     assert!(!try_git(&sandbox, &["stash", "pop"]).status.success());
+}
+
+/// It is as old as the retention, and what is left of the sandbox is not saved yet.
+#[test]
+fn pins_of_a_sandbox_whose_directory_is_gone_stay_until_it_is_forgotten() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let entry = stash(&sandbox, "changed\n");
+    city.repo.progress(&sandbox).unwrap();
+    fs::remove_dir_all(&sandbox).unwrap();
+    city.repo.expire_stash(jiff::Timestamp::MAX).unwrap();
+    assert!(pins(&city).ends_with(&entry));
+}
+
+/// Each measurement of the rig reads all refs.
+#[test]
+fn entries_are_pinned_by_one_ref_however_many_there_are() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let spec = city.spec(1);
+    let mut made = BTreeSet::from([stash(&sandbox, "first\n")]);
+    city.repo.progress(&sandbox).unwrap();
+    let tree = rev(&sandbox, "HEAD^{tree}");
+    let head = rev(&sandbox, "HEAD");
+    let log = city.repo.theirs().join("logs/refs/stash");
+    // One commit is full, and another is begun and filled up.
+    for (round, many) in [(1, 1_200), (2, 900)] {
+        let texts = (0..many).map(|n| {
+            let by = format!("A <a@a> {n} +0000");
+            format!("tree {tree}\nparent {head}\nauthor {by}\ncommitter {by}\n\n{round}\n")
+        });
+        let dir = horde_supervisor::testing::scratch();
+        let names = texts.enumerate().map(|(n, text)| {
+            let path = dir.path().join(n.to_string());
+            fs::write(&path, text).unwrap();
+            format!("{}\n", path.display())
+        });
+        let list = dir.path().join("list");
+        fs::write(&list, names.collect::<String>()).unwrap();
+        let store = format!(
+            "git hash-object -t commit -w --stdin-paths <{}",
+            list.display()
+        );
+        let sh = std::process::Command::new("sh")
+            .args(["-c", &store])
+            .current_dir(&sandbox)
+            .output();
+        let ids = String::from_utf8(sh.unwrap().stdout).unwrap();
+        let mut text = fs::read_to_string(&log).unwrap();
+        for id in ids.lines() {
+            made.insert(id.to_owned());
+            let zero = "0".repeat(id.len());
+            text += &format!("{zero} {id} A <a@a> 1 +0000\tOn {}: x\n", spec.branch);
+        }
+        fs::write(&log, text).unwrap();
+        city.repo.progress(&sandbox).unwrap();
+    }
+    assert_eq!(made.len(), 2_101);
+    let ours = city.repo.repo_dir();
+    let pin = "refs/horde/stash/";
+    let name = git(ours, &["for-each-ref", "--format=%(refname)", pin]);
+    assert_eq!(name.lines().count(), 1, "{name}");
+    let chain = ["rev-list", "--first-parent", "--format=%P", &name];
+    let chain = git(ours, &chain);
+    assert_eq!(chain.matches("commit ").count(), 4, "three, and the first");
+    git(&sandbox, &["stash", "clear"]);
+    git(&sandbox, &["gc", "-q", "--prune=now"]);
+    git(ours, &["gc", "-q", "--prune=now"]);
+    let held = git(ours, &["rev-list", &name]);
+    let held: BTreeSet<_> = held.lines().map(str::to_owned).collect();
+    assert!(made.is_subset(&held));
+    let left = city.facts(&sandbox).special;
+    let left = left.iter().filter(|line| line.starts_with(LEFT_BEHIND));
+    assert_eq!(left.count(), made.len());
 }

@@ -65,6 +65,25 @@ impl Note {
         serde_json::from_slice(&text).ok()
     }
 
+    /// The notes of all sandboxes that were made and are not forgotten, be their directories gone.
+    pub(super) fn all(repo: &GitRepo) -> Result<Vec<Self>, RepoError> {
+        let dir = notes(repo);
+        let fail = |error: std::io::Error| failed("cannot read", &dir, &error);
+        let listed = match fs::read_dir(&dir) {
+            Err(error) if is_nothing(&error) => return Ok(Vec::new()),
+            listed => listed.map_err(fail)?,
+        };
+        let mut found = Vec::new();
+        for entry in listed {
+            let path = entry.map_err(fail)?.path();
+            if path.extension().is_some_and(|ending| ending == "json") {
+                let text = fs::read(&path).map_err(fail)?;
+                found.push(serde_json::from_slice(&text).map_err(|error| fail(error.into()))?);
+            }
+        }
+        Ok(found)
+    }
+
     /// Reads the note of what is to be made, where it was begun.
     pub(super) fn begun(repo: &GitRepo, spec: &SandboxSpec) -> Option<Self> {
         Self::read(repo, &spec.path).filter(|note| note.is_of(spec))

@@ -1,8 +1,11 @@
 //! The only way a sandbox goes: verified once more, then renamed into the trash.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+
+use rustix::fs::{CWD, renameat};
+use rustix::io::Errno;
 
 use super::admin::{self, Note, failed, free_name};
 use super::branches::drop_branch;
@@ -10,7 +13,7 @@ use super::facts;
 use super::measure::{Files, measure};
 use super::rig::GitRepo;
 use super::{sandbox, stash};
-use crate::adapters::mounts;
+use crate::adapters::{beneath, mounts};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::nuke::NukePermit;
@@ -54,21 +57,17 @@ pub(super) fn discard(
         measured = admin::linked(path);
         inner = admin::inside(repo, path)?;
     }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(trash)
-        .map_err(|error| failed("cannot make", trash, &error))?;
+    let held = beneath::make_room(trash).map_err(|error| failed("cannot make", trash, &error))?;
     let raider = permit.raider();
     let name = format!("{}-{}-{}", raider.rig, raider.name, permit.incarnation());
     if there {
         still()?;
         unmounted(path)?;
-        throw(path, &free_name(trash, &name))?;
+        throw(path, &held, &free_name(trash, &name))?;
     }
     for admin in &admins {
         if measured.is_some() && fs::canonicalize(admin).ok() == measured {
-            throw(admin, &free_name(trash, &format!("{name}.git")))?;
+            throw(admin, &held, &free_name(trash, &format!("{name}.git")))?;
         } else if !is_of_another(repo, admin, path) {
             // Nobody looked at what its reflog and index name.
             admin::retire(repo, admin)?;
@@ -168,15 +167,17 @@ fn difference(judged: &GitFacts, now: &GitFacts) -> Option<&'static str> {
 }
 
 /// Renames into the trash; the trash must be on the same file system, or it would be a copy.
-fn throw(from: &Path, to: &Path) -> Result<(), RepoError> {
-    fs::rename(from, to).map_err(|error| {
-        if error.kind() == std::io::ErrorKind::CrossesDevices {
+/// It is held open: in its place may be a link meanwhile.
+fn throw(from: &Path, trash: &OwnedFd, to: &Path) -> Result<(), RepoError> {
+    let name = to.file_name().unwrap_or_default();
+    renameat(CWD, from, trash, name).map_err(|error| {
+        if error == Errno::XDEV {
             return RepoError::Failed(format!(
                 "{} is on another file system than {}",
                 to.display(),
                 from.display()
             ));
         }
-        failed("cannot move into the trash", from, &error)
+        failed("cannot move into the trash", from, &error.into())
     })
 }

@@ -14,16 +14,21 @@ use jiff::Timestamp;
 use super::admin::Note;
 use super::branches::checked_out;
 use super::ground::{Ground, ground};
-use super::rig::GitRepo;
-use super::sandbox;
+use super::rig::{GitRepo, oid};
 use super::traces::{self, HeadReflog};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::RepoError;
 
 /// The list.
 const STASH: &str = "refs/stash";
-/// Where entries are pinned in ours: `<rig>/<raider>/<incarnation>/<commit>`.
+/// Where entries are pinned in ours: `<rig>/<raider>/<incarnation>/list`. There may be any number of entries, and every
+/// look at a sandbox reads all refs of ours: one ref names a commit whose first parent is another such commit, and whose
+/// others are entries. An earlier version had a ref for each entry, which has its commit's name in place of `list`.
 pub(super) const PINS: &str = "refs/horde/stash/";
+/// The last part of that.
+const LIST: &str = "list";
+/// So many entries are parents of one commit.
+const CHUNK: usize = 1_000;
 
 /// A stash entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,26 +95,85 @@ pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Res
     let Some(note) = note.filter(|_| !entries.is_empty()) else {
         return Ok(());
     };
-    let known: BTreeSet<Oid> = pinned(repo, note)?.into_iter().collect();
-    let place = place(&note.raider, note.incarnation);
+    // What another thread pins at the same time is not to be lost.
+    let _serial = repo.stash_seen();
+    let pinned = pinned(repo, note)?;
     let new = entries.iter().map(|entry| &entry.commit);
-    let new = new.filter(|commit| !known.contains(*commit));
-    let script: String = new
-        .map(|commit| format!("update {place}{commit} {commit}\n"))
-        .collect();
-    if script.is_empty() {
+    let new: BTreeSet<&Oid> = new.filter(|id| !pinned.entries.contains(*id)).collect();
+    if new.is_empty() {
         return Ok(());
     }
-    let git = repo.git().args(["update-ref", "--stdin"]).stdin(script);
-    git.run().map(drop)
+    // The last commit is written again with more parents, unless it has enough.
+    let (mut last, mut open) = match (&pinned.tip, pinned.last) {
+        (Some(_), Some((before, last))) if last.len() < CHUNK => (before, last),
+        (Some(tip), _) => (tip.clone(), Vec::new()),
+        (None, _) => (write(repo, &[])?, Vec::new()),
+    };
+    open.extend(new.into_iter().cloned());
+    for chunk in open.chunks(CHUNK) {
+        last = write(repo, &[std::slice::from_ref(&last), chunk].concat())?;
+    }
+    let name = place(&note.raider, note.incarnation) + LIST;
+    let was = pinned.tip.as_ref().map_or("", Oid::as_str);
+    let git = repo.git();
+    git.args(["update-ref", &name, last.as_str(), was])
+        .run()
+        .map(drop)
 }
 
-/// The entries that are pinned for a sandbox.
-fn pinned(repo: &GitRepo, note: &Note) -> Result<Vec<Oid>, RepoError> {
+/// Writes a commit that holds others. Its time is that of the pin: what an entry says is the agent's word.
+fn write(repo: &GitRepo, parents: &[Oid]) -> Result<Oid, RepoError> {
+    let store = |kind: &str, text: String| {
+        let git = repo
+            .git()
+            .args(["hash-object", "-t", kind, "-w", "--stdin"]);
+        oid(&git.stdin(text).run()?.text())
+    };
+    let tree = store("tree", String::new())?;
+    let parents: String = parents.iter().map(|id| format!("parent {id}\n")).collect();
+    let now = Timestamp::now().as_second();
+    let by = format!("horde <stash@horde.invalid> {now} +0000");
+    let head = format!("tree {tree}\n{parents}author {by}\ncommitter {by}\n");
+    store("commit", head + "\nStash entries of a sandbox\n")
+}
+
+/// What is pinned for a sandbox.
+#[derive(Default)]
+struct Pinned {
+    entries: BTreeSet<Oid>,
+    /// What the ref names.
+    tip: Option<Oid>,
+    /// The commit before that, and its entries.
+    last: Option<(Oid, Vec<Oid>)>,
+}
+
+fn pinned(repo: &GitRepo, note: &Note) -> Result<Pinned, RepoError> {
     let place = place(&note.raider, note.incarnation);
-    let mut refs = repo.refs()?;
-    refs.retain(|(_, name)| name.starts_with(&place));
-    Ok(refs.into_iter().map(|(id, _)| id).collect())
+    let mut found = Pinned::default();
+    for (id, name) in repo.refs()? {
+        match name.strip_prefix(&place) {
+            Some(LIST) => found.tip = Some(id),
+            Some(_) => drop(found.entries.insert(id)),
+            None => {}
+        }
+    }
+    let Some(tip) = &found.tip else {
+        return Ok(found);
+    };
+    let git = repo
+        .git()
+        .args(["rev-list", "--first-parent", "--format=%H %P"]);
+    let told = git.arg(tip.as_str()).run()?.text();
+    for line in told.lines().filter(|line| !line.starts_with("commit ")) {
+        let mut parents = line.split(' ').skip(1).filter(|id| !id.is_empty());
+        let Some(before) = parents.next() else {
+            continue;
+        };
+        let entries = parents.map(oid).collect::<Result<Vec<_>, _>>()?;
+        found.entries.extend(entries.iter().cloned());
+        found.last.get_or_insert((oid(before)?, entries));
+    }
+    Ok(found)
 }
 
 /// The entries of a sandbox that the list has no more. Its owner may have taken them back: that cannot be told.
@@ -118,9 +182,13 @@ pub(super) fn dropped(
     note: Option<&Note>,
     listed: &[Stash],
 ) -> Result<Vec<Oid>, RepoError> {
-    let mut dropped = note.map_or(Ok(Vec::new()), |note| pinned(repo, note))?;
-    dropped.retain(|commit| listed.iter().all(|entry| entry.commit != *commit));
-    Ok(dropped)
+    let Some(note) = note else {
+        return Ok(Vec::new());
+    };
+    let listed: BTreeSet<&Oid> = listed.iter().map(|entry| &entry.commit).collect();
+    let mut dropped = pinned(repo, note)?.entries;
+    dropped.retain(|commit| !listed.contains(commit));
+    Ok(dropped.into_iter().collect())
 }
 
 /// Removes the pins of a sandbox that is gone. What it had is saved.
@@ -147,11 +215,10 @@ fn drop_pins(repo: &GitRepo, goes: impl Fn(&str, &Oid) -> bool) -> Result<usize,
     Ok(refs.len())
 }
 
-/// Removes the pins of sandboxes that are gone and were not discarded, of entries from before that time.
-fn expire_pins(repo: &GitRepo, before: Timestamp) -> Result<(), RepoError> {
-    let sandboxes = sandbox::list(repo)?.into_iter();
-    let notes = sandboxes.filter_map(|(_, dir)| Note::read(repo, &dir));
+/// Removes the pins of sandboxes that were forgotten without being discarded, from before that time.
+fn expire_pins(repo: &GitRepo, before: Timestamp, notes: &[Note]) -> Result<(), RepoError> {
     let living: Vec<String> = notes
+        .iter()
         .map(|note| place(&note.raider, note.incarnation))
         .collect();
     let made = |id: &Oid| Some(repo.known()?.committed(id)?.1);
@@ -162,19 +229,19 @@ fn expire_pins(repo: &GitRepo, before: Timestamp) -> Result<(), RepoError> {
     .map(drop)
 }
 
-/// Takes the entries from before that time out of the list, but those of living sandboxes, and says how many.
+/// Takes the entries from before that time out of the list, but those of living sandboxes, and says how many. One
+/// whose directory is gone lives until what it had is saved, and its note is removed.
 pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
     // No sandbox is made or removed between the question and the act.
     let _serial = repo.worktrees();
     let in_use = checked_out(repo)?;
+    let notes = Note::all(repo)?;
     let is_used = |branch: &str| {
         let full = format!("refs/heads/{branch}");
         in_use.iter().any(|(used, _)| *used == full)
+            || notes.iter().any(|note| note.branch == branch)
     };
-    let sandboxes = sandbox::list(repo)?.into_iter();
-    let oldest = sandboxes
-        .filter_map(|(_, dir)| Some(Note::read(repo, &dir)?.created))
-        .min();
+    let oldest = notes.iter().map(|note| note.created).min();
     // What cannot be read stays, and so does what names no branch and a living sandbox may have made.
     let stays = |line: &str| {
         let Some(entry) = stash_entry(line) else {
@@ -186,7 +253,7 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         };
         living || entry.made >= before.as_second()
     };
-    expire_pins(repo, before)?;
+    expire_pins(repo, before, &notes)?;
     repo.their_refs().thin_log(STASH, stays)
 }
 

@@ -3,7 +3,8 @@
 //! The process tree is gone by then (orphans hang off init), so members are known by their cgroup,
 //! by the token in the environment they were started with, by the alive-lock they inherited, and
 //! by being a child of such a one. A record may be forged: what it says is compared with what the kernel says of
-//! each process, and what belongs to another session is left alone.
+//! each process, and what is below the holder of another session is left alone. What a process says of itself does not
+//! count: an agent could have its own survive with that.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,8 +19,6 @@ use super::launch::{held_by, is_holder_of};
 use crate::adapters::proc::{self, Pidfd, Stat};
 use crate::domain::facts::ProcessId;
 
-/// The variable that names the session of a process.
-const SESSION_VARIABLE: &str = "HD_SESSION";
 /// Processes that do not die of KILL within this are in the kernel's hands.
 const UNKILLABLE: Duration = Duration::from_secs(5);
 /// One pass waits this long for a process to be gone.
@@ -63,10 +62,10 @@ pub fn end(dir: &Path, known: Option<&State>) -> io::Result<Ending> {
             continue;
         }
         empty_passes = 0;
-        let contained = marks.contained(&proc::all()?);
-        for (cgroup, inside) in contained {
+        let all = proc::all()?;
+        for (cgroup, inside) in marks.contained(&all) {
             // All of it at once: otherwise a fork may outrun this.
-            if !inside.iter().any(|pid| marks.is_anothers(*pid)) {
+            if !inside.iter().any(|pid| marks.is_anothers(*pid, &all)) {
                 kill_cgroup(cgroup);
             }
         }
@@ -126,34 +125,48 @@ impl Marks<'_> {
         self.tokens.push(token);
     }
 
-    /// Whether a process was started by one of these sessions. A token alone could be another session's.
-    fn has(&self, pid: u32) -> bool {
+    /// Whether a process was started by one of these sessions, as it says.
+    fn is_marked(&self, pid: u32) -> bool {
         let token = proc::environment_value(pid, TOKEN_VARIABLE);
-        token.is_some_and(|token| self.tokens.contains(&token)) && !self.is_anothers(pid)
+        token.is_some_and(|token| self.tokens.contains(&token))
     }
 
     /// The processes of the cgroups, as the kernel tells them: a file may say anything.
     fn contained(&self, all: &HashMap<u32, Stat>) -> HashMap<&Path, Vec<u32>> {
         let with_processes = self.cgroups.iter().map(|path| {
-            let is_in = |pid: &u32| {
-                let found = proc::cgroup(*pid);
-                found.is_some_and(|found| Path::new(&found).file_name() == path.file_name())
-            };
+            let is_in = |pid: &u32| is_in(*pid, path);
             (path.as_path(), all.keys().copied().filter(is_in).collect())
         });
         with_processes.collect()
     }
 
-    /// Whether a process says that it is another session's, or is below the holder of another one.
-    fn is_anothers(&self, pid: u32) -> bool {
-        let session = proc::environment_value(pid, SESSION_VARIABLE);
-        if session.is_some_and(|session| self.dir.file_name() != Some(session.as_ref())) {
-            return true;
-        }
-        let line = proc::ancestry(pid).unwrap_or_default();
-        let mut held = line.iter().filter_map(|process| held_by(process.pid));
-        held.any(|held| held != self.dir && held.parent() == self.dir.parent())
+    /// Whether a process is below the holder of another session, which lives then: all that is of it is.
+    fn is_anothers(&self, pid: u32, all: &HashMap<u32, Stat>) -> bool {
+        let above = |pid: &u32| all.get(pid).map(|stat| stat.parent);
+        let mut line = std::iter::successors(Some(pid), above).take(all.len());
+        line.any(|pid| self.is_other_holder(pid))
     }
+
+    /// Anything can be started with the words of a holder: this one holds the lock of a session besides, and is none of
+    /// the processes that a session of ours may have left.
+    fn is_other_holder(&self, pid: u32) -> bool {
+        let held = held_by(pid);
+        let Some(name) = held.as_deref().and_then(Path::file_name) else {
+            return false;
+        };
+        let other = self.dir.with_file_name(name);
+        let lock = std::fs::symlink_metadata(other.join(files::LOCK));
+        other != self.dir
+            && lock.is_ok_and(|lock| proc::holds_lock(pid, &lock))
+            && !self.is_marked(pid)
+            && !self.cgroups.iter().any(|path| is_in(pid, path))
+    }
+}
+
+/// Whether a process is in a cgroup of this name.
+fn is_in(pid: u32, cgroup: &Path) -> bool {
+    let found = proc::cgroup(pid);
+    found.is_some_and(|found| Path::new(&found).file_name() == cgroup.file_name())
 }
 
 fn members(dir: &Path, marks: &Marks<'_>) -> io::Result<Vec<ProcessId>> {
@@ -164,7 +177,7 @@ fn members(dir: &Path, marks: &Marks<'_>) -> io::Result<Vec<ProcessId>> {
     };
     let all = proc::all()?;
     let mut contained: Vec<_> = marks.contained(&all).into_values().flatten().collect();
-    contained.retain(|pid| !marks.is_anothers(*pid));
+    contained.retain(|pid| !marks.is_anothers(*pid, &all));
     let mut found = HashMap::new();
     for (&pid, stat) in &all {
         let started = stat.started;
@@ -176,7 +189,8 @@ fn members(dir: &Path, marks: &Marks<'_>) -> io::Result<Vec<ProcessId>> {
         // Ourselves: a daemon that was itself started inside the session.
         let other = pid != std::process::id() && stat.lives();
         let known = is_agent || contained.contains(&pid);
-        if other && (known || marks.has(pid) || is_holder_of(pid, dir) || holds_lock()) {
+        let has = || marks.is_marked(pid) && !marks.is_anothers(pid, &all);
+        if other && (known || has() || is_holder_of(pid, dir) || holds_lock()) {
             found.insert(pid, started);
         }
     }

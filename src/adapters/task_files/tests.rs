@@ -253,6 +253,45 @@ fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
     tasks.empty_trash().unwrap();
 }
 
+/// An agent puts a link to a person's directory there.
+#[test]
+fn nothing_is_removed_or_renamed_behind_a_link() {
+    let home = crate::testing::scratch();
+    let city = crate::testing::scratch();
+    for name in ["dir/file", "a.json"].map(|name| home.path().join(name)) {
+        fs::create_dir_all(name.parent().unwrap()).unwrap();
+        fs::write(name, "precious").unwrap();
+    }
+    let tasks = files(city.path());
+    let link = |name: &str| {
+        let at = city.path().join(name);
+        let _was_there = fs::remove_dir(&at);
+        std::os::unix::fs::symlink(home.path(), &at).unwrap();
+        at
+    };
+    link("trash");
+    assert!(tasks.empty_trash().is_err());
+    assert!(tasks.prune(&link("tasks"), Timestamp::MAX, &[]).is_err());
+    let intent = link("outbox").join("a.json");
+    assert!(tasks.outbox().is_err());
+    assert!(tasks.set_aside(&intent).is_err() && tasks.settle(&intent).is_err());
+    for name in ["dir/file", "a.json"] {
+        assert_eq!(fs::read(home.path().join(name)).unwrap(), b"precious");
+    }
+    // At the next start both are directories again.
+    let tasks = files(city.path());
+    tasks.empty_trash().unwrap();
+    assert!(tasks.outbox().unwrap().is_empty());
+    assert!(
+        city.path()
+            .join("trash")
+            .symlink_metadata()
+            .unwrap()
+            .is_dir()
+    );
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2);
+}
+
 fn fifo(path: &Path) {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     let kind = rustix::fs::FileType::Fifo;

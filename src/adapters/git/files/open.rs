@@ -27,8 +27,16 @@ const PART: usize = 3_000;
 /// A rename elsewhere in the tree has the kernel give up a lookup; so often it is asked again.
 const RACES: usize = 16;
 
-/// `TMPFS_MAGIC` and `RAMFS_MAGIC`.
-const IN_MEMORY: [i128; 2] = [0x0102_1994, 0x8584_58f6];
+/// File systems that are on a disk and change a file's times with a write through any mapping, as `statfs` names them. What
+/// is not known (overlayfs may be over tmpfs) may be in memory.
+const ON_DISK: [i128; 6] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0x2fc1_2fc1, // zfs
+    0xf2f5_2010, // f2fs
+    0xca45_1a4e, // bcachefs
+];
 
 /// A directory below which things are opened.
 #[derive(Debug)]
@@ -62,10 +70,11 @@ impl Root {
         &self.path
     }
 
-    /// Whether it is in memory only (tmpfs): a write through a mapping that was read before leaves all times as they were.
+    /// Whether it may be in memory only (tmpfs): a write through a mapping that was read before leaves all times as they
+    /// were.
     pub(in super::super) fn is_in_memory(&self) -> bool {
         let kind = fstatfs(&self.fd).map(|found| found.f_type);
-        kind.is_ok_and(|kind| IN_MEMORY.iter().any(|known| i128::from(kind) == *known))
+        !kind.is_ok_and(|kind| is_on_disk(i128::from(kind)))
     }
 
     /// Whether an entry is on the same mount.
@@ -177,6 +186,11 @@ pub(in super::super) fn stat_in(dir: &OwnedFd, name: &[u8]) -> io::Result<Statx>
     Ok(statx(dir, OsStr::from_bytes(name), how, ASKED)?)
 }
 
+/// The kernel's number is negative where it has 32 bits and the first is set.
+fn is_on_disk(kind: i128) -> bool {
+    ON_DISK.contains(&(kind & 0xffff_ffff))
+}
+
 /// Whether there is nothing of that name.
 pub(in super::super) fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
@@ -231,6 +245,15 @@ mod tests {
         assert!(root.stat(b"link").unwrap().is_some());
         assert!(root.stat(b"sub/plain/below").unwrap().is_none());
         assert!(Root::open(&dir.path().join("root/out")).is_err());
+    }
+
+    /// Overlayfs says nothing of what it is over, as FUSE does not; the others are tmpfs and ramfs.
+    #[test]
+    fn only_a_file_system_that_is_known_is_taken_for_one_on_a_disk() {
+        for other in [0x794c_7630, 0x6573_5546, 0x0102_1994, 0x8584_58f6, 0] {
+            assert!(!is_on_disk(other), "{other:x}");
+        }
+        assert!(is_on_disk(0xef53) && is_on_disk(i128::from(0x9123_683e_u32.cast_signed())));
     }
 
     #[test]

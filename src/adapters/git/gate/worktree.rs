@@ -7,7 +7,6 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -277,26 +276,9 @@ pub(super) fn remove(path: &Path) -> Result<(), RepoError> {
 
 /// Removes a directory as far as that is possible; the rest is tried again the next time.
 pub(super) fn remove_all(path: &Path) {
-    let removed = match mounts::remove_dir_all(path) {
-        Err(error) if error.kind() != ErrorKind::ResourceBusy && path.is_dir() => {
-            open_up(path);
-            mounts::remove_dir_all(path)
-        }
-        Err(error) if path.is_dir() => Err(error),
-        _ => Ok(()),
-    };
-    if let Err(error) = removed {
+    if let Err(error) = mounts::remove_dir_all(path)
+        && path.is_dir()
+    {
         tracing::warn!(path = %path.display(), %error, "what a gate left cannot be removed");
-    }
-}
-
-/// Makes directories writable, as far as they are ours.
-fn open_up(path: &Path) {
-    // What cannot be opened up is reported by the removal that follows.
-    let _denied = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
     }
 }

@@ -18,7 +18,8 @@ use super::{LocalBench, Provider, await_lost, kill, script};
 
 on_both!(
     record_that_names_the_token_and_cgroup_of_another_session_ends_nothing_of_it,
-    record_that_names_a_stranger_as_its_agent_is_not_believed
+    record_that_names_a_stranger_as_its_agent_is_not_believed,
+    agent_that_says_it_is_another_sessions_does_not_outlive_its_own
 );
 
 /// A session of this id that only waits, and says so as the supervisor has it.
@@ -128,4 +129,39 @@ fn record_that_names_a_stranger_as_its_agent_is_not_believed(bench: &LocalBench)
     stranger.wait().unwrap();
     assert_eq!(ended, None, "the stranger lives");
     assert!(!proc::lives(&started.agent).unwrap());
+}
+
+/// What a process says of itself is no proof: the kernel says that it was started by its session. One has let go of all
+/// but the token, and one is below what was started with the words of a holder.
+fn agent_that_says_it_is_another_sessions_does_not_outlive_its_own(bench: &LocalBench) {
+    let other = bench.provider().start(&waiting(bench, "t")).unwrap();
+    let (city, made) = (bench.state_dir(), bench.path().join("made"));
+    let hold = bench.path().join("hold");
+    let body = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; sleep 1000; :";
+    fs::write(&hold, body).unwrap();
+    // Each name is that of a session that lives, or of none.
+    let text = format!(
+        "cd {dir} && for name in t none; do \
+         HD_SESSION=$name setsid sh -c '{body}' & setsid sh hold {city}/$name & \
+         done; echo > {made}; sleep 1000; :",
+        dir = bench.path().display(),
+        city = city.display(),
+        made = made.display(),
+    );
+    let sessions = bench.provider();
+    let started = sessions.start(&script(bench, &text)).unwrap();
+    super::await_file(&made);
+    let all = eventually("all of its processes", || {
+        let below = proc::descendants(started.holder.as_ref().unwrap().pid).unwrap();
+        (below.len() == 10).then_some(below)
+    });
+    kill(started.holder.as_ref().unwrap());
+    await_lost(&sessions);
+    end(&sessions, &id("s"));
+    let live = all.iter().filter(|process| proc::lives(process).unwrap());
+    assert_eq!(live.count(), 0, "nothing of it lives");
+    assert!(
+        proc::lives(&other.agent).unwrap(),
+        "the other one is left alone"
+    );
 }
