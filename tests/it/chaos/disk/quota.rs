@@ -36,7 +36,7 @@ fn used_up_quota_is_a_full_disk() {
     let mut city = City::made(&two_agents());
     let flag = city.root().join("used-up");
     let mut supervisor = city.supervisor();
-    supervisor.env("LD_PRELOAD", library(&city.root()));
+    supervisor.env("LD_PRELOAD", library(city.root()));
     supervisor.env("QUOTA_USED_UP", &flag);
     city.start_as(supervisor);
     let (killed, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
