@@ -33,6 +33,14 @@ pub(super) struct Terminal {
     signals: SignalFd,
 }
 
+/// A size of 0 means to the holder that this terminal only watches: what a person types in it would count as no line of theirs.
+fn known_size((rows, cols): (u16, u16)) -> (u16, u16) {
+    match rows > 0 && cols > 0 {
+        true => (rows, cols),
+        false => (24, 80),
+    }
+}
+
 impl Terminal {
     pub fn raw() -> Result<Self, CliError> {
         let mut wanted = SigSet::empty();
@@ -65,13 +73,10 @@ impl Terminal {
         })
     }
 
-    /// Rows and columns.
+    /// Returns its rows and columns; the usual ones where it does not know them, as on a serial line.
     pub fn size(&self) -> (u16, u16) {
-        match termios::tcgetwinsize(io::stdout()) {
-            Ok(size) => (size.ws_row, size.ws_col),
-            // It stays as it is.
-            Err(_) => (0, 0),
-        }
+        let size = termios::tcgetwinsize(io::stdout());
+        known_size(size.map_or((0, 0), |size| (size.ws_row, size.ws_col)))
     }
 
     /// Readable when there is a signal to take.

@@ -40,6 +40,11 @@ pub(super) fn run(
         let message = format!("there is no program {program} for harness {}", harness.name);
         return Err(CliError::usage(message).hint("install it, or name it in its `command`"));
     }
+    if shown["refuses_root"] == true {
+        // Each start would end at once, and the next one, with reduced permissions, would seem to hold.
+        let message = format!("{} refuses to run as root in its full mode", harness.name);
+        return Err(CliError::usage(message).hint("run this as another user"));
+    }
     let program = programs::of(harness);
     let mut outcomes = Vec::new();
     let mut tell = |outcome: Outcome| {
