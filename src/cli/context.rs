@@ -102,9 +102,11 @@ impl Context {
         io::stdout().is_terminal() && !self.json
     }
 
-    /// Whether a person is there to be asked.
+    /// Whether a person is there to be asked. In the terminal of a session an agent is: a question would hold it until a
+    /// person comes, be that the order is not its to give.
     pub fn can_ask() -> bool {
-        io::stdin().is_terminal() && io::stderr().is_terminal()
+        let in_session = std::env::var_os("HD_SESSION").is_some();
+        !in_session && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
     /// Consent to something destructive: `--yes`, or a person's answer. Fails closed without one.

@@ -70,7 +70,7 @@ fn a_log_that_is_cut_anywhere_shows_no_line_that_was_never_on_the_screen() {
             let all = frame.scrolled.into_iter().chain(frame.rows);
             rows.extend(all.map(|row| row.text.trim_end().to_owned()));
         }
-        for start in (0..output.len()).step_by(by_tier(1_327, 331)) {
+        for start in (0..output.len()).step_by(by_tier(2_657, 331)) {
             let shown = text(&output[start..], true, ALL);
             let lines = shown.lines().filter(|line| line.chars().count() < 200);
             for line in lines.map(str::trim_end).filter(|line| !line.is_empty()) {

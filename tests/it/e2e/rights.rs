@@ -269,3 +269,17 @@ fn what_a_hook_of_git_leaves_behind_only_looks() {
     assert_eq!(error["kind"], "forbidden", "{error}");
     city.wait_event(1, "control.forbidden", "errand");
 }
+
+/// The question stood in the agent's terminal, and a person was called to it, for an order that is not the agent's to give.
+#[test]
+fn agent_is_asked_for_no_consent() {
+    let city = City::new();
+    let other = city.work("stay", &["sign other", "forever"]);
+    city.wait_sign("other");
+    // Its own terminal is at both ends.
+    let close = format!("hd relic close {other} || [ $? = 2 ] && sign refused");
+    let relic = city.work("try", &[&close, "forever"]);
+    city.wait_sign("refused");
+    assert_eq!(city.status_of(&other), "hooked");
+    assert_eq!(city.status_of(&relic), "hooked");
+}

@@ -161,7 +161,7 @@ async fn survive(blows: Vec<Blow>) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: by_tier(12, 240),
+        cases: by_tier(8, 240),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -160,7 +160,7 @@ async fn a_slow_but_working_session_is_left_alone() {
     let charged = town.worker("a").await;
     let (sessions, repo) = (&town.parts.sessions, &town.parts.repo);
     let slot = &charged.raider.name;
-    for round in 0..by_tier(10, 40) {
+    for round in 0..by_tier(6, 40) {
         town.pass(9 * MINUTE).await;
         match round % 5 {
             0 => sessions.print(&charged.session, "still here"),
