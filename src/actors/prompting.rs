@@ -233,7 +233,7 @@ impl FirstPrompt {
         Wait::None
     }
 
-    /// What the session shows, and its screen as text.
+    /// Looks at the session. Returns what it shows, and its screen as text.
     async fn look(&mut self, world: &World, now: Mono) -> (Look, String) {
         let (typing, view) = typing::observe(world, &self.harness, &self.handle).await;
         let screen = view.as_ref().map(ScreenView::text).unwrap_or_default();
@@ -323,7 +323,7 @@ impl FirstPrompt {
         Pasted::new(stands, before + u32::from(anew))
     }
 
-    /// What became of it is seen at the next look. It is typed again with the next patrol at the earliest: a holder that was
+    /// The next look shows whether it was taken. It is typed again with the next patrol at the earliest: a holder that was
     /// stuck may go on.
     async fn unanswered(
         &mut self,

@@ -1,5 +1,5 @@
 //! Directories of tests. They are in memory where there is room: tests make and remove hundreds of repositories, and a file
-//! system on a disk takes longer for that than git does. The long tier, and whoever sets `TMPDIR`, has them elsewhere.
+//! system on a disk takes longer for that than git does. In the long tier, and where `TMPDIR` is set, they are elsewhere.
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -45,7 +45,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What stands in the input line is submitted.
+    /// The text in the input line is submitted.
     fn submits(&mut self) {
         let submitted = self.unsubmitted.take();
         if let (Some(submitted), Some(prompt)) = (submitted, &mut self.first_prompt)
