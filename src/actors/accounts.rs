@@ -203,8 +203,15 @@ pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
     if park.is_some_and(|park| park.told_by == child.to_string()) {
         went_on(world, child, harness);
     }
-    if let Some(name) = account_of(world, harness) {
-        accounts.change(name, |account| account.forget(child));
+    forget(world, child, harness);
+}
+
+/// The work of this child is over, or other work begins: the next raider of its name does not wait for its turn.
+pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
+    let mut known = world.directory.accounts.known();
+    let account = account_of(world, harness).and_then(|name| known.accounts.get_mut(name));
+    if let Some(account) = account {
+        account.forget(child);
     }
 }
 

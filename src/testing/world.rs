@@ -382,10 +382,19 @@ impl Town {
 
     /// Charges it, as `hd charge` does.
     pub async fn charge(&self, relic: &RelicId) -> Result<Charged, Refusal> {
+        self.charge_to(relic, None).await
+    }
+
+    /// Charges it to a raider of this name, or to any.
+    pub async fn charge_to(
+        &self,
+        relic: &RelicId,
+        name: Option<SlotName>,
+    ) -> Result<Charged, Refusal> {
         let request = ChargeRequest {
             relic: relic.clone(),
             harness: None,
-            name: None,
+            name,
             target: None,
             origin: Cause::Operator.into(),
         };

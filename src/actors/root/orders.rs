@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ractor::{ActorRef, RpcReplyPort};
 
+use super::super::accounts;
 use super::super::child::ChildMsg;
 use super::super::effects;
 use super::super::quarantine;
@@ -57,6 +58,11 @@ impl Root {
             let mut slot = Slot::new(spec.clone(), now, cause);
             self.restore(&mut slot);
             self.slots.insert(id.clone(), slot);
+        }
+        if cause == Cause::Charged
+            && let Some(harness) = spec.harness()
+        {
+            accounts::forget(&self.world, &id, harness);
         }
         let Some(slot) = self.slots.get_mut(&id) else {
             return;

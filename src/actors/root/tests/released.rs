@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::ChildState;
 use super::accounts::{MINUTE, PATROL, child, converse, harness, limit, looks, show, told, town};
 use crate::actors::accounts;
+use crate::actors::sagas::charge::Charged;
 use crate::domain::account::{Told, Trouble, Why};
 use crate::domain::event::EventType;
 use crate::testing::world::Scenario;
@@ -79,6 +80,28 @@ async fn nothing_is_charged_while_the_first_of_a_guessed_time_tries() {
     show(&town, &charged.session, "> ");
     town.pass(MINUTE * 10).await;
     assert!(town.charge(&relic).await.is_ok());
+}
+
+/// A raider that is charged after another one of its name went, before that one had its turn, has no turn to wait for.
+#[tokio::test(start_paused = true)]
+async fn raider_does_not_inherit_the_turn_of_the_one_before_it() {
+    let town = town().await;
+    let (first, second) = (town.worker("one").await, town.worker("two").await);
+    for charged in [&first, &second] {
+        show(&town, &charged.session, &limit(&town, MINUTE * 20));
+    }
+    town.pass(PATROL).await;
+    assert!(accounts::over(&town.world, &harness(&town)));
+    town.settle().await;
+    let accounts = &town.world.directory.accounts;
+    let turn = |of: &Charged| accounts.turn(&town.world, &harness(&town), &child(of));
+    let last = [&first, &second].into_iter().find(|of| turn(of).is_some());
+    let last = last.expect("one waits for the other");
+    town.nuke(&last.raider, true).await.unwrap();
+    let relic = town.relic("three").await;
+    let next = town.charge_to(&relic, Some(last.raider.name.clone())).await.unwrap();
+    assert_eq!(next.raider, last.raider);
+    assert_eq!(turn(&next), None);
 }
 
 /// However a raider said that it completed, the limit that it told of is over.
