@@ -260,6 +260,8 @@ pub(super) enum RaiderVerb {
     Suspend(args::Named),
     /// The end of a suspension
     Resume(args::Named),
+    /// Let one out of quarantine
+    Unquarantine(args::Named),
     /// Does not exist; says what to do instead
     #[command(hide = true)]
     Done {

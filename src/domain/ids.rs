@@ -403,6 +403,16 @@ impl fmt::Display for ChildId {
     }
 }
 
+/// The group of `hd`'s verbs that is about the child of this name: `raider`, whose name leads through its rig, or
+/// `agent`.
+#[must_use]
+pub fn verb_group(name: &str) -> &'static str {
+    match name.contains('/') {
+        true => "raider",
+        false => "agent",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -68,7 +68,7 @@ impl Deaths {
             "{relic} ({title}): {}.\n\
              No session of it starts before {}; then it is tried once more. {relic} stays blocked until \
              a person acts or the work is done.\n\
-             `hd logs {raider}` shows all output, `hd agent unquarantine {raider}` tries again now,\n\
+             `hd logs {raider}` shows all output, `hd raider unquarantine {raider}` tries again now,\n\
              `hd raider nuke {raider} --salvage` saves what it made and frees its slot; after that\n\
              `hd charge {relic} {rig}` gives the work to a fresh raider, `hd relic close {relic}` gives it up.\n\
              Last output:\n{}",
@@ -138,7 +138,7 @@ mod tests {
             "gt-1 (port the parser)",
             "6 sessions of horde/raiders/Toast died within 17s, the last with exit code 1",
             "1970-01-01T01:00:00Z",
-            "hd agent unquarantine horde/raiders/Toast",
+            "hd raider unquarantine horde/raiders/Toast",
             "hd charge gt-1 horde`",
             "(it wrote nothing)",
         ] {

@@ -119,6 +119,11 @@ fn asks() -> Vec<(&'static str, &'static str, Value)> {
             "agent.unquarantine",
             toast.clone(),
         ),
+        (
+            "raider unquarantine Toast",
+            "agent.unquarantine",
+            toast.clone(),
+        ),
         ("peek Toast", "peek", toast.clone()),
         ("why Toast", "why", toast),
         ("mq retry gt-3", "mq.retry", json!({"mr": "gt-3"})),

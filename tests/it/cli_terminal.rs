@@ -220,7 +220,7 @@ fn run_ends_when_nothing_moves_without_a_person() {
     for (happened, status, code, said) in [
         (parked("raider.rate_limited"), "hooked", 9, limit),
         (parked("raider.auth"), "hooked", 9, "is parked by a login"),
-        (died, "blocked", 1, "hd agent unquarantine"),
+        (died, "blocked", 1, "hd raider unquarantine"),
         (held, "hooked", 7, note),
     ] {
         let city = FakeCity::start();

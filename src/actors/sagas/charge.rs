@@ -298,7 +298,7 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         let helps = match relic.status {
             RelicStatus::Blocked => {
                 format!(
-                    "; `hd agent unquarantine {who}` tries again, `hd raider nuke {who}` ends that"
+                    "; `hd raider unquarantine {who}` tries again, `hd raider nuke {who}` ends that"
                 )
             }
             _ => String::new(),

@@ -36,6 +36,7 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
         }
         RaiderVerb::Suspend(args) => context.show(&Op::RaiderSuspend(args), said::child),
         RaiderVerb::Resume(args) => context.show(&Op::RaiderResume(args), said::child),
+        RaiderVerb::Unquarantine(args) => context.show(&Op::AgentUnquarantine(args), said::child),
         RaiderVerb::Done { .. } => Err(no_such_transition("done").into()),
         RaiderVerb::Reset { .. } => Err(no_such_transition("reset").into()),
     }

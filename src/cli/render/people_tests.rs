@@ -72,6 +72,6 @@ fn quarantine_says_what_it_died_of() {
         "quarantined_until": "2026-01-31T12:00:00Z", "died_of": "exit code 1: no\u{1b}[2J model"});
     let shown = json!({"rigs": [{"name": "r", "raiders": [raider]}]});
     let screen = status::status(&shown, PLAIN);
-    let line = "! r/Ash: quarantined until 2026-01-31T12:00:00Z; it died of exit code 1: no\\x1b[2J model; hd agent unquarantine r/Ash";
+    let line = "! r/Ash: quarantined until 2026-01-31T12:00:00Z; it died of exit code 1: no\\x1b[2J model; hd raider unquarantine r/Ash";
     assert!(screen.lines().any(|said| said == line), "{screen}");
 }

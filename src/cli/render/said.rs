@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
+use crate::domain::ids::verb_group;
 use crate::domain::ignored::Ignored;
 
 use super::words::{at, cell, clean};
@@ -10,9 +11,10 @@ use super::words::{at, cell, clean};
 /// A standing agent or raider that was told to start, stop or rest.
 pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
     let name = at(told, "/name");
+    let group = verb_group(&name);
     match at(told, "/state").as_str() {
         "stopped" => format!("{name} is stopped, until `hd agent start {name}`"),
-        "suspended" => format!("{name} is suspended, until `hd agent resume {name}`"),
+        "suspended" => format!("{name} is suspended, until `hd {group} resume {name}`"),
         "draining" => format!("{name} has finished and is let go"),
         state => format!("{name} is {state}"),
     }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
+use crate::domain::ids::verb_group;
 
 use super::lists::{derived, needs_person, state};
 use super::table::{Cell, Table};
@@ -190,9 +191,10 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
                 false => format!("; it died of {died_of}"),
             };
             let text = format!(
-                "! {}: quarantined until {}{died_of}; hd agent unquarantine {}",
+                "! {}: quarantined until {}{died_of}; hd {} unquarantine {}",
                 child.name,
                 cell(until),
+                verb_group(&child.name),
                 child.name
             );
             lines.push(style.paint(Tone::Bad, &text));

@@ -12,7 +12,7 @@ use crate::actors::world::World;
 use crate::actors::{ask, usage};
 use crate::control::protocol::{ControlError, args};
 use crate::domain::cause::Cause;
-use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::ids::{ChildId, RaiderId, verb_group};
 use crate::ports::relics::Txn;
 
 /// An agent that ignores everything but KILL needs its grace and a moment.
@@ -85,7 +85,9 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
         .find(|id| said.suspended.contains(id))
     {
         let message = format!("{by} is suspended");
-        return Err(ControlError::conflict(message).hint("`hd agent resume` ends that"));
+        let group = verb_group(&by.to_string());
+        let hint = format!("`hd {group} resume {by}` ends that");
+        return Err(ControlError::conflict(message).hint(hint));
     }
     if world.city.suspends(&id) {
         let message = format!("{name} is suspended by the configuration");

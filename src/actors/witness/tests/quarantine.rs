@@ -65,7 +65,7 @@ async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
         "port the parser",
         "| API Error 500",
         "2 sessions of horde/raiders/Toast died within 5s, the last with signal 9",
-        "hd agent unquarantine horde/raiders/Toast",
+        "hd raider unquarantine horde/raiders/Toast",
         until.as_str(),
     ] {
         assert!(calls[0].body.contains(part), "{part} in {}", calls[0].body);

@@ -11,6 +11,7 @@ use crate::cli::context::Context;
 use crate::control::client::Flow;
 use crate::control::protocol::{ControlError, Op, args::Events};
 use crate::domain::holder_wire::Ended;
+use crate::domain::ids::verb_group;
 
 /// How long the supervisor is asked for the reason: it hears of the end when this terminal does.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -114,11 +115,11 @@ impl Reason {
             ));
         };
         let (kind, cause) = (word(end, "/type"), word(end, "/cause"));
-        let raider = word(end, "/subject").contains('/');
+        let group = verb_group(&word(end, "/subject"));
         Some(Self {
-            said: sentence(&kind, &cause, &word(end, "/data/until")),
+            said: sentence(&kind, &cause, &word(end, "/data/until")).replace("GROUP", group),
             // A nuke ends the session first.
-            more: raider && kind == "agent.stopped" && cause == "operator",
+            more: group == "raider" && kind == "agent.stopped" && cause == "operator",
         })
     }
 
@@ -147,7 +148,7 @@ fn sentence(kind: &str, cause: &str, until: &str) -> String {
         }
         ("agent.stopped", "shutdown") => "the supervisor stops, and ended the session".to_owned(),
         ("agent.stopped", "relic_closed") => "NAME was ended: its relic was closed".to_owned(),
-        ("agent.suspended", _) => "NAME was suspended; `hd agent resume NAME` ends that".to_owned(),
+        ("agent.suspended", _) => "NAME was suspended; `hd GROUP resume NAME` ends that".to_owned(),
         ("agent.drained", _) => "NAME was ended: its pool needs fewer members".to_owned(),
         (_, cause) => format!("NAME was ended ({cause}); its session HOW"),
     }

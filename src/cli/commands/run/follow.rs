@@ -233,7 +233,7 @@ fn failure(relic: &str, end: &End) -> Option<CliError> {
         End::Held(note) => Some(failed(Exit::NeedsHuman, "waits for a person").hint(note)),
         End::Quarantined(raider) => Some(
             failed(Exit::Failed, &format!("stands still: {raider} died too often")).hint(format!(
-                "`hd logs {raider}` shows its last words, `hd agent unquarantine {raider}` lets it try again"
+                "`hd logs {raider}` shows its last words, `hd raider unquarantine {raider}` lets it try again"
             )),
         ),
         End::Parked(why) => Some(
