@@ -6,33 +6,23 @@ use crate::testing::fake_sessions::Silence;
 
 #[tokio::test(start_paused = true)]
 async fn text_that_was_taken_without_an_answer_is_submitted() {
-    let town = Scenario::new().start().await;
-    let (charged, handle) = session(&town).await;
-    let child = ChildId::Raider(charged.raider.clone());
-    let world = &town.world;
-    let harness = world.city.harnesses.keys().next().unwrap();
-    let sessions = &town.parts.sessions;
-    sessions.silence(&charged.session, Some(Silence::TakesAll));
-    submit(world, &child, Some(harness), &handle, "Go on")
-        .await
-        .unwrap();
-    assert_eq!(sessions.sent(&charged.session).len(), 1);
+    let seat = Seat::new().await;
+    seat.sessions()
+        .silence(&seat.handle.id, Some(Silence::TakesAll));
+    seat.submit("Go on").await.unwrap();
+    assert_eq!(seat.sent().len(), 1);
 }
 
 /// It would be there twice.
 #[tokio::test(start_paused = true)]
 async fn refusal_of_a_text_that_was_taken_in_part_says_not_to_send_it_again() {
     for (waits, said) in [(true, "the rest is typed"), (false, "is not known")] {
-        let town = Scenario::new().start().await;
-        let (charged, handle) = session(&town).await;
-        let child = ChildId::Raider(charged.raider.clone());
-        let world = &town.world;
-        let harness = world.city.harnesses.keys().next().unwrap();
-        let sessions = &town.parts.sessions;
-        sessions.clog(&charged.session, waits);
-        sessions.silence(&charged.session, Some(Silence::TakesAPart));
+        let seat = Seat::new().await;
+        seat.sessions().clog(&seat.handle.id, waits);
+        seat.sessions()
+            .silence(&seat.handle.id, Some(Silence::TakesAPart));
         let by = By::Person { force: false };
-        let refused = deliver(world, &child, Some(harness), &handle, "Go on", by).await;
+        let refused = seat.deliver("Go on", by).await;
         let refused = Refusal::from(refused.unwrap_err());
         assert!(refused.message.contains(said), "{refused}");
         let hint = refused.hint.unwrap();
@@ -42,79 +32,66 @@ async fn refusal_of_a_text_that_was_taken_in_part_says_not_to_send_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn refusal_of_a_paste_that_was_taken_in_part_says_that_the_same_text_again_submits_it() {
-    let town = Scenario::new().start().await;
-    let (charged, handle) = session(&town).await;
-    let child = ChildId::Raider(charged.raider.clone());
-    let world = &town.world;
-    let harness = world.city.harnesses.keys().next().unwrap();
-    let sessions = &town.parts.sessions;
-    sessions.reads_keys(&charged.session);
-    sessions.silence(&charged.session, Some(Silence::TakesAPart));
+    let seat = Seat::new().await;
+    seat.sessions().reads_keys(&seat.handle.id);
+    seat.sessions()
+        .silence(&seat.handle.id, Some(Silence::TakesAPart));
     let by = By::Person { force: false };
-    let refused = deliver(world, &child, Some(harness), &handle, "Go on", by).await;
+    let refused = seat.deliver("Go on", by).await;
     let refused = Refusal::from(refused.unwrap_err());
     assert!(refused.message.contains("not submitted"), "{refused}");
     assert!(refused.hint.unwrap().contains("submits it"));
-    assert_eq!(sessions.sent(&charged.session).len(), 1, "no Enter");
+    assert_eq!(seat.sent().len(), 1, "no Enter");
 }
 
 /// They would type it behind the one that stands there, at their second try.
 #[tokio::test(start_paused = true)]
 async fn only_a_person_who_says_it_again_overrides_the_doubt_about_an_earlier_text() {
-    let town = Scenario::new().start().await;
-    let (charged, handle) = session(&town).await;
-    let child = ChildId::Raider(charged.raider.clone());
-    let world = &town.world;
-    let harness = world.city.harnesses.keys().next().unwrap();
-    let sessions = &town.parts.sessions;
-    sessions.reads_keys(&charged.session);
-    world.directory.conditions.enroll(&child, harness, &handle);
+    let seat = Seat::new().await;
+    seat.sessions().reads_keys(&seat.handle.id);
+    seat.enroll();
     let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
     let opens = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        sessions.show(&charged.session, Some(dialog));
+        seat.show(dialog);
     };
-    let (refused, ()) = tokio::join!(submit(world, &child, Some(harness), &handle, "ok"), opens);
+    let (refused, ()) = tokio::join!(seat.submit("ok"), opens);
     refused.unwrap_err();
-    sessions.show(&charged.session, Some("> ok"));
+    seat.show("> ok");
     for _ in 0..3 {
-        let refused = submit(world, &child, Some(harness), &handle, "Go on").await;
+        let refused = seat.submit("Go on").await;
         let refused = refused.unwrap_err();
         assert!(refused.message.contains("may still stand"), "{refused}");
     }
     let by = By::Person { force: false };
-    let again = || deliver(world, &child, Some(harness), &handle, "Go on", by);
+    let again = || seat.deliver("Go on", by);
     again().await.unwrap_err();
     again().await.unwrap();
-    assert_eq!(sessions.sent(&charged.session).len(), 3);
+    assert_eq!(seat.sent().len(), 3);
 }
 
 /// It would be a key that ends the program, an answer, or the end of their line.
 #[tokio::test(start_paused = true)]
 async fn end_of_input_is_typed_only_to_a_program_that_reads_lines_and_has_none_begun() {
-    let town = Scenario::new().start().await;
-    let (charged, handle) = session(&town).await;
-    let world = &town.world;
-    let harness = world.city.harnesses.keys().next().unwrap();
-    let sessions = &town.parts.sessions;
-    let end = |typed| end_input(world, harness, &handle, typed);
-    sessions.show(&charged.session, Some("Delete all of it? [y/N] "));
+    let seat = Seat::new().await;
+    let end = |typed| end_input(&seat.town.world, &seat.harness, &seat.handle, typed);
+    seat.show("Delete all of it? [y/N] ");
     let refused = end(Some("Do it")).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::NeedsHuman);
-    sessions.begin_line(&charged.session, Some(world.clock.now()));
+    seat.begin_line();
     let echo = Some("Ask me: Delete all of it? [y/N]");
     assert!(end(echo).await.unwrap_err().message.contains("begun"));
-    sessions.begin_line(&charged.session, None);
-    sessions.stuff(&charged.session, true);
+    seat.end_line();
+    seat.sessions().stuff(&seat.handle.id, true);
     assert!(end(echo).await.unwrap_err().message.contains("wait"));
-    sessions.stuff(&charged.session, false);
-    assert!(sessions.sent(&charged.session).is_empty());
+    seat.sessions().stuff(&seat.handle.id, false);
+    assert!(seat.sent().is_empty());
     end(echo).await.unwrap();
-    assert_eq!(sessions.sent(&charged.session), [Input::EndOfInput]);
-    sessions.reads_keys(&charged.session);
-    sessions.show(&charged.session, Some("> "));
+    assert_eq!(seat.sent(), [Input::EndOfInput]);
+    seat.sessions().reads_keys(&seat.handle.id);
+    seat.show("> ");
     end(None).await.unwrap();
-    assert_eq!(sessions.sent(&charged.session).len(), 1);
+    assert_eq!(seat.sent().len(), 1);
 }
 
 /// A program at work shows anything.
@@ -129,32 +106,25 @@ async fn line_that_a_person_has_begun_is_seen_whatever_the_screen_shows() {
         })
         .start()
         .await;
-    let (charged, handle) = session(&town).await;
-    let world = &town.world;
-    let harness = world.city.harnesses.keys().next().unwrap();
-    let sessions = &town.parts.sessions;
-    sessions.show(&charged.session, Some("compiling"));
-    let unknown = may_type(world, harness, &handle).await;
+    let seat = Seat::of(town).await;
+    seat.show("compiling");
+    let unknown = seat.may_type().await;
     assert!(matches!(unknown, Typing::Unrecognised(_)), "{unknown:?}");
-    sessions.begin_line(&charged.session, Some(world.clock.now()));
-    let begun = may_type(world, harness, &handle).await;
+    seat.begin_line();
+    let begun = seat.may_type().await;
     assert!(matches!(begun, Typing::Begun(_)), "{begun:?}");
 }
 
 /// The session runs, as its facts say.
 #[tokio::test(start_paused = true)]
 async fn session_whose_holder_drops_a_connection_is_unseen_and_not_gone() {
-    let town = Scenario::new().start().await;
-    let (charged, handle) = session(&town).await;
-    let world = &town.world;
-    let harness = world.city.harnesses.keys().next().unwrap();
-    let sessions = &town.parts.sessions;
-    sessions.hang_up(&charged.session, true);
-    let unseen = may_type(world, harness, &handle).await;
+    let seat = Seat::new().await;
+    seat.sessions().hang_up(&seat.handle.id, true);
+    let unseen = seat.may_type().await;
     assert!(matches!(unseen, Typing::Unseen(_)), "{unseen:?}");
-    sessions.hang_up(&charged.session, false);
-    assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
-    sessions.guess_attached(&charged.session, true);
-    let unseen = may_type(world, harness, &handle).await;
+    seat.sessions().hang_up(&seat.handle.id, false);
+    assert_eq!(seat.may_type().await, Typing::Free);
+    seat.sessions().guess_attached(&seat.handle.id, true);
+    let unseen = seat.may_type().await;
     assert!(matches!(unseen, Typing::Unseen(_)), "{unseen:?}");
 }
