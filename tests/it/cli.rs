@@ -69,6 +69,7 @@ fn error_kinds_decide_the_exit_code_and_hints_are_apart() {
 /// A command line, and what it asks the supervisor: the operation and its arguments.
 fn asks() -> Vec<(&'static str, &'static str, Value)> {
     let toast = json!({"name": "Toast"});
+    let release = "agent.unquarantine";
     vec![
         (
             "sling gt-1 horde --name Toast --target develop",
@@ -114,16 +115,8 @@ fn asks() -> Vec<(&'static str, &'static str, Value)> {
             "raider.nuke",
             json!({"name": "Toast", "dry_run": true}),
         ),
-        (
-            "agent unquarantine Toast",
-            "agent.unquarantine",
-            toast.clone(),
-        ),
-        (
-            "raider unquarantine Toast",
-            "agent.unquarantine",
-            toast.clone(),
-        ),
+        ("agent unquarantine Toast", release, toast.clone()),
+        ("raider unquarantine Toast", release, toast.clone()),
         ("peek Toast", "peek", toast.clone()),
         ("why Toast", "why", toast),
         ("mq retry gt-3", "mq.retry", json!({"mr": "gt-3"})),

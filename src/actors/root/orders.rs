@@ -50,19 +50,7 @@ impl Root {
         let new = !self.slots.contains_key(&id);
         let suspended = self.world.city.suspends(&id) || self.suspended.contains(&id);
         if new {
-            if cause == Cause::Repair {
-                // What it died of was its sandbox, which a person has had mended.
-                self.forgive(&id);
-                self.unblock_relic(&spec);
-            }
-            let mut slot = Slot::new(spec.clone(), now, cause);
-            self.restore(&mut slot);
-            self.slots.insert(id.clone(), slot);
-        }
-        if cause == Cause::Charged
-            && let Some(harness) = spec.harness()
-        {
-            accounts::forget(&self.world, &id, harness);
+            self.take_up(&spec, cause);
         }
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
@@ -101,6 +89,23 @@ impl Root {
             }
             None => self.spawn_child(me, &id).await,
         }
+    }
+
+    /// Makes the slot of a child that has none.
+    fn take_up(&mut self, spec: &ChildSpec, cause: Cause) {
+        let id = &spec.id;
+        match (cause, spec.harness()) {
+            // What it died of was its sandbox, which a person has had mended.
+            (Cause::Repair, _) => {
+                self.forgive(id);
+                self.unblock_relic(spec);
+            }
+            (Cause::Charged, Some(harness)) => accounts::forget(&self.world, id, harness),
+            _ => {}
+        }
+        let mut slot = Slot::new(spec.clone(), self.world.clock.now(), cause);
+        self.restore(&mut slot);
+        self.slots.insert(id.clone(), slot);
     }
 
     /// It was quarantined by an earlier supervisor.

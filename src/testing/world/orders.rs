@@ -1,0 +1,55 @@
+//! What a test orders the root to do with a child, and how it kills actors.
+
+use ractor::ActorRef;
+
+use super::{HOUR, Town};
+use crate::actors::ask;
+use crate::actors::refusal::Refusal;
+use crate::actors::root::{Meant, RootMsg};
+use crate::domain::cause::Cause;
+use crate::domain::ids::ChildId;
+
+impl Town {
+    /// Has the root end a child.
+    pub async fn end(&self, id: &ChildId) -> Result<(), Refusal> {
+        let meant = Meant::any(id.clone(), self.session(id));
+        ask::end(&self.world, meant, Cause::Operator).await
+    }
+
+    /// Has an operator stop a child.
+    pub async fn rest(&self, id: &ChildId) -> Result<(), String> {
+        let id = id.clone();
+        let rest = |reply| RootMsg::Rest { id, reply };
+        let answer = ask::ask(Some(self.root.clone()), rest, HOUR).await.unwrap();
+        answer.map_err(|refused| refused.to_string())
+    }
+
+    /// Has an operator start a child.
+    pub async fn wake(&self, id: &ChildId) -> Result<(), String> {
+        let (id, cause) = (id.clone(), Cause::Operator);
+        let wake = |reply| RootMsg::Wake { id, cause, reply };
+        ask::ask(Some(self.root.clone()), wake, HOUR).await.unwrap()
+    }
+
+    /// The same, without waiting for the session.
+    pub fn begin_wake(&self, id: &ChildId) {
+        let (reply, _nobody) = ractor::concurrency::oneshot();
+        let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
+        let wake = RootMsg::Wake { id, cause, reply };
+        self.root.cast(wake).unwrap();
+    }
+
+    /// Kills the actors that take such messages, as a bug would; says how many.
+    pub fn kill_actors<M: ractor::Message>(&self) -> usize {
+        Self::kill_actors_of::<M>(&self.root)
+    }
+
+    /// The same, of this root.
+    pub fn kill_actors_of<M: ractor::Message>(root: &ActorRef<RootMsg>) -> usize {
+        let children = root.get_cell().get_children();
+        let hit = children
+            .iter()
+            .filter(|cell| cell.is_message_type_of::<M>() == Some(true));
+        hit.map(|cell| cell.kill()).count()
+    }
+}
