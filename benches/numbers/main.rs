@@ -1,4 +1,4 @@
-//! The numbers of the README, measured on the real daemon in a temporary directory.
+//! The numbers of docs/numbers.md, measured on the real daemon in a temporary directory.
 //!
 //! ```text
 //! cargo bench                    all of them

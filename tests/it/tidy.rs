@@ -1,9 +1,11 @@
-//! The house keeps its own rules: layers, sizes, headers, forbidden words, paths in documents.
+//! The house keeps its own rules: layers, sizes, headers, forbidden words, paths, links and
+//! verbs in documents.
 //! Everything is read as text, so a rule can be read here; what only the compiler can know is left
 //! to the lints.
 
 mod docs;
 mod layers;
+mod pages;
 mod source;
 mod style;
 

@@ -1,5 +1,5 @@
 //! Faults on purpose, against the real daemon: what may happen to a supervisor, and which test shows that
-//! it gets over it. All of it is of the long tier, at the numbers of the README's table, but for a few kills,
+//! it gets over it. All of it is of the long tier, at the numbers of the table in docs/faults.md, but for a few kills,
 //! which `cargo test` does in short. Seeds are printed, and `HORDE_SEED` repeats one.
 //!
 //! | | Fault | tests |

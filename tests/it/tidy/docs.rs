@@ -2,18 +2,25 @@
 
 use std::path::Path;
 
+use super::pages::pages;
 use super::{all, expect_none, root};
+
+/// Stand for a name that a reader chooses: what is above them exists.
+const PLACEHOLDERS: &[&str] = &["/NAME", "/NEW", "/SECTION", "/PROGRAM-VERSION"];
 
 /// Paths of this package that a text names: what begins with one of its directories.
 fn paths(text: &str) -> Vec<&str> {
-    const TOP: &[&str] = &["src/", "tests/", "config/", "benches/", ".ci/"];
+    const TOP: &[&str] = &["src/", "tests/", "config/", "benches/", "docs/", ".ci/"];
     let splits = |c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c));
     let words = text
         .split(splits)
         .map(|word| word.trim_end_matches(['.', '/']));
     let named = words.filter(|word| TOP.iter().any(|top| word.starts_with(top)));
     // Half of a pattern such as `src/{a,b}` is a directory, and is checked as one.
-    named.collect()
+    let above = |word: &str| PLACEHOLDERS.iter().find_map(|chosen| word.find(chosen));
+    named
+        .map(|word| above(word).map_or(word, |end| &word[..end]))
+        .collect()
 }
 
 fn missing(name: &str, text: &str, root: &Path) -> Vec<String> {
@@ -33,9 +40,17 @@ fn documentation(text: &str) -> String {
 #[test]
 fn paths_that_documents_name_exist() {
     let mut broken = Vec::new();
-    for name in ["README.md", "Cargo.toml", ".ci/run"] {
+    for name in [
+        "Cargo.toml",
+        ".ci/run",
+        "tests/long/run",
+        "docs/reference/generate",
+    ] {
         let text = std::fs::read_to_string(root().join(name)).unwrap_or_default();
         broken.extend(missing(name, &text, root()));
+    }
+    for page in pages() {
+        broken.extend(missing(&page.name, &page.text, root()));
     }
     for source in all() {
         broken.extend(missing(&source.name, &documentation(&source.text), root()));
@@ -118,6 +133,8 @@ fn a_path_that_is_not_there_is_caught() {
         0
     );
     assert_eq!(count("see `src/liberty.rs`"), 1);
+    assert_eq!(count("add `src/domain/NEW.rs`"), 0);
+    assert_eq!(count("add `src/demesne/NEW.rs`"), 1);
     assert_eq!(
         documentation("//! a\nfn b() {} // c\n    /// d"),
         "//! a\n/// d"
