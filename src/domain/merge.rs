@@ -38,6 +38,8 @@ pub enum MergeOutcome {
     Conflict(Vec<String>),
     /// It shares no history with the target.
     Unrelated,
+    /// The target was rewritten (a force-push), and what is new in it cannot be told from what was taken off the target.
+    TakenOff,
 }
 
 /// State of a merge request (`2-contract.md`, 2.4).

@@ -91,7 +91,9 @@ pub struct TargetState {
 pub struct LandRequest {
     /// The head of the work.
     pub head: Oid,
-    /// The commit to land on.
+    /// The branch to land on.
+    pub target: String,
+    /// Its tip, the commit to land on.
     pub onto: Oid,
     /// Rebase, squash or merge.
     pub style: LandStyle,

@@ -17,6 +17,7 @@ use crate::support::git::{commit_all, git, rev, try_git, write};
 fn request(head: &Oid, onto: &Oid, style: LandStyle) -> LandRequest {
     LandRequest {
         head: head.clone(),
+        target: "main".into(),
         onto: onto.clone(),
         style,
         title: "Do it (gt-1)".into(),
@@ -95,6 +96,55 @@ fn work_goes_from_a_sandbox_to_the_remote() {
         // The user's checkout is never touched.
         assert_eq!(rev(&city.checkout(), "HEAD"), before);
         assert_eq!(git(&city.checkout(), &["status", "--porcelain"]), "");
+    }
+}
+
+/// A person takes a commit off the target by a force-push while a raider is at work on it.
+#[test]
+fn what_was_taken_off_the_target_does_not_come_back_with_work() {
+    for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
+        for merges in [false, true] {
+            let city = City::new();
+            let (checkout, repo) = (city.checkout(), &city.repo);
+            let push = || git(&checkout, &["push", "-q", "--force", "origin", "HEAD:main"]);
+            write(&checkout, "secret", "password\n");
+            let oops = Oid::new(commit_all(&checkout, "oops")).unwrap();
+            push();
+            repo.fetch_target("main").unwrap();
+            let spec = city.spec(1);
+            repo.make_sandbox(&spec).unwrap();
+            write(&spec.path, "src/new.txt", "new\n");
+            let mut head = commit_all(&spec.path, "add it");
+            if merges {
+                git(&spec.path, &["checkout", "-q", "-b", "side", "HEAD~1"]);
+                write(&spec.path, "side", "side\n");
+                commit_all(&spec.path, "side");
+                git(&spec.path, &["checkout", "-q", &spec.branch]);
+                git(&spec.path, &["merge", "-q", "--no-ff", "side"]);
+                head = rev(&spec.path, "HEAD");
+            }
+            let head = Oid::new(head).unwrap();
+            repo.push_branch(&spec.branch, &head, None).unwrap();
+            git(&checkout, &["reset", "-q", "--hard", "HEAD~1"]);
+            write(&checkout, "other", "other\n");
+            commit_all(&checkout, "other work");
+            push();
+            let target = repo.fetch_target("main").unwrap();
+            let outcome = repo.merge(&request(&head, &target.tip, style)).unwrap();
+            let MergeOutcome::Clean { tip, .. } = outcome else {
+                panic!("{style:?}: {outcome:?}");
+            };
+            let ours = repo.repo_dir();
+            let files = git(ours, &["ls-tree", "-r", "--name-only", tip.as_str()]);
+            let has = |name: &str| files.lines().any(|file| file == name);
+            assert!(has("src/new.txt") && has("other"), "{style:?}: {files}");
+            assert_eq!((has("secret"), has("side")), (false, merges), "{style:?}");
+            let history = git(ours, &["rev-list", tip.as_str()]);
+            assert!(!history.contains(oops.as_str()), "{style:?}");
+            // Nothing of it is the raider's.
+            let outcome = repo.merge(&request(&oops, &target.tip, style)).unwrap();
+            assert_eq!(outcome, MergeOutcome::TakenOff);
+        }
     }
 }
 

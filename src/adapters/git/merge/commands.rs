@@ -215,11 +215,11 @@ impl Engine for Commands {
         }
     }
 
-    fn missing(&self, onto: &Oid, head: &Oid) -> Result<Vec<Oid>, RepoError> {
+    fn missing(&self, known: &[&Oid], head: &Oid) -> Result<Vec<Oid>, RepoError> {
         let output = self
             .git()
             .args(["rev-list", "--reverse", "--topo-order", head.as_str()])
-            .arg(format!("^{onto}"))
+            .args(known.iter().map(|known| format!("^{known}")))
             .run()?;
         output.text().lines().map(oid).collect()
     }

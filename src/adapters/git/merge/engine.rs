@@ -38,8 +38,8 @@ pub(super) trait Engine {
     /// The best common ancestors.
     fn merge_bases(&self, one: &Oid, other: &Oid) -> Result<Vec<Oid>, RepoError>;
 
-    /// Commits of `head` that `onto` does not have, parents first.
-    fn missing(&self, onto: &Oid, head: &Oid) -> Result<Vec<Oid>, RepoError>;
+    /// Commits of `head` that none of `known` has, parents first.
+    fn missing(&self, known: &[&Oid], head: &Oid) -> Result<Vec<Oid>, RepoError>;
 
     /// Merges two commits, over their merge bases or over the one that is given.
     fn join(&self, base: Option<&Commit>, ours: &Oid, theirs: &Oid) -> Result<Joined, RepoError>;
@@ -143,12 +143,14 @@ impl Engine for InProcess {
         }
     }
 
-    fn missing(&self, onto: &Oid, head: &Oid) -> Result<Vec<Oid>, RepoError> {
+    fn missing(&self, known: &[&Oid], head: &Oid) -> Result<Vec<Oid>, RepoError> {
         let walk = || {
             let mut walk = self.repo.revwalk()?;
             walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
             walk.push(raw(head)?)?;
-            walk.hide(raw(onto)?)?;
+            for known in known {
+                walk.hide(raw(known)?)?;
+            }
             walk.collect::<Result<Vec<_>, git2::Error>>()
         };
         let ids = walk().map_err(|error| failed(&error))?;

@@ -7,20 +7,32 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::ports::repo::{LandRequest, RepoError};
 
-/// Makes the commits that would land.
-pub(super) fn land(engine: &dyn Engine, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
+/// Makes the commits that would land. `former` are tips that the target had before it was rewritten: what they have
+/// and the target has not was taken off it, and is not brought back by work that was begun on it.
+pub(super) fn land(
+    engine: &dyn Engine,
+    request: &LandRequest,
+    former: &[Oid],
+) -> Result<MergeOutcome, RepoError> {
     let onto = engine.commit(&request.onto)?;
-    let work = engine.missing(&request.onto, &request.head)?;
-    if work.is_empty() {
+    let lacking = engine.missing(&[&request.onto], &request.head)?;
+    if lacking.is_empty() {
         return Ok(MergeOutcome::Nothing);
     }
     if engine.merge_bases(&request.onto, &request.head)?.is_empty() {
         return Ok(MergeOutcome::Unrelated);
     }
-    let work = work
-        .iter()
-        .map(|id| engine.commit(id))
-        .collect::<Result<Vec<_>, _>>()?;
+    let known: Vec<&Oid> = former.iter().chain([&request.onto]).collect();
+    let work = engine.missing(&known, &request.head)?;
+    let work = work.iter().map(|id| engine.commit(id));
+    let work = work.collect::<Result<Vec<_>, _>>()?;
+    let base = match work.len() == lacking.len() {
+        true => None,
+        false => match fork(&work, &lacking) {
+            Some(fork) => Some(engine.commit(&fork)?),
+            None => return Ok(MergeOutcome::TakenOff),
+        },
+    };
     let landing = Landing {
         engine,
         request,
@@ -28,13 +40,26 @@ pub(super) fn land(engine: &dyn Engine, request: &LandRequest) -> Result<MergeOu
         committer: ident_now(&request.committer),
         linear: work.iter().all(|commit| commit.parents.len() == 1),
         work,
+        base,
     };
     match request.style {
         LandStyle::Rebase if landing.linear => landing.rebase(),
         LandStyle::Rebase => landing.rebase_around_merges(),
         LandStyle::Squash => landing.whole(Landing::squashed),
+        // A merge commit would have what was taken off among its ancestors.
+        LandStyle::Merge if landing.base.is_some() => landing.whole(Landing::squashed),
         LandStyle::Merge => landing.whole(Landing::joined),
     }
+}
+
+/// The commit that was taken off the target and that the work was made on, where it is one alone. `lacking` is the work with
+/// all that was taken off.
+fn fork(work: &[Commit], lacking: &[Oid]) -> Option<Oid> {
+    let parents = work.iter().flat_map(|commit| &commit.parents);
+    let gone = |id: &&Oid| lacking.contains(id) && !work.iter().any(|commit| commit.id == **id);
+    let mut forks = parents.filter(gone);
+    let first = forks.next()?;
+    forks.all(|other| other == first).then(|| first.clone())
 }
 
 struct Landing<'a> {
@@ -47,6 +72,8 @@ struct Landing<'a> {
     linear: bool,
     /// What the target lacks, parents first.
     work: Vec<Commit>,
+    /// The commit that the work was made on, where that was taken off the target.
+    base: Option<Commit>,
 }
 
 /// A replayed commit that is not written yet: the last one gets the trailers.
@@ -132,7 +159,7 @@ impl Landing<'_> {
     /// them would lose. So the merge of the whole says what lands. The commits are replayed in a
     /// line where that gives the very same tree, and squashed where it does not.
     fn rebase_around_merges(&self) -> Result<MergeOutcome, RepoError> {
-        let whole = match self.engine.join(None, &self.onto.id, &self.request.head)? {
+        let whole = match self.joined_trees()? {
             Joined::Tree(tree) => tree,
             Joined::Conflict(paths) => return Ok(MergeOutcome::Conflict(paths)),
         };
@@ -146,12 +173,18 @@ impl Landing<'_> {
         self.finish(self.squashed(whole)?)
     }
 
+    /// The merge of the whole.
+    fn joined_trees(&self) -> Result<Joined, RepoError> {
+        let (onto, head) = (&self.onto.id, &self.request.head);
+        self.engine.join(self.base.as_ref(), onto, head)
+    }
+
     /// Lands the merge of the whole as one commit.
     fn whole(
         &self,
         draft: fn(&Self, Oid) -> Result<Draft, RepoError>,
     ) -> Result<MergeOutcome, RepoError> {
-        match self.engine.join(None, &self.onto.id, &self.request.head)? {
+        match self.joined_trees()? {
             Joined::Tree(tree) if tree == self.onto.tree => Ok(MergeOutcome::Nothing),
             Joined::Tree(tree) => self.finish(draft(self, tree)?),
             Joined::Conflict(paths) => Ok(MergeOutcome::Conflict(paths)),
