@@ -2,21 +2,30 @@
 
 use std::path::Path;
 
+use super::ignored::precious;
 use super::measure::{Files, Measured, measure, measure_gone};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
 use super::{admin, bytes};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
-use crate::ports::repo::RepoError;
+use crate::domain::ignored::Ignored;
+use crate::ports::repo::{Measurement, RepoError};
 
 /// Lists longer than this are cut; the fingerprint still covers everything.
 pub(super) const LIST_MAX: usize = 300;
 
 /// Measures a sandbox now.
-pub(super) fn facts(repo: &GitRepo, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
+pub(super) fn facts(
+    repo: &GitRepo,
+    sandbox: &Path,
+    target: &str,
+) -> Result<Measurement, RepoError> {
     let measured = measure(repo, sandbox, Files::Known)?;
-    judge(repo, &measured, Some(target))
+    let note = measured.ground.note.as_ref();
+    let ignored = Ignored::known(precious(&measured.hidden, note));
+    let facts = judge(repo, &measured, Some(target))?;
+    Ok(Measurement { facts, ignored })
 }
 
 /// The facts that a measurement shows. On a branch without commits `head` is all zeros. Without a

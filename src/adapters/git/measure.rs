@@ -389,19 +389,10 @@ fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found,
 /// How the files of a sandbox differ from its HEAD, and nothing else.
 pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared), RepoError> {
     let mut ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
-    let disk = glanced(repo, &mut ground)?;
+    settle(repo, &mut ground)?;
+    let sight = sight(repo, &ground)?;
+    let disk = disk(repo, &ground, &sight, Files::Known)?;
     Ok((ground, disk.files))
-}
-
-/// The paths that ignore rules hide in a sandbox.
-pub(super) fn hidden(repo: &GitRepo, ground: &mut Ground) -> Result<Vec<RelPath>, RepoError> {
-    Ok(glanced(repo, ground)?.walked.hidden)
-}
-
-fn glanced(repo: &GitRepo, ground: &mut Ground) -> Result<Disk, RepoError> {
-    settle(repo, ground)?;
-    let sight = sight(repo, ground)?;
-    disk(repo, ground, &sight, Files::Known)
 }
 
 /// What a HEAD names, where ours or theirs has it.

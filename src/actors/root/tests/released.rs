@@ -99,7 +99,10 @@ async fn raider_does_not_inherit_the_turn_of_the_one_before_it() {
     let last = last.expect("one waits for the other");
     town.nuke(&last.raider, true).await.unwrap();
     let relic = town.relic("three").await;
-    let next = town.charge_to(&relic, Some(last.raider.name.clone())).await.unwrap();
+    let next = town
+        .charge_to(&relic, Some(last.raider.name.clone()))
+        .await
+        .unwrap();
     assert_eq!(next.raider, last.raider);
     assert_eq!(turn(&next), None);
 }
