@@ -2,10 +2,13 @@
 //! `3-architecture.md`, 3.4).
 //!
 //! ```text
-//!  measure ─► judge ─► intent ─► [salvage] ─► measure, judge ─► trash ─► slot free
-//!               │                                 │
-//!               └── refused: nothing has changed  └── changed meanwhile: kept, nothing is lost
+//!  measure ─► judge ─► session ends, intent ─► measure, judge ─► [salvage] ─► measure ─► trash ─► slot free
+//!               │                                         │                       │
+//!               └── refused: nothing has changed          └───────────────────────┴── changed meanwhile:
+//!                                                                                     kept, nothing is lost
 //! ```
+//!
+//! Where no session runs, the first two measurements are one.
 
 mod ignored;
 mod judged;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::admin::{Note, failed};
 use super::bytes::{self, RelPath};
 use super::files::ignore::Excludes;
-use super::rig::GitRepo;
 use super::links;
+use super::rig::GitRepo;
 use crate::adapters::exclude;
 use crate::ports::repo::RepoError;
 

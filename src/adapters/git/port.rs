@@ -16,8 +16,8 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord, SandboxSpec,
-    TargetState,
+    GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord,
+    SandboxSpec, TargetState,
 };
 
 impl Repo for GitRepo {
