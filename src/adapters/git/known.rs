@@ -69,6 +69,17 @@ impl Known {
         told(commit.tree_id())
     }
 
+    /// Which of these names the top directory of a commit has.
+    pub(super) fn at_top<const N: usize>(
+        &self,
+        commit: &Oid,
+        names: [&str; N],
+    ) -> Option<[bool; N]> {
+        let commit = self.0.find_commit(named(commit.as_str())?).ok()?;
+        let tree = commit.tree().ok()?;
+        Some(names.map(|name| tree.iter().any(|it| it.name_bytes() == name.as_bytes())))
+    }
+
     fn refs(&self) -> Option<Vec<(Oid, String)>> {
         let mut found = Vec::new();
         for name in self.0.references().ok()?.names() {
