@@ -45,6 +45,16 @@ pub struct SandboxSpec {
     pub copy: Vec<String>,
 }
 
+/// What one measurement of a sandbox shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measurement {
+    /// What a removal is decided by.
+    pub facts: GitFacts,
+    /// Files that ignore rules hide and salvage does not keep, nor tools make again. They are no part of the
+    /// facts: whatever becomes of them makes no permit stale.
+    pub ignored: Ignored,
+}
+
 /// Whose a sandbox is, as can be told from itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
@@ -204,20 +214,21 @@ pub trait Repo: Send + Sync {
     ///
     /// # Errors
     /// [`RepoError`]: the sandbox cannot be judged.
-    fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError>;
+    fn measure(&self, sandbox: &Path, target: &str) -> Result<Measurement, RepoError>;
+
+    /// Measures a sandbox now, for its facts alone.
+    ///
+    /// # Errors
+    /// As [`Repo::measure`].
+    fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
+        Ok(self.measure(sandbox, target)?.facts)
+    }
 
     /// A cheap description for `status`: ahead, dirty and untracked counts. May be a little old.
     ///
     /// # Errors
     /// [`RepoError`].
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError>;
-
-    /// Files that ignore rules hide and salvage does not keep, nor tools make again. They are no part of the
-    /// facts: whatever becomes of them makes no permit stale. Costs a `git status`.
-    ///
-    /// # Errors
-    /// [`RepoError`]: it is not known whether there are any.
-    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError>;
 
     /// A mark of HEAD, reflog and index that changes with them. A few looks at files, no process.
     ///

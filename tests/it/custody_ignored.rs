@@ -29,7 +29,7 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
     spec.copy = vec![".env".into()];
     city.repo.make_sandbox(&spec).unwrap();
     let sandbox = &spec.path;
-    let list = || city.repo.ignored(sandbox).unwrap();
+    let list = || city.repo.measure(sandbox, "main").unwrap().ignored;
     write(sandbox, "target/debug/app", "built\n");
     write(sandbox, "src/target/app", "built\n");
     assert_eq!(list(), ignored(&[]), "the checkout has its .env still");
@@ -44,7 +44,7 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
     city.repo
         .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
         .unwrap();
-    let gone = city.repo.ignored(sandbox).unwrap_err();
+    let gone = city.repo.measure(sandbox, "main").unwrap_err();
     assert!(matches!(gone, RepoError::NotFound(_)), "{gone}");
 }
 
@@ -64,7 +64,7 @@ fn a_precious_file_among_what_is_built_is_named() {
         "tracked or not, it is not ignored\n",
     );
     write(&sandbox, "a.log", "1\n");
-    let told = city.repo.ignored(&sandbox).unwrap();
+    let told = city.repo.measure(&sandbox, "main").unwrap().ignored;
     assert_eq!(told, ignored(&["build/.env", "a.log"]));
 }
 
@@ -78,7 +78,7 @@ fn salvage_lists_the_same() {
     write(&spec.path, ".env", "KEY=2\n");
     write(&spec.path, "x.ignored", "x\n");
     assert_eq!(city.facts(&spec.path).untracked, [".env"]);
-    let listed = city.repo.ignored(&spec.path).unwrap();
+    let listed = city.repo.measure(&spec.path, "main").unwrap().ignored;
     let record = city.repo.salvage(&spec.path, &toast(), Incarnation(1));
     assert_eq!(record.unwrap().ignored, ["x.ignored"]);
     assert_eq!(listed, ignored(&["x.ignored"]));
@@ -91,7 +91,7 @@ fn sandbox_without_its_link_has_a_list() {
     let sandbox = city.sandbox();
     write(&sandbox, "x.ignored", "x\n");
     fs::remove_file(sandbox.join(".git")).unwrap();
-    let listed = city.repo.ignored(&sandbox).unwrap();
+    let listed = city.repo.measure(&sandbox, "main").unwrap().ignored;
     assert_eq!(listed, ignored(&["x.ignored"]));
 }
 

@@ -170,14 +170,13 @@ impl Wires {
     /// What an agent's sandbox is asked. It may be that nothing can be said of it.
     fn look(&self, spec: &SandboxSpec) {
         let (repo, sandbox) = (&self.city.repo, &*spec.path);
-        let asked: [(&str, &dyn Fn()); 10] = [
+        let asked: [(&str, &dyn Fn()); 9] = [
             ("ailment", &|| drop(repo.ailment(sandbox))),
             ("provenance", &|| drop(repo.provenance(sandbox))),
             ("progress", &|| drop(repo.progress(sandbox))),
             ("glance", &|| drop(repo.glance(sandbox, "main"))),
             ("changes", &|| drop(repo.changes(sandbox))),
             ("facts", &|| drop(repo.facts(sandbox, "main"))),
-            ("ignored", &|| drop(repo.ignored(sandbox))),
             ("salvage_size", &|| drop(repo.salvage_size(sandbox))),
             ("remains", &|| drop(repo.remains(sandbox, "main"))),
             ("strays", &|| {

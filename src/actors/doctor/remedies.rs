@@ -86,8 +86,9 @@ async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
         let held = || Refusal::conflict("it is gone, or a raider has it by now");
         let target = Target::of(was.ok_or_else(held)?, Cause::Operator);
         let _alone = nuke::fence(world, &target, false).await?;
-        let (saga, _claim) = nuke::begin(world, target, false).await?;
-        nuke::run(world, saga).await
+        let judged = nuke::permitted(world, target).await?;
+        let (saga, _claim) = nuke::begin(world, &judged).await?;
+        nuke::run(world, saga, Some(judged)).await
     };
     removed.await.map(drop).map_err(|refusal| said(&refusal))
 }

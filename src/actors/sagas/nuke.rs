@@ -2,12 +2,16 @@
 //! `3-architecture.md`, 3.4).
 //!
 //! ```text
-//!  measure ─► judge ─► intent ─► [salvage] ─► measure, judge ─► trash ─► slot free
-//!               │                                 │
-//!               └── refused: nothing has changed  └── changed meanwhile: kept, nothing is lost
+//!  measure ─► judge ─► session ends, intent ─► measure, judge ─► [salvage] ─► measure ─► trash ─► slot free
+//!               │                                         │                       │
+//!               └── refused: nothing has changed          └───────────────────────┴── changed meanwhile:
+//!                                                                                     kept, nothing is lost
 //! ```
+//!
+//! Where no session runs, the first two measurements are one.
 
 mod ignored;
+mod judged;
 mod keep;
 mod lone;
 mod measure;
@@ -33,19 +37,22 @@ use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::ignored::Ignored;
 use crate::domain::message;
-use crate::domain::nuke::{CleanupStatus, losses};
+use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
+use crate::ports::repo::Measurement;
 
 pub use ignored::named;
+use judged::Rest;
+pub use judged::{Judged, check, permitted, savable};
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
-pub use measure::{facts, savable, unreadable};
-use measure::{measure, saved_unasked};
+pub use measure::{facts, unreadable};
+use measure::{facts_of, measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
-use verdict::{at_risk, evidence, permit, probe, probe_with, session};
+use verdict::{at_risk, probe, probe_with};
 
 /// Which sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -205,64 +212,14 @@ fn gives_up(target: &Target, salvage: bool) -> bool {
     salvage && target.cause == Cause::Operator
 }
 
-/// Refuses a nuke of a raider that may still be working, before anything is done to it.
+/// Opens the saga of a removal that was judged. It judges again once no session runs, and what is at risk then is
+/// written to salvage refs only where that was asked for (commits that the agent left behind are salvaged in any
+/// case).
 ///
 /// # Errors
-/// As [`check`]'s; [`RefusalKind::NoRoom`] where there is none for what is salvaged unasked.
-pub async fn permitted(world: &World, target: &Target) -> Result<(), Refusal> {
-    match check(world, target).await?.is_empty() {
-        true => Ok(()),
-        false => room::check(world, target).await,
-    }
-}
-
-/// Judges a raider that may still be working, without touching anything. Answers what a removal salvages
-/// of it without being asked to, for people.
-///
-/// # Errors
-/// [`RefusalKind::WorkAtRisk`] with what would be lost.
-pub async fn check(world: &World, target: &Target) -> Result<Vec<String>, Refusal> {
-    // One that runs is ended before the sandbox is judged again.
-    if let Probed::Unknown(why) = session(world, target).await {
-        let message = format!(
-            "it is not known whether a session of {} runs: {why}",
-            target.raider
-        );
-        return Err(Refusal::new(RefusalKind::Unavailable, message));
-    }
-    let Some(git) = measure(world, target).await.transpose() else {
-        return strays::check(world, target).await;
-    };
-    let git = match git {
-        Probed::Known(git) => git,
-        Probed::Unknown(why) => {
-            let why = format!("the sandbox cannot be judged: {why}");
-            return Err(measure::unreadable(target, why));
-        }
-    };
-    let saved = saved_unasked(world, target, &git).await;
-    let salvaged = saved.then(|| git.clone());
-    let saves = salvaged.as_ref().map(losses).unwrap_or_default();
-    let evidence = evidence(
-        target,
-        world,
-        Probed::Known(None),
-        Probed::Known(git),
-        salvaged,
-    );
-    permit(evidence, target).map(|_| saves)
-}
-
-/// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
-/// sandbox at risk is refused and nothing has changed (commits that the agent left behind are
-/// salvaged in any case). The session must have ended.
-///
-/// # Errors
-/// [`RefusalKind::WorkAtRisk`]; [`RefusalKind::Conflict`] while another operation is on the raider.
-pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga, Claim), Refusal> {
-    if !salvage {
-        permitted(world, &target).await?;
-    }
+/// [`RefusalKind::Conflict`] while another operation is on the raider.
+pub async fn begin(world: &World, judged: &Judged) -> Result<(Saga, Claim), Refusal> {
+    let (target, salvage) = (judged.target.clone(), judged.salvage);
     world.at(FaultPoint::NukeIntentBefore);
     let (rig, subject) = (target.raider.rig.clone(), target.raider.to_string());
     let data = pack(&Plan {
@@ -311,13 +268,14 @@ fn still_so(txn: &mut dyn Txn, target: &Target, hook: &Hook) -> Result<(), Store
     Err(StoreError::Conflict(why))
 }
 
-/// Runs the saga to its end from wherever it is.
+/// Runs the saga to its end from wherever it is. `judged` is what it was begun for just now.
 ///
 /// # Errors
 /// Why the sandbox was kept. The saga is closed then, unless the failure will pass by itself.
-pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
+pub async fn run(world: &World, mut saga: Saga, judged: Option<Judged>) -> Result<Nuked, Refusal> {
     let mut plan: Plan = unpack(&saga)?;
-    match forward(world, &mut saga, &mut plan).await {
+    let rest = judged.and_then(|judged| judged.rest);
+    match forward(world, &mut saga, &mut plan, rest).await {
         Ok(nuked) => Ok(nuked),
         Err(failure) if world.is_stopping() => Err(failure),
         Err(failure) if failure.is_passing() => {
@@ -334,11 +292,25 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
     }
 }
 
-async fn forward(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<Nuked, Refusal> {
+async fn forward(
+    world: &World,
+    saga: &mut Saga,
+    plan: &mut Plan,
+    rest: Option<Rest>,
+) -> Result<Nuked, Refusal> {
     ask::end(world, plan.target.meant(), plan.target.cause).await?;
-    ignored::note(world, saga, plan).await?;
+    let still = match rest {
+        Some(rest) => rest.still(world, &plan.target).await,
+        None => None,
+    };
+    // From here on nobody writes in it, and whoever does makes the permit stale.
+    let measured = match still {
+        Some(measured) => Probed::Known(Some(measured)),
+        None => measure(world, &plan.target).await,
+    };
+    ignored::note(world, saga, plan, &measured).await?;
     let target = &plan.target;
-    if discard(world, target, plan.salvage).await? {
+    if discard(world, target, plan.salvage, measured).await? {
         step(world, saga, "removed", plan).await?;
     }
     forget(world, target).await;
@@ -360,16 +332,22 @@ async fn forward(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<Nuke
 /// # Errors
 /// Why it was kept.
 pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
-    discard(world, target, true).await?;
+    let measured = measure(world, target).await;
+    discard(world, target, true, measured).await?;
     forget(world, target).await;
     effects::empty_trash(world);
     Ok(())
 }
 
-/// Salvages when needed and allowed, judges what is there at that moment, and removes it.
+/// Salvages when needed and allowed, judges what was measured since no session runs, and removes it.
 /// True when it wrote salvage.
-async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, Refusal> {
-    let Some(git) = measure(world, target).await.transpose() else {
+async fn discard(
+    world: &World,
+    target: &Target,
+    salvage: bool,
+    measured: Probed<Option<Measurement>>,
+) -> Result<bool, Refusal> {
+    let Some(git) = facts_of(measured).transpose() else {
         // Gone already: an earlier attempt was interrupted behind the rename, or somebody did it.
         let kept = strays::keep(world, target, salvage).await?;
         let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());

@@ -288,7 +288,7 @@ async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
     let result = match saga.kind {
         SagaKind::Charge => charge::run(world, saga).await.map(|_| ()),
         SagaKind::Done => done::run(world, saga).await,
-        SagaKind::Nuke => nuke::run(world, saga).await.map(|_| ()),
+        SagaKind::Nuke => nuke::run(world, saga, None).await.map(|_| ()),
         SagaKind::Prune => prune::run(world, saga).await,
         SagaKind::Land => Ok(()),
     };

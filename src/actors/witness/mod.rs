@@ -398,18 +398,19 @@ pub(super) async fn nuke_now(
     let world = &args.world;
     let _until_ended = nuke::fence(world, &target, salvage).await?;
     let judged = match salvage {
-        true => nuke::savable(world, &target).await,
-        false => nuke::permitted(world, &target).await,
+        true => nuke::savable(world, target.clone()).await,
+        false => nuke::permitted(world, target.clone()).await,
     };
-    if let Err(refused) = judged {
-        return Err(nuke::named(world, &target, refused).await);
-    }
+    let judged = match judged {
+        Ok(judged) => judged,
+        Err(refused) => return Err(nuke::named(world, &target, refused).await),
+    };
     // Before its session is ended for what could not be begun then.
     world.store.find_room().await?;
     super::ask::end(world, target.meant(), target.cause).await?;
-    let raider = target.raider.clone();
-    let nuked = match nuke::begin(world, target, salvage).await {
-        Ok((saga, _until_run)) => nuke::run(world, saga).await,
+    let raider = target.raider;
+    let nuked = match nuke::begin(world, &judged).await {
+        Ok((saga, _until_run)) => nuke::run(world, saga, Some(judged)).await,
         Err(refused) => Err(refused),
     };
     world.directory.kept.remove(&raider);

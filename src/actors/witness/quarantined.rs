@@ -104,8 +104,8 @@ pub(super) async fn keep(
         detected,
         ..nuke::Target::of(hook, Cause::TooManyDeaths)
     };
-    match nuke::permitted(world, &target).await {
-        Ok(()) => {
+    match nuke::permitted(world, target).await {
+        Ok(_) => {
             let about = kept::about(hook);
             let track = move |txn: &mut dyn Txn| {
                 wisps::track(txn, &about, Cleanup::Pending, "nothing would be lost")

@@ -40,7 +40,8 @@ pub(super) fn join<'a>(records: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
 
 /// The path below a directory.
 pub(super) fn below(dir: &[u8], name: &[u8]) -> RelPath {
-    let mut path = dir.to_vec();
+    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
+    path.extend_from_slice(dir);
     if !dir.is_empty() && !dir.ends_with(b"/") {
         path.push(b'/');
     }

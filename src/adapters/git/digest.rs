@@ -29,9 +29,7 @@ pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
         &mut hash,
         ground.branch.as_deref().unwrap_or_default().as_bytes(),
     );
-    for staged in &measured.index.entries {
-        part(&mut hash, &staged.record());
-    }
+    part(&mut hash, &measured.index.digest);
     for stash in &measured.stashes {
         part(&mut hash, stash.commit.as_str().as_bytes());
     }

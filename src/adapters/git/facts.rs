@@ -2,21 +2,30 @@
 
 use std::path::Path;
 
+use super::ignored::precious;
 use super::measure::{Files, Measured, measure, measure_gone};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
 use super::{admin, bytes};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
-use crate::ports::repo::RepoError;
+use crate::domain::ignored::Ignored;
+use crate::ports::repo::{Measurement, RepoError};
 
 /// Lists longer than this are cut; the fingerprint still covers everything.
 pub(super) const LIST_MAX: usize = 300;
 
 /// Measures a sandbox now.
-pub(super) fn facts(repo: &GitRepo, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
+pub(super) fn facts(
+    repo: &GitRepo,
+    sandbox: &Path,
+    target: &str,
+) -> Result<Measurement, RepoError> {
     let measured = measure(repo, sandbox, Files::Known)?;
-    judge(repo, &measured, Some(target))
+    let note = measured.ground.note.as_ref();
+    let ignored = Ignored::known(precious(&measured.hidden, note));
+    let facts = judge(repo, &measured, Some(target))?;
+    Ok(Measurement { facts, ignored })
 }
 
 /// The facts that a measurement shows. On a branch without commits `head` is all zeros. Without a
@@ -183,6 +192,9 @@ pub(super) fn holds(repo: &GitRepo, commit: &Oid, target: &str) -> Result<bool, 
     let mut refs = lasting(repo, Some(target));
     refs.push("refs/horde/salvage".to_owned());
     let of_raider = |name: &str| name.starts_with("refs/remotes/") && name.contains("/raider/");
+    if is_named(repo, commit, &refs, |name| !of_raider(name))? {
+        return Ok(true);
+    }
     let names = reaching(repo, commit, &refs)?;
     Ok(names.lines().any(|name| !of_raider(name)))
 }
@@ -202,22 +214,30 @@ fn lasting(repo: &GitRepo, target: Option<&str>) -> Vec<String> {
 
 /// Whether one of these refs, a raider's branch apart, reaches the commit.
 fn reached_from(repo: &GitRepo, head: &Oid, refs: &[String]) -> Result<bool, RepoError> {
+    let counts = |name: &str| !name.starts_with("refs/heads/raider/");
     // What is pushed, or was not begun, is a ref's own.
+    if is_named(repo, head, refs, counts)? {
+        return Ok(true);
+    }
+    let names = reaching(repo, head, refs)?;
+    Ok(names.lines().any(counts))
+}
+
+/// Whether one of these refs that counts names the commit itself.
+fn is_named(
+    repo: &GitRepo,
+    commit: &Oid,
+    refs: &[String],
+    counts: impl Fn(&str) -> bool,
+) -> Result<bool, RepoError> {
     let is_below = |name: &str, top: &String| {
         let rest = name.strip_prefix(top.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     let names_it = |(id, name): &(Oid, String)| {
-        let is_asked = refs.iter().any(|top| is_below(name, top));
-        id == head && is_asked && !name.starts_with("refs/heads/raider/")
+        id == commit && counts(name) && refs.iter().any(|top| is_below(name, top))
     };
-    if repo.refs()?.iter().any(names_it) {
-        return Ok(true);
-    }
-    let names = reaching(repo, head, refs)?;
-    Ok(names
-        .lines()
-        .any(|name| !name.starts_with("refs/heads/raider/")))
+    Ok(repo.refs()?.iter().any(names_it))
 }
 
 fn reaching(repo: &GitRepo, head: &Oid, refs: &[String]) -> Result<String, RepoError> {

@@ -1,7 +1,6 @@
 //! Tips that a branch of the origin had before it was rewritten by a force-push. What was taken off a target must not come
 //! back with work that was begun before.
 
-use super::equal::is_ancestor;
 use super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -16,7 +15,7 @@ const FORMER: &str = "refs/horde/former";
 pub(super) fn note(repo: &GitRepo, branch: &str, before: &Oid, now: &Oid) -> Result<(), RepoError> {
     // HEAD is a name for one of the others; those of raiders are rewritten by the supervisor.
     let is_ours = branch == "HEAD" || branch.starts_with("raider/");
-    if is_ours || before == now || is_ancestor(repo.repo_dir(), before, now)? {
+    if is_ours || before == now || repo.is_ancestor(before, now)? {
         return Ok(());
     }
     tracing::warn!(rig = %repo.name(), branch, %before, %now, "the branch was rewritten on the origin");

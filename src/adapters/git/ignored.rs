@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use super::admin::{Note, failed};
 use super::bytes::{self, RelPath};
 use super::files::ignore::Excludes;
-use super::ground::ground;
+use super::links;
 use super::rig::GitRepo;
-use super::{links, measure};
 use crate::adapters::exclude;
-use crate::domain::ignored::Ignored;
 use crate::ports::repo::RepoError;
 
 /// What tools build, and would build again, where all of it is ignored: not worth a line among what may be
@@ -32,17 +30,6 @@ const CACHES: &[&str] = &[
 
 /// How the names of files end that programs write in passing.
 const WRITTEN: &[&str] = &[".log", ".o", ".pyc", ".class", ".tmp"];
-
-/// Looks for it now. Content is not read.
-pub(super) fn list(repo: &GitRepo, sandbox: &Path) -> Result<Ignored, RepoError> {
-    let mut ground = ground(repo, sandbox)?;
-    if ground.gone {
-        let what = format!("the sandbox {}", sandbox.display());
-        return Err(RepoError::NotFound(what));
-    }
-    let hidden = measure::hidden(repo, &mut ground)?;
-    Ok(Ignored::known(precious(&hidden, ground.note.as_ref())))
-}
 
 /// The rules that hold in every sandbox of the rig: the user's own, those of the rig's checkout, and those of the
 /// harnesses. What an agent writes to `info/exclude` all sandboxes would share, so it is not among them.

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use git2::{ObjectType, Repository, Sort};
 
+use super::equal;
 use super::rig::{GitRepo, PUSH_URL_KEY, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -22,6 +23,18 @@ impl GitRepo {
     /// What is known in this process; none where libgit2 cannot open ours.
     pub(super) fn known(&self) -> Option<Known> {
         Repository::open_bare(self.repo_dir()).ok().map(Known)
+    }
+
+    /// Whether `ancestor` is `descendant` or before it.
+    ///
+    /// # Errors
+    /// [`RepoError::NotFound`] when ours lacks one of them.
+    pub(super) fn is_ancestor(&self, ancestor: &Oid, descendant: &Oid) -> Result<bool, RepoError> {
+        let known = self.known();
+        if known.is_some_and(|known| known.reaches(descendant, ancestor)) {
+            return Ok(true);
+        }
+        equal::is_ancestor(self.repo_dir(), ancestor, descendant)
     }
 
     /// Every ref of ours, with the object that it names.
@@ -69,6 +82,17 @@ impl Known {
         told(commit.tree_id())
     }
 
+    /// Which of these names the top directory of a commit has.
+    pub(super) fn at_top<const N: usize>(
+        &self,
+        commit: &Oid,
+        names: [&str; N],
+    ) -> Option<[bool; N]> {
+        let commit = self.0.find_commit(named(commit.as_str())?).ok()?;
+        let tree = commit.tree().ok()?;
+        Some(names.map(|name| tree.iter().any(|it| it.name_bytes() == name.as_bytes())))
+    }
+
     fn refs(&self) -> Option<Vec<(Oid, String)>> {
         let mut found = Vec::new();
         for name in self.0.references().ok()?.names() {
@@ -97,15 +121,23 @@ impl Known {
 
     /// A commit and the newest of those before it.
     pub(super) fn recent(&self, from: &Oid) -> HashSet<Oid> {
-        let walk = || {
-            let mut walk = self.0.revwalk().ok()?;
-            // Any other order is made of the whole history.
-            walk.set_sorting(Sort::NONE).ok()?;
-            walk.push(named(from.as_str())?).ok()?;
-            let ids = walk.take(RECENT_MAX).map_while(Result::ok);
-            Some(ids.filter_map(told).collect())
-        };
-        walk().unwrap_or_default()
+        let ids = self.walk(from).into_iter().flatten();
+        ids.filter_map(told).collect()
+    }
+
+    /// Whether a commit is another, or among the newest of those before it.
+    fn reaches(&self, from: &Oid, to: &Oid) -> bool {
+        let to = named(to.as_str());
+        let mut ids = self.walk(from).into_iter().flatten();
+        to.is_some_and(|to| ids.any(|id| id == to))
+    }
+
+    fn walk(&self, from: &Oid) -> Option<impl Iterator<Item = git2::Oid>> {
+        let mut walk = self.0.revwalk().ok()?;
+        // Any other order is made of the whole history.
+        walk.set_sorting(Sort::NONE).ok()?;
+        walk.push(named(from.as_str())?).ok()?;
+        Some(walk.take(RECENT_MAX).map_while(Result::ok))
     }
 
     /// The common ancestor of two commits of which one is a recent ancestor of the other.

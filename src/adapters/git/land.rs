@@ -2,7 +2,7 @@
 
 use super::checkout;
 use super::command::NETWORK;
-use super::equal::{self, is_ancestor};
+use super::equal;
 use super::push::{Answer, Push, said, without_password};
 use super::remote::{fetch, fetch_target, moved, remote_head, track};
 use super::rig::GitRepo;
@@ -18,7 +18,7 @@ use crate::ports::repo::RepoError;
 /// [`RepoError::Rejected`], [`RepoError::Remote`].
 pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
     // A lease switches git's own fast-forward check off.
-    if !is_ancestor(repo.repo_dir(), old, new)? {
+    if !repo.is_ancestor(old, new)? {
         return Err(RepoError::Failed(format!(
             "{new} does not contain {old}: landing it would take commits off {target}"
         )));
@@ -82,7 +82,7 @@ fn arrived(
         return Ok(());
     }
     let tip = fetch_target(repo, target)?.tip;
-    if is_ancestor(repo.repo_dir(), new, &tip)? {
+    if repo.is_ancestor(new, &tip)? {
         return Ok(());
     }
     Err(moved(target, expected.to_string(), Some(&found)))
@@ -101,7 +101,7 @@ fn land_here(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), R
         return Ok(());
     }
     match repo.resolve(&name)? {
-        Some(found) if is_ancestor(repo.repo_dir(), new, &found)? => Ok(()),
+        Some(found) if repo.is_ancestor(new, &found)? => Ok(()),
         Some(found) if found == *old => Err(RepoError::Failed(format!(
             "{name} cannot be moved: {}",
             swap.stderr.trim()
@@ -120,7 +120,7 @@ pub(super) fn landed(repo: &GitRepo, target: &str, commit: &Oid) -> Result<bool,
     if repo.resolve(commit.as_str())?.is_none() {
         return Ok(false);
     }
-    is_ancestor(repo.repo_dir(), commit, &tip)
+    repo.is_ancestor(commit, &tip)
 }
 
 /// Whether every commit of `head` is on some remote's target or default branch, as ancestor or

@@ -11,6 +11,7 @@ use super::bytes::{self, RelPath};
 use super::digest;
 use super::files::list::list;
 use super::files::open::Root;
+use super::files::paths::Paths;
 use super::files::walk::Entry;
 use super::rig::GitRepo;
 use crate::adapters::{beneath, exclude};
@@ -34,6 +35,10 @@ fn tracked<const N: usize>(
     commit: &Oid,
     names: [&str; N],
 ) -> Result<[bool; N], RepoError> {
+    let known = repo.known();
+    if let Some(found) = known.and_then(|known| known.at_top(commit, names)) {
+        return Ok(found);
+    }
     let list: String = names
         .iter()
         .map(|name| format!("{commit}:{name}\n"))
@@ -100,7 +105,7 @@ pub(super) fn without_copies(
     root: &Root,
     mut entries: Vec<Entry>,
     note: Option<&Note>,
-    tracked: &BTreeSet<RelPath>,
+    tracked: &Paths<'_>,
 ) -> Vec<Entry> {
     let Some(note) = note.filter(|note| !note.copied.is_empty()) else {
         return entries;

@@ -15,6 +15,7 @@ use super::files::hash::Format;
 use super::files::ignore::{Excludes, Rules};
 use super::files::index::{Index, Lens};
 use super::files::open::Root;
+use super::files::paths::Paths;
 use super::files::seen::Seen;
 use super::files::walk::{Walked, walk};
 use super::ground::{Ground, ground};
@@ -289,9 +290,9 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     let root = Root::open(sandbox).map_err(fail)?;
     let excludes = super::ignored::excludes(repo);
     let listed = index.entries.iter().map(|staged| &staged.path);
-    let tracked: BTreeSet<RelPath> = tree.keys().chain(listed).cloned().collect();
+    let tracked = Paths::of(tree.keys().chain(listed.clone()));
     let own = links::names(ground.note.as_ref());
-    let shown = tracked.union(&own).cloned().collect();
+    let shown = Paths::of(tree.keys().chain(listed).chain(&own));
     let mut walked = walk(&root, &mut rules(ground, &excludes, &shown)).map_err(fail)?;
     all_read(&walked)?;
     let mut seen = known(repo, &root, files);
@@ -317,7 +318,6 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
         index,
         format,
     };
-    walked.entries = entries.clone();
     let mut files = compare(&root, entries, &against, &mut seen, |it| judge.judge(it))?;
     links::not_work(&mut files.untracked);
     let around = Around {
@@ -331,9 +331,9 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
         excludes: &excludes,
         format,
     };
-    let mut inner = inner::find(&around, &walked, &mut seen)?;
+    let mut inner = inner::find(&around, &walked, &files.items, &mut seen)?;
     inner.apply(&mut files, &mut walked.hidden);
-    seen.tidy(&walked.entries);
+    seen.tidy(files.items.iter().map(|item| &item.entry));
     seen.write(&super::ground::seen_file(repo, sandbox), &repo.recent)?;
     Ok(Disk {
         files,
@@ -343,7 +343,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
 }
 
 /// What is taken of the sandbox: neither our links nor its own.
-fn rules<'a>(ground: &Ground, excludes: &'a Excludes, shown: &'a BTreeSet<RelPath>) -> Rules<'a> {
+fn rules<'a>(ground: &Ground, excludes: &'a Excludes, shown: &'a Paths<'a>) -> Rules<'a> {
     let mut rules = Rules::new(excludes, shown);
     for name in links::EXCLUDED.map(str::as_bytes) {
         if links::is_ours(&ground.sandbox, name) {
@@ -383,25 +383,16 @@ fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found,
         excludes: &Excludes::default(),
         format: sight.format,
     };
-    inner::find(&around, &Walked::default(), &mut Seen::default())
+    inner::find(&around, &Walked::default(), &[], &mut Seen::default())
 }
 
 /// How the files of a sandbox differ from its HEAD, and nothing else.
 pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared), RepoError> {
     let mut ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
-    let disk = glanced(repo, &mut ground)?;
+    settle(repo, &mut ground)?;
+    let sight = sight(repo, &ground)?;
+    let disk = disk(repo, &ground, &sight, Files::Known)?;
     Ok((ground, disk.files))
-}
-
-/// The paths that ignore rules hide in a sandbox.
-pub(super) fn hidden(repo: &GitRepo, ground: &mut Ground) -> Result<Vec<RelPath>, RepoError> {
-    Ok(glanced(repo, ground)?.walked.hidden)
-}
-
-fn glanced(repo: &GitRepo, ground: &mut Ground) -> Result<Disk, RepoError> {
-    settle(repo, ground)?;
-    let sight = sight(repo, ground)?;
-    disk(repo, ground, &sight, Files::Known)
 }
 
 /// What a HEAD names, where ours or theirs has it.

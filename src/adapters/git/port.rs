@@ -13,12 +13,11 @@ use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
-use crate::domain::ignored::Ignored;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Provenance, Repo, RepoError, SalvageRecord, SandboxSpec,
-    TargetState,
+    GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord,
+    SandboxSpec, TargetState,
 };
 
 impl Repo for GitRepo {
@@ -76,16 +75,12 @@ impl Repo for GitRepo {
         ignored::leave_out(self, patterns)
     }
 
-    fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
+    fn measure(&self, sandbox: &Path, target: &str) -> Result<Measurement, RepoError> {
         facts::facts(self, sandbox, target)
     }
 
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError> {
         facts::glance(self, sandbox, target)
-    }
-
-    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError> {
-        ignored::list(self, sandbox)
     }
 
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {

@@ -6,7 +6,6 @@
 
 use super::branches::drop_branch;
 use super::command::NETWORK;
-use super::equal::is_ancestor;
 use super::former;
 use super::push::{Answer, Push, said, without_password};
 use super::rig::{GitRepo, oid};
@@ -165,7 +164,7 @@ fn keep_branch(
         Some(current) if current == *head => return Ok(()),
         Some(current) => {
             let leased = expected == Some(&current);
-            let forward = expected.is_none() && is_ancestor(repo.repo_dir(), &current, head)?;
+            let forward = expected.is_none() && repo.is_ancestor(&current, head)?;
             if !(leased || forward) {
                 return Err(moved(branch, wanted(), Some(&current)));
             }

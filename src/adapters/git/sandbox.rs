@@ -1,8 +1,7 @@
 //! Makes sandboxes: a worktree on its own branch, links to the task, copied files.
 //!
 //! ```text
-//!   branch ─► worktree without files ─► note (incomplete) ─► files ─► links ─► copies ─► index refreshed
-//!                                                                                  └─► note (complete)
+//!   branch ─► worktree without files ─► note (incomplete) ─► files and index ─► links ─► copies ─► note (complete)
 //! ```
 //!
 //! The worktree hangs off theirs, which is written as files; what is checked out comes from ours, by git
@@ -18,6 +17,7 @@ use super::admin::{self, Note, failed};
 use super::command::{CHECKOUT, Git};
 use super::files::hash::{self, Format};
 use super::files::open::Root;
+use super::files::paths::Beside;
 use super::files::seen::Seen;
 use super::files::walk::{All, Entry, walk};
 use super::ground::seen_file;
@@ -150,7 +150,6 @@ pub(super) fn fill(
         .run()?;
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
-    refresh(git())?;
     remember(repo, &spec.path, &tip)?;
     note.complete = true;
     note.write(repo, &spec.path)
@@ -164,18 +163,18 @@ fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoErro
     let walked = walk(&root, &mut All).map_err(fail)?;
     let probe = admin::scratch(repo)?;
     let probe = fs::File::create(probe.path().join("probe")).map_err(fail)?;
-    let entries = walked.entries.iter().filter(|entry| {
-        let known = blobs.get(&entry.path);
-        known.is_some_and(|(mode, _)| entry.git_mode() == Some(mode))
+    let mut beside = Beside::new(&*blobs);
+    let files = walked.entries.iter().filter_map(|entry| {
+        let (mode, blob) = beside.at(&entry.path)?;
+        (entry.git_mode() == Some(mode)).then_some((entry, blob))
     });
-    let blob = |path: &[u8]| blobs.get(path).map(|(_, blob)| blob.clone());
     // Elsewhere the fingerprints alone tell.
     let format = root.is_in_memory().then(|| Format::of(commit));
     let made = |entry: &Entry| {
         let mut file = root.file(&entry.path).ok()?;
         hash::file(format?, &mut file, entry.stamp.size).ok()
     };
-    let seen = Seen::checked_out(entries, blob, made, &probe).map_err(fail)?;
+    let seen = Seen::checked_out(files, made, &probe).map_err(fail)?;
     seen.write(&seen_file(repo, sandbox), &repo.recent)
 }
 

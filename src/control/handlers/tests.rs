@@ -171,7 +171,7 @@ async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
     let relic = town.relic("a").await;
     town.parts.tasks.break_set_up(Some("make: no rule"));
     let broken = RepoError::Failed("index is damaged".into());
-    town.parts.repo.break_op("facts", broken);
+    town.parts.repo.break_op("measure", broken);
     town.charge(&relic).await.unwrap_err();
     town.settle().await;
     assert!(town.hook(&raider("Toast")).await.is_none());
@@ -179,7 +179,7 @@ async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
     assert_eq!(nobody.unwrap_err().kind, ErrorKind::NotFound);
     let repaired = ask(&town, "raider.repair", json!({ "name": "Toast" })).await;
     assert_eq!(repaired.unwrap()["was"], "index is damaged");
-    town.parts.repo.mend("facts");
+    town.parts.repo.mend("measure");
     town.pass(PATROL).await;
     assert_eq!(town.sagas().await, 0);
 }

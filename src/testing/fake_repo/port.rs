@@ -14,8 +14,8 @@ use crate::domain::ignored::Ignored;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Provenance, Repo, RepoError, SalvageRecord, SandboxSpec,
-    TargetState,
+    GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord,
+    SandboxSpec, TargetState,
 };
 
 /// When every sandbox was made: when towns begin.
@@ -160,14 +160,18 @@ impl Repo for FakeRepo {
         }))
     }
 
-    fn facts(&self, sandbox: &Path, _target: &str) -> Result<GitFacts, RepoError> {
-        let inner = self.enter("facts", &sandbox.display().to_string())?;
+    fn measure(&self, sandbox: &Path, _target: &str) -> Result<Measurement, RepoError> {
+        let inner = self.enter("measure", &sandbox.display().to_string())?;
         let slot = slot_of(sandbox).ok_or_else(|| no_sandbox(sandbox))?;
-        if let Some(why) = inner.sandboxes.get(&slot).and_then(|it| it.broken.clone()) {
+        let found = inner.sandboxes.get(&slot);
+        if let Some(why) = found.and_then(|it| it.broken.clone()) {
             let sandbox = sandbox.to_owned();
             return Err(RepoError::Broken { sandbox, why });
         }
-        inner.measured(&slot).ok_or_else(|| no_sandbox(sandbox))
+        let ignored = found.map(|it| it.ignored.clone()).unwrap_or_default();
+        let facts = inner.measured(&slot).ok_or_else(|| no_sandbox(sandbox))?;
+        let ignored = Ignored::known(ignored.into_iter());
+        Ok(Measurement { facts, ignored })
     }
 
     fn glance(&self, sandbox: &Path, _target: &str) -> Result<(u64, u64, u64), RepoError> {
@@ -179,13 +183,6 @@ impl Repo for FakeRepo {
             facts.dirty.len() as u64,
             facts.untracked.len() as u64,
         ))
-    }
-
-    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError> {
-        let inner = self.enter("ignored", &sandbox.display().to_string())?;
-        let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
-        let found = found.ok_or_else(|| no_sandbox(sandbox))?;
-        Ok(Ignored::known(found.ignored.iter().cloned()))
     }
 
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {

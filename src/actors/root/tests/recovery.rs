@@ -67,7 +67,7 @@ async fn a_raider_whose_done_waits_in_the_outbox_is_not_started_again() {
     parts.sessions.exit_unheard(&charged.session, 0);
     // A large tree: everything else has long been done by the time it is measured.
     let long = Duration::from_millis(300);
-    parts.repo.interlude("facts", move || poll::pass(long));
+    parts.repo.interlude("measure", move || poll::pass(long));
     parts.tasks.leave(done_intent(&charged));
     let town = Scenario::new().start_on(parts, clock).await;
     assert_eq!(town.starts(&charged.session), 1);

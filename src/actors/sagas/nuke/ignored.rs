@@ -3,32 +3,35 @@
 
 use std::time::Duration;
 
-use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::super::step;
+use super::measure::measure;
 use super::{Plan, Target};
 use crate::domain::cause::Cause;
+use crate::domain::facts::Probed;
 use crate::domain::ignored::Ignored;
 use crate::domain::saga::Saga;
-use crate::ports::repo::RepoError;
+use crate::ports::repo::Measurement;
 
-/// No removal waits longer to be able to name them.
+/// No refusal waits longer to be able to name them.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Those of the sandbox now. That they cannot be listed is said, and holds nothing up: it is the safety
-/// protocol that decides, and they are nothing that it keeps a sandbox for.
+/// Those of the sandbox now. That they cannot be listed is said.
 pub(super) async fn look(world: &World, target: &Target) -> Ignored {
-    let sandbox = world.city.sandbox(&target.raider);
-    let look = effects::repo(world, &target.raider.rig, move |repo| {
-        repo.ignored(&sandbox)
-    });
-    match tokio::time::timeout(LIMIT, look).await {
-        Ok(Ok(ignored)) => ignored,
-        // With the sandbox they are gone, whichever there were.
-        Ok(Err(RepoError::NotFound(_))) => Ignored::default(),
-        Ok(Err(error)) => Ignored::unknown(error),
+    match tokio::time::timeout(LIMIT, measure(world, target)).await {
+        Ok(measured) => of(&measured),
         Err(_) => Ignored::unknown(format!("git did not say it within {LIMIT:?}")),
+    }
+}
+
+/// Those that a measurement shows.
+fn of(measured: &Probed<Option<Measurement>>) -> Ignored {
+    match measured {
+        Probed::Known(Some(measured)) => measured.ignored.clone(),
+        // With the sandbox they are gone, whichever there were.
+        Probed::Known(None) => Ignored::default(),
+        Probed::Unknown(why) => Ignored::unknown(why),
     }
 }
 
@@ -37,8 +40,13 @@ pub(super) async fn look(world: &World, target: &Target) -> Ignored {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn note(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<(), Refusal> {
-    let now = look(world, &plan.target).await;
+pub(super) async fn note(
+    world: &World,
+    saga: &mut Saga,
+    plan: &mut Plan,
+    measured: &Probed<Option<Measurement>>,
+) -> Result<(), Refusal> {
+    let now = of(measured);
     if now == plan.ignored || (plan.ignored.is_known() && !now.is_known()) {
         return Ok(());
     }

@@ -3,32 +3,22 @@
 use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
-use super::{Target, room, strays};
+use super::Target;
 use crate::domain::cause::Cause;
 use crate::domain::facts::{GitFacts, Probed};
-use crate::domain::nuke::{CleanupStatus, only_left_behind, only_unpushed};
-use crate::ports::repo::{RepoError, is_no_room};
+use crate::domain::nuke::{only_left_behind, only_unpushed};
+use crate::ports::repo::{Measurement, RepoError, is_no_room};
 
-/// git's facts now; `Known(None)` when there is no sandbox.
-pub(super) async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
-    Probed::from(facts(world, target).await)
+/// The sandbox measured now; `Known(None)` when there is none.
+pub(super) async fn measure(world: &World, target: &Target) -> Probed<Option<Measurement>> {
+    Probed::from(take(world, target).await)
 }
 
-/// Refuses what cannot be saved, before anything is done for it: what cannot be read, and what there is
-/// no room for.
-///
-/// # Errors
-/// [`RefusalKind::WorkAtRisk`](super::super::super::refusal::RefusalKind::WorkAtRisk) with why,
-/// [`RefusalKind::NoRoom`](super::super::super::refusal::RefusalKind::NoRoom), or what will pass.
-pub async fn savable(world: &World, target: &Target) -> Result<(), Refusal> {
-    match facts(world, target).await.map_err(Refusal::from) {
-        Ok(Some(git)) if CleanupStatus::measured(&git) != CleanupStatus::Clean => {
-            room::check(world, target).await
-        }
-        Ok(Some(_)) => Ok(()),
-        Ok(None) => strays::savable(world, target).await,
-        Err(passing) if passing.is_passing() => Err(passing),
-        Err(error) => Err(unreadable(target, error.message)),
+/// git's facts of a measurement.
+pub(super) fn facts_of(measured: Probed<Option<Measurement>>) -> Probed<Option<GitFacts>> {
+    match measured {
+        Probed::Known(measured) => Probed::Known(measured.map(|measured| measured.facts)),
+        Probed::Unknown(why) => Probed::Unknown(why),
     }
 }
 
@@ -49,12 +39,20 @@ pub fn unreadable(target: &Target, why: String) -> Refusal {
 /// # Errors
 /// git cannot say.
 pub async fn facts(world: &World, target: &Target) -> Result<Option<GitFacts>, RepoError> {
+    Ok(take(world, target).await?.map(|measured| measured.facts))
+}
+
+/// The sandbox measured now; none when there is none.
+///
+/// # Errors
+/// git cannot say.
+pub(super) async fn take(world: &World, target: &Target) -> Result<Option<Measurement>, RepoError> {
     let (sandbox, branch) = (world.city.sandbox(&target.raider), target.target.clone());
     let name = target.raider.name.clone();
     effects::repo(world, &target.raider.rig, move |repo| {
         let mut names = repo.sandboxes()?.into_iter();
         let exists = names.any(|(found, _)| found == name);
-        exists.then(|| repo.facts(&sandbox, &branch)).transpose()
+        exists.then(|| repo.measure(&sandbox, &branch)).transpose()
     })
     .await
 }

@@ -6,7 +6,7 @@ use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::Target;
-use super::measure::measure;
+use super::measure::{facts_of, measure};
 use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
 use crate::domain::nuke::{Evidence, Judgement, LastSession, NukePermit, judge};
 
@@ -16,7 +16,7 @@ pub(super) async fn probe(
     target: &Target,
     salvaged: Option<GitFacts>,
 ) -> Result<Option<NukePermit>, Refusal> {
-    match measure(world, target).await.transpose() {
+    match facts_of(measure(world, target).await).transpose() {
         None => Ok(None),
         Some(git) => probe_with(world, target, git, salvaged).await,
     }

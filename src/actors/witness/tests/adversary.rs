@@ -23,7 +23,7 @@ use crate::testing::world::{Scenario, Town};
 const OPS: &[(&str, usize)] = &[
     ("sandboxes", 4),
     ("provenance", 3),
-    ("facts", 4),
+    ("measure", 4),
     ("on_main", 2),
     ("holds", 2),
     ("salvage_size", 2),
@@ -96,8 +96,8 @@ impl Holds {
     /// Calls that its removal makes.
     fn calls(self) -> &'static [&'static str] {
         match self {
-            Self::Nothing => &["facts", "holds", "discard_sandbox"],
-            Self::Files => &["facts", "salvage_size", "salvage", "discard_sandbox"],
+            Self::Nothing => &["measure", "holds", "discard_sandbox"],
+            Self::Files => &["measure", "salvage_size", "salvage", "discard_sandbox"],
             Self::Commits => &["on_main", "salvage_size", "salvage", "discard_sandbox"],
         }
     }
@@ -305,6 +305,6 @@ async fn a_recreated_session_is_never_touched() {
         town.root.kill();
         visit
     };
-    let needed = ["sandboxes", "facts", "sessions.list", "sessions.facts"];
+    let needed = ["sandboxes", "measure", "sessions.list", "sessions.facts"];
     sweep(&needed, visited).await;
 }

@@ -219,7 +219,7 @@ async fn a_repair_waits_for_what_cannot_be_read_at_present() {
         what: "git status".into(),
         limit: PATROL,
     };
-    town.parts.repo.fail("facts", late);
+    town.parts.repo.fail("measure", late);
     let repaired = repair::run(&town.world, charged.raider.clone()).await;
     let refused = repaired.unwrap_err();
     assert!(refused.is_passing(), "{refused}");

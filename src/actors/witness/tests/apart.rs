@@ -116,20 +116,20 @@ async fn a_sandbox_that_cannot_be_measured_after_done_is_escalated_once() {
     let broken = RepoError::Failed("index is damaged".into());
     let breaks = Arc::clone(&repo);
     repo.interlude("push_branch", move || {
-        breaks.break_op("facts", broken.clone());
+        breaks.break_op("measure", broken.clone());
     });
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL).await;
-    let tried = repo.count("facts");
+    let tried = repo.count("measure");
     town.pass(PATROL * 10).await;
     let escalations = town.escalations().await;
     assert_eq!(escalations.len(), 1);
     assert!(escalations[0].body.contains("index is damaged"));
-    let again = repo.count("facts") - tried;
+    let again = repo.count("measure") - tried;
     assert!(again <= 12, "at patrols, not {again} times");
     assert!(again > 5, "it is not given up");
     repo.interlude("push_branch", || {});
-    repo.mend("facts");
+    repo.mend("measure");
     town.pass(PATROL).await;
     assert!(closed(&town, &charged.relic).await);
 }

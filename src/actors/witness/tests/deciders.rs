@@ -92,9 +92,9 @@ async fn all_of_them_come_to_the_same() {
             let (town, charged) = town(change, room).await;
             let target = target(&town, &charged).await;
             let row = format!("row {n}, room {room}");
-            let judged = match nuke::permitted(&town.world, &target).await {
+            let judged = match nuke::permitted(&town.world, target.clone()).await {
                 Err(why) => refused(why.kind),
-                Ok(()) => match nuke::check(&town.world, &target).await.unwrap().is_empty() {
+                Ok(_) => match nuke::check(&town.world, &target).await.unwrap().is_empty() {
                     true => Goes,
                     false => Saved,
                 },

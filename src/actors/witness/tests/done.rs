@@ -215,7 +215,7 @@ async fn a_branch_that_vanished_from_the_remote_is_pushed_again() {
     let charged = town.worker("a").await;
     let (repo, branch) = (town.parts.repo.clone(), charged.branch.clone());
     let dropped = AtomicUsize::new(0);
-    town.parts.repo.interlude("facts", move || {
+    town.parts.repo.interlude("measure", move || {
         let pushed = repo.count("push_branch") == 1;
         if pushed && dropped.fetch_add(1, Ordering::Relaxed) == 0 {
             repo.drop_remote(&branch);
@@ -305,7 +305,7 @@ async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
     let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
     let (looks, later) = (AtomicUsize::new(0), Arc::new(Mutex::new(None)));
     let made = Arc::clone(&later);
-    town.parts.repo.interlude("facts", move || {
+    town.parts.repo.interlude("measure", move || {
         if looks.fetch_add(1, Ordering::SeqCst) == 1 {
             *made.lock().unwrap() = Some(repo.commit(&name));
         }
@@ -332,9 +332,9 @@ async fn while_a_person_must_look_nothing_is_measured() {
     let mr = town.mr(&charged.relic).await.unwrap();
     assert_eq!(mr.state, MrState::Reviewing);
     let asked = |op| town.parts.repo.count(op);
-    let before = (asked("facts"), asked("remote_head"));
+    let before = (asked("measure"), asked("remote_head"));
     town.pass(PATROL * 10).await;
-    assert_eq!((asked("facts"), asked("remote_head")), before);
+    assert_eq!((asked("measure"), asked("remote_head")), before);
 }
 
 /// The report is recorded where git disagrees, and what git says is acted on.

@@ -28,13 +28,12 @@ const GRACE: Duration = Duration::from_secs(120);
 const OPS: &[(&str, usize)] = &[
     ("sandboxes", 5),
     ("provenance", 3),
-    ("facts", 3),
+    ("measure", 3),
     ("progress", 3),
     ("changes", 2),
     ("on_main", 2),
     ("holds", 2),
     ("strays", 2),
-    ("ignored", 1),
     ("ailment", 2),
     ("salvage_size", 2),
     ("salvage", 2),
@@ -292,7 +291,7 @@ async fn class_3_ends_no_newcomer() {
 
 #[tokio::test(start_paused = true)]
 async fn class_4_ends_no_newcomer_and_takes_no_sandbox_from_it() {
-    let needed = ["facts", "sandboxes", "discard_sandbox", "sessions.stop"];
+    let needed = ["measure", "sandboxes", "discard_sandbox", "sessions.stop"];
     recreated(Case::BeadClosed, &needed).await;
 }
 
@@ -304,26 +303,26 @@ async fn the_restart_of_a_stalled_session_replaces_no_newcomer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_nuke_is_for_one_incarnation() {
-    let needed = ["facts", "holds", "discard_sandbox", "sessions.stop"];
+    let needed = ["measure", "holds", "discard_sandbox", "sessions.stop"];
     recreated(Case::Nuked, &needed).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_after_done_is_for_one_incarnation() {
-    let needed = ["facts", "holds", "salvage_head", "discard_sandbox"];
+    let needed = ["measure", "holds", "salvage_head", "discard_sandbox"];
     recreated(Case::Released, &needed).await;
-    recreated(Case::Held, &["facts", "discard_sandbox"]).await;
+    recreated(Case::Held, &["measure", "discard_sandbox"]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_kept_for_long_enough_is_of_one_incarnation() {
-    let needed = ["facts", "salvage_size", "salvage", "discard_sandbox"];
+    let needed = ["measure", "salvage_size", "salvage", "discard_sandbox"];
     recreated(Case::Kept, &needed).await;
     recreated(Case::Lost, &["strays", "forget_sandbox", "sessions.forget"]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_repair_is_for_one_incarnation() {
-    let needed = ["facts", "salvage", "repair_sandbox", "sessions.stop"];
+    let needed = ["measure", "salvage", "repair_sandbox", "sessions.stop"];
     recreated(Case::Repaired, &needed).await;
 }

@@ -48,10 +48,10 @@ async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
     let (root, id) = (town.root.clone(), ChildId::Raider(charged.raider.clone()));
     let due = AtomicUsize::new(0);
     let repo = Arc::clone(&town.parts.repo);
-    let before = repo.count("facts");
+    let before = repo.count("measure");
     // While it is measured.
-    town.parts.repo.interlude("facts", move || {
-        if repo.count("facts") > before && due.fetch_add(1, Ordering::Relaxed) == 0 {
+    town.parts.repo.interlude("measure", move || {
+        if repo.count("measure") > before && due.fetch_add(1, Ordering::Relaxed) == 0 {
             let wake = crate::actors::root::RootMsg::Wake {
                 id: id.clone(),
                 cause: crate::domain::cause::Cause::Operator,
@@ -191,7 +191,7 @@ async fn what_is_kept_costs_one_measurement_per_patrol_and_one_wisp() {
 }
 
 fn measured(town: &Town) -> usize {
-    town.parts.repo.count("facts")
+    town.parts.repo.count("measure")
 }
 
 /// Its commits are saved at each quarantine, which is nothing new when they were saved before.

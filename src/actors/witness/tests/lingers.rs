@@ -87,7 +87,7 @@ async fn a_head_after_done_that_cannot_be_pushed() {
 async fn a_finished_sandbox_that_cannot_be_measured() {
     let (town, charged) = finished(|town, _| {
         let repo = Arc::clone(&town.parts.repo);
-        Box::new(move || repo.break_op("facts", RepoError::Failed("torn".into())))
+        Box::new(move || repo.break_op("measure", RepoError::Failed("torn".into())))
     })
     .await;
     town.pass_hours(HOUR * 2).await;
@@ -96,7 +96,7 @@ async fn a_finished_sandbox_that_cannot_be_measured() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].body.contains("torn"), "{}", told[0].body);
     assert_eq!(town.parts.repo.names(), ["Toast"]);
-    town.parts.repo.mend("facts");
+    town.parts.repo.mend("measure");
     town.pass(PATROL * 2).await;
     assert!(town.parts.repo.names().is_empty());
     let relic = town.relic_now(&charged.relic).await;

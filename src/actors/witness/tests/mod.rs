@@ -14,6 +14,7 @@ mod intruder;
 mod kept;
 mod lingers;
 mod looks;
+mod measured;
 mod merged;
 mod nuke;
 mod outcomes;

@@ -95,7 +95,7 @@ async fn what_cannot_be_measured_is_kept() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let broken = RepoError::Failed("index is damaged".into());
-    town.parts.repo.break_op("facts", broken);
+    town.parts.repo.break_op("measure", broken);
     let error = town.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::WorkAtRisk);
     town.parts
@@ -328,7 +328,7 @@ async fn sandbox_that_changed_while_it_was_saved_is_kept() {
         if first.swap(false, std::sync::atomic::Ordering::Relaxed) {
             repo.dirty(&slot, "other.txt");
             let (again, slot) = (std::sync::Arc::clone(&repo), slot.clone());
-            repo.interlude("facts", move || {
+            repo.interlude("measure", move || {
                 again.change(&slot, |facts| facts.dirty.retain(|it| it != "other.txt"));
             });
         }
@@ -412,12 +412,14 @@ async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
     let target = nuke::Target::of(&open, Cause::TooManyDeaths);
-    let late = nuke::begin(&town.world, target, false).await;
+    let judged = nuke::permitted(&town.world, target).await.unwrap();
+    let late = nuke::begin(&town.world, &judged).await;
     assert_eq!(late.err().unwrap().kind, RefusalKind::Conflict);
     assert_eq!(town.sagas().await, 0);
     let now = town.hook(&charged.raider).await.unwrap();
     let target = nuke::Target::of(&now, Cause::Operator);
-    let begun = nuke::begin(&town.world, target, false).await;
+    let judged = nuke::permitted(&town.world, target).await.unwrap();
+    let begun = nuke::begin(&town.world, &judged).await;
     assert!(begun.is_ok());
 }
 
@@ -428,7 +430,7 @@ async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let broken = RepoError::Failed("its .git link is broken".into());
-    town.parts.repo.break_op("facts", broken);
+    town.parts.repo.break_op("measure", broken);
     let refused = town.nuke(&charged.raider, true).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
     assert!(refused.hint.unwrap().contains("repair"));
@@ -453,7 +455,7 @@ async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
         what: "git status".into(),
         limit: PATROL,
     };
-    town.parts.repo.break_op("facts", slow);
+    town.parts.repo.break_op("measure", slow);
     let refused = town.nuke(&charged.raider, true).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Timeout, "{refused}");
     assert!(town.runs(&charged.session));

@@ -258,7 +258,7 @@ async fn what_one_raider_left_is_heard_in_order() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let gone = RepoError::Remote("no route".into());
-    town.parts.repo.fail("facts", gone);
+    town.parts.repo.fail("measure", gone);
     let first = done_intent(&charged);
     let mut second = first.clone();
     second.args.insert("status".into(), "escalated".into());
@@ -384,14 +384,14 @@ async fn an_outcome_on_a_sandbox_that_cannot_be_measured_is_escalated_once() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let broken = RepoError::Failed("index is damaged".into());
-    town.parts.repo.break_op("facts", broken);
+    town.parts.repo.break_op("measure", broken);
     town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.pass(PATROL * 4).await;
     let escalations = town.escalations().await;
     assert_eq!(escalations.len(), 1);
     assert!(escalations[0].body.contains("index is damaged"));
-    town.parts.repo.mend("facts");
+    town.parts.repo.mend("measure");
     town.pass(PATROL).await;
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);

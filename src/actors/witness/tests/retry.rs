@@ -220,7 +220,7 @@ async fn a_charge_that_cannot_be_taken_back_is_told_and_can_be_repaired() {
     let relic = town.relic("a").await;
     town.parts.tasks.break_set_up(Some("make: no rule"));
     let broken = RepoError::Failed("index is damaged".into());
-    town.parts.repo.break_op("facts", broken);
+    town.parts.repo.break_op("measure", broken);
     town.charge(&relic).await.unwrap_err();
     town.pass(PATROL * 5).await;
     assert_eq!(town.sagas().await, 1);
@@ -228,7 +228,7 @@ async fn a_charge_that_cannot_be_taken_back_is_told_and_can_be_repaired() {
     assert_eq!(escalations.len(), 1, "{escalations:?}");
     assert!(escalations[0].body.contains("hd raider repair"));
     let repo = Arc::clone(&town.parts.repo);
-    let mends = move || repo.mend("facts");
+    let mends = move || repo.mend("measure");
     town.parts.repo.interlude("repair_sandbox", mends);
     let repaired = repair::run(&town.world, raider("Toast")).await.unwrap();
     assert_eq!(repaired.was.unwrap(), "index is damaged");

@@ -30,7 +30,7 @@ const OPS: &[&str] = &[
     "sandboxes",
     "provenance",
     "ailment",
-    "facts",
+    "measure",
     "progress",
     "changes",
     "remote_head",
@@ -176,7 +176,7 @@ async fn go_wrong(town: &Town, charged: &Charged, wrong: Wrong, work: Work) {
             .hide(&charged.session, Some("no answer")),
         Wrong::Unmeasured => {
             let damaged = RepoError::Failed("its index is damaged".into());
-            repo.fail_for("facts", &charged.sandbox.display().to_string(), damaged);
+            repo.fail_for("measure", &charged.sandbox.display().to_string(), damaged);
             unhook(town, charged).await;
         }
     }

@@ -110,7 +110,7 @@ async fn work_that_somebody_else_has_is_not_opened_again() {
 /// Nothing is destroyed on Unknown, whichever probe it is that fails.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_seen_is_kept() {
-    for probe in ["sandboxes", "provenance", "facts", "sessions"] {
+    for probe in ["sandboxes", "provenance", "measure", "sessions"] {
         let town = Scenario::new().start().await;
         let relic = town.relic("a").await;
         let charged = town.charge(&relic).await.unwrap();

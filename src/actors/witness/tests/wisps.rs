@@ -96,7 +96,7 @@ async fn a_sandbox_that_cannot_be_looked_into_is_kept_track_of() {
     super::unhook(&town, &charged).await;
     town.parts
         .repo
-        .break_op("facts", RepoError::Failed("torn".into()));
+        .break_op("measure", RepoError::Failed("torn".into()));
     town.pass(super::GROWN + PATROL * 3).await;
     let title = "cleanup of horde/raiders/Toast: zombie-detected".to_owned();
     let open = [(title, RelicStatus::Open, String::new())];

@@ -1,7 +1,7 @@
 //! Compares files with the commit that they were checked out from, by their bytes and modes. What an index
 //! says is only added: something may be staged that neither a commit nor a file has.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 use std::time::SystemTime;
 
@@ -10,15 +10,19 @@ use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::convert::{Suspect, Why};
 use super::hash::{self, Format};
-use super::index::{Index, Staged};
+use super::index::Index;
 use super::open::{Root, is_nothing};
-use super::seen::Seen;
+use super::paths::Beside;
+use super::seen::{Known, Seen};
 use super::walk::{Entry, Kind, stamp};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// Files of a commit: mode and blob by path.
-pub(in super::super) type Tree = HashMap<RelPath, (String, Oid)>;
+pub(in super::super) type Tree = BTreeMap<RelPath, Blob>;
+
+/// A file of a commit: its mode and its id.
+type Blob = (String, Oid);
 
 /// A file that shrinks while it is read is read again, so often.
 const TRIES: usize = 3;
@@ -79,7 +83,7 @@ pub(in super::super) struct Against<'a> {
     pub(in super::super) format: Format,
 }
 
-/// Compares the entries. `judge` says of suspects why they differ.
+/// Compares the entries, which are sorted by path. `judge` says of suspects why they differ.
 ///
 /// # Errors
 /// A file cannot be read; git.
@@ -90,46 +94,47 @@ pub(in super::super) fn compare(
     seen: &mut Seen,
     judge: impl FnOnce(&[Suspect<'_>]) -> Result<Vec<Why>, RepoError>,
 ) -> Result<Compared, RepoError> {
-    let mut found = Compared::default();
-    let staged: HashMap<&RelPath, _> = against
-        .index
-        .entries
-        .iter()
-        .filter(|staged| staged.stage == 0)
-        .map(|staged| (&staged.path, staged))
-        .collect();
+    let mut found = Compared {
+        items: Vec::with_capacity(entries.len()),
+        ..Compared::default()
+    };
+    let listed = seen.listed();
+    let mut files = Beside::new(against.tree);
+    let mut index = Beside::new(against.index.by_path());
+    let mut known = Beside::new(&*listed);
     let mut suspects = Vec::new();
     for entry in entries {
-        let known = against.tree.get(&entry.path);
-        let (kept, id) = match look(root, entry, known, against.format, seen)? {
+        let file = files.at(&entry.path);
+        let is_staged = index.at(&entry.path).is_some();
+        let known = known.at(&entry.path);
+        let (kept, id) = match look(root, entry, file, known, against.format, seen)? {
             Some(read) => read,
             // It is gone by now.
             None => continue,
         };
-        let path = kept.path.clone();
         let is_file = kept.git_mode().is_some();
-        match known {
+        match file {
             Some((mode, blob)) if is_file => {
                 let own = kept.git_mode() == Some(mode);
                 if mode == LINK || !own {
-                    found.dirty.insert(path);
+                    found.dirty.insert(kept.path.clone());
                 } else if id.as_ref().is_some_and(|id| id != blob) {
                     suspects.push(found.items.len());
                 }
             }
             // A tracked file that is a directory by now is absent; what is in it, untracked.
-            Some((mode, _)) if mode != LINK => drop(found.dirty.insert(path)),
+            Some((mode, _)) if mode != LINK => drop(found.dirty.insert(kept.path.clone())),
             Some(_) => {}
-            None if is_file && !staged.contains_key(&path) => {
-                found.untracked.insert(path);
+            None if is_file && !is_staged => {
+                found.untracked.insert(kept.path.clone());
             }
             None => {}
         }
         found.items.push(Item { entry: kept, id });
     }
-    suspected(&mut found, &suspects, against, &staged, judge)?;
-    absent(&mut found, against, &staged);
-    found.staged = self::staged(against);
+    suspected(&mut found, &suspects, against, judge)?;
+    absent(&mut found, against);
+    found.staged = staged(against);
     found.dirty.extend(found.staged.iter().cloned());
     for path in &found.dirty {
         found.untracked.remove(path);
@@ -166,13 +171,14 @@ fn suspected(
     found: &mut Compared,
     suspects: &[usize],
     against: &Against<'_>,
-    staged: &HashMap<&RelPath, &Staged>,
     judge: impl FnOnce(&[Suspect<'_>]) -> Result<Vec<Why>, RepoError>,
 ) -> Result<(), RepoError> {
+    let mut index = Beside::new(against.index.by_path());
     let about = suspects.iter().filter_map(|at| {
         let entry = &found.items[*at].entry;
         let (_, blob) = against.tree.get(&entry.path)?;
-        let same = staged.get(&entry.path).filter(|staged| staged.id == *blob);
+        let staged = index.at(&entry.path);
+        let same = staged.filter(|staged| staged.id == *blob);
         let refreshed = same.is_some_and(|staged| staged.is_refreshed(&entry.stamp));
         Some(Suspect {
             entry,
@@ -196,41 +202,47 @@ fn suspected(
 fn look(
     root: &Root,
     entry: Entry,
-    known: Option<&(String, Oid)>,
+    file: Option<&Blob>,
+    known: Option<&Known>,
     format: Format,
     seen: &mut Seen,
 ) -> Result<Option<(Entry, Option<Oid>)>, RepoError> {
     if entry.git_mode().is_none() {
         return Ok(Some((entry, None)));
     }
-    // First: whether its bytes were ever hashed changes nothing of what is said of it.
-    let same_mode = known.is_some_and(|(mode, _)| entry.git_mode() == Some(mode));
-    if same_mode && seen.from(&entry).is_some() && seen.from(&entry) == known.map(|(_, id)| id) {
-        return match seen.doubted(&entry) {
-            None => Ok(Some((entry, None))),
-            Some(made) => doubted(root, entry, (known, made), format, seen),
-        };
+    let known = known.filter(|known| known.is_of(&entry));
+    if let Some(known) = known {
+        // First: whether its bytes were ever hashed changes nothing of what is said of it.
+        if let Some((mode, blob)) = file
+            && entry.git_mode() == Some(mode)
+            && known.from() == Some(blob)
+        {
+            return match seen.doubted(known) {
+                None => Ok(Some((entry, None))),
+                Some(made) => doubted(root, entry, [made, Some(blob)], format, seen),
+            };
+        }
+        if let Some(id) = seen.believed(known) {
+            return Ok(Some((entry, Some(id.clone()))));
+        }
     }
-    if let Some(id) = seen.id(&entry) {
-        let id = id.clone();
-        return Ok(Some((entry, Some(id))));
-    }
-    read(root, entry, format, seen).map(|read| read.map(|(entry, id)| (entry, Some(id))))
+    let read = read(root, entry, format, seen)?;
+    Ok(read.map(|(entry, id)| (entry, Some(id))))
 }
 
-/// Reads a file that may have been written under the fingerprint of its checkout, and compares it with what that made.
+/// Reads a file that may have been written under the fingerprint of its checkout, and compares it with what that made
+/// and with its blob.
 fn doubted(
     root: &Root,
     entry: Entry,
-    (known, made): (Option<&(String, Oid)>, Option<Oid>),
+    same: [Option<&Oid>; 2],
     format: Format,
     seen: &mut Seen,
 ) -> Result<Option<(Entry, Option<Oid>)>, RepoError> {
     let Some((entry, id)) = read(root, entry, format, seen)? else {
         return Ok(None);
     };
-    let is_same = made.as_ref() == Some(&id) || known.is_some_and(|(_, blob)| *blob == id);
-    if is_same {
+    if same.contains(&Some(&id)) {
         return Ok(Some((entry, None)));
     }
     seen.disown(&entry);
@@ -256,8 +268,7 @@ pub(in super::super) fn read(
             Kind::Link => root
                 .link(&entry.path)
                 .and_then(|to| hash::bytes(format, &to)),
-            _ => root.file(&entry.path).and_then(|file| {
-                let size = file.metadata()?.len();
+            _ => root.sized(&entry.path).and_then(|(file, size)| {
                 // What is appended meanwhile is another state.
                 hash::file(format, &mut file.take(size), size)
             }),
@@ -282,22 +293,18 @@ pub(in super::super) fn read(
 }
 
 /// Adds what the commit has and the disk has not. A path outside of a sparse checkout need not be there.
-fn absent(found: &mut Compared, against: &Against<'_>, staged: &HashMap<&RelPath, &Staged>) {
-    let is_there = |path: &RelPath, mode: &str| {
-        let at = found
-            .items
-            .binary_search_by(|item| item.entry.path.cmp(path));
-        at.is_ok_and(|at| {
-            let kind = found.items[at].entry.kind;
+fn absent(found: &mut Compared, against: &Against<'_>) {
+    let items = found.items.iter();
+    let mut there = Beside::new(items.map(|item| (&item.entry.path, item.entry.kind)));
+    let mut index = Beside::new(against.index.by_path());
+    for (path, (mode, _)) in against.tree {
+        let is_there = there.at(path).is_some_and(|kind| {
             matches!(kind, Kind::File | Kind::Link) || (mode == LINK && kind == Kind::Dir)
-        })
-    };
-    let gone = against.tree.iter().filter(|(path, (mode, _))| {
-        let skipped = staged.get(path).is_some_and(|staged| staged.skip);
-        !skipped && !is_there(path, mode)
-    });
-    let gone: Vec<_> = gone.map(|(path, _)| path.clone()).collect();
-    found.dirty.extend(gone);
+        });
+        if !is_there && !index.at(path).is_some_and(|staged| staged.skip) {
+            found.dirty.insert(path.clone());
+        }
+    }
 }
 
 /// Where the index is not the commit.
@@ -306,14 +313,17 @@ pub(in super::super) fn staged(against: &Against<'_>) -> BTreeSet<RelPath> {
     if against.index.odd.is_some() {
         return found;
     }
-    let mut left: HashMap<&RelPath, &(String, Oid)> = against.tree.iter().collect();
+    let mut left = against.tree.iter().peekable();
     for staged in &against.index.entries {
-        let same = left.remove(&staged.path);
-        let same = same.is_some_and(|(mode, id)| (mode, id) == (&staged.mode, &staged.id));
+        while let Some((path, _)) = left.next_if(|(path, _)| **path < staged.path) {
+            found.insert(path.clone());
+        }
+        let same = left.next_if(|(path, _)| **path == staged.path);
+        let same = same.is_some_and(|(_, (mode, id))| (mode, id) == (&staged.mode, &staged.id));
         if !same || staged.stage > 0 || staged.promised {
             found.insert(staged.path.clone());
         }
     }
-    found.extend(left.into_keys().cloned());
+    found.extend(left.map(|(path, _)| path.clone()));
     found
 }

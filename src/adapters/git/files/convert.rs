@@ -13,7 +13,7 @@
 //!   anything else                                  changed
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 
@@ -21,6 +21,7 @@ use super::super::admin::failed;
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::super::lfs;
+use super::compare::Tree;
 use super::hash::{self, Format};
 use super::open::Root;
 use super::walk::Entry;
@@ -352,7 +353,7 @@ fn made(stored: &[u8], ident: Option<&Oid>, crlf: bool) -> Vec<u8> {
 }
 
 /// Paths of a commit's tree that hold attributes.
-pub(in super::super) fn lists(tree: &HashMap<RelPath, (String, Oid)>) -> Vec<(&RelPath, &Oid)> {
+pub(in super::super) fn lists(tree: &Tree) -> Vec<(&RelPath, &Oid)> {
     const NAME: &[u8] = b".gitattributes";
     let is = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(NAME);
     // A tree that an agent made may lead out of any directory.

@@ -8,6 +8,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::domain::ids::Oid;
 
+/// A large file is read in blocks of this size.
+const READ_AT_ONCE: usize = 64 * 1024;
+
 /// How a repository names its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Format {
@@ -76,7 +79,10 @@ impl Hasher {
 
 /// Bytes as hexadecimal digits.
 pub(in super::super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+    let digits = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+    bytes.iter().flat_map(digits).collect()
 }
 
 /// The id of these bytes.
@@ -95,7 +101,9 @@ pub(in super::super) fn bytes(format: Format, bytes: &[u8]) -> io::Result<Oid> {
 /// It cannot be read, its size is another by now, or it is one of a collision.
 pub(in super::super) fn file(format: Format, file: &mut impl Read, size: u64) -> io::Result<Oid> {
     let mut hasher = Hasher::blob(format, size);
-    let read = drain(file, |part| hasher.update(part))?;
+    // One byte more shows that it has grown.
+    let room = usize::try_from(size.saturating_add(1)).unwrap_or(READ_AT_ONCE);
+    let read = drain(file, room, |part| hasher.update(part))?;
     if read != size {
         return Err(io::Error::other("it changes while it is read"));
     }
@@ -108,12 +116,13 @@ pub(in super::super) fn file(format: Format, file: &mut impl Read, size: u64) ->
 /// It cannot be read.
 pub(in super::super) fn sha256(file: &mut impl Read) -> io::Result<(String, u64)> {
     let mut hash = Sha256::new();
-    let size = drain(file, |part| hash.update(part))?;
+    let size = drain(file, READ_AT_ONCE, |part| hash.update(part))?;
     Ok((hex(&hash.finalize()), size))
 }
 
-fn drain(file: &mut impl Read, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
-    let mut buffer = vec![0; 64 * 1024];
+/// Reads a file to its end, about so many bytes at once.
+fn drain(file: &mut impl Read, room: usize, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+    let mut buffer = vec![0; room.min(READ_AT_ONCE)];
     let mut total = 0;
     loop {
         match file.read(&mut buffer) {

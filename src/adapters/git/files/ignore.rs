@@ -5,14 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read as _;
-use std::ops::Bound;
 use std::path::Path;
+use std::rc::Rc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::super::bytes::{self, RelPath};
 use super::open::{Named, Root};
+use super::paths::{self, Paths};
 use super::walk::{Pass, Sieve, has_part};
 
 /// A longer list is not read: what it would hide counts as work.
@@ -41,24 +42,40 @@ impl Excludes {
 pub(in super::super) struct Rules<'a> {
     excludes: &'a Excludes,
     /// Rules of directories.
-    lists: BTreeMap<RelPath, Gitignore>,
+    lists: BTreeMap<RelPath, Rc<Gitignore>>,
     /// Paths that HEAD or an index has.
-    tracked: &'a BTreeSet<RelPath>,
+    tracked: &'a Paths<'a>,
     /// Paths that are left out.
     skipped: BTreeSet<RelPath>,
     /// Directories that rules hide, and that are taken for what is tracked in them.
     mixed: BTreeSet<RelPath>,
+    /// The directory that was entered last.
+    here: Here<'a>,
+}
+
+/// What is the same for all entries of a directory.
+#[derive(Debug, Default)]
+struct Here<'a> {
+    /// It is a git directory, or lies in one.
+    in_git: bool,
+    /// Rules hide it, or a directory that it is in, although something tracked is there.
+    in_hidden: bool,
+    /// The lists that have a say, the deepest first, and where in a path begins what each is asked of.
+    lists: Vec<(usize, Rc<Gitignore>)>,
+    /// What is tracked below it.
+    tracked: &'a [&'a [u8]],
 }
 
 impl<'a> Rules<'a> {
     /// These excludes, and what the directories say.
-    pub(in super::super) fn new(excludes: &'a Excludes, tracked: &'a BTreeSet<RelPath>) -> Self {
+    pub(in super::super) fn new(excludes: &'a Excludes, tracked: &'a Paths<'a>) -> Self {
         Self {
             excludes,
             lists: BTreeMap::new(),
             tracked,
             skipped: BTreeSet::new(),
             mixed: BTreeSet::new(),
+            here: Here::default(),
         }
     }
 
@@ -68,13 +85,8 @@ impl<'a> Rules<'a> {
     }
 
     fn is_tracked(&self, path: &[u8], is_dir: bool) -> bool {
-        if !is_dir {
-            return self.tracked.contains(path);
-        }
-        let below = bytes::below(path, b"");
-        let from = (Bound::Included(&below[..]), Bound::Unbounded);
-        let mut next = self.tracked.range::<[u8], _>(from);
-        self.tracked.contains(path) || next.next().is_some_and(|found| found.starts_with(&below))
+        let tracked = self.here.tracked;
+        paths::contains(tracked, path) || (is_dir && !paths::below(tracked, path).is_empty())
     }
 
     /// Whether rules hide the path itself: those of the deepest directory count first.
@@ -84,40 +96,59 @@ impl<'a> Rules<'a> {
             Match::Ignore(_) => Some(true),
             Match::Whitelist(_) => Some(false),
         };
-        let mut end = path.len();
-        while let Some(cut) = path[..end].iter().rposition(|byte| *byte == b'/') {
-            if let Some(list) = self.lists.get(&path[..cut])
-                && let Some(hides) = ask(list, &path[cut + 1..])
-            {
-                return hides;
-            }
-            end = cut;
-        }
-        let top = self.lists.get(&b""[..]).into_iter();
-        let mut all = top.chain(self.excludes.0.iter().rev());
-        all.find_map(|list| ask(list, path)).unwrap_or(false)
+        let mut lists = self.here.lists.iter();
+        let said = lists.find_map(|(from, list)| ask(list, &path[*from..]));
+        let all = || self.excludes.0.iter().rev();
+        said.or_else(|| all().find_map(|list| ask(list, path)))
+            .unwrap_or(false)
     }
 
-    /// Whether a directory on the way to the path is hidden, although something tracked is in it.
-    fn is_in_hidden(&self, path: &[u8]) -> bool {
-        let mut cuts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        !self.mixed.is_empty() && cuts.any(|(cut, _)| self.mixed.contains(&path[..cut]))
-    }
-}
-
-impl Sieve for Rules<'_> {
-    fn enter(&mut self, root: &Root, dir: &[u8], names: &[Named]) {
-        if has_part(dir) || !names.iter().any(|(name, _)| name == NAME) {
-            return;
-        }
+    /// Reads the list of a directory. One that cannot be read says nothing.
+    fn read(&mut self, root: &Root, dir: &[u8]) {
         let Ok(file) = root.file(&bytes::below(dir, NAME)) else {
             return;
         };
         let mut text = Vec::new();
         let read = file.take(LIST_MAX + 1).read_to_end(&mut text);
         if read.is_ok() && text.len() as u64 <= LIST_MAX {
-            self.lists.insert(dir.to_vec(), rules(&text));
+            self.lists.insert(dir.to_vec(), Rc::new(rules(&text)));
         }
+    }
+
+    /// The lists of a directory and of those that it is in, the deepest first.
+    fn lists_of(&self, dir: &[u8]) -> Vec<(usize, Rc<Gitignore>)> {
+        if self.lists.is_empty() {
+            return Vec::new();
+        }
+        let list = |above: &[u8]| {
+            let from = above.len() + usize::from(!above.is_empty());
+            Some((from, Rc::clone(self.lists.get(above)?)))
+        };
+        ways(dir).chain([&b""[..]]).filter_map(list).collect()
+    }
+}
+
+/// A directory, and those that it is in, the top apart, the deepest first.
+fn ways(dir: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let first = Some(dir).filter(|dir| !dir.is_empty());
+    std::iter::successors(first, |dir| {
+        let cut = dir.iter().rposition(|byte| *byte == b'/')?;
+        Some(&dir[..cut])
+    })
+}
+
+impl Sieve for Rules<'_> {
+    fn enter(&mut self, root: &Root, dir: &[u8], names: &[Named]) {
+        let in_git = has_part(dir);
+        if !in_git && names.iter().any(|(name, _)| name == NAME) {
+            self.read(root, dir);
+        }
+        self.here = Here {
+            in_git,
+            in_hidden: !self.mixed.is_empty() && ways(dir).any(|dir| self.mixed.contains(dir)),
+            lists: self.lists_of(dir),
+            tracked: self.tracked.below(dir),
+        };
     }
 
     fn judge(&mut self, path: &[u8], is_dir: bool) -> Pass {
@@ -125,14 +156,14 @@ impl Sieve for Rules<'_> {
             return Pass::Skip;
         }
         // What lies in a git directory no rule was made for.
-        if has_part(path) {
+        if self.here.in_git || path == b".git" || path.ends_with(b"/.git") {
             return Pass::Take;
         }
         let tracked = self.is_tracked(path, is_dir);
         if tracked && !is_dir {
             return Pass::Take;
         }
-        let hidden = self.is_hidden(path, is_dir) || self.is_in_hidden(path);
+        let hidden = self.here.in_hidden || self.is_hidden(path, is_dir);
         match (hidden, tracked) {
             (false, _) => Pass::Take,
             (true, false) => Pass::Hide,
@@ -176,10 +207,9 @@ mod tests {
         let list = tempfile::NamedTempFile::new().unwrap();
         fs::write(list.path(), excludes).unwrap();
         let excludes = Excludes::read([list.path(), Path::new("/nowhere")]);
-        let tracked = tracked
-            .iter()
-            .map(|name| name.as_bytes().to_vec())
-            .collect();
+        let tracked = tracked.iter().map(|name| name.as_bytes().to_vec());
+        let tracked: Vec<RelPath> = tracked.collect();
+        let tracked = Paths::of(&tracked);
         let mut rules = Rules::new(&excludes, &tracked);
         let walked = walk(&Root::open(dir.path()).unwrap(), &mut rules).unwrap();
         let files = walked
@@ -259,7 +289,7 @@ mod tests {
         let dir = crate::testing::scratch();
         let mode = nix::sys::stat::Mode::S_IRWXU;
         nix::unistd::mkfifo(&dir.path().join(".gitignore"), mode).unwrap();
-        let (excludes, tracked) = (Excludes::default(), BTreeSet::new());
+        let (excludes, tracked) = (Excludes::default(), Paths::default());
         let mut rules = Rules::new(&excludes, &tracked);
         let walked = walk(&Root::open(dir.path()).unwrap(), &mut rules).unwrap();
         assert_eq!(walked.entries.len(), 1);

@@ -69,11 +69,19 @@ impl Staged {
         self.stat == Some(now)
     }
 
-    /// All of it but the stat data, to be compared and digested.
-    pub(in super::super) fn record(&self) -> Vec<u8> {
+    /// Adds all of it but the stat data to a digest.
+    fn digest(&self, digest: &mut Sha256) {
         let flags = [self.skip, self.assume, self.promised].map(u8::from);
-        let head = format!("{} {} {} {flags:?}\t", self.mode, self.id, self.stage);
-        [head.as_bytes(), &self.path].concat()
+        let head = [self.stage, flags[0], flags[1], flags[2]];
+        for part in [
+            self.mode.as_bytes(),
+            self.id.as_str().as_bytes(),
+            &head,
+            &self.path,
+        ] {
+            digest.update((part.len() as u64).to_le_bytes());
+            digest.update(part);
+        }
     }
 }
 
@@ -82,10 +90,20 @@ impl Staged {
 pub(in super::super) struct Index {
     /// Sorted by path and stage.
     pub(in super::super) entries: Vec<Staged>,
+    /// SHA-256 of the entries as they were listed, without their stat data.
+    pub(in super::super) digest: [u8; 32],
     /// Objects that only a shared part names.
     pub(in super::super) more: BTreeSet<Oid>,
     /// Why it cannot be read, if it is there.
     pub(in super::super) odd: Option<String>,
+}
+
+impl Index {
+    /// Its entries that are in no conflict, by path.
+    pub(in super::super) fn by_path(&self) -> impl Iterator<Item = (&RelPath, &Staged)> {
+        let whole = self.entries.iter().filter(|staged| staged.stage == 0);
+        whole.map(|staged| (&staged.path, staged))
+    }
 }
 
 /// A git directory of our own that shows the objects, and copies of the refs, of another one.
@@ -262,10 +280,17 @@ impl Lens {
             Err(error) => return Err(error),
         };
         Ok(match parse(&listed.stdout) {
-            Some(entries) => Index {
-                entries,
-                ..Index::default()
-            },
+            Some(entries) => {
+                let mut digest = Sha256::new();
+                for staged in &entries {
+                    staged.digest(&mut digest);
+                }
+                Index {
+                    entries,
+                    digest: digest.finalize().into(),
+                    ..Index::default()
+                }
+            }
             None => odd("git cannot list it"),
         })
     }
@@ -312,7 +337,15 @@ fn parse(mut text: &[u8]) -> Option<Vec<Staged>> {
         entries.push(staged);
         text = &rest[end + 1..];
     }
+    // git lists them as they are in the file, and an agent may have written that.
+    if !entries.is_sorted_by_key(place) {
+        entries.sort_by(|a, b| place(a).cmp(&place(b)));
+    }
     Some(entries)
+}
+
+fn place(staged: &Staged) -> (&RelPath, u8) {
+    (&staged.path, staged.stage)
 }
 
 fn entry(record: &[u8]) -> Option<Staged> {
@@ -399,6 +432,23 @@ mod tests {
         assert!(found[0].is_refreshed(&stamp));
         stamp.changed.1 += 1;
         assert!(!found[0].is_refreshed(&stamp));
+    }
+
+    /// git lists an index that an agent wrote in any order.
+    #[test]
+    fn entries_are_sorted_whatever_their_order_in_the_file() {
+        let id = "7".repeat(40);
+        let record = |stage: u8, path: &str| {
+            format!("H 100644 {id} {stage}\t{path}\0  a\n  b\n  c\n  d\n  e\n")
+        };
+        let text =
+            [(0, "b"), (3, "a"), (1, "a"), (0, "a.b")].map(|(stage, path)| record(stage, path));
+        let found = parse(text.concat().as_bytes()).unwrap();
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| (it.path.as_slice(), it.stage))
+            .collect();
+        assert_eq!(found, [(&b"a"[..], 1), (b"a", 3), (b"a.b", 0), (b"b", 0)]);
     }
 
     #[test]

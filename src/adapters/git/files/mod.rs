@@ -7,6 +7,7 @@
 //!   ignore   which of them ignore rules hide
 //!   hash     the id that git would give to a file's bytes
 //!   seen     what was hashed before, by fingerprint
+//!   paths    lists sorted by path, asked in their order
 //!   recent   listings that were made moments ago, by what they were made of
 //!   convert  bytes that differ from their blob by a conversion of git's only
 //!   compare  the files of a sandbox with those of its commit
@@ -21,6 +22,7 @@ pub(super) mod ignore;
 pub(super) mod index;
 pub(super) mod list;
 pub(super) mod open;
+pub(super) mod paths;
 pub(super) mod recent;
 pub(super) mod seen;
 pub(super) mod store;

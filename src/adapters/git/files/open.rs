@@ -102,7 +102,7 @@ impl Root {
                 names.push((name.to_vec(), is_dir));
             }
         }
-        names.sort();
+        names.sort_unstable();
         Ok((fd, names))
     }
 
@@ -111,12 +111,21 @@ impl Root {
     /// # Errors
     /// There is none, it is something else, or it cannot be opened.
     pub(in super::super) fn file(&self, path: &[u8]) -> io::Result<File> {
+        Ok(self.sized(path)?.0)
+    }
+
+    /// Opens a regular file to be read. Returns its size, too.
+    ///
+    /// # Errors
+    /// As [`Root::file`].
+    pub(in super::super) fn sized(&self, path: &[u8]) -> io::Result<(File, u64)> {
         let file = File::from(self.at(path, OFlags::RDONLY)?);
-        if !file.metadata()?.is_file() {
+        let found = file.metadata()?;
+        if !found.is_file() {
             let what = "it is not a regular file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        Ok(file)
+        Ok((file, found.len()))
     }
 
     /// Where a link leads.

@@ -56,8 +56,31 @@ pub(in super::super) type KnownFiles = BTreeMap<RelPath, Known>;
 pub(in super::super) struct Seen {
     files: Arc<KnownFiles>,
     changed: bool,
-    /// What the checkout made of files whose fingerprints are not believed.
-    doubted: BTreeMap<RelPath, Option<Oid>>,
+    doubt: Doubt,
+}
+
+/// Which fingerprints are not believed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Doubt {
+    /// All are.
+    #[default]
+    None,
+    /// Those of files that were hashed since the checkout, or at it.
+    Hashed,
+    /// None is.
+    All,
+}
+
+impl Known {
+    /// Whether it is about the entry as that is now.
+    pub(in super::super) fn is_of(&self, entry: &Entry) -> bool {
+        self.stamp == entry.stamp
+    }
+
+    /// The blob that the file was checked out from.
+    pub(in super::super) fn from(&self) -> Option<&Oid> {
+        self.from.as_ref()
+    }
 }
 
 impl Seen {
@@ -78,27 +101,29 @@ impl Seen {
     /// Has files read afresh that may have been written under the fingerprints that they had when they were hashed; in
     /// memory, that may be any file.
     pub(in super::super) fn doubt(&mut self, in_memory: bool) {
-        let hashed = self.files.iter().filter(|(_, known)| known.id.is_some());
-        let hashed: Vec<RelPath> = hashed.map(|(path, _)| path.clone()).collect();
-        if in_memory {
-            let made = self.files.iter().filter(|(_, known)| known.from.is_some());
-            let made = made.map(|(path, known)| (path.clone(), known.id.clone()));
-            self.doubted.extend(made);
-        }
-        if hashed.is_empty() {
-            return;
-        }
-        // Others may have the same list.
-        let files = Arc::make_mut(&mut self.files);
-        for path in hashed {
-            files.entry(path).and_modify(|known| known.id = None);
+        self.doubt = match in_memory {
+            true => Doubt::All,
+            false => Doubt::Hashed,
+        };
+    }
+
+    /// What is known, by path.
+    pub(in super::super) fn listed(&self) -> Arc<KnownFiles> {
+        Arc::clone(&self.files)
+    }
+
+    /// The id of the bytes of a file with this fingerprint, where that is believed.
+    pub(in super::super) fn believed<'a>(&self, known: &'a Known) -> Option<&'a Oid> {
+        match self.doubt {
+            Doubt::None => known.id.as_ref(),
+            Doubt::Hashed | Doubt::All => None,
         }
     }
 
     /// What the checkout made of a file whose fingerprint is not believed, as far as that was noted; none for one that is
     /// believed.
-    pub(in super::super) fn doubted(&self, entry: &Entry) -> Option<Option<Oid>> {
-        self.doubted.get(&entry.path).cloned()
+    pub(in super::super) fn doubted<'a>(&self, known: &'a Known) -> Option<Option<&'a Oid>> {
+        (self.doubt == Doubt::All).then_some(known.id.as_ref())
     }
 
     /// Forgets what a file was checked out from: it was written under the same fingerprint.
@@ -132,7 +157,6 @@ impl Seen {
         let mut lines = String::new();
         for (path, known) in &*self.files {
             let stamp = &known.stamp;
-            let id = |id: &Option<Oid>| id.as_ref().map_or_else(|| "-".into(), Oid::to_string);
             // Writing to a string cannot fail.
             let _written = writeln!(
                 lines,
@@ -144,8 +168,8 @@ impl Seen {
                 stamp.modified.1,
                 stamp.changed.0,
                 stamp.changed.1,
-                id(&known.id),
-                id(&known.from),
+                digits(known.id.as_ref()),
+                digits(known.from.as_ref()),
                 encode(path)
             );
         }
@@ -155,12 +179,7 @@ impl Seen {
 
     /// The id of a file's bytes, where they were hashed and the file has not been written since.
     pub(in super::super) fn id(&self, entry: &Entry) -> Option<&Oid> {
-        self.known(entry)?.id.as_ref()
-    }
-
-    /// The blob that the file was checked out from, where it has not been written since.
-    pub(in super::super) fn from(&self, entry: &Entry) -> Option<&Oid> {
-        self.known(entry)?.from.as_ref()
+        self.believed(self.known(entry)?)
     }
 
     fn known(&self, entry: &Entry) -> Option<&Known> {
@@ -171,30 +190,38 @@ impl Seen {
     /// Notes the id of a file that was read after `began`. One that is younger than a second then is not
     /// noted.
     pub(in super::super) fn note(&mut self, entry: &Entry, id: &Oid, began: SystemTime) {
-        if is_young(&entry.stamp, began) {
+        let before = self.known(entry);
+        let id = match is_young(&entry.stamp, began) {
+            false => Some(id.clone()),
+            true => match before.and_then(|known| known.id.as_ref()) {
+                // It was written under the same fingerprint.
+                Some(other) if other != id => None,
+                _ => return,
+            },
+        };
+        if before.is_some_and(|known| known.id == id) {
             return;
         }
-        let from = self.from(entry).cloned();
         let known = Known {
             stamp: entry.stamp,
-            id: Some(id.clone()),
-            from,
+            id,
+            from: before.and_then(|known| known.from.clone()),
         };
         self.changed = true;
         Arc::make_mut(&mut self.files).insert(entry.path.clone(), known);
     }
 
     /// Forgets files that are not among these, once there are many such.
-    pub(in super::super) fn tidy(&mut self, entries: &[Entry]) {
+    pub(in super::super) fn tidy<'a>(&mut self, entries: impl ExactSizeIterator<Item = &'a Entry>) {
         if self.files.len() > SPARE + 2 * entries.len() {
             self.keep_only(entries);
         }
     }
 
-    fn keep_only(&mut self, entries: &[Entry]) {
+    fn keep_only<'a>(&mut self, entries: impl Iterator<Item = &'a Entry>) {
         let before = self.files.len();
         // Both are sorted by path.
-        let mut there = entries.iter().peekable();
+        let mut there = entries.peekable();
         Arc::make_mut(&mut self.files).retain(|path, _| {
             while there.next_if(|entry| entry.path < *path).is_some() {}
             there.peek().is_some_and(|entry| entry.path == *path)
@@ -203,14 +230,13 @@ impl Seen {
     }
 
     /// Notes what our own checkout made of these blobs, before an agent was there; `made` tells the ids of the bytes where
-    /// they are needed. `probe` is a file made after it: what changed as late as that might change again without its times
+    /// they are needed. The files are sorted by path. `probe` is a file made after it: what changed as late as that might change again without its times
     /// telling.
     ///
     /// # Errors
     /// The probe cannot be looked at.
     pub(in super::super) fn checked_out<'a>(
-        entries: impl IntoIterator<Item = &'a Entry>,
-        blob: impl Fn(&[u8]) -> Option<Oid>,
+        files: impl IntoIterator<Item = (&'a Entry, &'a Oid)>,
         made: impl Fn(&Entry) -> Option<Oid>,
         probe: &fs::File,
     ) -> std::io::Result<Self> {
@@ -219,11 +245,10 @@ impl Seen {
             probe.ctime(),
             u32::try_from(probe.ctime_nsec()).unwrap_or(0),
         );
-        let files = entries.into_iter().filter_map(|entry| {
+        let files = files.into_iter().filter_map(|(entry, blob)| {
             let stamp = entry.stamp;
-            let from = blob(&entry.path).filter(|_| entry.kind == Kind::File)?;
-            (stamp.changed < now).then(|| {
-                let (id, from) = (made(entry), Some(from));
+            (entry.kind == Kind::File && stamp.changed < now).then(|| {
+                let (id, from) = (made(entry), Some(blob.clone()));
                 (entry.path.clone(), Known { stamp, id, from })
             })
         });
@@ -233,6 +258,11 @@ impl Seen {
             ..Self::default()
         })
     }
+}
+
+/// An id as the list has it.
+fn digits(id: Option<&Oid>) -> &str {
+    id.map_or("-", Oid::as_str)
 }
 
 fn is_young(stamp: &Stamp, began: SystemTime) -> bool {
@@ -263,22 +293,14 @@ fn parse(text: &str, recent: &Recent) -> Option<Arc<KnownFiles>> {
 }
 
 fn line(line: &str) -> Option<(RelPath, Known)> {
-    let fields: Vec<&str> = line.split(' ').collect();
-    let &[
-        inode,
-        size,
-        mode,
-        modified,
-        modified_ns,
-        changed,
-        changed_ns,
-        id,
-        from,
-        path,
-    ] = fields.as_slice()
-    else {
+    let mut fields = line.split(' ');
+    let mut next = || fields.next();
+    let [inode, size, mode] = [next()?, next()?, next()?];
+    let [modified, modified_ns, changed, changed_ns] = [next()?, next()?, next()?, next()?];
+    let [id, from, path] = [next()?, next()?, next()?];
+    if next().is_some() {
         return None;
-    };
+    }
     let oid = |text: &str| match text {
         "-" => Some(None),
         text => Oid::new(text).ok().map(Some),
@@ -313,6 +335,12 @@ mod tests {
         }
     }
 
+    impl Seen {
+        fn from(&self, entry: &Entry) -> Option<&Oid> {
+            self.known(entry)?.from()
+        }
+    }
+
     fn id(digit: char) -> Oid {
         Oid::new(digit.to_string().repeat(40)).unwrap()
     }
@@ -335,7 +363,7 @@ mod tests {
         assert_eq!(read.id(&old), Some(&id('1')));
         assert_eq!(read.id(&odd), Some(&id('1')));
         assert_eq!(read.id(&entry(b"a", 51)), None);
-        read.keep_only(std::slice::from_ref(&odd));
+        read.keep_only(std::iter::once(&odd));
         assert_eq!((read.id(&old), read.id(&odd)), (None, Some(&id('1'))));
     }
 
@@ -377,9 +405,9 @@ mod tests {
     #[test]
     fn file_is_as_checked_out_until_it_is_written() {
         let dir = crate::testing::scratch();
-        let (a, b) = (entry(b"a", 50), entry(b"b", i64::MAX));
+        let (a, b, blob) = (entry(b"a", 50), entry(b"b", i64::MAX), id('2'));
         let probe = fs::File::create(dir.path().join("probe")).unwrap();
-        let seen = Seen::checked_out([&a, &b], |_| Some(id('2')), |_| None, &probe).unwrap();
+        let seen = Seen::checked_out([&a, &b].map(|it| (it, &blob)), |_| None, &probe).unwrap();
         assert_eq!(seen.from(&a), Some(&id('2')));
         assert_eq!(seen.from(&b), None, "as late as the probe");
         assert_eq!(seen.from(&entry(b"a", 51)), None);
@@ -389,5 +417,38 @@ mod tests {
             (seen.id(&a), seen.from(&a)),
             (Some(&id('3')), Some(&id('2')))
         );
+    }
+    #[test]
+    fn doubt_believes_no_hash_and_a_file_that_reads_the_same_is_no_change() {
+        let dir = crate::testing::scratch();
+        let probe = fs::File::create(dir.path().join("probe")).unwrap();
+        let (a, blob) = (entry(b"a", 50), id('2'));
+        let made = |_: &Entry| Some(id('1'));
+        let seen = Seen::checked_out([(&a, &blob)], made, &probe).unwrap();
+        for in_memory in [false, true] {
+            let mut doubting = Seen {
+                files: seen.listed(),
+                ..Seen::default()
+            };
+            doubting.doubt(in_memory);
+            assert_eq!(doubting.id(&a), None);
+            assert_eq!(doubting.from(&a), Some(&id('2')));
+            let known = &doubting.listed()[&a.path];
+            let made = doubting.doubted(known).map(Option::<&Oid>::cloned);
+            assert_eq!(made, in_memory.then(|| Some(id('1'))));
+            doubting.note(&a, &id('1'), at(100));
+            assert!(!doubting.changed);
+        }
+    }
+
+    /// It cannot be noted as it is now, but what it was is not believed again either.
+    #[test]
+    fn young_file_that_was_written_under_its_fingerprint_is_forgotten() {
+        let mut seen = Seen::default();
+        seen.note(&entry(b"a", 50), &id('1'), at(100));
+        seen.note(&entry(b"a", 50), &id('1'), at(50));
+        assert_eq!(seen.id(&entry(b"a", 50)), Some(&id('1')));
+        seen.note(&entry(b"a", 50), &id('2'), at(50));
+        assert_eq!(seen.id(&entry(b"a", 50)), None);
     }
 }

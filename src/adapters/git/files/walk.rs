@@ -114,7 +114,7 @@ pub(in super::super) enum Pass {
 
 /// Decides what is taken.
 pub(in super::super) trait Sieve {
-    /// Learns what a directory that is taken has to say, before its entries are judged.
+    /// Learns what a directory that is taken has to say. Its entries are judged then, before another is entered.
     fn enter(&mut self, root: &Root, dir: &[u8], names: &[Named]);
 
     /// Decides on an entry.
@@ -194,6 +194,7 @@ impl<S: Sieve> Walk<'_, S> {
         if !hidden {
             self.sieve.enter(self.root, dir, &names);
         }
+        let first = self.open.len();
         if !dir.is_empty() && is_repository(dir, &names) {
             let path = dir.to_vec();
             self.found.repositories.push(Repository { path, hidden });
@@ -222,6 +223,8 @@ impl<S: Sieve> Walk<'_, S> {
                 Err(error) => self.refused(path, false, &error),
             }
         }
+        // The last is read first: so what is found is nearly sorted.
+        self.open[first..].reverse();
         Ok(())
     }
 

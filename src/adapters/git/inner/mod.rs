@@ -18,6 +18,7 @@ use super::files::hash::Format;
 use super::files::ignore::Excludes;
 use super::files::index::Index;
 use super::files::open::Root;
+use super::files::paths::Paths;
 use super::files::seen::Seen;
 use super::files::walk::{Closed, Entry, Repository, Walked};
 use super::rig::GitRepo;
@@ -126,20 +127,21 @@ impl Found {
     }
 }
 
-/// Finds them.
+/// Finds them. `items` are the sandbox's own files.
 ///
 /// # Errors
 /// Something cannot be read that would have to be saved.
 pub(super) fn find(
     around: &Around<'_>,
     walked: &Walked,
+    items: &[Item],
     seen: &mut Seen,
 ) -> Result<Found, RepoError> {
     let mut search = Search::new(around, seen);
     for repository in &walked.repositories {
         search.visit(repository)?;
     }
-    search.bare_submodules(walked)?;
+    search.bare_submodules(walked, items)?;
     if let Some(admin) = around.admin {
         search.absent(&admin.join("modules"), MODULES)?;
     }
@@ -186,7 +188,7 @@ pub(super) fn outside(
     mut entries: Vec<Entry>,
     repositories: &[Repository],
     dir: &[u8],
-    tracked: &BTreeSet<RelPath>,
+    tracked: &Paths<'_>,
 ) -> Vec<Entry> {
     let inner = repositories
         .iter()

@@ -1,6 +1,6 @@
 //! Looks at the repositories that were found, one after the other: those around others first.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use super::super::files::compare::{Against, Compared, Item, Tree, compare, read,
 use super::super::files::convert::{Judge, Lfs, lists};
 use super::super::files::ignore::Rules;
 use super::super::files::open::Root;
+use super::super::files::paths::Paths;
 use super::super::files::seen::Seen;
 use super::super::files::walk::{All, Entry, Repository, Sieve, Walked, from};
 use super::view::{Held, View, recorded};
@@ -113,7 +114,7 @@ impl<'a, 's> Search<'a, 's> {
             staged.path = bytes::below(path, &staged.path);
         }
         let tracked = files.keys().chain(index.entries.iter().map(|it| &it.path));
-        let tracked: BTreeSet<RelPath> = tracked.cloned().collect();
+        let tracked = Paths::of(tracked);
         let mut rules = Rules::new(self.around.excludes, &tracked);
         let walked = self.walk(path, &mut rules)?;
         let scratch = view.scratch();
@@ -252,7 +253,11 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// Submodules that are not checked out, where there are files all the same.
-    pub(super) fn bare_submodules(&mut self, walked: &Walked) -> Result<(), RepoError> {
+    pub(super) fn bare_submodules(
+        &mut self,
+        walked: &Walked,
+        items: &[Item],
+    ) -> Result<(), RepoError> {
         let is_repository = |path: &RelPath| walked.repositories.iter().any(|it| it.path == *path);
         let paths: Vec<_> = self
             .links
@@ -262,8 +267,7 @@ impl<'a, 's> Search<'a, 's> {
             .collect();
         for path in paths {
             let below = bytes::below(&path, b"");
-            let mut files = walked.entries.iter();
-            if files.any(|entry| entry.path.starts_with(&below)) {
+            if items.iter().any(|it| it.entry.path.starts_with(&below)) {
                 let holds = "files, although it is not checked out".to_owned();
                 self.tell(&path, Kind::Submodule, holds);
                 self.found.told.push(path);

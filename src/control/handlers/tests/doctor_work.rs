@@ -107,13 +107,13 @@ async fn an_old_intent_is_carried_out_when_it_can_be() {
         what: "git status".into(),
         limit: PATROL,
     };
-    town.parts.repo.break_op("facts", slow);
+    town.parts.repo.break_op("measure", slow);
     let waits = found(&town, true).await;
     assert_eq!(waits["fixed"], false);
     let hint = waits["hint"].as_str().unwrap();
     assert!(hint.contains("it waits on"), "{hint}");
     assert_eq!(town.parts.tasks.intents(), 1);
-    town.parts.repo.mend("facts");
+    town.parts.repo.mend("measure");
     assert_eq!(found(&town, true).await["fixed"], true);
     assert_eq!(town.parts.tasks.intents(), 0);
     assert!(town.parts.tasks.aside().is_empty());

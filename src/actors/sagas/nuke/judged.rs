@@ -1,0 +1,141 @@
+//! The judgement that comes before a removal: nothing is touched until it allows the removal.
+
+use super::super::super::refusal::{Refusal, RefusalKind};
+use super::super::super::world::World;
+use super::measure::{self, measure, saved_unasked, take};
+use super::verdict::{evidence, permit, session};
+use super::{Target, room, strays};
+use crate::domain::facts::{Probed, RunState, SessionFacts};
+use crate::domain::nuke::{CleanupStatus, losses};
+use crate::ports::repo::Measurement;
+
+/// A removal that was judged, and may begin.
+#[derive(Debug)]
+pub struct Judged {
+    pub(super) target: Target,
+    /// Whether what is at risk is salvaged, because that was asked for.
+    pub(super) salvage: bool,
+    pub(super) rest: Option<Rest>,
+}
+
+/// What was measured while no session ran: to end one changes nothing of it.
+#[derive(Debug)]
+pub(super) struct Rest {
+    pub(super) measured: Measurement,
+    /// The session that had ended before, and its start.
+    last: Option<String>,
+}
+
+impl Rest {
+    /// Returns what was measured, unless another session was there since.
+    pub(super) async fn still(self, world: &World, target: &Target) -> Option<Measurement> {
+        let now = at_rest(&session(world, target).await)?;
+        (now == self.last).then_some(self.measured)
+    }
+}
+
+/// The token of the last session, where none runs.
+fn at_rest(seen: &Probed<Option<SessionFacts>>) -> Option<Option<String>> {
+    match seen.known()? {
+        Some(seen) if seen.state == RunState::Running => None,
+        seen => Some(seen.as_ref().map(|seen| seen.token.clone())),
+    }
+}
+
+/// Refuses a nuke of a raider that may still be working, before anything is done to it.
+///
+/// # Errors
+/// As [`check`]'s; [`RefusalKind::NoRoom`] where there is none for what is salvaged unasked.
+pub async fn permitted(world: &World, target: Target) -> Result<Judged, Refusal> {
+    let checked = checked(world, &target).await?;
+    if !checked.saves.is_empty() {
+        room::check(world, &target).await?;
+    }
+    Ok(Judged {
+        target,
+        salvage: false,
+        rest: checked.rest,
+    })
+}
+
+/// Refuses what cannot be saved, before anything is done for it: what cannot be read, and what there is
+/// no room for.
+///
+/// # Errors
+/// [`RefusalKind::WorkAtRisk`] with why, [`RefusalKind::NoRoom`], or what will pass.
+pub async fn savable(world: &World, target: Target) -> Result<Judged, Refusal> {
+    let seen = session(world, &target).await;
+    let measured = take(world, &target).await.map_err(Refusal::from);
+    match &measured {
+        Ok(Some(found)) if CleanupStatus::measured(&found.facts) != CleanupStatus::Clean => {
+            room::check(world, &target).await?;
+        }
+        Ok(Some(_)) => {}
+        Ok(None) => strays::savable(world, &target).await?,
+        Err(passing) if passing.is_passing() => {}
+        Err(error) => return Err(measure::unreadable(&target, error.message.clone())),
+    }
+    Ok(Judged {
+        rest: rest(measured?, &seen),
+        target,
+        salvage: true,
+    })
+}
+
+fn rest(measured: Option<Measurement>, seen: &Probed<Option<SessionFacts>>) -> Option<Rest> {
+    let (measured, last) = (measured?, at_rest(seen)?);
+    Some(Rest { measured, last })
+}
+
+/// What a removal would come to.
+pub(super) struct Checked {
+    /// What it salvages without being asked to, for people.
+    pub(super) saves: Vec<String>,
+    rest: Option<Rest>,
+}
+
+/// Judges a raider that may still be working, without touching anything. Answers what a removal salvages
+/// of it without being asked to, for people.
+///
+/// # Errors
+/// [`RefusalKind::WorkAtRisk`] with what would be lost.
+pub async fn check(world: &World, target: &Target) -> Result<Vec<String>, Refusal> {
+    Ok(checked(world, target).await?.saves)
+}
+
+async fn checked(world: &World, target: &Target) -> Result<Checked, Refusal> {
+    // One that runs is ended before the sandbox is judged again.
+    let seen = session(world, target).await;
+    if let Probed::Unknown(why) = &seen {
+        let message = format!(
+            "it is not known whether a session of {} runs: {why}",
+            target.raider
+        );
+        return Err(Refusal::new(RefusalKind::Unavailable, message));
+    }
+    let Some(measured) = measure(world, target).await.transpose() else {
+        let saves = strays::check(world, target).await?;
+        return Ok(Checked { saves, rest: None });
+    };
+    let measured = match measured {
+        Probed::Known(measured) => measured,
+        Probed::Unknown(why) => {
+            let why = format!("the sandbox cannot be judged: {why}");
+            return Err(measure::unreadable(target, why));
+        }
+    };
+    let git = &measured.facts;
+    let saved = saved_unasked(world, target, git).await;
+    let salvaged = saved.then(|| git.clone());
+    let saves = salvaged.as_ref().map(losses).unwrap_or_default();
+    let evidence = evidence(
+        target,
+        world,
+        Probed::Known(None),
+        Probed::Known(git.clone()),
+        salvaged,
+    );
+    permit(evidence, target)?;
+    let rest = rest(Some(measured), &seen);
+    Ok(Checked { saves, rest })
+}

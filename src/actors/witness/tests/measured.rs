@@ -1,0 +1,109 @@
+//! What a removal is judged by: facts that nobody can change any more, or that are seen to have changed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+
+use super::PATROL;
+use super::zombies::{exhaust, fragile};
+use crate::actors::refusal::RefusalKind;
+use crate::actors::sagas::charge::Charged;
+use crate::actors::sagas::nuke;
+use crate::domain::cause::Cause;
+use crate::domain::event::EventType;
+use crate::testing::world::{Scenario, Town};
+
+/// A raider without any work yet.
+async fn idle(town: &Town) -> Charged {
+    let relic = town.relic("a").await;
+    town.charge(&relic).await.unwrap()
+}
+
+/// A raider without any work whose session is not started again.
+async fn at_rest(town: &Town) -> Charged {
+    let charged = idle(town).await;
+    exhaust(town, &charged).await;
+    assert!(!town.runs(&charged.session));
+    charged
+}
+
+fn measured(town: &Town) -> usize {
+    town.parts.repo.count("measure")
+}
+
+#[tokio::test(start_paused = true)]
+async fn removal_is_judged_by_facts_taken_after_its_session_has_ended() {
+    let town = Scenario::new().start().await;
+    let charged = idle(&town).await;
+    let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    let once = AtomicBool::new(true);
+    // The agent writes its last file as it is ended.
+    town.parts.sessions.interlude("stop", move || {
+        if once.swap(false, Ordering::Relaxed) {
+            repo.dirty(&name, "last.txt");
+            repo.ignore(&name, ".env");
+        }
+    });
+    let refused = town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+    assert_eq!(refused.losses, ["uncommitted: last.txt"]);
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(town.parts.repo.count("discard_sandbox"), 0);
+    assert_eq!(town.sagas().await, 0);
+    town.settle().await;
+    assert!(town.runs(&charged.session), "its work goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_raider_is_measured_before_and_after_its_session_ends() {
+    let town = Scenario::new().start().await;
+    let charged = idle(&town).await;
+    let before = measured(&town);
+    town.nuke(&charged.raider, false).await.unwrap();
+    // The third is the one that `discard_sandbox` takes itself.
+    assert_eq!(measured(&town) - before, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn raider_at_rest_is_measured_once() {
+    let town = fragile().start().await;
+    let charged = at_rest(&town).await;
+    town.parts.repo.ignore(&charged.raider.name, ".env");
+    let before = measured(&town);
+    town.nuke(&charged.raider, false).await.unwrap();
+    assert_eq!(measured(&town) - before, 1);
+    let nuked = town.events(EventType::RaiderNuked).await;
+    assert_eq!(nuked[0].data["ignored"], json!([".env"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_written_between_judgement_and_removal_keeps_a_sandbox_at_rest() {
+    let town = fragile().start().await;
+    let charged = at_rest(&town).await;
+    let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    town.parts
+        .repo
+        .interlude("holds", move || repo.dirty(&name, "late.txt"));
+    town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    town.pass(PATROL).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"], "it is judged anew");
+}
+
+/// A session that came and went since was in the sandbox.
+#[tokio::test(start_paused = true)]
+async fn judgement_from_before_another_session_is_not_used() {
+    let town = fragile().start().await;
+    let charged = at_rest(&town).await;
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let target = nuke::Target::of(&hook, Cause::Operator);
+    let judged = nuke::permitted(&town.world, target).await.unwrap();
+    let (sessions, session) = (&town.parts.sessions, &charged.session);
+    sessions.recreate(session, charged.incarnation);
+    sessions.crash(session, 9);
+    let (saga, _until_run) = nuke::begin(&town.world, &judged).await.unwrap();
+    let before = measured(&town);
+    nuke::run(&town.world, saga, Some(judged)).await.unwrap();
+    assert_eq!(measured(&town) - before, 1);
+}
