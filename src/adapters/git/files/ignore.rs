@@ -8,12 +8,10 @@ use std::io::Read as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
-
 use super::super::bytes::{self, RelPath};
 use super::open::{Named, Root};
 use super::paths::{self, Paths};
+use super::pattern::List;
 use super::walk::{Pass, Sieve, has_part};
 
 /// A longer list is not read: what it would hide counts as work.
@@ -24,7 +22,7 @@ const NAME: &[u8] = b".gitignore";
 
 /// Rules that hold in a whole sandbox, the weakest first: the user's own, those of the rig's checkout.
 #[derive(Debug, Clone, Default)]
-pub(in super::super) struct Excludes(Vec<Gitignore>);
+pub(in super::super) struct Excludes(Vec<List>);
 
 impl Excludes {
     /// Reads lists of rules. One that is not there says nothing.
@@ -33,7 +31,7 @@ impl Excludes {
             let is_file = fs::metadata(file).is_ok_and(|meta| meta.is_file());
             is_file.then(|| fs::read(file).ok()).flatten()
         });
-        Self(texts.map(|text| rules(&text)).collect())
+        Self(texts.map(|text| List::read(&text)).collect())
     }
 }
 
@@ -42,7 +40,7 @@ impl Excludes {
 pub(in super::super) struct Rules<'a> {
     excludes: &'a Excludes,
     /// Rules of directories.
-    lists: BTreeMap<RelPath, Rc<Gitignore>>,
+    lists: BTreeMap<RelPath, Rc<List>>,
     /// Paths that HEAD or an index has.
     tracked: &'a Paths<'a>,
     /// Paths that are left out.
@@ -61,7 +59,7 @@ struct Here<'a> {
     /// Rules hide it, or a directory that it is in, although something tracked is there.
     in_hidden: bool,
     /// The lists that have a say, the deepest first, and where in a path begins what each is asked of.
-    lists: Vec<(usize, Rc<Gitignore>)>,
+    lists: Vec<(usize, Rc<List>)>,
     /// What is tracked below it.
     tracked: &'a [&'a [u8]],
 }
@@ -91,15 +89,10 @@ impl<'a> Rules<'a> {
 
     /// Whether rules hide the path itself: those of the deepest directory count first.
     fn is_hidden(&self, path: &[u8], is_dir: bool) -> bool {
-        let ask = |list: &Gitignore, name: &[u8]| match list.matched(bytes::path(name), is_dir) {
-            Match::None => None,
-            Match::Ignore(_) => Some(true),
-            Match::Whitelist(_) => Some(false),
-        };
         let mut lists = self.here.lists.iter();
-        let said = lists.find_map(|(from, list)| ask(list, &path[*from..]));
+        let said = lists.find_map(|(from, list)| list.hides(&path[*from..], is_dir));
         let all = || self.excludes.0.iter().rev();
-        said.or_else(|| all().find_map(|list| ask(list, path)))
+        said.or_else(|| all().find_map(|list| list.hides(path, is_dir)))
             .unwrap_or(false)
     }
 
@@ -111,12 +104,12 @@ impl<'a> Rules<'a> {
         let mut text = Vec::new();
         let read = file.take(LIST_MAX + 1).read_to_end(&mut text);
         if read.is_ok() && text.len() as u64 <= LIST_MAX {
-            self.lists.insert(dir.to_vec(), Rc::new(rules(&text)));
+            self.lists.insert(dir.to_vec(), Rc::new(List::read(&text)));
         }
     }
 
     /// The lists of a directory and of those that it is in, the deepest first.
-    fn lists_of(&self, dir: &[u8]) -> Vec<(usize, Rc<Gitignore>)> {
+    fn lists_of(&self, dir: &[u8]) -> Vec<(usize, Rc<List>)> {
         if self.lists.is_empty() {
             return Vec::new();
         }
@@ -173,19 +166,6 @@ impl Sieve for Rules<'_> {
             }
         }
     }
-}
-
-/// The rules of a list. A line that is none is passed over.
-fn rules(text: &[u8]) -> Gitignore {
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let mut builder = GitignoreBuilder::new("");
-    for line in text.split(|byte| *byte == b'\n') {
-        // What is no text matches no name, so that nothing is hidden by it.
-        if let Ok(line) = std::str::from_utf8(line) {
-            let _passed_over = builder.add_line(None, line.strip_suffix('\r').unwrap_or(line));
-        }
-    }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! ```text
 //!   open     descriptors below a directory: no link followed, no mount entered
 //!   walk     every entry, with what the kernel says of it
+//!   pattern  the patterns of ignore lists, with the meaning that git gives them
 //!   ignore   which of them ignore rules hide
 //!   hash     the id that git would give to a file's bytes
 //!   seen     what was hashed before, by fingerprint
@@ -23,6 +24,7 @@ pub(super) mod index;
 pub(super) mod list;
 pub(super) mod open;
 pub(super) mod paths;
+pub(super) mod pattern;
 pub(super) mod recent;
 pub(super) mod seen;
 pub(super) mod store;
