@@ -1,3 +1,5 @@
+//! Patterns of ignore lists, by a table and against git.
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
