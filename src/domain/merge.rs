@@ -38,8 +38,6 @@ pub enum MergeOutcome {
     Conflict(Vec<String>),
     /// It shares no history with the target.
     Unrelated,
-    /// The target was rewritten (a force-push), and what is new in it cannot be told from what was taken off the target.
-    TakenOff,
 }
 
 /// State of a merge request (`2-contract.md`, 2.4).
@@ -196,6 +194,10 @@ pub struct MergeRequest {
     pub merge_commit: Option<Oid>,
     /// Why it is held or failed, for people.
     pub note: Option<String>,
+    /// The tip that the target had when the work was begun on it; none where it was begun on a branch that was pushed
+    /// before.
+    #[serde(default)]
+    pub began: Option<Oid>,
     /// A person must look before it is queued, and whether one has.
     #[serde(default)]
     pub review: Review,

@@ -114,6 +114,9 @@ pub struct Hook {
     pub branch: String,
     /// Where the branch started.
     pub base: Oid,
+    /// Set when that was the tip of the target, and not of a branch that was pushed before.
+    #[serde(default)]
+    pub from_target: bool,
     /// The branch that the work lands on.
     pub target: String,
     /// The harness that works on it.

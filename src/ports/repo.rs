@@ -101,9 +101,10 @@ pub struct TargetState {
 pub struct LandRequest {
     /// The head of the work.
     pub head: Oid,
-    /// The branch to land on.
-    pub target: String,
-    /// Its tip, the commit to land on.
+    /// The tip of the target that the work was begun on, where it was. What this reaches and the target does not was
+    /// taken off the target by a force-push since, and does not come back with the work.
+    pub began: Option<Oid>,
+    /// The commit to land on.
     pub onto: Oid,
     /// Rebase, squash or merge.
     pub style: LandStyle,

@@ -17,7 +17,7 @@ use crate::support::git::{commit_all, git, rev, try_git, write};
 fn request(head: &Oid, onto: &Oid, style: LandStyle) -> LandRequest {
     LandRequest {
         head: head.clone(),
-        target: "main".into(),
+        began: None,
         onto: onto.clone(),
         style,
         title: "Do it (gt-1)".into(),
@@ -104,48 +104,122 @@ fn work_goes_from_a_sandbox_to_the_remote() {
 fn what_was_taken_off_the_target_does_not_come_back_with_work() {
     for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
         for merges in [false, true] {
-            let city = City::new();
+            let (city, oops) = begun_on("secret");
             let (checkout, repo) = (city.checkout(), &city.repo);
-            let push = || git(&checkout, &["push", "-q", "--force", "origin", "HEAD:main"]);
-            write(&checkout, "secret", "password\n");
-            let oops = Oid::new(commit_all(&checkout, "oops")).unwrap();
-            push();
-            repo.fetch_target("main").unwrap();
             let spec = city.spec(1);
-            repo.make_sandbox(&spec).unwrap();
             write(&spec.path, "src/new.txt", "new\n");
-            let mut head = commit_all(&spec.path, "add it");
+            commit_all(&spec.path, "add it");
             if merges {
                 git(&spec.path, &["checkout", "-q", "-b", "side", "HEAD~1"]);
                 write(&spec.path, "side", "side\n");
                 commit_all(&spec.path, "side");
                 git(&spec.path, &["checkout", "-q", &spec.branch]);
                 git(&spec.path, &["merge", "-q", "--no-ff", "side"]);
-                head = rev(&spec.path, "HEAD");
             }
-            let head = Oid::new(head).unwrap();
-            repo.push_branch(&spec.branch, &head, None).unwrap();
+            let head = pushed(&city);
             git(&checkout, &["reset", "-q", "--hard", "HEAD~1"]);
             write(&checkout, "other", "other\n");
             commit_all(&checkout, "other work");
-            push();
-            let target = repo.fetch_target("main").unwrap();
-            let outcome = repo.merge(&request(&head, &target.tip, style)).unwrap();
-            let MergeOutcome::Clean { tip, .. } = outcome else {
-                panic!("{style:?}: {outcome:?}");
+            push_main(&city);
+            let tip = repo.fetch_target("main").unwrap().tip;
+            let begun = LandRequest {
+                began: Some(oops.clone()),
+                ..request(&head, &tip, style)
             };
-            let ours = repo.repo_dir();
-            let files = git(ours, &["ls-tree", "-r", "--name-only", tip.as_str()]);
-            let has = |name: &str| files.lines().any(|file| file == name);
-            assert!(has("src/new.txt") && has("other"), "{style:?}: {files}");
-            assert_eq!((has("secret"), has("side")), (false, merges), "{style:?}");
-            let history = git(ours, &["rev-list", tip.as_str()]);
+            let landed = merged(&city, &begun);
+            let wanted: &[&str] = match merges {
+                true => &["other", "side", "src/new.txt"],
+                false => &["other", "src/new.txt"],
+            };
+            assert_eq!(added(&city, &landed), wanted, "{style:?}");
+            let history = git(repo.repo_dir(), &["rev-list", landed.as_str()]);
             assert!(!history.contains(oops.as_str()), "{style:?}");
             // Nothing of it is the raider's.
-            let outcome = repo.merge(&request(&oops, &target.tip, style)).unwrap();
-            assert_eq!(outcome, MergeOutcome::TakenOff);
+            let nothing = LandRequest {
+                head: oops,
+                ..begun
+            };
+            assert_eq!(repo.merge(&nothing).unwrap(), MergeOutcome::Nothing);
+            // On a branch that was pushed before, the same commit is the work's.
+            let own = request(&head, &tip, style);
+            assert!(
+                added(&city, &merged(&city, &own)).contains(&"secret".into()),
+                "{style:?}"
+            );
         }
     }
+}
+
+/// The agent merges the rewritten target, and a person reverts there what it took over.
+#[test]
+fn revert_on_a_rewritten_target_is_not_undone_by_work_that_merged_what_it_reverts() {
+    for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
+        let (city, oops) = begun_on("secret");
+        let (checkout, repo, spec) = (city.checkout(), &city.repo, city.spec(1));
+        write(&spec.path, "src/new.txt", "new\n");
+        commit_all(&spec.path, "add it");
+        git(&checkout, &["reset", "-q", "--hard", "HEAD~1"]);
+        write(&checkout, "mistake", "mistake\n");
+        let mistake = commit_all(&checkout, "mistake");
+        push_main(&city);
+        repo.fetch_target("main").unwrap();
+        git(&spec.path, &["merge", "-q", "-m", "merge", &mistake]);
+        let head = pushed(&city);
+        git(&checkout, &["revert", "--no-edit", "HEAD"]);
+        push_main(&city);
+        let tip = repo.fetch_target("main").unwrap().tip;
+        let begun = LandRequest {
+            began: Some(oops),
+            ..request(&head, &tip, style)
+        };
+        let landed = merged(&city, &begun);
+        assert_eq!(added(&city, &landed), ["src/new.txt"], "{style:?}");
+    }
+}
+
+/// A city whose target has got one more file, and a sandbox that was begun on that.
+fn begun_on(file: &str) -> (City, Oid) {
+    let city = City::new();
+    write(&city.checkout(), file, "password\n");
+    let tip = Oid::new(commit_all(&city.checkout(), "oops")).unwrap();
+    push_main(&city);
+    city.repo.fetch_target("main").unwrap();
+    city.repo.make_sandbox(&city.spec(1)).unwrap();
+    (city, tip)
+}
+
+fn push_main(city: &City) {
+    git(
+        &city.checkout(),
+        &["push", "-q", "--force", "origin", "HEAD:main"],
+    );
+}
+
+/// Pushes what the raider has, and returns its head.
+fn pushed(city: &City) -> Oid {
+    let spec = city.spec(1);
+    let head = Oid::new(rev(&spec.path, "HEAD")).unwrap();
+    city.repo.push_branch(&spec.branch, &head, None).unwrap();
+    head
+}
+
+fn merged(city: &City, request: &LandRequest) -> Oid {
+    match city.repo.merge(request).unwrap() {
+        MergeOutcome::Clean { tip, .. } => tip,
+        other => panic!("{:?}: {other:?}", request.style),
+    }
+}
+
+/// The files that a commit has more than the first commit of all.
+fn added(city: &City, tip: &Oid) -> Vec<String> {
+    let first = git(
+        city.repo.repo_dir(),
+        &["rev-list", "--max-parents=0", tip.as_str()],
+    );
+    let range = [first.trim(), tip.as_str()];
+    let names = ["diff", "--name-only", range[0], range[1]];
+    let names = git(city.repo.repo_dir(), &names);
+    names.lines().map(str::to_owned).collect()
 }
 
 /// The same checkout without its origin.

@@ -83,6 +83,9 @@ pub(super) struct Plan {
     incarnation: Incarnation,
     branch: String,
     base: Oid,
+    /// Set when the base is the tip of the target.
+    #[serde(default)]
+    from_target: bool,
     target: String,
     harness: HarnessName,
     cause: Cause,
@@ -107,6 +110,7 @@ impl Plan {
             relic: self.relic.clone(),
             branch: self.branch.clone(),
             base: self.base.clone(),
+            from_target: self.from_target,
             target: self.target.clone(),
             harness: self.harness.clone(),
             charged_at: world.clock.now(),
@@ -194,7 +198,7 @@ pub async fn begin(
         Some(target) => target,
         None => launch::target(world, rig).await?,
     };
-    let base = base(world, rig, &relic, &target).await?;
+    let (base, from_target) = base(world, rig, &relic, &target).await?;
     let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
     let on_disk: BTreeSet<SlotName> = on_disk.into_iter().map(|(name, _)| name).collect();
     world.at(FaultPoint::ChargeSlotBefore);
@@ -215,6 +219,7 @@ pub async fn begin(
                 relic: relic.id,
                 incarnation,
                 base: base.clone(),
+                from_target,
                 target: target.clone(),
                 harness: harness.clone(),
                 cause,
@@ -313,21 +318,24 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
     Ok(relic)
 }
 
-/// Where the branch starts: at what was pushed for the relic before, else at the target.
-async fn base(world: &World, rig: &Rig, relic: &Relic, target: &str) -> Result<Oid, Refusal> {
+/// Returns where the branch starts: at what was pushed for the relic before, else at the target; and whether that is
+/// the target.
+async fn base(
+    world: &World,
+    rig: &Rig,
+    relic: &Relic,
+    target: &str,
+) -> Result<(Oid, bool), Refusal> {
     if let Some(branch) = relic.branch.clone() {
         let pushed =
             effects::repo(world, &rig.name, move |repo| repo.fetch_branch(&branch)).await?;
         if let Some(head) = pushed {
-            return Ok(head);
+            return Ok((head, false));
         }
     }
     let target = target.to_owned();
-    Ok(
-        effects::repo(world, &rig.name, move |repo| repo.fetch_target(&target))
-            .await?
-            .tip,
-    )
+    let state = effects::repo(world, &rig.name, move |repo| repo.fetch_target(&target)).await?;
+    Ok((state.tip, true))
 }
 
 /// Runs the saga to its end from wherever it is; unwinds it when a step fails for good.

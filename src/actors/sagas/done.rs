@@ -11,6 +11,7 @@
 //! ```
 
 mod push;
+mod submit;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -25,14 +26,15 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
-use crate::domain::merge::{MergeRequest, MrState, Review};
-use crate::domain::message::{self, Body, PolecatDone};
+use crate::domain::message;
 use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
-use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind, RelicStatus};
+use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::until;
-use crate::ports::relics::{NewRelic, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
+
+use self::submit::submit;
 
 pub use self::push::{blocked, is_pushing, withdraw};
 
@@ -411,88 +413,4 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
     world.at(FaultPoint::DoneSessionAfter);
     world.nudge(&message::witness(&plan.raider.rig));
     Ok(())
-}
-
-/// Merge request (for completed work with commits) and POLECAT_DONE, in one transaction.
-async fn submit(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
-    let (id, data) = (saga.id, pack(plan));
-    let city = std::sync::Arc::clone(&world.city);
-    let (plan, stored) = (plan.clone(), data.clone());
-    let rig = plan.raider.rig.clone();
-    world
-        .store
-        .run(move |txn| {
-            let lands = plan.exit == Exit::Completed && !plan.no_change;
-            if lands
-                && txn
-                    .mr_of(&plan.relic, &plan.raider, plan.incarnation)?
-                    .is_none()
-            {
-                let prefix = city.rig(&plan.raider.rig).map(|rig| rig.prefix.clone());
-                make_mr(txn, &plan, prefix.unwrap_or_else(|| "mr".into()))?;
-            }
-            let done = PolecatDone {
-                raider: plan.raider.clone(),
-                incarnation: plan.incarnation,
-                rig: plan.raider.rig.clone(),
-                relic: plan.relic.clone(),
-                branch: plan.branch.clone(),
-                head: plan.head.clone(),
-                exit: plan.exit,
-                cleanup_status: plan.cleanup_status,
-                gate: plan.wants_review.then(|| "human".to_owned()),
-            };
-            let (from, to) = (plan.raider.to_string(), message::witness(&plan.raider.rig));
-            txn.send(&from, &to, Body::PolecatDone(done))?;
-            txn.step_saga(id, "submit", &stored)
-        })
-        .await?;
-    saga.step = "submit".to_owned();
-    saga.data = data;
-    world.nudge(&message::witness(&rig));
-    Ok(())
-}
-
-fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreError> {
-    let work = txn.relic(&plan.relic)?;
-    let new = NewRelic {
-        prefix,
-        kind: RelicKind::MergeRequest,
-        title: format!("land {}: {}", plan.relic, work.title),
-        body: String::new(),
-        priority: work.priority,
-        labels: Vec::new(),
-        parent: None,
-        deps: Vec::new(),
-        by: None,
-    };
-    let id = txn.create_relic(&new)?.id;
-    // A rework keeps the place in the queue that its first attempt had.
-    let first = txn.mrs_of(&plan.relic)?;
-    let first = first.into_iter().map(|mr| mr.queued_at).min();
-    let queued_at = first.unwrap_or_else(|| txn.now());
-    txn.put_mr(&MergeRequest {
-        id,
-        rig: plan.raider.rig.clone(),
-        relic: plan.relic.clone(),
-        raider: plan.raider.clone(),
-        incarnation: plan.incarnation,
-        branch: plan.branch.clone(),
-        head: plan.head.clone(),
-        target: plan.target.clone(),
-        state: MrState::Reviewing,
-        priority: work.priority,
-        queued_at,
-        attempts: 0,
-        not_before: None,
-        gates: Vec::new(),
-        conflict_files: Vec::new(),
-        merge_commit: None,
-        note: None,
-        review: if plan.wants_review {
-            Review::Wanted
-        } else {
-            Review::None
-        },
-    })
 }

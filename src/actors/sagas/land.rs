@@ -87,13 +87,6 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
             let error = format!("{} shares no history with {}", mr.head, mr.target);
             return fail(world, None, mr, FailureType::Unrelated, error, Vec::new()).await;
         }
-        Ok(MergeOutcome::TakenOff) => {
-            let error = format!(
-                "{0} was rewritten, and nothing of {1} can be told apart from the commits that were taken off {0}",
-                mr.target, mr.head
-            );
-            return fail(world, None, mr, FailureType::Unrelated, error, Vec::new()).await;
-        }
         Err(error) => return park(world, mr, format!("the merge cannot be made: {error}")).await,
     };
     if !rig.forge.gates.is_empty() {
@@ -209,7 +202,7 @@ async fn land_request(
     let relic = world.store.run(move |txn| txn.relic(&id)).await?;
     Ok(LandRequest {
         head: mr.head.clone(),
-        target: mr.target.clone(),
+        began: mr.began.clone(),
         onto: onto.clone(),
         style: rig.forge.style,
         title: relic.title,

@@ -87,6 +87,7 @@ pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal
             relic: origin.relic,
             branch: origin.branch,
             base: origin.base,
+            from_target: false,
             target: onto.clone(),
             harness: rig.raiders.harness.clone(),
             charged_at: origin.made,

@@ -1,11 +1,10 @@
 //! Brings history into `repo.git`: all of it at first, one pushed branch later; and finds out which
 //! branch is the default.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::command::{Git, NETWORK, Output};
-use super::former;
 use super::push::said;
 use super::remote;
 use super::rig::{GitRepo, resolve};
@@ -16,8 +15,6 @@ use crate::ports::repo::RepoError;
 
 /// Limit of the first fetch, which brings the whole history.
 const CLONE: Duration = Duration::from_secs(3600);
-/// Where the branches of the origin are known.
-const TRACKED: &str = "refs/remotes/origin/";
 /// Where the checkout's refs lie during the first fetch.
 const SEED: &str = "refs/horde/seed";
 
@@ -51,11 +48,8 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         .limit(CLONE)
         .output()?;
     let known = tracked(repo)?;
-    for (name, tip) in &before {
-        match known.get(name) {
-            Some(now) => former::note(repo, &name[TRACKED.len()..], tip, now)?,
-            None => share::withdraw(repo, name),
-        }
+    for pruned in before.difference(&known) {
+        share::withdraw(repo, pruned);
     }
     drop_seeds(repo)?;
     let why = said(&fetched, &repo.push_url()?);
@@ -72,9 +66,11 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
 }
 
 /// What is known of the origin's branches, by full names.
-fn tracked(repo: &GitRepo) -> Result<BTreeMap<String, Oid>, RepoError> {
-    let refs = repo.refs()?.into_iter().map(|(tip, name)| (name, tip));
-    Ok(refs.filter(|(name, _)| name.starts_with(TRACKED)).collect())
+fn tracked(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
+    let names = repo.refs()?.into_iter().map(|it| it.1);
+    Ok(names
+        .filter(|name| name.starts_with("refs/remotes/origin/"))
+        .collect())
 }
 
 /// Copies the checkout's objects and its knowledge of the origin. Only saves time (and serves when

@@ -293,7 +293,10 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     let tracked = Paths::of(tree.keys().chain(listed.clone()));
     let own = links::names(ground.note.as_ref());
     let shown = Paths::of(tree.keys().chain(listed).chain(&own));
-    let mut walked = walk(&root, &mut rules(ground, &excludes, &shown)).map_err(fail)?;
+    let mut rules = rules(ground, &excludes, &shown);
+    let left_out = index.entries.iter().filter(|staged| staged.skip);
+    left_out.for_each(|staged| rules.left_out(&staged.path));
+    let mut walked = walk(&root, &mut rules).map_err(fail)?;
     all_read(&walked)?;
     let mut seen = known(repo, &root, files);
     let entries = std::mem::take(&mut walked.entries);

@@ -16,7 +16,6 @@ mod facts;
 mod fetch;
 mod files;
 mod filters;
-mod former;
 mod gate;
 mod ground;
 mod hooks;

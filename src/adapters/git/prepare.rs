@@ -45,7 +45,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     // Before anything is written there.
     whole::heal(repo);
     let moved = settings::take_over(repo, checkout.as_ref())?;
-    repo.forget_email();
+    repo.forget_user();
     take_attributes(repo, checkout.as_ref())?;
     links::exclude(repo, links::EXCLUDED)?;
     if repo.first_time() {

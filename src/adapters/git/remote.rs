@@ -6,7 +6,6 @@
 
 use super::branches::drop_branch;
 use super::command::NETWORK;
-use super::former;
 use super::push::{Answer, Push, said, without_password};
 use super::rig::{GitRepo, oid};
 use super::share;
@@ -50,8 +49,6 @@ pub(super) fn fetch(
     branch: &str,
 ) -> Result<(), RepoError> {
     let _turn = turns::take(repo.repo_dir(), &format!("{remote}/{branch}"));
-    let name = format!("refs/remotes/{remote}/{branch}");
-    let before = repo.resolve(&name)?;
     let output = repo
         .git()
         .as_user()
@@ -64,10 +61,8 @@ pub(super) fn fetch(
         .output()
         .map_err(|error| without_password(error, &format!("fetch of {branch}")))?;
     if output.ok() {
+        let name = format!("refs/remotes/{remote}/{branch}");
         if let Some(tip) = repo.resolve(&name)? {
-            if let Some(before) = before {
-                former::note(repo, branch, &before, &tip)?;
-            }
             share::publish(repo, &name, &tip);
         }
         return Ok(());

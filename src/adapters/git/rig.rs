@@ -54,7 +54,7 @@ pub struct GitRepo {
     /// `user.email` of the repository, once it was asked for; forgotten when the settings are taken over anew.
     email: Mutex<Option<Option<String>>>,
     /// The user's ignore rules, once they were asked for.
-    excludes: OnceLock<Option<PathBuf>>,
+    excludes: Mutex<Option<Option<PathBuf>>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
     cleared: AtomicBool,
     /// Refs of theirs that cannot be read.
@@ -92,7 +92,7 @@ impl GitRepo {
             preparing: Mutex::new(()),
             healing: Mutex::new(()),
             email: Mutex::new(None),
-            excludes: OnceLock::new(),
+            excludes: Mutex::default(),
             cleared: AtomicBool::new(false),
             said: Said::default(),
             format: OnceLock::new(),
@@ -148,9 +148,10 @@ impl GitRepo {
         Ok(self.format.get_or_init(|| format))
     }
 
-    /// Has `user.email` read anew.
-    pub(super) fn forget_email(&self) {
+    /// Has read anew what the user's own configuration says.
+    pub(super) fn forget_user(&self) {
         *self.email.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.excludes.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The file with the user's own ignore rules.
@@ -160,9 +161,11 @@ impl GitRepo {
                 self.git()
                     .as_user()
                     .args(["config", "--type=path", "--get", "core.excludesFile"]);
-            let named = asked.output().ok()?.text();
-            if !named.is_empty() {
-                return Some(PathBuf::from(named));
+            let named = asked.output().ok()?;
+            if named.ok() {
+                // An empty name is that of no file.
+                return Some(PathBuf::from(named.text()))
+                    .filter(|file| !file.as_os_str().is_empty());
             }
             let home = std::env::var_os("HOME").map(PathBuf::from);
             let config = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
@@ -171,7 +174,8 @@ impl GitRepo {
                 .or(home.map(|home| home.join(".config")));
             config.map(|config| config.join("git").join("ignore"))
         };
-        self.excludes.get_or_init(read).clone()
+        let mut known = self.excludes.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_with(read).clone()
     }
 
     /// The rig's checkout or URL.

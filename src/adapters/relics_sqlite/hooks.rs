@@ -16,6 +16,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Hook> {
         relic: row.get::<_, Word<_>>("relic")?.0,
         branch: row.get("branch")?,
         base: row.get::<_, Word<_>>("base")?.0,
+        from_target: row.get("from_target")?,
         target: row.get("target")?,
         harness: row.get::<_, Word<_>>("harness")?.0,
         charged_at: row.get::<_, Time>("charged_at")?.0,
@@ -56,9 +57,9 @@ pub(super) fn put(conn: &Connection, hook: &Hook) -> Result<(), StoreError> {
         )));
     }
     conn.prepare_cached(
-        "INSERT OR REPLACE INTO hooks (raider, rig, incarnation, relic, branch, base, target,
-                                       harness, charged_at, done)
-         VALUES (:raider, :rig, :incarnation, :relic, :branch, :base, :target,
+        "INSERT OR REPLACE INTO hooks (raider, rig, incarnation, relic, branch, base, from_target,
+                                       target, harness, charged_at, done)
+         VALUES (:raider, :rig, :incarnation, :relic, :branch, :base, :from_target, :target,
                  :harness, :charged_at, :done)",
     )?
     .execute(named_params! {
@@ -68,6 +69,7 @@ pub(super) fn put(conn: &Connection, hook: &Hook) -> Result<(), StoreError> {
         ":relic": hook.relic.as_str(),
         ":branch": hook.branch,
         ":base": hook.base.as_str(),
+        ":from_target": hook.from_target,
         ":target": hook.target,
         ":harness": hook.harness.as_str(),
         ":charged_at": Time(hook.charged_at),

@@ -30,6 +30,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<MergeRequest> {
             .get::<_, Option<Word<Oid>>>("merge_commit")?
             .map(|oid| oid.0),
         note: row.get("note")?,
+        began: row.get::<_, Option<Word<Oid>>>("began")?.map(|oid| oid.0),
         review: row.get::<_, Word<_>>("review")?.0,
     })
 }
@@ -40,10 +41,11 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
     conn.prepare_cached(
         "INSERT OR REPLACE INTO merge_requests
              (id, rig, relic, raider, incarnation, branch, head, target, state, open, priority,
-              queued_at, attempts, not_before, gates, conflict_files, merge_commit, note, review)
+              queued_at, attempts, not_before, gates, conflict_files, merge_commit, note, began,
+              review)
          VALUES (:id, :rig, :relic, :raider, :incarnation, :branch, :head, :target, :state, :open,
                  :priority, :queued_at, :attempts, :not_before, :gates, :conflict_files,
-                 :merge_commit, :note, :review)",
+                 :merge_commit, :note, :began, :review)",
     )?
     .execute(named_params! {
         ":id": mr.id.as_str(),
@@ -64,6 +66,7 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         ":conflict_files": Json(&mr.conflict_files),
         ":merge_commit": mr.merge_commit.as_ref().map(Oid::as_str),
         ":note": mr.note,
+        ":began": mr.began.as_ref().map(Oid::as_str),
         ":review": Word(mr.review),
     })?;
     Ok(())

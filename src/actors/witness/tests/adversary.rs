@@ -256,6 +256,7 @@ impl Newcomer {
             relic: self.relic.clone(),
             branch: spec.branch,
             base: spec.base,
+            from_target: false,
             target: "main".into(),
             harness: "script".parse().unwrap(),
             charged_at: self.world.clock.now(),

@@ -12,10 +12,12 @@ use super::super::bytes::{self, RelPath};
 use super::open::{Named, Root};
 use super::paths::{self, Paths};
 use super::pattern::List;
-use super::walk::{Pass, Sieve, has_part};
+use super::walk::{Entry, Kind, Pass, Sieve, has_part};
 
-/// A longer list is not read: what it would hide counts as work.
-const LIST_MAX: u64 = 1024 * 1024;
+/// A longer list is not read.
+const LIST_MAX: u64 = 256 * 1024;
+/// So many patterns are asked of one path, those of whole sandboxes apart: an agent's lists cost no more than that.
+const PATTERNS_MAX: usize = 10_000;
 
 /// The name of such a list.
 const NAME: &[u8] = b".gitignore";
@@ -39,8 +41,10 @@ impl Excludes {
 #[derive(Debug)]
 pub(in super::super) struct Rules<'a> {
     excludes: &'a Excludes,
-    /// Rules of directories.
+    /// Rules of the directories on the way to the one that was entered last.
     lists: BTreeMap<RelPath, Rc<List>>,
+    /// Directories whose lists git reads from the index.
+    absent: BTreeSet<RelPath>,
     /// Paths that HEAD or an index has.
     tracked: &'a Paths<'a>,
     /// Paths that are left out.
@@ -70,6 +74,7 @@ impl<'a> Rules<'a> {
         Self {
             excludes,
             lists: BTreeMap::new(),
+            absent: BTreeSet::new(),
             tracked,
             skipped: BTreeSet::new(),
             mixed: BTreeSet::new(),
@@ -80,6 +85,14 @@ impl<'a> Rules<'a> {
     /// Leaves a path out.
     pub(in super::super) fn skip(&mut self, path: impl Into<RelPath>) {
         self.skipped.insert(path.into());
+    }
+
+    /// Notes that a path of the index is not checked out (`skip-worktree`): git reads a list there from the index.
+    pub(in super::super) fn left_out(&mut self, path: &[u8]) {
+        let dir = path.strip_suffix(NAME);
+        let dir = dir.filter(|dir| dir.is_empty() || dir.ends_with(b"/"));
+        let dir = dir.map(|dir| dir.strip_suffix(b"/").unwrap_or(dir));
+        self.absent.extend(dir.map(<[u8]>::to_vec));
     }
 
     fn is_tracked(&self, path: &[u8], is_dir: bool) -> bool {
@@ -96,16 +109,23 @@ impl<'a> Rules<'a> {
             .unwrap_or(false)
     }
 
-    /// Reads the list of a directory. One that cannot be read says nothing.
-    fn read(&mut self, root: &Root, dir: &[u8]) {
-        let Ok(file) = root.file(&bytes::below(dir, NAME)) else {
+    /// Takes up the list of a directory that has one. What a list would show that cannot be read is not known: nothing is
+    /// hidden below it then.
+    fn read(&mut self, root: &Root, dir: &[u8], is_there: bool) {
+        let path = bytes::below(dir, NAME);
+        let list = match is_there {
+            true => read(root, &path),
+            false => self.absent.contains(dir).then(List::shows_all),
+        };
+        let Some(list) = list else {
             return;
         };
-        let mut text = Vec::new();
-        let read = file.take(LIST_MAX + 1).read_to_end(&mut text);
-        if read.is_ok() && text.len() as u64 <= LIST_MAX {
-            self.lists.insert(dir.to_vec(), Rc::new(List::read(&text)));
-        }
+        let known: usize = self.lists.values().map(|list| list.len()).sum();
+        let list = match known + list.len() > PATTERNS_MAX {
+            true => List::shows_all(),
+            false => list,
+        };
+        self.lists.insert(dir.to_vec(), Rc::new(list));
     }
 
     /// The lists of a directory and of those that it is in, the deepest first.
@@ -121,6 +141,23 @@ impl<'a> Rules<'a> {
     }
 }
 
+/// Reads a list; none where git reads none: what lies there is no file.
+fn read(root: &Root, path: &[u8]) -> Option<List> {
+    let is_file = |found| Entry::of(path.to_vec(), &found).kind == Kind::File;
+    if let Ok(found) = root.stat(path)
+        && !found.is_some_and(is_file)
+    {
+        return None;
+    }
+    let mut text = Vec::new();
+    let file = root.file(path);
+    let whole = file.and_then(|file| file.take(LIST_MAX + 1).read_to_end(&mut text));
+    Some(match whole {
+        Ok(size) if size as u64 <= LIST_MAX => List::read(&text),
+        Ok(_) | Err(_) => List::shows_all(),
+    })
+}
+
 /// A directory, and those that it is in, the top apart, the deepest first.
 fn ways(dir: &[u8]) -> impl Iterator<Item = &[u8]> {
     let first = Some(dir).filter(|dir| !dir.is_empty());
@@ -133,8 +170,13 @@ fn ways(dir: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl Sieve for Rules<'_> {
     fn enter(&mut self, root: &Root, dir: &[u8], names: &[Named]) {
         let in_git = has_part(dir);
-        if !in_git && names.iter().any(|(name, _)| name == NAME) {
-            self.read(root, dir);
+        let on_the_way = |above: &RelPath| {
+            let rest = dir.strip_prefix(above.as_slice());
+            above.is_empty() || rest.is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        self.lists.retain(|above, _| on_the_way(above));
+        if !in_git {
+            self.read(root, dir, names.iter().any(|(name, _)| name == NAME));
         }
         self.here = Here {
             in_git,
@@ -192,10 +234,7 @@ mod tests {
         let tracked = Paths::of(&tracked);
         let mut rules = Rules::new(&excludes, &tracked);
         let walked = walk(&Root::open(dir.path()).unwrap(), &mut rules).unwrap();
-        let files = walked
-            .entries
-            .into_iter()
-            .filter(|it| it.kind != super::super::walk::Kind::Dir);
+        let files = walked.entries.into_iter().filter(|it| it.kind != Kind::Dir);
         let text = |path: RelPath| String::from_utf8(path).unwrap();
         (
             files.map(|it| text(it.path)).collect(),
@@ -250,6 +289,43 @@ mod tests {
         let wanted = [".gitignore", "a.x", "target/deep/tracked", "target/tracked"];
         assert_eq!(taken, wanted);
         assert_eq!(hidden, ["b.x", "target/deep/other", "target/other"]);
+    }
+
+    #[test]
+    fn list_that_is_not_read_hides_nothing_and_shows_what_others_hide() {
+        let long = format!("!kept.log\n#{}\n", "x".repeat(LIST_MAX as usize));
+        let many = "a\n".repeat(PATTERNS_MAX / 2);
+        let files = [
+            ("a.log", ""),
+            ("long/.gitignore", long.as_str()),
+            ("long/deep/kept.log", ""),
+            ("many/.gitignore", many.as_str()),
+            ("many/b.log", ""),
+            ("many/more/.gitignore", many.as_str()),
+            ("many/more/.x/.gitignore", "*\n"),
+            ("many/more/.x/c.log", ""),
+        ];
+        let (taken, hidden) = found(&files, &[], "*.log\n");
+        assert_eq!(hidden, ["a.log", "many/b.log"]);
+        assert!(taken.iter().any(|path| path == "long/deep/kept.log"));
+        assert!(taken.iter().any(|path| path == "many/more/.x/c.log"));
+    }
+
+    #[test]
+    fn list_that_a_sparse_checkout_leaves_out_may_show_what_others_hide() {
+        let dir = crate::testing::scratch();
+        for name in ["docs/deep/kept.log", "other/a.log"] {
+            fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        fs::write(dir.path().join(".gitignore"), "*.log\n").unwrap();
+        let (excludes, tracked) = (Excludes::default(), Paths::default());
+        let mut rules = Rules::new(&excludes, &tracked);
+        for path in ["docs/.gitignore", "other/x.gitignore", "other/a"] {
+            rules.left_out(path.as_bytes());
+        }
+        let walked = walk(&Root::open(dir.path()).unwrap(), &mut rules).unwrap();
+        assert_eq!(walked.hidden, [b"other/a.log"]);
     }
 
     #[test]

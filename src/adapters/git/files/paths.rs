@@ -46,17 +46,35 @@ pub(super) fn below<'s, 'a>(sorted: &'s [&'a [u8]], dir: &[u8]) -> &'s [&'a [u8]
 }
 
 /// A list sorted by path, beside another one.
-pub(in super::super) struct Beside<I: Iterator>(Peekable<I>);
+pub(in super::super) struct Beside<I: Iterator> {
+    list: Peekable<I>,
+    /// The path that was asked for last. In debug builds alone, as it costs more than the answer.
+    #[cfg(debug_assertions)]
+    last: RelPath,
+}
 
 impl<'a, T, I: Iterator<Item = (&'a RelPath, T)>> Beside<I> {
     pub(in super::super) fn new(sorted: impl IntoIterator<IntoIter = I>) -> Self {
-        Self(sorted.into_iter().peekable())
+        Self {
+            list: sorted.into_iter().peekable(),
+            #[cfg(debug_assertions)]
+            last: RelPath::new(),
+        }
     }
 
     /// What the list has for this path, which comes behind those that were asked for before.
     pub(in super::super) fn at(&mut self, path: &[u8]) -> Option<T> {
-        while self.0.next_if(|(next, _)| next.as_slice() < path).is_some() {}
-        let found = self.0.next_if(|(next, _)| next.as_slice() == path);
+        #[cfg(debug_assertions)]
+        {
+            assert!(self.last.as_slice() <= path, "asked out of order");
+            self.last = path.to_vec();
+        }
+        while self
+            .list
+            .next_if(|(next, _)| next.as_slice() < path)
+            .is_some()
+        {}
+        let found = self.list.next_if(|(next, _)| next.as_slice() == path);
         found.map(|(_, value)| value)
     }
 }

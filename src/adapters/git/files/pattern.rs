@@ -56,6 +56,16 @@ impl List {
         Self(lines.filter_map(Pattern::read).collect())
     }
 
+    /// Returns a list that shows everything.
+    pub(in super::super) fn shows_all() -> Self {
+        Self::read(b"!*")
+    }
+
+    /// How many patterns it has.
+    pub(in super::super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether the list hides the path, which is below its directory, or shows it; none where it says nothing of it.
     pub(in super::super) fn hides(&self, path: &[u8], is_dir: bool) -> Option<bool> {
         let found = self.0.iter().rev().find(|it| it.matches(path, is_dir))?;

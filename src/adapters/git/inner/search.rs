@@ -116,6 +116,8 @@ impl<'a, 's> Search<'a, 's> {
         let tracked = files.keys().chain(index.entries.iter().map(|it| &it.path));
         let tracked = Paths::of(tracked);
         let mut rules = Rules::new(self.around.excludes, &tracked);
+        let left_out = index.entries.iter().filter(|staged| staged.skip);
+        left_out.for_each(|staged| rules.left_out(&staged.path));
         let walked = self.walk(path, &mut rules)?;
         let scratch = view.scratch();
         let judge = Judge {

@@ -106,15 +106,6 @@ impl Commands {
         Ok([side(ours)?, side(theirs)?])
     }
 
-    fn store(&self, draft: &Draft) -> Result<Oid, RepoError> {
-        let output = self
-            .git()
-            .args(["hash-object", "-t", "commit", "-w", "--stdin"])
-            .stdin(draft.bytes())
-            .run()?;
-        oid(&output.text())
-    }
-
     fn git(&self) -> Git {
         Git::in_dir(&self.dir).besides(settings::of_user_file(&self.dir))
     }
@@ -194,6 +185,15 @@ impl Engine for Commands {
             return self.write_signed(draft);
         }
         self.store(draft)
+    }
+
+    fn store(&self, draft: &Draft) -> Result<Oid, RepoError> {
+        let output = self
+            .git()
+            .args(["hash-object", "-t", "commit", "-w", "--stdin"])
+            .stdin(draft.bytes())
+            .run()?;
+        oid(&output.text())
     }
 
     fn signs(&self) -> bool {

@@ -188,7 +188,7 @@ fn forge_lands_the_tree_that_git_makes() {
             }
             MergeOutcome::Nothing => Plain::Tree(lab.tree(&onto)),
             MergeOutcome::Conflict(_) => Plain::Conflict,
-            MergeOutcome::Unrelated | MergeOutcome::TakenOff => panic!("they have a base"),
+            MergeOutcome::Unrelated => panic!("they have a base"),
         };
         conflicts += u64::from(plain == Plain::Conflict);
         assert_eq!(

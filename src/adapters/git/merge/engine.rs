@@ -32,6 +32,9 @@ pub(super) trait Engine {
     /// Writes a commit, signed when the repository says so.
     fn write(&self, draft: &Draft) -> Result<Oid, RepoError>;
 
+    /// Writes a commit that does not land, without a signature.
+    fn store(&self, draft: &Draft) -> Result<Oid, RepoError>;
+
     /// Whether commits are signed when they are written.
     fn signs(&self) -> bool;
 
@@ -123,6 +126,10 @@ impl Engine for InProcess {
         if self.signs() {
             return self.fallback.write(draft);
         }
+        self.store(draft)
+    }
+
+    fn store(&self, draft: &Draft) -> Result<Oid, RepoError> {
         let odb = self.repo.odb().map_err(|error| failed(&error))?;
         let id = odb
             .write(ObjectType::Commit, &draft.bytes())

@@ -27,7 +27,8 @@ mod tests;
 #[cfg(test)]
 mod upstream;
 
-use super::former;
+use std::path::Path;
+
 use super::rig::GitRepo;
 use crate::domain::merge::MergeOutcome;
 use crate::ports::repo::{LandRequest, RepoError};
@@ -37,14 +38,11 @@ use crate::ports::repo::{LandRequest, RepoError};
 /// # Errors
 /// [`RepoError`]; a conflict is an outcome, not an error.
 pub(super) fn merge(repo: &GitRepo, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
-    let engine = engine::open(repo.repo_dir())?;
-    let former = former::tips(repo, &request.target)?;
-    styles::land(engine.as_ref(), request, &former)
+    merge_in(repo.repo_dir(), request)
 }
 
-/// As [`merge`], in any repository, on a target that was never rewritten.
-#[cfg(test)]
-fn merge_in(dir: &std::path::Path, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
+/// As [`merge`], in any repository.
+fn merge_in(dir: &Path, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
     let engine = engine::open(dir)?;
-    styles::land(engine.as_ref(), request, &[])
+    styles::land(engine.as_ref(), request)
 }

@@ -7,32 +7,20 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::ports::repo::{LandRequest, RepoError};
 
-/// Makes the commits that would land. `former` are tips that the target had before it was rewritten: what they have
-/// and the target has not was taken off it, and is not brought back by work that was begun on it.
-pub(super) fn land(
-    engine: &dyn Engine,
-    request: &LandRequest,
-    former: &[Oid],
-) -> Result<MergeOutcome, RepoError> {
+/// Makes the commits that would land.
+pub(super) fn land(engine: &dyn Engine, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
     let onto = engine.commit(&request.onto)?;
-    let lacking = engine.missing(&[&request.onto], &request.head)?;
-    if lacking.is_empty() {
-        return Ok(MergeOutcome::Nothing);
-    }
     if engine.merge_bases(&request.onto, &request.head)?.is_empty() {
         return Ok(MergeOutcome::Unrelated);
     }
+    let former = former(engine, request)?;
     let known: Vec<&Oid> = former.iter().chain([&request.onto]).collect();
     let work = engine.missing(&known, &request.head)?;
+    if work.is_empty() {
+        return Ok(MergeOutcome::Nothing);
+    }
     let work = work.iter().map(|id| engine.commit(id));
     let work = work.collect::<Result<Vec<_>, _>>()?;
-    let base = match work.len() == lacking.len() {
-        true => None,
-        false => match fork(&work, &lacking) {
-            Some(fork) => Some(engine.commit(&fork)?),
-            None => return Ok(MergeOutcome::TakenOff),
-        },
-    };
     let landing = Landing {
         engine,
         request,
@@ -40,26 +28,31 @@ pub(super) fn land(
         committer: ident_now(&request.committer),
         linear: work.iter().all(|commit| commit.parents.len() == 1),
         work,
-        base,
+        former,
     };
     match request.style {
         LandStyle::Rebase if landing.linear => landing.rebase(),
         LandStyle::Rebase => landing.rebase_around_merges(),
         LandStyle::Squash => landing.whole(Landing::squashed),
         // A merge commit would have what was taken off among its ancestors.
-        LandStyle::Merge if landing.base.is_some() => landing.whole(Landing::squashed),
+        LandStyle::Merge if landing.former.is_some() => landing.whole(Landing::squashed),
         LandStyle::Merge => landing.whole(Landing::joined),
     }
 }
 
-/// The commit that was taken off the target and that the work was made on, where it is one alone. `lacking` is the work with
-/// all that was taken off.
-fn fork(work: &[Commit], lacking: &[Oid]) -> Option<Oid> {
-    let parents = work.iter().flat_map(|commit| &commit.parents);
-    let gone = |id: &&Oid| lacking.contains(id) && !work.iter().any(|commit| commit.id == **id);
-    let mut forks = parents.filter(gone);
-    let first = forks.next()?;
-    forks.all(|other| other == first).then(|| first.clone())
+/// Returns the tip that the target had when the work was begun on it, where a force-push has taken it off the target
+/// since. Work that was moved elsewhere and does not contain it was not begun on it.
+fn former(engine: &dyn Engine, request: &LandRequest) -> Result<Option<Oid>, RepoError> {
+    let Some(began) = &request.began else {
+        return Ok(None);
+    };
+    match engine.commit(began) {
+        Err(RepoError::NotFound(_)) => return Ok(None),
+        found => found?,
+    };
+    let has = |tip: &Oid| Ok::<_, RepoError>(engine.merge_bases(began, tip)? == [began.clone()]);
+    let is_former = !has(&request.onto)? && has(&request.head)?;
+    Ok(is_former.then(|| began.clone()))
 }
 
 struct Landing<'a> {
@@ -72,8 +65,8 @@ struct Landing<'a> {
     linear: bool,
     /// What the target lacks, parents first.
     work: Vec<Commit>,
-    /// The commit that the work was made on, where that was taken off the target.
-    base: Option<Commit>,
+    /// The tip that the target had when the work was begun, where that was taken off the target.
+    former: Option<Oid>,
 }
 
 /// A replayed commit that is not written yet: the last one gets the trailers.
@@ -173,10 +166,22 @@ impl Landing<'_> {
         self.finish(self.squashed(whole)?)
     }
 
-    /// The merge of the whole.
+    /// The merge of the whole. Where the target was rewritten, it is made as if the target had taken back itself what was
+    /// taken off it: so git finds the bases that the work has, also where it has merged the rewritten target.
     fn joined_trees(&self) -> Result<Joined, RepoError> {
         let (onto, head) = (&self.onto.id, &self.request.head);
-        self.engine.join(self.base.as_ref(), onto, head)
+        let Some(former) = &self.former else {
+            return self.engine.join(None, onto, head);
+        };
+        let taken_back = self.engine.store(&Draft {
+            tree: self.onto.tree.clone(),
+            parents: vec![onto.clone(), former.clone()],
+            author: self.committer.clone(),
+            committer: self.committer.clone(),
+            encoding: None,
+            message: b"the target without what was taken off it\n".to_vec(),
+        })?;
+        self.engine.join(None, &taken_back, head)
     }
 
     /// Lands the merge of the whole as one commit.

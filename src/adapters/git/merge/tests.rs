@@ -16,7 +16,7 @@ pub(super) const STYLES: [LandStyle; 3] = [LandStyle::Rebase, LandStyle::Squash,
 pub(super) fn request(style: LandStyle, onto: &Oid, head: &Oid) -> LandRequest {
     LandRequest {
         head: head.clone(),
-        target: "main".into(),
+        began: None,
         onto: onto.clone(),
         style,
         title: "Add the thing (gt-1)".into(),
@@ -281,7 +281,7 @@ fn the_git_program_alone_comes_to_the_same() {
         let git = Commands::new(lab.dir(), false).limited_to(able);
         for style in STYLES {
             let (_, expected) = clean(&lab, style, &main, &two);
-            let outcome = styles::land(&git, &request(style, &main, &two), &[]);
+            let outcome = styles::land(&git, &request(style, &main, &two));
             match outcome.unwrap() {
                 MergeOutcome::Clean { tree, .. } => assert_eq!(tree, expected),
                 other => panic!("{other:?}"),
@@ -307,7 +307,7 @@ fn attributes_of_the_target_hold_with_an_old_git_too() {
         let theirs = lab.commit(&with(&start, &[(path, theirs)]), &[&start_at]);
         let outcomes = [able(), OLD].map(|able| {
             let git = Commands::new(lab.dir(), false).limited_to(able);
-            styles::land(&git, &request(LandStyle::Squash, &ours, &theirs), &[]).unwrap()
+            styles::land(&git, &request(LandStyle::Squash, &ours, &theirs)).unwrap()
         });
         let [now, old] = outcomes.map(|outcome| match outcome {
             MergeOutcome::Clean { tree, .. } => Some(tree),

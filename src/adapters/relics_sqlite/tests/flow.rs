@@ -118,6 +118,7 @@ fn mr(number: u64, relic: &str, raider: RaiderId, state: MrState) -> MergeReques
         conflict_files: vec![],
         merge_commit: None,
         note: None,
+        began: None,
         review: Review::None,
     }
 }

@@ -104,6 +104,7 @@ fn hook(relic: RelicId) -> Hook {
         relic,
         branch: "raider/Toast/gt-1-1".into(),
         base: oid('a'),
+        from_target: false,
         target: "release".into(),
         harness: HarnessName::new("script").unwrap(),
         charged_at: Still.now(),
@@ -144,6 +145,7 @@ fn merge_request(id: RelicId, relic: RelicId) -> MergeRequest {
         conflict_files: vec!["src/a.rs".into()],
         merge_commit: None,
         note: Some("parked".into()),
+        began: None,
         review: Review::Wanted,
     }
 }

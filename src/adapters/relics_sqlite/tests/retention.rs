@@ -119,6 +119,7 @@ fn a_wisp_on_a_hook_stays() {
         incarnation: Incarnation(1),
         relic: id("gt-1"),
         base: oid('a'),
+        from_target: true,
         target: "main".into(),
         harness: "script".parse().unwrap(),
         charged_at: at(OLD),

@@ -259,6 +259,7 @@ fn hook(raider: RaiderId, relic: &str) -> Hook {
         incarnation: Incarnation(1),
         relic: id(relic),
         base: oid('a'),
+        from_target: true,
         target: "main".into(),
         harness: "script".parse().unwrap(),
         charged_at: at("2026-05-01T10:00:00Z"),

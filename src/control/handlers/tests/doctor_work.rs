@@ -133,6 +133,7 @@ async fn work_of_a_rig_that_is_not_configured_is_told() {
         relic: relic.clone(),
         branch: "raider/Toast/gt-1-1".into(),
         base: Oid::new("a".repeat(40)).unwrap(),
+        from_target: false,
         target: "main".into(),
         harness: HarnessName::new("claude").unwrap(),
         charged_at: town.world.clock.now(),
