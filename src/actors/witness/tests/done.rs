@@ -296,6 +296,34 @@ async fn stuck_and_deferred_work_is_pushed_and_waits() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn merge_request_tells_on_which_tip_of_the_target_its_work_began_and_none_for_a_branch_taken_up_again()
+ {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let first = town.hook(&charged.raider).await.unwrap();
+    assert!(first.from_target);
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let landed = town.mr(&charged.relic).await.unwrap();
+    assert_eq!(landed.began, Some(first.base));
+    let charged = town.worker("b").await;
+    let mut request = completion(&charged.raider);
+    (request.exit, request.reason) = (Exit::Escalated, Some("no key".into()));
+    town.done(request).await.unwrap();
+    town.settle().await;
+    let mut relic = town.relic_now(&charged.relic).await;
+    relic.status = RelicStatus::Open;
+    town.store(move |txn| txn.put_relic(&relic)).await;
+    let again = town.charge(&charged.relic).await.unwrap();
+    assert!(!town.hook(&again.raider).await.unwrap().from_target);
+    town.parts.repo.commit(&again.raider.name);
+    town.completed(&again.raider).await.unwrap();
+    town.settle().await;
+    let landed = town.mr(&charged.relic).await.unwrap();
+    assert_eq!(landed.began, None);
+}
+
 /// What the raider did after it said that nothing had to change is neither lost nor forgotten.
 #[tokio::test(start_paused = true)]
 async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
