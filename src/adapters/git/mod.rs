@@ -24,6 +24,7 @@ mod ignored;
 mod inner;
 mod known;
 mod land;
+mod late;
 mod lfs;
 mod links;
 mod locks;
