@@ -9,6 +9,7 @@
 
 mod files;
 mod ground;
+mod identity;
 mod infra;
 mod keeper;
 mod lock;

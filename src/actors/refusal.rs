@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::domain::nuke::CleanupStatus;
+use crate::domain::shown;
 use crate::ports::relics::StoreError;
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::SessionError;
@@ -97,6 +98,15 @@ impl Refusal {
         }
     }
 
+    /// The message, and a line for each loss, whatever names agents gave to their files.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let losses = self.losses.iter();
+        losses.fold(self.message.clone(), |text, loss| {
+            text + "\n  " + &shown::line(loss)
+        })
+    }
+
     /// The same refusal with advice.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -183,5 +193,18 @@ impl From<SessionError> for Refusal {
 impl From<TaskError> for Refusal {
     fn from(error: TaskError) -> Self {
         Self::new(RefusalKind::Internal, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_one_line_for_each_loss() {
+        let losses = vec!["untracked: a\nb\u{1b}[2J".to_owned(), "stash: x".to_owned()];
+        let refusal = Refusal::work_at_risk("Toast is kept", losses);
+        let text = "Toast is kept\n  untracked: a b\\x1b[2J\n  stash: x";
+        assert_eq!(refusal.text(), text);
     }
 }

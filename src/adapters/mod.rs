@@ -13,4 +13,5 @@ pub mod runs;
 pub mod secret;
 pub mod sessions;
 pub mod task_files;
+pub mod trash;
 pub mod watch;

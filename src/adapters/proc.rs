@@ -6,6 +6,7 @@
 
 mod files;
 mod place;
+mod used;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,6 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub use self::files::{is_among_last, is_scarce, open_files, raise_open_files};
 pub use self::place::{Place, place};
+pub use self::used::used_below;
 
 use crate::domain::facts::{ProcessId, Usage};
 

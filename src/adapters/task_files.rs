@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -19,6 +20,7 @@ use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
 use self::text::{at, from_above, make_dir, read_some, write_whole, written};
 use super::removal::{self, Fate};
+use super::trash::{self, Stays};
 use super::{beneath, mounts, runs};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
@@ -407,17 +409,28 @@ impl TaskFiles for DiskTaskFiles {
         };
         let outbox = entries(&self.outbox)?.into_iter();
         Ok(Leftovers {
-            trash: entries(&self.trash)?,
+            trash: entries(&self.trash)?
+                .into_iter()
+                .filter(|path| !path.file_name().is_some_and(trash::is_note))
+                .collect(),
             outbox: outbox.map(|path| (path.clone(), written(&path))).collect(),
         })
     }
 
     fn empty_trash(&self) -> Result<(), TaskError> {
         let mut first = None;
-        let trash = beneath::open_room(&self.trash).map_err(at(&self.trash))?;
-        for name in beneath::names(&trash).map_err(at(&self.trash))? {
+        let room = beneath::open_room(&self.trash).map_err(at(&self.trash))?;
+        let names = beneath::names(&room).map_err(at(&self.trash))?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        let uses = trash::Uses::of(&self.trash).map_err(at(&self.trash))?;
+        for name in names {
             let path = self.trash.join(&name);
-            let removed = mounts::none_in(&path).and_then(|()| removal::remove_at(&trash, &name));
+            let removed = match trash::is_note(&name) {
+                true => trash::tidy(&path),
+                false => throw_away(&room, &name, &path, &uses),
+            };
             if let Err(error) = removed
                 && error.kind() != io::ErrorKind::NotFound
             {
@@ -425,6 +438,30 @@ impl TaskFiles for DiskTaskFiles {
             }
         }
         first.map_or(Ok(()), Err)
+    }
+}
+
+/// Removes an entry of the trash, and the note of it. What is in use stays, and what was written to since it was thrown away.
+fn throw_away(room: &OwnedFd, name: &OsStr, path: &Path, uses: &trash::Uses) -> io::Result<()> {
+    let shown = path.display();
+    match trash::stays(path, uses)? {
+        Some(Stays::Used(used)) => {
+            let used = used.display();
+            tracing::info!(%used, "{shown} was removed, and a process works in it: it is deleted later");
+            return Ok(());
+        }
+        Some(Stays::Written(written)) => {
+            let written = written.display();
+            tracing::error!(%written, "{shown} was written to after it was removed: it is kept; take what you need, and delete it");
+            return Ok(());
+        }
+        None => {}
+    }
+    mounts::none_in(path)?;
+    removal::remove_at(room, name)?;
+    match removal::remove_at(room, &trash::note_of(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -10,11 +10,32 @@ use super::{DEFAULTS, sources};
 /// The name of a city's file.
 pub const FILE: &str = "city.toml";
 
-/// The nearest `city.toml` at or above a directory.
+/// The nearest `city.toml` at or above a directory that is none of the files which agents work on.
 #[must_use]
 pub fn find_city(start: &Path) -> Option<PathBuf> {
-    let candidates = start.ancestors().map(|dir| dir.join(FILE));
-    candidates.into_iter().find(|file| is_there(file))
+    let is_city = |dir: &&Path| is_there(&dir.join(FILE)) && !is_agents(dir);
+    let city = start.ancestors().find(is_city);
+    city.map(|dir| dir.join(FILE))
+}
+
+/// Whether a directory lies in a sandbox or a restored worktree of a city above it, or among that city's own state: what is
+/// in there was written by an agent.
+fn is_agents(dir: &Path) -> bool {
+    let mut above = dir.ancestors().skip(1);
+    above.any(|city| is_there(&city.join(FILE)) && is_of_agents_of(city, dir))
+}
+
+fn is_of_agents_of(city: &Path, dir: &Path) -> bool {
+    let below = dir.strip_prefix(city).unwrap_or(dir);
+    let mut parts = below.iter();
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(state), ..) if state == ".horde" => true,
+        (Some(rig), Some(room), Some(_name)) => {
+            let is_room = room == "raiders" || room == "restored";
+            is_room && city.join(rig).join("repo.git").is_dir()
+        }
+        _ => false,
+    }
 }
 
 /// Whether something has that name. What is no file is said when it is read: a running supervisor is to be
@@ -62,4 +83,44 @@ pub fn socket(path: &Path) -> Option<(PathBuf, PathBuf)> {
         _ => PathBuf::new(),
     };
     Some((root.to_owned(), socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn city_toml_in_a_sandbox_is_no_city() {
+        let temp = crate::testing::scratch();
+        let root = temp.path().canonicalize().unwrap();
+        let make = |dir: &str| {
+            fs::create_dir_all(root.join(dir)).unwrap();
+            fs::write(root.join(dir).join(FILE), "").unwrap();
+            root.join(dir)
+        };
+        let city = make("city");
+        fs::create_dir_all(city.join("rig/repo.git")).unwrap();
+        let of_agents = [
+            "city/rig/raiders/Toast",
+            "city/rig/raiders/Toast/examples/city",
+            "city/rig/restored/s-1",
+            "city/.horde/gates/rig",
+        ];
+        for dir in of_agents {
+            let inside = make(dir).join("src");
+            fs::create_dir(&inside).unwrap();
+            assert_eq!(find_city(&inside), Some(city.join(FILE)), "{dir}");
+        }
+        let cities = [
+            // No rig is called so.
+            "city/other/raiders/Toast",
+            "city/rig/inner",
+            "city/inner",
+            "elsewhere/rig/raiders/Toast",
+        ];
+        for dir in cities {
+            let own = make(dir);
+            assert_eq!(find_city(&own), Some(own.join(FILE)), "{dir}");
+        }
+    }
 }

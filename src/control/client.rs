@@ -94,8 +94,7 @@ impl Client {
     /// The process at the other end.
     #[must_use]
     pub fn peer_pid(&self) -> Option<u32> {
-        use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-        let peer = getsockopt(self.reader.get_ref(), PeerCredentials).ok()?;
+        let peer = owner::peer(self.reader.get_ref()).ok()?;
         u32::try_from(peer.pid()).ok().filter(|pid| *pid != 0)
     }
 

@@ -23,12 +23,12 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{Mode, OFlags, RenameFlags};
 
 use super::lock::{self, near};
-use super::{DaemonError, failed_at};
+use super::{DaemonError, failed_at, identity};
 use crate::domain::ground::{Look, Part};
 use crate::regular;
 
 /// The directory of the supervisor's state, in the city's.
-const STATE: &str = ".horde";
+pub(super) const STATE: &str = ".horde";
 /// The directory of the sessions, in that.
 const SESSIONS: &str = "sessions";
 /// What is made in it when it was removed: others look there before they make anything.
@@ -51,13 +51,14 @@ struct Held {
 
 impl Ground {
     /// Takes a city, its `.horde` made where it is not there. Nothing is changed where another supervisor
-    /// holds it, or where something else is in the place of `.horde`.
+    /// holds it, where something else is in the place of `.horde`, or where this is a copy of a city that is there.
     pub(super) fn take(city: &Path) -> Result<Self, DaemonError> {
         let root = open_dir(city).map_err(failed_at(city, "cannot be opened"))?;
         lock::directory(&root, city)?;
         let path = city.join(STATE);
         let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be made ready"))?;
         let lock = lock::file(&state, &path)?;
+        identity::settle(city, &path, &root)?;
         let held = Mutex::new(Held {
             state,
             lock,
@@ -188,6 +189,9 @@ impl Ground {
             Some(lock) => lock,
             None => return Ok(false),
         };
+        if let Err(error) = identity::settle(&self.city, path, &self.root) {
+            tracing::warn!(%error, "where the city is cannot be recorded");
+        }
         look.mend(Part::State, path, "it was removed, and is made again");
         Ok(true)
     }

@@ -42,3 +42,23 @@ fn socket_of_another_user_is_not_spoken_to() {
     assert!(city.fake.0.asked.lock().unwrap().is_empty());
     chown(&dir, Some(0), None).unwrap();
 }
+
+/// In a container, the supervisor outside of it has no number that this process could know it by.
+#[test]
+fn supervisor_in_another_pid_namespace_is_spoken_to() {
+    let city = FakeCity::start();
+    let apart = ["--user", "--map-root-user", "--pid", "--fork"];
+    let mut unshare = assert_cmd::Command::new("unshare");
+    if run(unshare.args(apart).arg("true")).code != 0 {
+        eprintln!("skipped: no namespaces can be made here");
+        return;
+    }
+    let mut hd = assert_cmd::Command::new("unshare");
+    hd.args(apart).arg(env!("CARGO_BIN_EXE_hd"));
+    hd.arg("--city").arg(city.root()).args(["--json", "status"]);
+    for name in crate::fake_city::VARIABLES {
+        hd.env_remove(name);
+    }
+    let ran = run(&mut hd);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}

@@ -248,6 +248,81 @@ fn what_is_not_wanted_any_more_at_the_last_moment_stays() {
     assert!(matches!(stale, Err(RepoError::PermitStale(_))));
 }
 
+/// Pushes its HEAD, so that it is safe.
+fn push(city: &City, sandbox: &Path) {
+    let url = city.repo.push_url().unwrap();
+    git(sandbox, &["push", "-q", &url, "HEAD:refs/heads/work"]);
+    city.repo.fetch_branch("work").unwrap();
+}
+
+/// The last measurement is over, and the sandbox is not in the trash yet.
+#[test]
+fn what_is_written_between_the_last_look_and_the_removal_is_kept() {
+    let steps: [Step; 6] = [
+        ("a new file", |dir| write(dir, "late.txt", "late\n")),
+        ("a new file in a new directory", |dir| {
+            write(dir, "new/late.txt", "late\n");
+        }),
+        ("a tracked file, of the same size and time", |dir| {
+            let mut options = fs::File::options();
+            let file = options.write(true).open(dir.join("README")).unwrap();
+            let at = file.metadata().unwrap().modified().unwrap();
+            std::io::Write::write_all(&mut &file, b"2").unwrap();
+            file.set_modified(at).unwrap();
+        }),
+        ("a mode", |dir| {
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(dir.join("README"), mode).unwrap();
+        }),
+        ("a link", |dir| symlink("README", dir.join("link")).unwrap()),
+        ("a commit", |dir| {
+            git(dir, &["checkout", "-q", "--detach"]);
+            git(dir, &["commit", "-q", "--allow-empty", "-m", "late"]);
+        }),
+    ];
+    for (what, step) in steps {
+        let city = City::new();
+        let spec = city.spec(1);
+        let sandbox = city.sandbox();
+        write(&sandbox, "README", "1\n");
+        commit_all(&sandbox, "one");
+        push(&city, &sandbox);
+        let permit = permit(&spec, &city.facts(&sandbox));
+        let after = std::cell::RefCell::new(None);
+        let refused = city.repo.discard_sandbox(&permit, &city.trash(), &|| {
+            step(&sandbox);
+            after.replace(Some(snapshot(&sandbox)));
+            Ok(())
+        });
+        let stale = matches!(refused, Err(RepoError::PermitStale(_)));
+        assert!(stale, "{what}: {refused:?}");
+        assert_eq!(Some(snapshot(&sandbox)), after.take(), "{what}");
+        assert!(names(&city.trash()).is_empty(), "{what}");
+    }
+}
+
+/// What is written with the same bytes, or removed, is no work that nothing measured; nor is what rules hide.
+#[test]
+fn late_write_that_changes_nothing_holds_up_no_removal() {
+    let city = City::new();
+    let spec = city.spec(1);
+    let sandbox = city.sandbox();
+    for (name, text) in [(".gitignore", "out\n"), ("README", "1\n"), ("gone", "2\n")] {
+        write(&sandbox, name, text);
+    }
+    commit_all(&sandbox, "one");
+    push(&city, &sandbox);
+    let permit = permit(&spec, &city.facts(&sandbox));
+    let removed = city.repo.discard_sandbox(&permit, &city.trash(), &|| {
+        write(&sandbox, "README", "1\n");
+        write(&sandbox, "out", "made\n");
+        fs::remove_file(sandbox.join("gone")).unwrap();
+        Ok(())
+    });
+    removed.unwrap();
+    assert!(!sandbox.exists());
+}
+
 #[test]
 fn a_head_that_became_unreachable_is_noticed() {
     let city = City::new();

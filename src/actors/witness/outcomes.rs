@@ -246,8 +246,7 @@ async fn remind(
         return Ok(true);
     }
     if told.count >= most {
-        let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
-        escalate(args, hook, UNACCEPTABLE, evidence).await?;
+        escalate(args, hook, UNACCEPTABLE, refused.text()).await?;
         return Ok(true);
     }
     let data = serde_json::json!({

@@ -1,18 +1,21 @@
-//! The only way a sandbox goes: verified once more, then renamed into the trash.
+//! The only way a sandbox goes: verified once more, then renamed into the trash. What was written to it in between is found
+//! there, and has it renamed back.
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, renameat};
+use rustix::fs::{CWD, RenameFlags, renameat, renameat_with};
 use rustix::io::Errno;
 
 use super::admin::{self, Note, failed, free_name};
 use super::branches::drop_branch;
 use super::facts;
-use super::measure::{Files, measure};
+use super::late::{self, Began};
+use super::measure::{Files, Measured, measure};
 use super::rig::GitRepo;
 use super::{sandbox, stash};
+use crate::adapters::trash::{note_use, stamp_now};
 use crate::adapters::{beneath, mounts};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, RaiderId};
@@ -50,20 +53,31 @@ pub(super) fn discard(
     }
     let there = fs::symlink_metadata(path).is_ok();
     let mut inner = Vec::new();
-    let mut measured = None;
+    let (mut measured, mut last) = (None, None);
     if there {
         unmounted(path)?;
-        verify(repo, permit)?;
+        let began = Began::now();
+        last = Some((verify(repo, permit)?, began));
         measured = admin::linked(path);
         inner = admin::inside(repo, path)?;
     }
     let held = beneath::make_room(trash).map_err(|error| failed("cannot make", trash, &error))?;
     let raider = permit.raider();
     let name = format!("{}-{}-{}", raider.rig, raider.name, permit.incarnation());
-    if there {
+    if let Some((judged, began)) = &last {
         still()?;
         unmounted(path)?;
-        throw(path, &held, &free_name(trash, &name))?;
+        let to = free_name(trash, &name);
+        let rename = || throw(path, &held, &to).map(|()| to.clone());
+        let since = stamp_now();
+        let (place, late) = late::watch(repo, judged, *began, rename)?;
+        if let Some(what) = late {
+            take_back(&place, path)?;
+            return Err(RepoError::PermitStale(what));
+        }
+        // What is written from now on, by a shell that stands in it, keeps it from being deleted.
+        let noted = note_use(&place, since);
+        noted.map_err(|error| failed("cannot look who is in", &place, &error))?;
     }
     for admin in &admins {
         if measured.is_some() && fs::canonicalize(admin).ok() == measured {
@@ -150,13 +164,28 @@ fn unmounted(sandbox: &Path) -> Result<(), RepoError> {
 
 /// Measures again and compares. The target may have moved meanwhile: only what the sandbox itself
 /// holds must be the same, and HEAD must not have become less safe.
-fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<(), RepoError> {
+fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<Measured, RepoError> {
     let judged = permit.git();
     let measured = measure(repo, permit.sandbox(), Files::Afresh)?;
     let now = facts::judge(repo, &measured, None)?;
     match difference(judged, &now) {
-        None => Ok(()),
+        None => Ok(measured),
         Some(what) => Err(RepoError::PermitStale(what.to_owned())),
+    }
+}
+
+/// Renames a sandbox back, or, where something was put in its place meanwhile, to a name beside that.
+fn take_back(place: &Path, sandbox: &Path) -> Result<(), RepoError> {
+    let mut to: PathBuf = sandbox.to_owned();
+    loop {
+        match renameat_with(CWD, place, CWD, &to, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST | Errno::NOTEMPTY) => {
+                let name = format!("{}-kept", sandbox.file_name().unwrap_or_default().display());
+                to = free_name(sandbox.parent().unwrap_or(sandbox), &name);
+            }
+            Err(error) => return Err(failed("cannot move back", place, &error.into())),
+        }
     }
 }
 

@@ -346,7 +346,11 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
 }
 
 /// What is taken of the sandbox: neither our links nor its own.
-fn rules<'a>(ground: &Ground, excludes: &'a Excludes, shown: &'a Paths<'a>) -> Rules<'a> {
+pub(super) fn rules<'a>(
+    ground: &Ground,
+    excludes: &'a Excludes,
+    shown: &'a Paths<'a>,
+) -> Rules<'a> {
     let mut rules = Rules::new(excludes, shown);
     for name in links::EXCLUDED.map(str::as_bytes) {
         if links::is_ours(&ground.sandbox, name) {

@@ -23,6 +23,7 @@ mod ignored;
 mod inner;
 mod known;
 mod land;
+mod late;
 mod lfs;
 mod links;
 mod locks;

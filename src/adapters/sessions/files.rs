@@ -31,6 +31,10 @@ use crate::domain::facts::ProcessId;
 use crate::domain::holder_wire::Ended;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 
+/// The directory of all sessions, in [`CITY_STATE`].
+pub const SESSIONS: &str = "sessions";
+/// The supervisor's directory in that of a city.
+pub const CITY_STATE: &str = ".horde";
 /// The lock that lives as long as any process of the session.
 pub const LOCK: &str = "alive.lock";
 /// What is being started.

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
 use super::files::{self, State};
+use crate::adapters::proc;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 use crate::domain::terminal_log;
 
@@ -118,15 +119,42 @@ pub fn held_by(pid: u32) -> Option<PathBuf> {
 }
 
 /// Whether a process was started as the holder of the session in this directory, by its path then, or as
-/// the directory that it works in, which may have been moved.
+/// the directory that it works in, which may have been moved. A holder of another city is none, though its path then may
+/// be this one: its city was moved away, and a copy of it is in its place.
 #[must_use]
 pub fn is_holder_of(pid: u32, dir: &Path) -> bool {
     let Some(held) = held_by(pid) else {
         return false;
     };
-    let id = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let works_in = || id(Path::new(&format!("/proc/{pid}/cwd")));
-    held == dir || works_in().is_some_and(|there| Some(there) == id(dir))
+    let is_here = || works_in().is_some_and(|there| Some(there) == id(dir));
+    is_here() || held == dir && !is_of_another_city(pid, dir)
+}
+
+/// Whether a process is the holder of a session of another city than that of this session's directory: it works in
+/// `CITY/.horde/sessions/ID` there, and holds the lock of that directory.
+#[must_use]
+pub fn is_of_another_city(pid: u32, dir: &Path) -> bool {
+    let cwd = PathBuf::from(format!("/proc/{pid}/cwd"));
+    let Ok(place) = std::fs::read_link(&cwd) else {
+        return false;
+    };
+    let mut above = place.ancestors().skip(1).map(Path::file_name);
+    let rooms = [files::SESSIONS, files::CITY_STATE].map(|name| Some(OsStr::new(name)));
+    if held_by(pid).is_none() || rooms.iter().any(|room| above.next().flatten() != *room) {
+        return false;
+    }
+    let theirs = id(&cwd.join("../../.."));
+    let ours = dir.ancestors().nth(3).and_then(id);
+    // One of them may have been removed.
+    let elsewhere = theirs.is_some() && ours.is_some() && theirs != ours;
+    let lock = || std::fs::symlink_metadata(cwd.join(files::LOCK));
+    elsewhere && lock().is_ok_and(|lock| proc::holds_lock(pid, &lock))
+}
+
+/// What a directory is, whatever it is called.
+fn id(dir: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(dir).ok().map(|it| (it.dev(), it.ino()))
 }
 
 /// Tells a new holder what to start, says with `done` that this was all, and waits for its reply.

@@ -167,9 +167,11 @@ impl LocalSessions {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the pane of a holder that was killed. It kept the last screen for people to see.
-    fn remove_pane(state: &State) {
+    /// Removes the pane of a holder that was killed. It kept the last screen for people to see. That of another city, which
+    /// a record was copied from, stays.
+    fn remove_pane(&self, state: &State) {
         if let Some(pane) = &state.pane
+            && !launch::is_of_another_city(state.holder.pid, &self.dir(&state.id))
             && let Err(error) = tmux::remove(pane, state.holder.pid, &state.id)
         {
             tracing::warn!(session = %state.id, %error, "its tmux pane stays");

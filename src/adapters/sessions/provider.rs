@@ -58,7 +58,7 @@ impl Sessions for LocalSessions {
         let state = self.launch(spec, &dir)?;
         if let Some(before) = before.filter(|_| state.pane.is_none()) {
             // The session moved out of tmux. (In tmux its new pane has taken the name.)
-            Self::remove_pane(&before);
+            self.remove_pane(&before);
         }
         match self.monitor.watch(dir.clone(), state.clone()) {
             Ok(true) => self.changes.watch(dir, &state),
@@ -124,7 +124,7 @@ impl Sessions for LocalSessions {
                 let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
                 // A successor may have been started while we waited.
                 self.named(handle)?;
-                state.iter().for_each(Self::remove_pane);
+                state.iter().for_each(|state| self.remove_pane(state));
                 remains::end(&self.dir(id), self.members.state(id).as_ref()).and_then(|ending| {
                     match ending {
                         remains::Ending {
@@ -355,7 +355,7 @@ impl Sessions for LocalSessions {
         }
         self.members.remove(id);
         if let Some(state) = sight.and_then(|sight| sight.state) {
-            Self::remove_pane(&state);
+            self.remove_pane(&state);
         }
         // The record that says there is a session goes first: half a removal is no session.
         [

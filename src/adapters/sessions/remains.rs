@@ -3,8 +3,9 @@
 //! The process tree is gone by then (orphans hang off init), so members are known by their cgroup,
 //! by the token in the environment they were started with, by the alive-lock they inherited, and
 //! by being a child of such a one. A record may be forged: what it says is compared with what the kernel says of
-//! each process, and what is below the holder of another session is left alone. What a process says of itself does not
-//! count: an agent could have its own survive with that.
+//! each process, and what is below the holder of another session, of this city or of another one (a copy of a
+//! city has the records of its original), is left alone. What a process says of itself does not count: an agent could
+//! have its own survive with that.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +16,7 @@ use rustix::process::Signal;
 
 use super::files::{self, Found, Spec, State, TOKEN_VARIABLE};
 use super::holder::{kill_cgroup, remove_cgroup};
-use super::launch::{held_by, is_holder_of};
+use super::launch::{held_by, is_holder_of, is_of_another_city};
 use crate::adapters::proc::{self, Pidfd, Stat};
 use crate::domain::facts::ProcessId;
 
@@ -150,16 +151,19 @@ impl Marks<'_> {
     /// Anything can be started with the words of a holder: this one holds the lock of a session besides, and is none of
     /// the processes that a session of ours may have left.
     fn is_other_holder(&self, pid: u32) -> bool {
+        let other = self.holds_beside(pid) || is_of_another_city(pid, self.dir);
+        other && !self.is_marked(pid) && !self.cgroups.iter().any(|path| is_in(pid, path))
+    }
+
+    /// Whether a process is the holder of another session of this city.
+    fn holds_beside(&self, pid: u32) -> bool {
         let held = held_by(pid);
         let Some(name) = held.as_deref().and_then(Path::file_name) else {
             return false;
         };
         let other = self.dir.with_file_name(name);
         let lock = std::fs::symlink_metadata(other.join(files::LOCK));
-        other != self.dir
-            && lock.is_ok_and(|lock| proc::holds_lock(pid, &lock))
-            && !self.is_marked(pid)
-            && !self.cgroups.iter().any(|path| is_in(pid, path))
+        other != self.dir && lock.is_ok_and(|lock| proc::holds_lock(pid, &lock))
     }
 }
 
@@ -201,4 +205,111 @@ fn members(dir: &Path, marks: &Marks<'_>) -> io::Result<Vec<ProcessId>> {
     Ok(processes
         .map(|(pid, started)| ProcessId { pid, started })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::{Child, Command, Stdio};
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::domain::ids::{Generation, Incarnation, SessionId};
+    use crate::testing::eventually;
+
+    /// A city with the session `s`, whose holder has this for a program.
+    struct City {
+        temp: tempfile::TempDir,
+        holder: Child,
+    }
+
+    const TOKEN: &str = "that-of-a-copied-record";
+
+    impl City {
+        fn new() -> Self {
+            let temp = crate::testing::scratch();
+            let dir = temp.path().join("city/.horde/sessions/s");
+            fs::create_dir_all(&dir).unwrap();
+            // It holds the lock, and so does its agent, which is marked.
+            let text = format!("exec 9>>alive.lock; flock 9; {TOKEN_VARIABLE}={TOKEN} cat; :\n");
+            fs::write(dir.join("hold"), text).unwrap();
+            let mut sh = Command::new("env");
+            let words = ["sh", "hold"].map(std::ffi::OsStr::new);
+            let sh = sh.args(words).arg(&dir).current_dir(&dir);
+            let holder = sh.stdin(Stdio::piped()).spawn().unwrap();
+            let agent = eventually("its agent runs", || {
+                held_by(holder.id())?;
+                let below = proc::descendants(holder.id()).unwrap();
+                let lock = fs::metadata(dir.join(files::LOCK)).ok()?;
+                let holds = |it: &ProcessId| proc::holds_lock(it.pid, &lock) && is_cat(it.pid);
+                below.into_iter().find(holds)
+            });
+            let state = State {
+                id: SessionId::new("s").unwrap(),
+                token: TOKEN.to_owned(),
+                generation: Generation(1),
+                incarnation: Incarnation(1),
+                boot: proc::boot_id().to_owned(),
+                agent,
+                holder: proc::identify(holder.id()).unwrap(),
+                cgroup: None,
+                pane: None,
+                started_at: Timestamp::now(),
+            };
+            files::write(&dir, files::STATE, &state).unwrap();
+            Self { temp, holder }
+        }
+
+        fn sessions(&self, city: &str) -> PathBuf {
+            self.temp.path().join(city).join(".horde/sessions/s")
+        }
+
+        fn lives(&mut self) -> bool {
+            self.holder.try_wait().unwrap().is_none()
+        }
+    }
+
+    fn is_cat(pid: u32) -> bool {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "cat\n")
+    }
+
+    impl Drop for City {
+        fn drop(&mut self) {
+            drop(self.holder.stdin.take());
+            self.holder.wait().unwrap();
+        }
+    }
+
+    /// As `cp -a` does it: another lock, the same records.
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for name in [files::LOCK, files::STATE] {
+            fs::copy(from.join(name), to.join(name)).unwrap();
+        }
+    }
+
+    #[test]
+    fn session_of_the_city_that_a_copy_was_made_of_is_left_alone() {
+        let mut city = City::new();
+        let copy_of = city.sessions("copy");
+        copy(&city.sessions("city"), &copy_of);
+        assert_eq!(end(&copy_of, None).unwrap().killed, 0);
+        assert!(city.lives());
+        // Moved away, and the copy has its place: the path is what the holder was started with.
+        let root = city.temp.path().to_owned();
+        fs::rename(root.join("city"), root.join("away")).unwrap();
+        fs::rename(root.join("copy"), root.join("city")).unwrap();
+        assert_eq!(end(&city.sessions("city"), None).unwrap().killed, 0);
+        assert!(city.lives());
+    }
+
+    #[test]
+    fn session_of_a_city_that_was_moved_is_still_its_own() {
+        let mut city = City::new();
+        let root = city.temp.path().to_owned();
+        fs::rename(root.join("city"), root.join("away")).unwrap();
+        assert!(end(&city.sessions("away"), None).unwrap().killed > 0);
+        assert!(!city.lives());
+    }
 }

@@ -1,5 +1,6 @@
 //! Task files on a real directory.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -251,6 +252,53 @@ fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
     assert_eq!(fs::read_dir(&trash).unwrap().count(), 0);
     assert!(precious.join("file").exists());
     tasks.empty_trash().unwrap();
+}
+
+/// A process that stands in, or writes to, what was thrown away; and what it wrote.
+#[test]
+fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
+    let dir = crate::testing::scratch();
+    let trash = dir.path().join("trash");
+    let tasks = files(dir.path());
+    for name in ["stood-in", "written"] {
+        fs::create_dir_all(trash.join(name).join("sub")).unwrap();
+        fs::write(trash.join(name).join("file"), "old").unwrap();
+    }
+    let start = |command: &mut std::process::Command| {
+        let child = command.stdin(std::process::Stdio::piped()).spawn();
+        child.unwrap()
+    };
+    let mut cat = std::process::Command::new("cat");
+    let stands = start(cat.current_dir(trash.join("stood-in/sub")));
+    let mut cat = std::process::Command::new("cat");
+    let late = fs::File::create(trash.join("written/late")).unwrap();
+    let writes = start(cat.stdout(late));
+    let changed = |path: &Path| {
+        let found = fs::metadata(path).unwrap();
+        (found.ctime(), found.ctime_nsec())
+    };
+    // The clock of the kernel's stamps ticks.
+    crate::testing::eventually("another stamp", || {
+        fs::write(dir.path().join("probe"), "").unwrap();
+        let now = changed(&dir.path().join("probe"));
+        (now > changed(&trash.join("stood-in/file"))).then_some(())
+    });
+    tasks.empty_trash().unwrap();
+    assert_eq!(tasks.leftovers().unwrap().trash.len(), 2);
+    for (mut child, text) in [(stands, ""), (writes, "late")] {
+        let mut input = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, text.as_bytes()).unwrap();
+        drop(input);
+        child.wait().unwrap();
+    }
+    for _ in 0..2 {
+        tasks.empty_trash().unwrap();
+        assert_eq!(tasks.leftovers().unwrap().trash, [trash.join("written")]);
+    }
+    assert_eq!(fs::read(trash.join("written/late")).unwrap(), b"late");
+    fs::remove_dir_all(trash.join("written")).unwrap();
+    tasks.empty_trash().unwrap();
+    assert_eq!(fs::read_dir(&trash).unwrap().count(), 0);
 }
 
 /// An agent puts a link to a person's directory there.

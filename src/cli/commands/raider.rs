@@ -69,12 +69,7 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliEr
         output::say(&said::with_ignored(safe, &looked));
         return Ok(seen);
     }
-    let losses = looked.get("losses").and_then(Value::as_array);
-    let losses = losses.into_iter().flatten().filter_map(Value::as_str);
-    let losses: String = losses.map(|loss| format!("\n  {loss}")).collect();
-    let what = looked.get("message").and_then(Value::as_str);
-    let what = format!("{}{losses}", what.unwrap_or("work would be lost"));
-    let what = said::with_ignored(what, &looked);
+    let what = said::refused(&looked);
     let kept = looked.get("would").and_then(Value::as_str) != Some("refuse");
     if args.salvage && kept {
         output::say(&format!("hd: {what}\nhd: salvage refs will keep the work"));

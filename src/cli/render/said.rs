@@ -39,6 +39,19 @@ pub(in crate::cli) fn with_ignored(text: String, told: &Value) -> String {
     }
 }
 
+/// Why a raider stays, and what it holds: a line for each, whatever names agents gave to their files.
+pub(in crate::cli) fn refused(told: &Value) -> String {
+    let why = told.get("message").and_then(Value::as_str);
+    let why = clean(why.unwrap_or("work would be lost"));
+    with_ignored(with_losses(why, told), told)
+}
+
+fn with_losses(text: String, told: &Value) -> String {
+    let losses = told.get("losses").and_then(Value::as_array);
+    let losses = losses.into_iter().flatten().filter_map(Value::as_str);
+    losses.fold(text, |text, loss| text + "\n  " + &clean(loss))
+}
+
 /// What removing a raider would come to.
 pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     let raider = at(told, "/raider");
@@ -54,10 +67,7 @@ pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
         ),
         _ => style.paint(Tone::Bad, &format!("{raider} would be kept, for it holds:")),
     };
-    let losses = told.get("losses").and_then(Value::as_array);
-    let losses = losses.into_iter().flatten();
-    let all = losses.fold(head, |text, loss| text + "\n  " + &cell(loss));
-    with_ignored(all, told)
+    with_ignored(with_losses(head, told), told)
 }
 
 /// A sandbox that was made whole.

@@ -460,3 +460,14 @@ fn counts_that_are_old_say_how_old_they_are() {
     assert_eq!(raider(59), "+3 ~2");
     assert_eq!(raider(125), "+3 ~2 (2m05s ago)");
 }
+
+/// A file may be called anything.
+#[test]
+fn loss_is_one_line_whatever_its_file_is_called() {
+    let told = json!({"raider": "horde/raiders/Toast", "would": "refuse", "safe": false,
+        "message": "Toast is kept", "losses": ["untracked: a\n  nothing else\u{1b}[2J", "uncommitted: b"]});
+    let losses = "\n  untracked: a   nothing else\\x1b[2J\n  uncommitted: b";
+    assert_eq!(said::refused(&told), format!("Toast is kept{losses}"));
+    let rehearsed = said::rehearsed(&told, PLAIN);
+    assert!(rehearsed.ends_with(losses), "{rehearsed}");
+}

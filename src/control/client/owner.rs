@@ -7,6 +7,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{UnixCredentials, getsockopt};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, statat};
 
 /// A socket, or the directory that it is in, that another user could have made.
@@ -55,8 +57,16 @@ pub(super) fn dir_of(socket: &Path) -> io::Result<File> {
 /// # Errors
 /// [`Foreign`] where it is not; or the kernel does not say.
 pub(super) fn verify_peer(stream: impl AsFd, socket: &Path) -> io::Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(stream)?;
-    verify(socket, peer.uid.as_raw())
+    verify(socket, peer(&stream)?.uid())
+}
+
+/// The process at the other end. Its number is 0 where that is in a pid namespace which this process cannot see: one
+/// of the two is in a container.
+///
+/// # Errors
+/// The kernel does not say.
+pub(super) fn peer(stream: &impl AsFd) -> io::Result<UnixCredentials> {
+    Ok(getsockopt(stream, PeerCredentials)?)
 }
 
 fn verify(path: &Path, owner: u32) -> io::Result<()> {

@@ -214,14 +214,9 @@ impl From<Refusal> for ControlError {
             RefusalKind::Timeout => ErrorKind::Timeout,
             RefusalKind::Internal => ErrorKind::Internal,
         };
-        let mut message = refusal.message;
-        for loss in &refusal.losses {
-            message.push_str("\n  ");
-            message.push_str(loss);
-        }
         Self {
             kind,
-            message,
+            message: refusal.text(),
             hint: refusal.hint,
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -20,6 +20,7 @@ on_tmux_too!(
     removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word,
     state_that_is_moved_away_is_moved_back,
     city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody,
+    copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts,
     store_that_is_lost_is_refused_until_a_person_says_what_to_do
 );
 
@@ -173,6 +174,53 @@ fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
     assert!(stopped.status.success(), "{}", said(&stopped));
     assert!(left.is_empty(), "{left:?}");
     assert!(city.ended().success());
+}
+
+/// A copy has the records of its original's sessions, and links that lead into the original's repositories.
+#[test]
+fn copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts() {
+    let mut city = patrolled(1).start();
+    let agent = runs_as(&city, "a0", 1);
+    let root = city.root().to_owned();
+    let (copy, backup) = (root.with_extension("copy"), root.with_extension("backup"));
+    let copied = |to: &Path| {
+        let copied = Command::new("cp").arg("-a").args([&root, to]).status();
+        assert!(copied.unwrap().success());
+    };
+    let of_copy = |program: &str| {
+        let mut program = city.program(program);
+        program.current_dir(&copy);
+        program
+    };
+    copied(&copy);
+    let refused = of_copy("horde-supervisor").arg(&copy).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    let named = format!("is a copy of the city {}", root.display());
+    assert!(said(&refused).contains(&named), "{}", said(&refused));
+    assert!(processes::runs(agent));
+    // A city of an older version has no record of where it is.
+    fs::remove_file(copy.join(".horde/identity")).unwrap();
+    let mut other = of_copy("horde-supervisor");
+    let mut other = other.arg(&copy).stderr(Stdio::null()).spawn().unwrap();
+    let hd = |words: &[&str]| {
+        let mut hd = of_copy("hd");
+        hd.args(["--json", "--city"]).arg(&copy).args(words);
+        hd.output().unwrap().stdout
+    };
+    until("the copy has a session of its own", || {
+        let agents = serde_json::from_slice::<Value>(&hd(&["agent", "list"]));
+        agents.is_ok_and(|agents| agents[0]["state"] == "running" && agents[0]["pid"] != agent)
+    });
+    hd(&["stop"]);
+    assert!(other.wait().unwrap().success());
+    assert_eq!(runs_as(&city, "a0", 1), agent);
+    copied(&backup);
+    city.stop();
+    fs::remove_dir_all(&root).unwrap();
+    fs::rename(&backup, &root).unwrap();
+    city.start();
+    runs_as(&city, "a0", 2);
+    fs::remove_dir_all(&copy).unwrap();
 }
 
 #[test]

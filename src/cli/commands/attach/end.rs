@@ -12,6 +12,7 @@ use crate::control::client::Flow;
 use crate::control::protocol::{ControlError, Op, args::Events};
 use crate::domain::holder_wire::Ended;
 use crate::domain::ids::verb_group;
+use crate::domain::shown;
 
 /// How long the supervisor is asked for the reason: it hears of the end when this terminal does.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -105,10 +106,9 @@ impl Reason {
             // The note comes before the end of the session.
             let handoff = find("raider.handoff")?;
             let note = word(handoff, "/data/note");
-            let note = if note.is_empty() {
-                note
-            } else {
-                format!(" ({note})")
+            let note = match shown::line(&note) {
+                empty if empty.is_empty() => String::new(),
+                note => format!(" ({note})"),
             };
             return final_(format!(
                 "NAME handed off{note}; `hd attach NAME` shows its next session"

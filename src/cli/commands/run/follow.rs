@@ -11,6 +11,7 @@ use crate::cli::render::event;
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{Events, RelicRef};
 use crate::control::protocol::{Exit, Op};
+use crate::domain::shown;
 
 /// How a relic stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +171,7 @@ fn waits(event: &Value) -> Option<Option<End>> {
     match word("/type")? {
         // With a time it is tried again by itself.
         "mr.held" if word("/data/not_before").is_none() => Some(Some(End::Held(
-            word("/data/note").unwrap_or_default().to_owned(),
+            shown::line(word("/data/note").unwrap_or_default()).into_owned(),
         ))),
         "raider.rate_limited" => Some(Some(End::Parked(parked("a limit", event)))),
         "raider.auth" => Some(Some(End::Parked(parked("a login", event)))),
@@ -187,7 +188,8 @@ fn waits(event: &Value) -> Option<Option<End>> {
 /// What an event says of the account that parks a raider.
 fn parked(what: &str, event: &Value) -> String {
     let word = |at| event.pointer(at).and_then(Value::as_str);
-    let text = word("/data/text").unwrap_or_default();
+    // Of its screen.
+    let text = shown::line(word("/data/text").unwrap_or_default());
     match word("/data/until") {
         Some(until) => format!("{what} until {until}: {text}"),
         None => format!("{what}: {text}"),

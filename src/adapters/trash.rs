@@ -1,0 +1,146 @@
+//! The trash: what nothing is in any more that would be lost. A process may still work in a directory that was thrown away (a
+//! shell that a person left there) or have a file of it open for writing. That directory is left alone meanwhile, with a note of
+//! since when; and where it was written to since then, it stays for a person to look at.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{beneath, proc};
+
+/// How the name of a note ends.
+const NOTE: &str = ".used";
+/// No note is longer.
+const NOTE_MAX: u64 = 64;
+
+/// Why something of the trash stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stays {
+    /// This of it is in use.
+    Used(PathBuf),
+    /// This was written after it had been thrown away.
+    Written(PathBuf),
+}
+
+/// What of the trash is in use now.
+#[derive(Debug)]
+pub struct Uses(Vec<PathBuf>);
+
+impl Uses {
+    /// Looks at all processes.
+    ///
+    /// # Errors
+    /// They cannot be seen.
+    pub fn of(trash: &Path) -> io::Result<Self> {
+        proc::used_below(trash).map(Self)
+    }
+
+    fn within(&self, place: &Path) -> Option<&PathBuf> {
+        let place = fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
+        self.0.iter().find(|used| used.starts_with(&place))
+    }
+}
+
+/// The time as the kernel stamps files with it: no file that is written from now on has an earlier change time.
+#[must_use]
+pub fn stamp_now() -> (i64, i64) {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    (now.tv_sec, now.tv_nsec)
+}
+
+/// Notes that a directory which was thrown away is in use, if it is: nothing written from then on was looked at.
+///
+/// # Errors
+/// The processes cannot be seen, or the file system refuses.
+pub fn note_use(place: &Path, since: (i64, i64)) -> io::Result<()> {
+    match Uses::of(place)?.within(place) {
+        Some(_) => note(place, since),
+        None => Ok(()),
+    }
+}
+
+/// Why an entry of the trash has to stay; none where it may go.
+///
+/// # Errors
+/// That cannot be told.
+pub fn stays(place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
+    let since = noted(place)?;
+    match (uses.within(place), since) {
+        (Some(used), since) => {
+            if since.is_none() {
+                note(place, stamp_now())?;
+            }
+            Ok(Some(Stays::Used(used.clone())))
+        }
+        (None, Some(since)) => Ok(written(place, since)?.map(Stays::Written)),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Whether this is a note, and no entry itself.
+#[must_use]
+pub fn is_note(name: &OsStr) -> bool {
+    name.as_encoded_bytes().ends_with(NOTE.as_bytes())
+}
+
+/// The name of the note of an entry.
+#[must_use]
+pub fn note_of(name: &OsStr) -> OsString {
+    let mut note = name.to_owned();
+    note.push(NOTE);
+    note
+}
+
+/// Removes a note whose entry was removed by somebody.
+///
+/// # Errors
+/// The file system refuses.
+pub fn tidy(note: &Path) -> io::Result<()> {
+    let entry = note.with_extension("");
+    match fs::symlink_metadata(entry) {
+        Ok(_) => Ok(()),
+        Err(_) => fs::remove_file(note),
+    }
+}
+
+fn parts(place: &Path) -> (&Path, OsString) {
+    let name = place.file_name().unwrap_or_default();
+    (place.parent().unwrap_or(place), note_of(name))
+}
+
+fn note(place: &Path, since: (i64, i64)) -> io::Result<()> {
+    let text = format!("{} {}\n", since.0, since.1);
+    let (trash, name) = parts(place);
+    beneath::replace(trash, Path::new(&name), text.as_bytes()).map(drop)
+}
+
+/// Since when an entry was in use. A note that is garbled is of ever.
+fn noted(place: &Path) -> io::Result<Option<(i64, i64)>> {
+    let (trash, name) = parts(place);
+    let text = beneath::read_text(trash, Path::new(&name), NOTE_MAX)?;
+    Ok(text.map(|text| {
+        let since = text.trim().split_once(' ');
+        let since = since.and_then(|(at, ns)| Some((at.parse().ok()?, ns.parse().ok()?)));
+        since.unwrap_or_default()
+    }))
+}
+
+/// The first file or link in a directory that was changed since then.
+fn written(place: &Path, since: (i64, i64)) -> io::Result<Option<PathBuf>> {
+    let mut left = vec![place.to_owned()];
+    while let Some(path) = left.pop() {
+        let found = fs::symlink_metadata(&path)?;
+        if found.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                left.push(entry?.path());
+            }
+        } else if (found.ctime(), found.ctime_nsec()) >= since {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
