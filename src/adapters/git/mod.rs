@@ -26,6 +26,7 @@ mod known;
 mod land;
 mod lfs;
 mod links;
+mod lists;
 mod locks;
 mod measure;
 mod merge;
@@ -47,6 +48,7 @@ mod salvage;
 mod sandbox;
 mod settings;
 mod share;
+mod sighted;
 mod special;
 mod stash;
 mod take;
@@ -54,6 +56,7 @@ mod theirs;
 mod traces;
 mod turns;
 mod upkeep;
+mod way;
 mod whole;
 
 #[cfg(test)]

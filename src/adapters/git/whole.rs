@@ -11,7 +11,7 @@ use super::measure::commit;
 use super::prepare::{again, is_adopted};
 use super::rig::GitRepo;
 use super::settings::FILE;
-use super::{sandbox, share, theirs};
+use super::{lists, sandbox, share, theirs};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -19,7 +19,16 @@ use crate::ports::repo::RepoError;
 /// What git takes for a repository has these directories.
 const NEEDED: &[&str] = &["objects", "refs", "refs/heads"];
 /// Those that may be missing.
-const SHARED: &[&str] = &["worktrees", "logs", "logs/refs", "info", "horde"];
+const SHARED: &[&str] = &[
+    "worktrees",
+    "logs",
+    "logs/refs",
+    "logs/refs/heads",
+    "refs/remotes",
+    "refs/tags",
+    "info",
+    "horde",
+];
 /// The HEAD of theirs, which nothing uses and git asks for.
 const HEAD: &str = "ref: refs/heads/horde\n";
 
@@ -98,15 +107,18 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
             dir.display()
         ));
     }
+    // Whatever comes of that, the rest is mended.
+    let listed = lists::mend(repo);
     for entry in admin::entries(repo)? {
         let name = entry.strip_prefix(dir).unwrap_or(&entry);
         open_up(repo, name)?;
     }
     if !revival.exists() {
-        return Ok(());
+        return listed;
     }
     revive(repo)?;
-    fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))
+    fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))?;
+    listed
 }
 
 /// Makes the repository that is gone.
