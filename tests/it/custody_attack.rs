@@ -6,7 +6,7 @@ use std::path::Path;
 
 use horde_supervisor::domain::facts::LEFT_BEHIND;
 use horde_supervisor::domain::ids::Incarnation;
-use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::ports::repo::{Repo, RepoError};
 
 use crate::custody_theirs::whole_life;
 use crate::support::city::{City, permit, snapshot, toast};
@@ -137,6 +137,12 @@ fn rename_to(sandbox: &Path, name: &str) {
     git(sandbox, &["branch", "-m", name]);
 }
 
+fn pipe(theirs: &Path, name: &str) {
+    let place = theirs.join(name);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    nix::unistd::mkfifo(&place, nix::sys::stat::Mode::S_IRWXU).unwrap();
+}
+
 fn garble(theirs: &Path, text: &[u8]) {
     git(theirs, &["pack-refs", "--all"]);
     let mut refs = fs::read(theirs.join("packed-refs")).unwrap();
@@ -144,7 +150,7 @@ fn garble(theirs: &Path, text: &[u8]) {
     fs::write(theirs.join("packed-refs"), refs).unwrap();
 }
 
-const BLOCKS: [Block; 14] = [
+const BLOCKS: [Block; 17] = [
     ("a branch raider", |_, sandbox| rename_to(sandbox, "raider")),
     ("a packed branch raider", |_, sandbox| {
         rename_to(sandbox, "raider");
@@ -157,6 +163,17 @@ const BLOCKS: [Block; 14] = [
         git(sandbox, &["branch", "raider/Nux/gt-1-2/x"]);
         git(sandbox, &["pack-refs", "--all"]);
         git(sandbox, &["branch", "raider/Nux/gt-1-2/y/z"]);
+    }),
+    ("a pipe for the branch", |theirs, _| {
+        pipe(theirs, "refs/heads/raider/Nux/gt-1-2");
+    }),
+    ("a pipe for its log", |theirs, _| {
+        pipe(theirs, "logs/refs/heads/raider/Nux/gt-1-2");
+    }),
+    ("a link for the branch", |theirs, _| {
+        let place = theirs.join("refs/heads/raider/Nux/gt-1-2");
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", place).unwrap();
     }),
     ("a stale lock", |theirs, sandbox| {
         rename_to(sandbox, "raider");
@@ -296,4 +313,56 @@ fn commit_that_only_the_reflog_of_the_branch_names_is_seen_and_saved() {
     fs::remove_file(&log).unwrap();
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
     city.facts(&sandbox);
+}
+
+/// A tree with one entry of this name, as plumbing makes it.
+fn odd_tree(sandbox: &Path, name: &[u8]) -> String {
+    let blob = git(sandbox, &["hash-object", "-w", "README"]);
+    let digits = (0..blob.len()).step_by(2);
+    let id = digits.map(|at| u8::from_str_radix(&blob[at..at + 2], 16).unwrap());
+    let id: Vec<u8> = id.collect();
+    let file = sandbox.join("../../tree");
+    fs::write(&file, [b"100644 ", name, b"\0", &id].concat()).unwrap();
+    let file = file.display().to_string();
+    let hash = ["hash-object", "-t", "tree", "-w", "--literally", &file];
+    git(sandbox, &hash)
+}
+
+#[test]
+fn commit_that_git_would_not_make_is_refused_at_done_and_saved() {
+    let city = City::new();
+    let (spec, sandbox) = (city.spec(1), city.sandbox());
+    let (base, tree) = (spec.base.as_str(), odd_tree(&sandbox, b".Git"));
+    let odd = git(&sandbox, &["commit-tree", "-m", "odd", "-p", base, &tree]);
+    let own = rev(&sandbox, "HEAD^{tree}");
+    let head = git(&sandbox, &["commit-tree", "-m", "away", "-p", &odd, &own]);
+    git(&sandbox, &["reset", "-q", "--soft", &head]);
+    write(&sandbox, "README", "mine\n");
+    commit_all(&sandbox, "mine");
+    let facts = city.facts(&sandbox);
+    assert_eq!((facts.ahead, facts.is_clean()), (3, true));
+    let fit = |head| city.repo.fit(&sandbox, head, "main");
+    let Err(RepoError::Rejected(why)) = fit(&facts.head) else {
+        panic!("{:?}", fit(&facts.head));
+    };
+    assert!(why.contains(&odd[..8]) && why.contains(".Git"), "{why}");
+    let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    saved.unwrap();
+    // As the refusal says.
+    git(&sandbox, &["reset", "-q", "--soft", base]);
+    git(&sandbox, &["commit", "-qm", "mine"]);
+    fit(&city.facts(&sandbox).head).unwrap();
+}
+
+/// git does not follow it, and nothing of the sandbox could be measured.
+#[test]
+fn sandbox_whose_head_has_a_tree_that_git_cannot_read_is_measured_by_its_files() {
+    let city = City::new();
+    let (spec, sandbox) = (city.spec(1), city.sandbox());
+    let tree = odd_tree(&sandbox, b"");
+    let base = spec.base.as_str();
+    let odd = git(&sandbox, &["commit-tree", "-m", "odd", "-p", base, &tree]);
+    git(&sandbox, &["reset", "-q", "--soft", &odd]);
+    write(&sandbox, "README", "mine\n");
+    assert_eq!(city.facts(&sandbox).dirty, ["README"]);
 }

@@ -16,6 +16,7 @@ mod facts;
 mod fetch;
 mod files;
 mod filters;
+mod fit;
 mod former;
 mod gate;
 mod ground;

@@ -74,6 +74,7 @@ fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
             ));
         }
     }
+    way::check(repo, &name)?;
     if let Some(tip) = repo.their_refs().resolve(&name)?
         && tip != spec.base
     {

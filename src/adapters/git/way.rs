@@ -49,6 +49,22 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     Ok(())
 }
 
+/// Sets aside what has the name of a branch that nobody worked on yet and is no ref, and any reflog of it: a link would be
+/// followed, and git would wait for a pipe.
+///
+/// # Errors
+/// As [`clear`].
+pub(super) fn check(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
+    let is_ref = |found: &fs::Metadata| found.is_file() || found.is_dir();
+    unless(repo, Path::new(name), is_ref)?;
+    let log = Path::new("logs").join(name);
+    match repo.their_refs().resolve(name)? {
+        // It is moved with the branch.
+        Some(_) => unless(repo, &log, fs::Metadata::is_file),
+        None => unless(repo, &log, fs::Metadata::is_dir),
+    }
+}
+
 /// Gives a branch another name that is no branch's of a fresh raider. Its commits are saved first.
 ///
 /// # Errors

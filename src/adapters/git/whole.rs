@@ -93,6 +93,24 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     if gone.contains(&"objects") {
         share::lend(repo)?;
     }
+    mend_files(repo)?;
+    // Whatever comes of that, the rest is mended.
+    let listed = lists::mend(repo);
+    for entry in admin::entries(repo)? {
+        let name = entry.strip_prefix(dir).unwrap_or(&entry);
+        open_up(repo, name)?;
+    }
+    if !revival.exists() {
+        return listed;
+    }
+    revive(repo)?;
+    fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))?;
+    listed
+}
+
+/// Writes what git asks for before anything else.
+fn mend_files(repo: &GitRepo) -> Result<(), RepoError> {
+    let dir = repo.theirs();
     if !matches!(theirs::head(dir), Ok(Some(_))) {
         share::write(repo, "HEAD", HEAD.as_bytes())?;
         repo.mended(format!(
@@ -107,18 +125,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
             dir.display()
         ));
     }
-    // Whatever comes of that, the rest is mended.
-    let listed = lists::mend(repo);
-    for entry in admin::entries(repo)? {
-        let name = entry.strip_prefix(dir).unwrap_or(&entry);
-        open_up(repo, name)?;
-    }
-    if !revival.exists() {
-        return listed;
-    }
-    revive(repo)?;
-    fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))?;
-    listed
+    Ok(())
 }
 
 /// Makes the repository that is gone.
