@@ -339,6 +339,12 @@ pub trait Repo: Send + Sync {
         incarnation: Incarnation,
     ) -> Result<SalvageRecord, RepoError>;
 
+    /// Checks that the commits of a sandbox's head that no remote has are ones that git itself would make.
+    ///
+    /// # Errors
+    /// [`RepoError::Rejected`] says which commit has what.
+    fn fit(&self, sandbox: &Path, head: &Oid, target: &str) -> Result<(), RepoError>;
+
     /// Whether the target, a queue pin, salvage or somebody's branch on a remote reaches the commit. Those
     /// of raiders are deleted there once somebody thinks that they are done with.
     ///

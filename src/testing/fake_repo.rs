@@ -87,6 +87,31 @@ pub fn gate_run(code: Option<i32>) -> GateRun {
 
 /// What a test does to the repository.
 impl FakeRepo {
+    /// Records the call, lets the test's interlude happen, and fails when told to.
+    fn enter(&self, op: &'static str, what: &str) -> Result<MutexGuard<'_, Inner>, RepoError> {
+        let interlude = {
+            let mut inner = self.inner();
+            inner.calls.push((op, what.to_owned()));
+            inner.interludes.get(op).cloned()
+        };
+        if let Some(interlude) = interlude {
+            interlude();
+        }
+        let mut inner = self.inner();
+        if let Some(error) = inner.broken_for.get(&(op, what.to_owned())) {
+            return Err(error.clone());
+        }
+        if let Some(error) = inner.broken.get(op) {
+            return Err(error.clone());
+        }
+        if let Some(error) = inner.failures.get_mut(op).and_then(|due| due.pop_front()) {
+            return Err(error);
+        }
+        Ok(inner)
+    }
+}
+
+impl FakeRepo {
     /// A repository whose target has one commit.
     #[must_use]
     pub fn new() -> Self {

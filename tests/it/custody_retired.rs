@@ -164,32 +164,42 @@ fn an_entry_goes_when_it_was_kept_for_long_enough() {
 #[test]
 fn stash_entries_of_raiders_that_are_gone_go_when_they_were_kept_for_long_enough() {
     let city = City::new();
-    let sandbox = city.sandbox();
-    let stash = |branch: &str| {
-        git(&sandbox, &["checkout", "-q", "-B", branch]);
-        write(&sandbox, "README", format!("{branch}\n"));
-        git(&sandbox, &["stash"]);
+    let (sandbox, gone) = (city.sandbox(), city.spec_of("Gone", 1));
+    city.repo.make_sandbox(&gone).unwrap();
+    let stash = |sandbox: &Path, text: &str| {
+        write(sandbox, "README", text);
+        git(sandbox, &["stash"]);
     };
     let list = || git(&sandbox, &["stash", "list", "--format=%gs"]);
-    stash("raider/Gone/gt-7-1");
-    stash(&city.spec(1).branch);
-    stash("raider/Gone/gt-8-1");
-    git(&sandbox, &["checkout", "-q", &city.spec(1).branch]);
+    stash(&gone.path, "1\n");
+    stash(&sandbox, "2\n");
+    stash(&gone.path, "3\n");
     assert_eq!(list().lines().count(), 3);
     let now = jiff::Timestamp::now();
     let minute = std::time::Duration::from_secs(60);
     let expire = |before| city.repo.expire_stash(before).unwrap();
-    assert_eq!(expire(now.checked_sub(minute).unwrap()), 0, "they are new");
-    assert_eq!(expire(now.checked_add(minute).unwrap()), 2);
+    let (ago, later) = (
+        now.checked_sub(minute).unwrap(),
+        now.checked_add(minute).unwrap(),
+    );
+    assert_eq!(expire(later), 0, "both live");
+    fs::remove_dir_all(&gone.path).unwrap();
+    city.repo
+        .forget_sandbox(&gone.path, &gone.raider, gone.incarnation)
+        .unwrap();
+    assert_eq!(expire(ago), 0, "they are new");
+    assert_eq!(expire(later), 2);
     let left = list();
     assert_eq!(left.lines().count(), 1, "{left}");
     assert!(left.contains(&city.spec(1).branch), "{left}");
-    git(&sandbox, &["stash", "pop"]);
-    assert_eq!(list(), "");
     // The last one takes the ref with it.
-    stash("raider/Gone/gt-9-1");
-    git(&sandbox, &["checkout", "-q", &city.spec(1).branch]);
-    assert_eq!(expire(now.checked_add(minute).unwrap()), 1);
-    assert_eq!(list(), "");
-    git(&sandbox, &["fsck", "--no-progress"]);
+    fs::remove_dir_all(&sandbox).unwrap();
+    let toast = city.spec(1);
+    city.repo
+        .forget_sandbox(&sandbox, &toast.raider, toast.incarnation)
+        .unwrap();
+    assert_eq!(expire(later), 1);
+    let theirs = city.repo.theirs();
+    assert!(!theirs.join("refs/stash").exists());
+    git(theirs, &["fsck", "--no-progress"]);
 }

@@ -85,7 +85,7 @@ fn making_it_again_changes_nothing() {
 }
 
 #[test]
-fn an_existing_branch_keeps_its_commits() {
+fn branch_that_was_there_before_keeps_its_commits_under_another_name() {
     let city = City::new();
     let checkout = city.checkout();
     write(&checkout, "README", "earlier\n");
@@ -102,7 +102,9 @@ fn an_existing_branch_keeps_its_commits() {
         &["branch", "--no-track", &spec.branch, &head],
     );
     city.repo.make_sandbox(&spec).unwrap();
-    assert_eq!(rev(&spec.path, "HEAD"), head);
+    assert_eq!(rev(&spec.path, "HEAD"), spec.base.as_str());
+    let aside = format!("refs/heads/{}.aside", spec.branch);
+    assert_eq!(rev(city.repo.theirs(), &aside), head);
     spec = city.spec_of("Nux", 1);
     spec.base = "1".repeat(40).try_into().unwrap();
     let unknown = city.repo.make_sandbox(&spec).unwrap_err();

@@ -207,3 +207,124 @@ fn entries_are_pinned_by_one_ref_however_many_there_are() {
     let left = left.iter().filter(|line| line.starts_with(LEFT_BEHIND));
     assert_eq!(left.count(), made.len());
 }
+
+/// The time in it is what the agent wants it to be: it was neither measured, nor saved, and it was destroyed.
+#[test]
+fn stash_entry_that_claims_to_be_old_is_its_sandboxs() {
+    let city = City::new();
+    let (spec, sandbox) = (city.spec(1), city.sandbox());
+    git(&sandbox, &["checkout", "-q", "--detach"]);
+    write(&sandbox, "README", "old\n");
+    let dated = [
+        "-c",
+        "alias.old=!GIT_COMMITTER_DATE=@1000000000 git stash push -q",
+    ];
+    git(&sandbox, &[dated[0], dated[1], "old"]);
+    let entry = rev(&sandbox, "stash@{0}");
+    assert_eq!(
+        git(&sandbox, &["log", "-1", "--format=%ct", &entry]),
+        "1000000000"
+    );
+    git(&sandbox, &["checkout", "-q", &spec.branch]);
+    assert_eq!(city.facts(&sandbox).stashes.len(), 1);
+    assert_eq!(
+        city.repo.expire_stash(jiff::Timestamp::MAX),
+        Ok(0),
+        "it lives"
+    );
+    assert_eq!(rev(&sandbox, "stash@{0}"), entry);
+    // Of one that is gone it stays for as long as it is known.
+    fs::remove_dir_all(&sandbox).unwrap();
+    city.repo
+        .forget_sandbox(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    let minute = std::time::Duration::from_secs(60);
+    let (now, theirs) = (jiff::Timestamp::now(), city.repo.theirs());
+    let ago = now.checked_sub(minute).unwrap();
+    assert_eq!(city.repo.expire_stash(ago), Ok(0));
+    assert_eq!(rev(theirs, "refs/stash"), entry);
+    let later = now.checked_add(minute).unwrap();
+    assert_eq!(city.repo.expire_stash(later), Ok(1));
+}
+
+/// Neither its message nor its base tells whose it is.
+#[test]
+fn stash_entry_of_nobody_is_kept_when_an_agent_drops_it() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let tree = rev(&sandbox, "HEAD^{tree}");
+    let alone = git(&sandbox, &["commit-tree", "-m", "alone", &tree]);
+    let head = rev(&sandbox, "HEAD");
+    let entry = [
+        "commit-tree",
+        "-m",
+        "entry",
+        "-p",
+        &alone,
+        "-p",
+        &head,
+        &tree,
+    ];
+    let entry = git(&sandbox, &entry);
+    git(&sandbox, &["stash", "store", "-m", "mine", &entry]);
+    city.repo.progress(&sandbox).unwrap();
+    assert_eq!(city.facts(&sandbox).stashes, Vec::<String>::new());
+    assert_eq!(city.repo.expire_stash(jiff::Timestamp::MAX), Ok(0));
+    git(&sandbox, &["stash", "clear"]);
+    git(&sandbox, &["gc", "-q", "--prune=now"]);
+    assert!(pins(&city).contains(&entry), "{}", pins(&city));
+    git(city.repo.repo_dir(), &["gc", "-q", "--prune=now"]);
+    rev(city.repo.repo_dir(), &format!("{entry}^{{commit}}"));
+    city.repo.expire_stash(jiff::Timestamp::UNIX_EPOCH).unwrap();
+    assert!(pins(&city).contains(&entry));
+    city.repo.expire_stash(jiff::Timestamp::MAX).unwrap();
+    assert_eq!(pins(&city), "");
+}
+
+/// It would hold that one up, and go with it.
+#[test]
+fn stash_entry_that_names_a_branch_before_that_is_made_is_not_that_branchs() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "mine\n");
+    let shadow = city.spec_of("Shadow", 1);
+    let entry = git(&sandbox, &["stash", "create"]);
+    let message = format!("On {}: mine", shadow.branch);
+    git(&sandbox, &["stash", "store", "-m", &message, &entry]);
+    git(&sandbox, &["checkout", "-q", "."]);
+    city.repo.make_sandbox(&shadow).unwrap();
+    assert_eq!(city.facts(&shadow.path).stashes, Vec::<String>::new());
+    assert_eq!(city.facts(&sandbox).stashes, [message]);
+}
+
+/// An earlier version had a ref for each: it says nothing of when it was made, and its commit what an agent wanted.
+#[test]
+fn single_pin_of_an_earlier_version_goes_by_the_time_of_this_one() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let tree = rev(&sandbox, "HEAD^{tree}");
+    let old = [
+        "-c",
+        "alias.old=!GIT_COMMITTER_DATE=@1000000000 git commit-tree -m old",
+        "old",
+        &tree,
+    ];
+    let entry = git(&sandbox, &old);
+    let ours = city.repo.repo_dir();
+    git(
+        ours,
+        &["fetch", "-q", city.repo.theirs().to_str().unwrap(), &entry],
+    );
+    let name = format!("refs/horde/stash/horde/Gone/3/{entry}");
+    git(ours, &["update-ref", &name, &entry]);
+    let ago = std::time::Duration::from_secs(60);
+    let ago = jiff::Timestamp::now().checked_sub(ago).unwrap();
+    city.repo.expire_stash(ago).unwrap();
+    let left = pins(&city);
+    assert!(
+        left.contains("/Gone/3/list") && left.contains(&entry),
+        "{left}"
+    );
+    city.repo.expire_stash(jiff::Timestamp::MAX).unwrap();
+    assert_eq!(pins(&city), "");
+}

@@ -8,6 +8,7 @@ mod cli_systemd;
 mod cli_terminal;
 mod cli_up;
 mod control;
+mod custody_attack;
 mod custody_bytes;
 mod custody_deep;
 mod custody_facts;

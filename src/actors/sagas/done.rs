@@ -10,6 +10,7 @@
 //!             └── answered to the caller here: from now on it survives everything
 //! ```
 
+mod fit;
 mod push;
 mod submit;
 
@@ -198,6 +199,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     let git = measure(world, &hook).await?;
     report_mismatch(world, &request, &git);
     check(&request, &hook, &git)?;
+    fit::check(world, &hook, &git).await?;
     let plan = Plan {
         raider: hook.raider.clone(),
         incarnation: hook.incarnation,
@@ -262,7 +264,9 @@ async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
 /// # Errors
 /// As [`begin`] for what the sandbox holds.
 pub async fn preview(world: &World, request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
-    check(request, hook, &measure(world, hook).await?)
+    let git = measure(world, hook).await?;
+    check(request, hook, &git)?;
+    fit::check(world, hook, &git).await
 }
 
 /// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
@@ -273,7 +277,7 @@ fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refus
         let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
         return Err(Refusal::work_at_risk(message, losses).hint(hint));
     }
-    on_branch(hook, git)?;
+    fit::on_branch(hook, git)?;
     if request.exit != Exit::Completed {
         return Ok(());
     }
@@ -296,19 +300,6 @@ fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refus
         return Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint));
     }
     Ok(())
-}
-
-/// The raider's branch is what is pushed and measured again: HEAD must be on it.
-fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
-    let branch = &hook.branch;
-    let (at, from) = match git.branch.as_deref() {
-        Some(at) if at == branch => return Ok(()),
-        Some(other) => (other, other),
-        None => ("a detached HEAD", git.head.short()),
-    };
-    let message = format!("the sandbox is on {at}, not on {branch}");
-    let hint = format!("git checkout {branch} && git merge {from}, then say `hd done` again");
-    Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
 }
 
 /// A report that disagrees with what git says is recorded; what git says is acted on.

@@ -37,6 +37,10 @@ pub(super) struct Note {
     pub(super) created: i64,
     /// Whether the files are all there. Until then no agent was in it.
     pub(super) complete: bool,
+    /// The number of the first stash entry that may be of its agent ([`super::sighted`]): all, where an earlier version
+    /// made it.
+    #[serde(default)]
+    pub(super) stashes_from: u64,
     /// Its files were gone, and are not all written anew yet.
     #[serde(default)]
     pub(super) unfilled: bool,
@@ -54,6 +58,7 @@ impl Note {
             base: spec.base.clone(),
             created: jiff::Timestamp::now().as_second(),
             complete: false,
+            stashes_from: 0,
             unfilled: false,
             copied: BTreeMap::new(),
         }
@@ -150,6 +155,20 @@ pub(super) fn adopt_notes(repo: &GitRepo) -> Result<(), RepoError> {
         }
     }
     fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))
+}
+
+/// Returns what changes with every write to a file; none where there is none.
+pub(super) fn stamp(file: &Path) -> Option<String> {
+    let found = fs::symlink_metadata(file).ok()?;
+    let (written, changed) = (
+        (found.mtime(), found.mtime_nsec()),
+        (found.ctime(), found.ctime_nsec()),
+    );
+    Some(format!(
+        "{} {} {written:?} {changed:?}",
+        found.ino(),
+        found.len()
+    ))
 }
 
 /// Writes a file by renaming a finished one over it.
@@ -275,6 +294,14 @@ pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path) -> Result<Vec<PathBuf>,
         .collect())
 }
 
+/// Whether another sandbox's link leads to the administrative directory, whatever it says itself.
+pub(super) fn is_of_another(repo: &GitRepo, admin: &Path, sandbox: &Path) -> bool {
+    let real = fs::canonicalize(admin).ok();
+    let others = fs::read_dir(repo.raiders_dir()).into_iter().flatten();
+    let mut others = others.flatten().map(|entry| entry.path());
+    others.any(|other| other != sandbox && real.is_some() && linked(&other) == real)
+}
+
 /// Worktrees of `repo.git` that lie in the sandbox, relative to it, with their administrative
 /// directories: the agent made them.
 pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, RelPath)>, RepoError> {
@@ -352,11 +379,12 @@ pub(super) fn retired(repo: &GitRepo) -> PathBuf {
 
 /// Moves an administrative directory out of git's sight without destroying it: its reflog may be
 /// the last thing that names some commit.
-pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<(), RepoError> {
+pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<PathBuf, RepoError> {
     let retired = share::own_dir(repo, Path::new("horde/retired"))?;
     let name = admin.file_name().unwrap_or_default().to_string_lossy();
     let to = free_name(&retired, &name);
-    fs::rename(admin, &to).map_err(|error| failed("cannot move", admin, &error))
+    fs::rename(admin, &to).map_err(|error| failed("cannot move", admin, &error))?;
+    Ok(to)
 }
 
 /// A name in the directory that nothing has: `<name>`, `<name>.2` ...

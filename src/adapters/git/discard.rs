@@ -14,7 +14,7 @@ use super::facts;
 use super::late::{self, Began};
 use super::measure::{Files, Measured, measure};
 use super::rig::GitRepo;
-use super::{sandbox, stash};
+use super::{retired, sandbox, stash};
 use crate::adapters::trash::{note_use, stamp_now};
 use crate::adapters::{beneath, mounts};
 use crate::domain::facts::GitFacts;
@@ -82,14 +82,14 @@ pub(super) fn discard(
     for admin in &admins {
         if measured.is_some() && fs::canonicalize(admin).ok() == measured {
             throw(admin, &held, &free_name(trash, &format!("{name}.git")))?;
-        } else if !is_of_another(repo, admin, path) {
+        } else if !admin::is_of_another(repo, admin, path) {
             // Nobody looked at what its reflog and index name.
-            admin::retire(repo, admin)?;
+            retired::retire(repo, admin)?;
         }
     }
     // Worktrees that the agent made in it would keep their branches locked for ever.
     for (admin, _) in &inner {
-        admin::retire(repo, admin)?;
+        retired::retire(repo, admin)?;
     }
     drop_traces(repo, permit, note)
 }
@@ -126,7 +126,7 @@ pub(super) fn forget(
     let note = Note::read(repo, sandbox);
     if note.is_none_or(|note| note.incarnation == incarnation) {
         for admin in admin::of_sandbox(repo, sandbox)? {
-            admin::retire(repo, &admin)?;
+            retired::retire(repo, &admin)?;
         }
         Note::remove(repo, sandbox)?;
     }
@@ -139,14 +139,6 @@ pub(super) fn forget(
         }
     }
     Ok(())
-}
-
-/// Whether another sandbox's link leads to the administrative directory, whatever it says itself.
-fn is_of_another(repo: &GitRepo, admin: &Path, sandbox: &Path) -> bool {
-    let real = fs::canonicalize(admin).ok();
-    let others = fs::read_dir(repo.raiders_dir()).into_iter().flatten();
-    let mut others = others.flatten().map(|entry| entry.path());
-    others.any(|other| other != sandbox && real.is_some() && admin::linked(&other) == real)
 }
 
 /// Refuses where a person's directory or a disk is mounted in it: all that is behind would go, too.

@@ -76,6 +76,13 @@ impl Known {
         told(object.ok()?.id())
     }
 
+    /// What an object holds, as it was written.
+    pub(super) fn raw(&self, id: &Oid) -> Option<Vec<u8>> {
+        let store = self.0.odb().ok()?;
+        let object = store.read(named(id.as_str())?).ok()?;
+        Some(object.data().to_vec())
+    }
+
     /// The tree of a commit.
     pub(super) fn tree(&self, commit: &Oid) -> Option<Oid> {
         let commit = self.0.find_commit(named(commit.as_str())?).ok()?;

@@ -237,7 +237,7 @@ fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, Re
         },
         false => disk(repo, &ground, &sight, files)?,
     };
-    let reflog = traces::head_reflogs(&admins(&ground))?;
+    let reflog = traces::reflogs(repo, &ground)?;
     // What it has committed is judged, and kept, in ours. HEAD is there already.
     let note = ground.note.as_ref();
     let (stashes, mut damaged) = stash::whole(repo, &ground, &reflog)?;
@@ -267,10 +267,6 @@ fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, Re
     measured.special = special::list(&measured)?;
     measured.fingerprint = digest::of(&measured)?;
     Ok(measured)
-}
-
-fn admins(ground: &Ground) -> Vec<PathBuf> {
-    ground.admin.iter().chain(&ground.inside).cloned().collect()
 }
 
 /// What is known of the files by their fingerprints.

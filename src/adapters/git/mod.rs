@@ -16,6 +16,11 @@ mod facts;
 mod fetch;
 mod files;
 mod filters;
+<<<<<<< HEAD
+=======
+mod fit;
+mod former;
+>>>>>>> s29-git
 mod gate;
 mod ground;
 mod hooks;
@@ -26,6 +31,7 @@ mod land;
 mod late;
 mod lfs;
 mod links;
+mod lists;
 mod locks;
 mod measure;
 mod merge;
@@ -47,6 +53,7 @@ mod salvage;
 mod sandbox;
 mod settings;
 mod share;
+mod sighted;
 mod special;
 mod stash;
 mod take;
@@ -54,6 +61,7 @@ mod theirs;
 mod traces;
 mod turns;
 mod upkeep;
+mod way;
 mod whole;
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::rig::GitRepo;
 use super::{
-    ailment, branches, checkout, discard, facts, fetch, gate, ignored, land, merge, pins, prepare,
-    progress, provenance, remote, repair, retired, salvage, sandbox, stash, upkeep,
+    ailment, branches, checkout, discard, facts, fetch, fit, gate, ignored, land, merge, pins,
+    prepare, progress, provenance, remote, repair, retired, salvage, sandbox, stash, upkeep,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -137,6 +137,10 @@ impl Repo for GitRepo {
         incarnation: Incarnation,
     ) -> Result<SalvageRecord, RepoError> {
         salvage::keep(self, head, raider, incarnation)
+    }
+
+    fn fit(&self, sandbox: &Path, head: &Oid, target: &str) -> Result<(), RepoError> {
+        fit::check(self, sandbox, head, target)
     }
 
     fn holds(&self, commit: &Oid, target: &str) -> Result<bool, RepoError> {

@@ -2,8 +2,11 @@
 //! except where there is no work tree at all: then it is recreated.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 use super::admin::{self, Note, failed, free_name};
 use super::bytes;
@@ -74,6 +77,13 @@ pub(super) fn settle(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, Repo
     Ok(admin)
 }
 
+/// The same, with an administrative directory that no agent had a hand in.
+pub(super) fn settle_anew(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+    let admin = new_admin(repo, spec)?;
+    heal(repo, spec, &admin)?;
+    Ok(admin)
+}
+
 /// Makes both links hold, and HEAD valid.
 fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
     fs::create_dir_all(&spec.path).map_err(|error| failed("cannot make", &spec.path, &error))?;
@@ -101,23 +111,36 @@ fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoErro
     mend_head(repo, spec, admin)
 }
 
-/// The sandbox's administrative directory: by the link back, by the sandbox's own link, or by
-/// name when nothing else claims it (the city was moved).
+/// The sandbox's administrative directory: by both links, by the link back, by the sandbox's own link, or by
+/// name when nothing else claims it (the city was moved). An agent can make one of that name, and of any link back.
 fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError> {
-    if let Some(admin) = admin::of_sandbox(repo, &spec.path)?.into_iter().next() {
+    if let Ok(place) = admin::locate(repo, &spec.path) {
+        return Ok(Some(place.admin));
+    }
+    if let Some(admin) = own(repo, &spec.path)? {
         return Ok(Some(admin));
     }
     let written = admin::read_link_file(&spec.path.join(".git"));
     let by_link = written.as_deref().and_then(Path::file_name);
     let by_name = spec.path.file_name();
+    let note = Note::read(repo, &spec.path);
+    let is_ours = note.as_ref().is_none_or(|note| note.is_of(spec));
+    // Without a note anybody may have made one of that name.
+    let by_name = by_name.filter(|_| note.is_some());
     for name in [by_link, by_name].into_iter().flatten() {
         let admin = admin::worktrees(repo).join(name);
-        let ours = Note::read(repo, &spec.path).is_none_or(|note| note.is_of(spec));
-        if admin.is_dir() && ours && !claimed(&admin) {
+        if admin.is_dir() && is_ours && !claimed(&admin) {
             return Ok(Some(admin));
         }
     }
     Ok(None)
+}
+
+/// The first that names the sandbox and that no other sandbox's link leads to.
+fn own(repo: &GitRepo, sandbox: &Path) -> Result<Option<PathBuf>, RepoError> {
+    let named = admin::of_sandbox(repo, sandbox)?.into_iter();
+    let mut own = named.filter(|admin| !admin::is_of_another(repo, admin, sandbox));
+    Ok(own.next())
 }
 
 /// Whether the directory leads to a work tree that exists.
@@ -179,15 +202,23 @@ fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(),
     sandbox::refresh(git())
 }
 
-fn is_stale(lock: &Path) -> bool {
-    let age = fs::symlink_metadata(lock)
-        .and_then(|meta| meta.modified())
-        .map(|time| time.elapsed().unwrap_or_default());
-    age.is_ok_and(|age| age > LOCK_MAX_AGE)
+/// Whether nobody can hold a lock any more. A time in the future is an agent's word, as is any but that of the change.
+pub(super) fn is_stale(lock: &Path) -> bool {
+    let Ok(found) = fs::symlink_metadata(lock) else {
+        return false;
+    };
+    let changed = Timestamp::from_second(found.ctime()).ok();
+    let changed = changed.map(|changed| Timestamp::now().duration_since(changed));
+    let changed = changed.and_then(|age| Duration::try_from(age).ok());
+    let written = found.modified().ok().and_then(|time| time.elapsed().ok());
+    [changed, written]
+        .iter()
+        .flatten()
+        .any(|age| *age > LOCK_MAX_AGE)
 }
 
 /// Renames a file out of the way, if it is there. Nothing is deleted.
-fn set_aside(file: &Path) -> Result<(), RepoError> {
+pub(super) fn set_aside(file: &Path) -> Result<(), RepoError> {
     if fs::symlink_metadata(file).is_err() {
         return Ok(());
     }

@@ -13,9 +13,11 @@ use jiff::Timestamp;
 use super::admin::{self, failed};
 use super::bytes;
 use super::files::list::list as files_of;
+use super::measure::lens;
 use super::rig::GitRepo;
 use super::traces::{ids, kinds, tips};
-use crate::adapters::mounts;
+use super::way;
+use crate::adapters::{beneath, mounts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -35,6 +37,35 @@ const PLAIN: &[&str] = &[
 
 /// Nothing of that is larger; what is, is not searched, and kept.
 const SEARCH_MAX: u64 = 4 * 1024 * 1024;
+
+/// Sets the entry of a worktree aside, and says where it is then. What it names is copied into ours first: nothing that
+/// git knows of names it afterwards, and a `gc` of the agents would take it.
+///
+/// # Errors
+/// What is whole of it cannot be copied, or the entry not be moved.
+pub(super) fn retire(repo: &GitRepo, entry: &Path) -> Result<PathBuf, RepoError> {
+    // What a link leads to is no entry's.
+    if fs::symlink_metadata(entry).is_ok_and(|found| found.is_dir()) {
+        way::save(repo, &named(repo, entry)?)?;
+    }
+    admin::retire(repo, entry)
+}
+
+/// What the files of an entry name, its index and its branch among them. What cannot be read names nothing: it stays.
+fn named(repo: &GitRepo, entry: &Path) -> Result<BTreeSet<Oid>, RepoError> {
+    let files = files_of(entry, true).unwrap_or_else(|why| {
+        tracing::warn!(entry = %entry.display(), %why, "not all of it can be read");
+        PLAIN.iter().map(|name| name.as_bytes().to_vec()).collect()
+    });
+    let mut named: BTreeSet<Oid> = head(repo, entry).ok().flatten().into_iter().collect();
+    for file in files.iter().filter(|file| file.as_slice() != b"index") {
+        let text = beneath::read(entry, bytes::path(file), SEARCH_MAX);
+        named.extend(ids(&text.ok().flatten().unwrap_or_default()));
+    }
+    let index = lens(repo)?.1.index(entry, &repo.recent)?;
+    named.extend(index.entries.iter().map(|staged| staged.id.clone()));
+    Ok(named)
+}
 
 /// Removes the entries that name nothing alone, and says how many. One that cannot be judged, or not be
 /// removed, stays, and holds up no other.
@@ -115,8 +146,7 @@ fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
         if meta.len() > SEARCH_MAX {
             return Ok(true);
         }
-        let text =
-            crate::adapters::beneath::read(entry, bytes::path(&file), SEARCH_MAX).map_err(fail)?;
+        let text = beneath::read(entry, bytes::path(&file), SEARCH_MAX).map_err(fail)?;
         named.extend(ids(&text.unwrap_or_default()));
     }
     let Some(head) = head(repo, entry)? else {
@@ -129,7 +159,7 @@ fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
 /// What was checked out last; its branch may be gone.
 fn head(repo: &GitRepo, entry: &Path) -> Result<Option<Oid>, RepoError> {
     let read = |name: &str| {
-        let text = crate::adapters::beneath::read(entry, Path::new(name), SEARCH_MAX);
+        let text = beneath::read(entry, Path::new(name), SEARCH_MAX);
         bytes::lossy(&text.ok().flatten().unwrap_or_default())
     };
     let text = read("HEAD");

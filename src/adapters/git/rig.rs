@@ -63,6 +63,8 @@ pub struct GitRepo {
     format: OnceLock<String>,
     /// A stamp of the configuration of theirs when it was last seen to be usable.
     config_seen: Mutex<Option<String>>,
+    /// A stamp of the packed refs of theirs when git was last seen to be able to read them.
+    packed_seen: Mutex<Option<String>>,
     /// A stamp of the list of stash entries when those of a sandbox were last pinned, by sandbox.
     stash_seen: Mutex<HashMap<PathBuf, String>>,
     prepared: Mutex<Prepared>,
@@ -97,6 +99,7 @@ impl GitRepo {
             said: Said::default(),
             format: OnceLock::new(),
             config_seen: Mutex::new(None),
+            packed_seen: Mutex::new(None),
             stash_seen: Mutex::default(),
             prepared: Mutex::default(),
             mended: Mutex::default(),
@@ -296,6 +299,12 @@ impl GitRepo {
     /// The stamp of the configuration of theirs, held while it is looked at.
     pub(super) fn config_seen(&self) -> MutexGuard<'_, Option<String>> {
         let seen = self.config_seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stamp of the packed refs of theirs, held while they are looked at.
+    pub(super) fn packed_seen(&self) -> MutexGuard<'_, Option<String>> {
+        let seen = self.packed_seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner)
     }
 

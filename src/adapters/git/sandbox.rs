@@ -21,9 +21,9 @@ use super::files::paths::Beside;
 use super::files::seen::Seen;
 use super::files::walk::{All, Entry, walk};
 use super::ground::seen_file;
-use super::links;
-use super::repair;
 use super::rig::GitRepo;
+use super::theirs::{self, Head};
+use super::{links, repair, retired, stash, way};
 use crate::domain::ids::{Oid, SlotName};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -32,16 +32,82 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     let _serial = repo.worktrees();
     check(repo, spec)?;
     super::settings::keep(repo);
-    ensure_branch(repo, spec)?;
-    let admin = ensure_worktree(repo, spec)?;
     match Note::begun(repo, spec) {
         Some(note) if note.complete => {
+            ensure_branch(repo, spec)?;
+            repair::settle(repo, spec)?;
             links::make(repo, spec)?;
             Ok(())
         }
-        Some(note) => fill(repo, spec, &admin, note),
-        None => fill(repo, spec, &admin, Note::of(spec)),
+        note => {
+            let note = note.unwrap_or_else(|| Note {
+                stashes_from: stash::next(repo),
+                ..Note::of(spec)
+            });
+            begin(repo, spec)?;
+            let admin = repair::settle_anew(repo, spec)?;
+            fill(repo, spec, &admin, note)?;
+            check_head(repo, spec, &admin)
+        }
     }
+}
+
+/// Puts the branch at its base, and what git has on record for the path aside: no agent worked for this incarnation yet,
+/// so that both are an earlier incarnation's, half made, or planted by the agent of another raider.
+fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
+    let name = format!("refs/heads/{}", spec.branch);
+    has_base(repo, spec)?;
+    // Both are told apart by the note of the incarnation that was here before.
+    let is_strange = Note::read(repo, &spec.path).is_none();
+    for admin in admin::of_sandbox(repo, &spec.path)? {
+        // The entry of a sandbox that is worked in may claim to be this one's.
+        if admin::is_of_another(repo, &admin, &spec.path) {
+            continue;
+        }
+        let aside = retired::retire(repo, &admin)?;
+        if is_strange {
+            repo.mended(format!(
+                "{} was there for {} before it was charged, and is set aside as {}; what it names is saved",
+                admin.display(),
+                spec.raider,
+                aside.display()
+            ));
+        }
+    }
+    way::check(repo, &name)?;
+    if let Some(tip) = repo.their_refs().resolve(&name)?
+        && tip != spec.base
+    {
+        way::move_branch(repo, &name, &tip)?;
+    }
+    ensure_branch(repo, spec)
+}
+
+fn has_base(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
+    match repo.resolve(spec.base.as_str())? {
+        Some(_) => Ok(()),
+        None => {
+            let what = format!("the base {} of {}", spec.base, spec.branch);
+            Err(RepoError::NotFound(what))
+        }
+    }
+}
+
+/// Refuses a sandbox that is not on its branch, at its base: agents can write to what git has on record of it.
+fn check_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
+    let name = format!("refs/heads/{}", spec.branch);
+    let (head, tip) = (theirs::head(admin)?, repo.their_refs().resolve(&name)?);
+    if head == Some(Head::Ref(name)) && tip.as_ref() == Some(&spec.base) {
+        return Ok(());
+    }
+    Err(RepoError::Failed(format!(
+        "{} is not on its branch {} at {}: something else than the supervisor wrote to {} while it was made. Look which \
+         raider of the rig does that; then charge again",
+        spec.path.display(),
+        spec.branch,
+        spec.base.short(),
+        admin.display()
+    )))
 }
 
 /// Refuses what could reach outside of this rig or into another incarnation's sandbox.
@@ -101,26 +167,9 @@ pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), Re
     if theirs.resolve(&name)?.is_some() {
         return Ok(());
     }
-    if repo.resolve(spec.base.as_str())?.is_none() {
-        let what = format!("the base {} of {}", spec.base, spec.branch);
-        return Err(RepoError::NotFound(what));
-    }
+    has_base(repo, spec)?;
+    way::clear(repo, &name)?;
     theirs.create(&name, &spec.base)
-}
-
-/// The worktree's administrative directory; the worktree is added without files if there is none.
-fn ensure_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
-    let there = fs::symlink_metadata(&spec.path).is_ok();
-    for admin in admin::of_sandbox(repo, &spec.path)? {
-        let same = Note::read(repo, &spec.path).is_none_or(|note| note.is_of(spec));
-        if same || there {
-            return repair::settle(repo, spec);
-        }
-        // An earlier incarnation's: its directory is gone, its entry stayed.
-        admin::retire(repo, &admin)?;
-    }
-    // Files without an entry stay, and become the sandbox's.
-    repair::settle(repo, spec)
 }
 
 /// Checks the files out and puts ours beside them.

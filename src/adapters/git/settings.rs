@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::admin::{failed, write_whole};
+use super::admin::{failed, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
 use super::filters::{self, Places};
@@ -53,6 +52,10 @@ const THEIRS: &[(&str, &str)] = &[
 
 /// Keys of a checkout that shape its files alone, or what a person runs there.
 const THEIRS_ONLY: &[&str] = &["core.symlinks", "core.filemode", "core.hookspath"];
+
+/// git does not read in the sandboxes what is only an index of commits and packs: an agent can write one that stops it, or
+/// that says otherwise.
+const THEIRS_UNREAD: &[&str] = &["core.commitgraph", "core.multipackindex"];
 
 /// Every remote of theirs pushes there: sandboxes cannot push by accident.
 pub(super) const NO_PUSH: &str =
@@ -276,16 +279,7 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
 /// only where it changed since it was last looked at. A failure is logged and no error: the next patrol tries again.
 pub(super) fn keep(repo: &GitRepo) {
     whole::heal(repo);
-    let now = || {
-        let found = fs::symlink_metadata(repo.theirs().join("config")).ok()?;
-        let times = (
-            found.mtime(),
-            found.mtime_nsec(),
-            found.ctime(),
-            found.ctime_nsec(),
-        );
-        Some(format!("{} {} {times:?}", found.ino(), found.len()))
-    };
+    let now = || stamp(&repo.theirs().join("config"));
     let mut seen = repo.config_seen();
     let is_known = |now: &Option<String>| now.is_some() && *now == *seen;
     let kept = match is_known(&now()) {
@@ -366,6 +360,8 @@ fn closed(mut wanted: Settings) -> Settings {
     for name in urls {
         wanted.push((format!("{name}.pushurl"), Some(NO_PUSH.to_owned())));
     }
+    let unread = THEIRS_UNREAD.iter();
+    wanted.extend(unread.map(|key| ((*key).to_owned(), Some("false".to_owned()))));
     wanted
 }
 

@@ -2,19 +2,18 @@
 //! pinned in ours for as long as its sandbox is there, so that it is saved with that whatever becomes of the list.
 //!
 //! A nuke saves the entries of its branch without taking them out of the list: they go when they were kept for as
-//! long as salvage is.
+//! long as salvage is. An agent writes what an entry says of its time: what counts is when it was first seen here.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::admin::Note;
+use super::admin::{Note, stamp};
 use super::branches::checked_out;
 use super::ground::{Ground, ground};
 use super::rig::{GitRepo, oid};
+use super::sighted::{Sighted, sight};
 use super::traces::{self, HeadReflog};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::RepoError;
@@ -27,6 +26,8 @@ const STASH: &str = "refs/stash";
 pub(super) const PINS: &str = "refs/horde/stash/";
 /// The last part of that.
 const LIST: &str = "list";
+/// The place of those that no sandbox's branch names: whoever made them, another agent may take them out of the list.
+const UNCLAIMED: &str = "refs/horde/stash/unclaimed/";
 /// So many entries are parents of one commit.
 const CHUNK: usize = 1_000;
 
@@ -48,23 +49,18 @@ fn place(raider: &RaiderId, incarnation: Incarnation) -> String {
 /// and no error: the next patrol tries again.
 pub(super) fn keep(repo: &GitRepo, sandbox: &Path) {
     let log = repo.theirs().join("logs").join(STASH);
-    let Ok(found) = fs::symlink_metadata(&log) else {
+    let Some(now) = stamp(&log) else {
         return;
     };
-    let (written, changed) = (
-        (found.mtime(), found.mtime_nsec()),
-        (found.ctime(), found.ctime_nsec()),
-    );
-    let now = format!("{} {} {written:?} {changed:?}", found.ino(), found.len());
     if repo.stash_seen().get(sandbox) == Some(&now) {
         return;
     }
     let kept = || {
         let ground = ground(repo, sandbox)?;
-        let admins: Vec<_> = ground.admin.iter().chain(&ground.inside).cloned().collect();
-        let reflog = traces::head_reflogs(&admins)?;
+        let reflog = traces::reflogs(repo, &ground)?;
         let entries = whole(repo, &ground, &reflog)?.0;
-        pin(repo, ground.note.as_ref(), &entries)
+        pin(repo, ground.note.as_ref(), &entries)?;
+        pin_unclaimed(repo)
     };
     match kept() {
         Ok(()) => drop(repo.stash_seen().insert(sandbox.to_owned(), now)),
@@ -95,11 +91,34 @@ pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Res
     let Some(note) = note.filter(|_| !entries.is_empty()) else {
         return Ok(());
     };
+    let entries = entries.iter().map(|entry| entry.commit.clone()).collect();
+    pin_in(repo, &place(&note.raider, note.incarnation), &entries)
+}
+
+/// Pins the entries that name no branch of a sandbox that is there or was when they came to light.
+fn pin_unclaimed(repo: &GitRepo) -> Result<(), RepoError> {
+    let (entries, sighted) = listed(repo)?;
+    let is_unclaimed = |id: &Oid| sighted.of(id).is_some_and(|sight| !sight.is_named);
+    let ids = entries.into_iter().map(|entry| entry.commit);
+    let ids: BTreeSet<Oid> = ids.filter(is_unclaimed).collect();
+    let mut there: BTreeSet<Oid> = traces::kinds(repo, &ids)?
+        .into_iter()
+        .map(|it| it.0)
+        .collect();
+    for damaged in repo.take_whole(&there.iter().cloned().collect::<Vec<_>>())? {
+        there.remove(&damaged);
+    }
+    pin_in(repo, UNCLAIMED, &there)
+}
+
+fn pin_in(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), RepoError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
     // What another thread pins at the same time is not to be lost.
     let _serial = repo.stash_seen();
-    let pinned = pinned(repo, note)?;
-    let new = entries.iter().map(|entry| &entry.commit);
-    let new: BTreeSet<&Oid> = new.filter(|id| !pinned.entries.contains(*id)).collect();
+    let pinned = pinned(repo, place)?;
+    let new: BTreeSet<&Oid> = entries.difference(&pinned.entries).collect();
     if new.is_empty() {
         return Ok(());
     }
@@ -113,7 +132,7 @@ pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Res
     for chunk in open.chunks(CHUNK) {
         last = write(repo, &[std::slice::from_ref(&last), chunk].concat())?;
     }
-    let name = place(&note.raider, note.incarnation) + LIST;
+    let name = format!("{place}{LIST}");
     let was = pinned.tip.as_ref().map_or("", Oid::as_str);
     let git = repo.git();
     git.args(["update-ref", &name, last.as_str(), was])
@@ -141,19 +160,20 @@ fn write(repo: &GitRepo, parents: &[Oid]) -> Result<Oid, RepoError> {
 #[derive(Default)]
 struct Pinned {
     entries: BTreeSet<Oid>,
+    /// Those that an earlier version pinned, each with a ref.
+    single: BTreeSet<Oid>,
     /// What the ref names.
     tip: Option<Oid>,
     /// The commit before that, and its entries.
     last: Option<(Oid, Vec<Oid>)>,
 }
 
-fn pinned(repo: &GitRepo, note: &Note) -> Result<Pinned, RepoError> {
-    let place = place(&note.raider, note.incarnation);
+fn pinned(repo: &GitRepo, place: &str) -> Result<Pinned, RepoError> {
     let mut found = Pinned::default();
     for (id, name) in repo.refs()? {
-        match name.strip_prefix(&place) {
+        match name.strip_prefix(place) {
             Some(LIST) => found.tip = Some(id),
-            Some(_) => drop(found.entries.insert(id)),
+            Some(_) => drop(found.single.insert(id)),
             None => {}
         }
     }
@@ -186,7 +206,8 @@ pub(super) fn dropped(
         return Ok(Vec::new());
     };
     let listed: BTreeSet<&Oid> = listed.iter().map(|entry| &entry.commit).collect();
-    let mut dropped = pinned(repo, note)?.entries;
+    let pinned = pinned(repo, &place(&note.raider, note.incarnation))?;
+    let mut dropped = &pinned.entries | &pinned.single;
     dropped.retain(|commit| !listed.contains(commit));
     Ok(dropped.into_iter().collect())
 }
@@ -221,16 +242,36 @@ fn expire_pins(repo: &GitRepo, before: Timestamp, notes: &[Note]) -> Result<(), 
         .iter()
         .map(|note| place(&note.raider, note.incarnation))
         .collect();
+    let is_gone = |name: &str| !living.iter().any(|place| name.starts_with(place));
+    join_pins(repo, is_gone)?;
     let made = |id: &Oid| Some(repo.known()?.committed(id)?.1);
     drop_pins(repo, |name, id| {
-        let lives = living.iter().any(|place| name.starts_with(place));
-        !lives && made(id).is_some_and(|made| made < before.as_second())
+        let is_old = |made| made < before.as_second();
+        is_gone(name) && name.ends_with(LIST) && made(id).is_some_and(is_old)
     })
     .map(drop)
 }
 
-/// Takes the entries from before that time out of the list, but those of living sandboxes, and says how many. One
-/// whose directory is gone lives until what it had is saved, and its note is removed.
+/// Pins anew what an earlier version pinned with a ref for each entry: such a ref says nothing of when that was, and the
+/// entry what its agent wanted.
+fn join_pins(repo: &GitRepo, is_gone: impl Fn(&str) -> bool) -> Result<(), RepoError> {
+    let mut single: BTreeMap<String, BTreeSet<Oid>> = BTreeMap::new();
+    for (id, name) in repo.refs()? {
+        let place = name.strip_suffix(id.as_str());
+        if let Some(place) = place.filter(|place| place.starts_with(PINS) && is_gone(place)) {
+            single.entry(place.to_owned()).or_default().insert(id);
+        }
+    }
+    for (place, entries) in &single {
+        pin_in(repo, place, entries)?;
+        let is_single = |name: &str, id: &Oid| name == format!("{place}{id}");
+        drop_pins(repo, is_single)?;
+    }
+    Ok(())
+}
+
+/// Takes the entries that were first seen before that time out of the list, but those that a living sandbox may have made,
+/// and says how many. One whose directory is gone lives until what it had is saved, and its note is removed.
 pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
     // No sandbox is made or removed between the question and the act.
     let _serial = repo.worktrees();
@@ -241,78 +282,97 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         in_use.iter().any(|(used, _)| *used == full)
             || notes.iter().any(|note| note.branch == branch)
     };
-    let oldest = notes.iter().map(|note| note.created).min();
-    // What cannot be read stays, and so does what names no branch and a living sandbox may have made.
+    let sighted = listed(repo)?.1;
+    // What cannot be read stays, and so does what came since.
     let stays = |line: &str| {
-        let Some(entry) = stash_entry(line) else {
+        let entry = stash_entry(line);
+        let sight = entry.as_ref().and_then(|it| sighted.of(&it.commit));
+        let (Some(entry), Some(sight)) = (entry, sight) else {
             return true;
         };
-        let living = match branch_of(&entry.stash.message) {
-            Some(branch) => is_used(branch),
-            None => oldest.is_some_and(|oldest| oldest <= entry.made),
-        };
-        living || entry.made >= before.as_second()
+        // One that named the branch of a sandbox was that one's.
+        let may_be = |note: &Note| !sight.is_named && note.stashes_from <= sight.nth;
+        let living = branch_of(&entry.message).is_some_and(is_used) || notes.iter().any(may_be);
+        living || sight.at >= before.as_second()
     };
+    // What the list has is pinned for as long as it has that.
+    pin_unclaimed(repo)?;
     expire_pins(repo, before, &notes)?;
-    repo.their_refs().thin_log(STASH, stays)
+    let gone = repo.their_refs().thin_log(STASH, stays)?;
+    pin_unclaimed(repo)?;
+    Ok(gone)
 }
 
-/// The stash entries that belong to this sandbox: those whose message names one of its branches,
-/// and those without a branch (detached, autostash) that were made on a commit of its reflog since
-/// it exists.
+/// The number of the next entry that comes to light. A failure is logged: each entry may be of any sandbox then.
+pub(super) fn next(repo: &GitRepo) -> u64 {
+    match listed(repo) {
+        Ok((_, sighted)) => sighted.next,
+        Err(why) => {
+            tracing::warn!(rig = %repo.name(), %why, "the stash entries that are there cannot be noted");
+            0
+        }
+    }
+}
+
+/// The list, newest first, and since when its entries are known.
+fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
+    let log = repo.their_refs().reflog(STASH)?;
+    let entries = String::from_utf8_lossy(&log);
+    let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
+    // A note that cannot be read names no branch, and its sandbox may have made anything.
+    let notes = match entries.is_empty() {
+        true => Vec::new(),
+        false => Note::all(repo).unwrap_or_default(),
+    };
+    let branch = |note: &'_ Note| (note.branch.clone(), note.stashes_from);
+    let branches: HashMap<String, u64> = notes.iter().map(branch).collect();
+    let floor = notes.iter().map(|note| note.stashes_from).max();
+    let named = entries.iter().map(|entry| {
+        let from = branch_of(&entry.message).and_then(|branch| branches.get(branch));
+        (entry.commit.clone(), from.copied())
+    });
+    let sighted = sight(repo, floor.unwrap_or_default(), named)?;
+    Ok((entries, sighted))
+}
+
+/// The stash entries that belong to this sandbox: of those that came to light since it exists, the ones whose message names
+/// one of its branches, and the ones that named no sandbox's branch and were made on a commit that it had.
 fn stashes(
     repo: &GitRepo,
     note: Option<&Note>,
     ground: &Ground,
     reflog: &HeadReflog,
 ) -> Result<Vec<Stash>, RepoError> {
-    let log = repo.their_refs().reflog(STASH)?;
-    let entries = String::from_utf8_lossy(&log);
-    let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
-    let ids: BTreeSet<Oid> = entries
-        .iter()
-        .map(|entry| entry.stash.commit.clone())
-        .collect();
+    let (entries, sighted) = listed(repo)?;
+    let ids: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
     let parents = parents(repo, &ids)?;
-    let mut found = Vec::new();
-    for entry in entries {
-        let ours = match branch_of(&entry.stash.message) {
-            Some(branch) => {
-                ground.branch.as_deref() == Some(branch)
-                    || note.is_some_and(|note| note.branch == branch)
-                    || reflog.branches.contains(branch)
-            }
-            None => {
-                let here = parents.get(&entry.stash.commit).is_some_and(|on| {
-                    reflog.commits.contains(on) || ground.head.as_ref() == Some(on)
-                });
-                here && note.is_none_or(|note| entry.made >= note.created)
-            }
-        };
-        if ours {
-            found.push(entry.stash);
-        }
-    }
-    Ok(found)
+    let is_own = |branch: &str| {
+        ground.branch.as_deref() == Some(branch)
+            || note.is_some_and(|note| note.branch == branch)
+            || reflog.branches.contains(branch)
+    };
+    let since = note.map_or(0, |note| note.stashes_from);
+    let is_here = |entry: &Oid| {
+        let on = parents.get(entry);
+        on.is_some_and(|on| reflog.commits.contains(on) || ground.head.as_ref() == Some(on))
+    };
+    let ours = entries.into_iter().filter(|stash| {
+        let sight = sighted.of(&stash.commit);
+        let names_own = branch_of(&stash.message).is_some_and(is_own);
+        let is_named = sight.is_some_and(|sight| sight.is_named);
+        sight.is_none_or(|sight| sight.nth >= since)
+            && (names_own || (!is_named && is_here(&stash.commit)))
+    });
+    Ok(ours.collect())
 }
 
-struct StashEntry {
-    stash: Stash,
-    /// Seconds since 1970.
-    made: i64,
-}
-
-/// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`.
-fn stash_entry(line: &str) -> Option<StashEntry> {
+/// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`. The time is the word of an agent.
+fn stash_entry(line: &str) -> Option<Stash> {
     let (head, message) = line.split_once('\t').unwrap_or((line, ""));
     let commit = Oid::new(head.split(' ').nth(1)?).ok()?;
-    let made = head.rsplit(' ').nth(1)?.parse().unwrap_or(i64::MAX);
-    Some(StashEntry {
-        stash: Stash {
-            commit,
-            message: message.to_owned(),
-        },
-        made,
+    Some(Stash {
+        commit,
+        message: message.to_owned(),
     })
 }
 

@@ -136,6 +136,10 @@ const DAMAGE: &[&str] = &[
     "bad tree object",
     "Could not read ",
     "could not parse",
+    // Of a tree.
+    "empty filename in tree entry",
+    "malformed mode in tree entry",
+    "too-short tree",
 ];
 
 /// Whether the objects are to blame, and not the machine.

@@ -69,7 +69,7 @@ fn parse(text: &[u8]) -> Option<Head> {
 }
 
 /// Whether it is the full name of a ref, and nothing that leads elsewhere as a path.
-fn is_ref(name: &str) -> bool {
+pub(super) fn is_ref(name: &str) -> bool {
     name.starts_with("refs/") && git2::Reference::is_valid_name(name)
 }
 
@@ -420,7 +420,7 @@ fn chained(lines: &[&str]) -> String {
     text
 }
 
-fn packed_line(line: &[u8]) -> Option<(String, Oid)> {
+pub(super) fn packed_line(line: &[u8]) -> Option<(String, Oid)> {
     let line = std::str::from_utf8(line).ok()?;
     let (id, name) = line.split_once(' ')?;
     let id = Oid::new(id).ok()?;
@@ -432,7 +432,7 @@ fn is_dir(path: &Path) -> bool {
 }
 
 /// Removes a directory that holds nothing but directories, as git does where a ref gets its name.
-fn drop_empty(dir: &Path) {
+pub(super) fn drop_empty(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             drop_empty(&entry.path());

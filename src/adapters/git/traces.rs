@@ -9,7 +9,7 @@ use super::branches::checked_out;
 use super::ground::Ground;
 use super::rig::{GitRepo, oid};
 use super::take::{SPLITS_MAX, is_damage};
-use super::theirs::LIST_MAX;
+use super::theirs::{LIST_MAX, is_ref};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -32,26 +32,21 @@ pub(super) struct HeadReflog {
 pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> {
     let mut found = HeadReflog::default();
     for admin in admins {
-        let name = Path::new(LOG);
-        match read_log(admin) {
-            Ok(text) => {
-                let text = text.unwrap_or_default();
-                note(&String::from_utf8_lossy(&text), &mut found);
-            }
-            Err(error) if super::admin::is_strange(&error) || is_closed(&error) => {
-                let path = admin.join(name);
-                found.odd = Some(format!("the reflog {}: {error}", path.display()));
-                // It may have told of anything.
-                found.made = true;
-            }
-            Err(error) => {
-                return Err(super::admin::failed(
-                    "cannot read",
-                    &admin.join(name),
-                    &error,
-                ));
-            }
-        }
+        take_log(admin, Path::new(LOG), &mut found)?;
+    }
+    Ok(found)
+}
+
+/// Reads those of a sandbox, and that of the branch that it was made with: from another place, or without HEAD, that
+/// branch may have been at commits that HEAD never was at.
+pub(super) fn reflogs(repo: &GitRepo, ground: &Ground) -> Result<HeadReflog, RepoError> {
+    let admins: Vec<_> = ground.admin.iter().chain(&ground.inside).cloned().collect();
+    let mut found = head_reflogs(&admins)?;
+    let made_with = ground.note.as_ref().map(|note| &note.branch);
+    let name = made_with.or(ground.branch.as_ref());
+    let name = name.map(|branch| format!("refs/heads/{branch}"));
+    if let Some(name) = name.filter(|name| is_ref(name)) {
+        take_log(repo.theirs(), &Path::new("logs").join(name), &mut found)?;
     }
     Ok(found)
 }
@@ -59,13 +54,38 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
 /// The reflog of a HEAD, below its administrative directory.
 const LOG: &str = "logs/HEAD";
 
-/// Reads it. What an agent has closed is opened first.
-fn read_log(admin: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    let read = || beneath::read(admin, Path::new(LOG), LIST_MAX);
+/// Takes over what one names, or why it cannot be read.
+fn take_log(root: &Path, name: &Path, found: &mut HeadReflog) -> Result<(), RepoError> {
+    match read_log(root, name) {
+        Ok(text) => {
+            let text = text.unwrap_or_default();
+            note(&String::from_utf8_lossy(&text), found);
+            Ok(())
+        }
+        Err(error) if super::admin::is_strange(&error) || is_closed(&error) => {
+            let path = root.join(name);
+            found.odd = Some(format!("the reflog {}: {error}", path.display()));
+            // It may have told of anything.
+            found.made = true;
+            Ok(())
+        }
+        Err(error) => Err(super::admin::failed(
+            "cannot read",
+            &root.join(name),
+            &error,
+        )),
+    }
+}
+
+/// Reads one. What an agent has closed is opened first.
+fn read_log(root: &Path, name: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let read = || beneath::read(root, name, LIST_MAX);
     match read() {
         Err(error) if is_closed(&error) => {
-            for name in ["logs", LOG] {
-                beneath::open_up(admin, Path::new(name))?;
+            let mut above: Vec<_> = name.ancestors().filter(|it| *it != Path::new("")).collect();
+            above.reverse();
+            for name in above {
+                beneath::open_up(root, name)?;
             }
             read()
         }

@@ -11,7 +11,7 @@ use super::measure::commit;
 use super::prepare::{again, is_adopted};
 use super::rig::GitRepo;
 use super::settings::FILE;
-use super::{sandbox, share, theirs};
+use super::{lists, sandbox, share, theirs};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -19,7 +19,16 @@ use crate::ports::repo::RepoError;
 /// What git takes for a repository has these directories.
 const NEEDED: &[&str] = &["objects", "refs", "refs/heads"];
 /// Those that may be missing.
-const SHARED: &[&str] = &["worktrees", "logs", "logs/refs", "info", "horde"];
+const SHARED: &[&str] = &[
+    "worktrees",
+    "logs",
+    "logs/refs",
+    "logs/refs/heads",
+    "refs/remotes",
+    "refs/tags",
+    "info",
+    "horde",
+];
 /// The HEAD of theirs, which nothing uses and git asks for.
 const HEAD: &str = "ref: refs/heads/horde\n";
 
@@ -84,6 +93,24 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     if gone.contains(&"objects") {
         share::lend(repo)?;
     }
+    mend_files(repo)?;
+    // Whatever comes of that, the rest is mended.
+    let listed = lists::mend(repo);
+    for entry in admin::entries(repo)? {
+        let name = entry.strip_prefix(dir).unwrap_or(&entry);
+        open_up(repo, name)?;
+    }
+    if !revival.exists() {
+        return listed;
+    }
+    revive(repo)?;
+    fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))?;
+    listed
+}
+
+/// Writes what git asks for before anything else.
+fn mend_files(repo: &GitRepo) -> Result<(), RepoError> {
+    let dir = repo.theirs();
     if !matches!(theirs::head(dir), Ok(Some(_))) {
         share::write(repo, "HEAD", HEAD.as_bytes())?;
         repo.mended(format!(
@@ -98,15 +125,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
             dir.display()
         ));
     }
-    for entry in admin::entries(repo)? {
-        let name = entry.strip_prefix(dir).unwrap_or(&entry);
-        open_up(repo, name)?;
-    }
-    if !revival.exists() {
-        return Ok(());
-    }
-    revive(repo)?;
-    fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))
+    Ok(())
 }
 
 /// Makes the repository that is gone.

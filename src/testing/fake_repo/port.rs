@@ -1,11 +1,10 @@
 //! The port, method by method.
 
 use std::path::{Path, PathBuf};
-use std::sync::MutexGuard;
 
 use jiff::Timestamp;
 
-use super::{FakeRepo, Inner, Sandbox, gate_run};
+use super::{FakeRepo, Sandbox, gate_run};
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
@@ -20,31 +19,6 @@ use crate::ports::repo::{
 
 /// When every sandbox was made: when towns begin.
 const MADE: &str = "2026-01-01T00:00:00Z";
-
-impl FakeRepo {
-    /// Records the call, lets the test's interlude happen, and fails when told to.
-    fn enter(&self, op: &'static str, what: &str) -> Result<MutexGuard<'_, Inner>, RepoError> {
-        let interlude = {
-            let mut inner = self.inner();
-            inner.calls.push((op, what.to_owned()));
-            inner.interludes.get(op).cloned()
-        };
-        if let Some(interlude) = interlude {
-            interlude();
-        }
-        let mut inner = self.inner();
-        if let Some(error) = inner.broken_for.get(&(op, what.to_owned())) {
-            return Err(error.clone());
-        }
-        if let Some(error) = inner.broken.get(op) {
-            return Err(error.clone());
-        }
-        if let Some(error) = inner.failures.get_mut(op).and_then(|due| due.pop_front()) {
-            return Err(error);
-        }
-        Ok(inner)
-    }
-}
 
 fn slot_of(path: &Path) -> Option<SlotName> {
     SlotName::new(path.file_name()?.to_str()?).ok()
@@ -121,6 +95,10 @@ impl Repo for FakeRepo {
         };
         inner.sandboxes.insert(name, made);
         Ok(())
+    }
+
+    fn fit(&self, _: &Path, head: &Oid, _: &str) -> Result<(), RepoError> {
+        self.enter("fit", head.as_str()).map(drop)
     }
 
     fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {

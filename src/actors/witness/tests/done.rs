@@ -105,6 +105,29 @@ async fn done_is_refused_on_a_dirty_tree_without_commits_and_of_another_incarnat
     assert!(town.hook(&charged.raider).await.unwrap().done.is_none());
 }
 
+/// The push of such commits may be refused, where only a person would see it.
+#[tokio::test(start_paused = true)]
+async fn done_is_refused_with_commits_that_git_would_not_make_until_they_are_made_anew() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let why = "1234abcd: .git in a tree";
+    let error = RepoError::Rejected(why.into());
+    town.parts.repo.break_op("fit", error);
+    let refused = town.completed(&charged.raider).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::BadRequest);
+    assert!(refused.message.contains(why), "{refused}");
+    assert!(
+        refused
+            .hint
+            .is_some_and(|hint| hint.contains("git reset --soft"))
+    );
+    assert_eq!(town.sagas().await, 0);
+    town.parts.repo.mend("fit");
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    assert!(closed(&town, &charged.relic).await);
+}
+
 fn polecat_done(charged: &crate::actors::sagas::charge::Charged) -> PolecatDone {
     PolecatDone {
         raider: charged.raider.clone(),

@@ -1,0 +1,49 @@
+//! Whether the commits of a completion may go to a remote.
+
+use super::super::super::effects;
+use super::super::super::refusal::{Refusal, RefusalKind};
+use super::super::super::world::World;
+use crate::domain::facts::GitFacts;
+use crate::domain::relic::Hook;
+use crate::ports::repo::{Repo, RepoError};
+
+/// Refuses commits that git itself would not make: a remote may refuse them, and then nobody would tell the agent.
+///
+/// # Errors
+/// [`RefusalKind::BadRequest`] names the commit, and says how to make it anew.
+pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+    if git.ahead == 0 {
+        return Ok(());
+    }
+    let sandbox = world.city.sandbox(&hook.raider);
+    let (head, target) = (git.head.clone(), hook.target.clone());
+    let fits = move |repo: &dyn Repo| repo.fit(&sandbox, &head, &target);
+    match effects::repo(world, &hook.raider.rig, fits).await {
+        Err(RepoError::Rejected(why)) => {
+            let message = format!("a commit of {} cannot land: {why}", hook.branch);
+            let base = git.merge_base.as_ref().unwrap_or(&hook.base);
+            let hint = format!(
+                "make one commit of the files as they are (git reset --soft {base} && git commit), then say \
+                 `hd done` again"
+            );
+            Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
+        }
+        fits => fits.map_err(Refusal::passing_on_a_full_disk),
+    }
+}
+
+/// The raider's branch is what is pushed and measured again: HEAD must be on it.
+///
+/// # Errors
+/// [`RefusalKind::BadRequest`].
+pub(super) fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+    let branch = &hook.branch;
+    let (at, from) = match git.branch.as_deref() {
+        Some(at) if at == branch => return Ok(()),
+        Some(other) => (other, other),
+        None => ("a detached HEAD", git.head.short()),
+    };
+    let message = format!("the sandbox is on {at}, not on {branch}");
+    let hint = format!("git checkout {branch} && git merge {from}, then say `hd done` again");
+    Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
+}

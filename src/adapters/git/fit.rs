@@ -1,0 +1,391 @@
+//! Whether the commits that a branch brings are ones that git itself would make. Plumbing makes others: with a directory
+//! `.git` in a tree, which a checkout may take for a repository, or with a line that tells no author. A remote that checks
+//! what it is given refuses them, and one that does not gives them to everybody.
+//!
+//! It is what `git fsck` calls `hasDotgit`, `hasDot`, `hasDotdot`, `emptyName`, `fullPathname`, `duplicateEntries`, and its
+//! rules for the lines of a commit. Looked at are the commits that no remote has, and of their trees what is new: what a
+//! project has already is no matter of an agent's.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+
+use super::admin::Note;
+use super::bytes;
+use super::known::Known;
+use super::rig::{GitRepo, oid};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// So many commits are followed in this process. git follows more.
+const COMMITS_MAX: usize = 2_000;
+
+/// What is wrong with an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fault {
+    /// For people.
+    why: String,
+    /// The entry of a tree that it is about: its name, and what it names.
+    entry: Option<(Vec<u8>, Oid)>,
+}
+
+/// Checks the commits of a head that no remote has.
+///
+/// # Errors
+/// [`RepoError::Rejected`] says which commit it is, and why.
+pub(super) fn check(
+    repo: &GitRepo,
+    sandbox: &Path,
+    head: &Oid,
+    target: &str,
+) -> Result<(), RepoError> {
+    repo.take(std::slice::from_ref(head))?;
+    let tip = repo.target_tip(target)?;
+    let base = Note::read(repo, sandbox).map(|note| note.base);
+    let old: Vec<Oid> = [tip, base].into_iter().flatten().collect();
+    let found = match repo.known() {
+        Some(known) => match commits(repo, &known, head, &old)? {
+            Some(commits) => Seen::of(&known).search(&commits),
+            None => by_git(repo, head, &old)?,
+        },
+        None => by_git(repo, head, &old)?,
+    };
+    for (id, fault) in found {
+        if !is_old(repo, &fault, &old)? {
+            return Err(RepoError::Rejected(format!(
+                "{}: {}",
+                id.short(),
+                fault.why
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The commits of a head that no remote has, the head first. None where there are too many to follow here.
+fn commits(
+    repo: &GitRepo,
+    known: &Known,
+    head: &Oid,
+    old: &[Oid],
+) -> Result<Option<Vec<Oid>>, RepoError> {
+    let refs = repo.refs()?.into_iter();
+    let remote = refs.filter(|(_, name)| name.starts_with("refs/remotes/"));
+    let mut done: HashSet<Oid> = remote.map(|it| it.0).collect();
+    done.extend(old.iter().flat_map(|old| known.recent(old)));
+    let (mut open, mut found) = (vec![head.clone()], Vec::new());
+    while let Some(id) = open.pop() {
+        if !done.insert(id.clone()) {
+            continue;
+        }
+        if found.len() == COMMITS_MAX {
+            return Ok(None);
+        }
+        let Some(text) = known.raw(&id) else {
+            return Ok(None);
+        };
+        open.extend(named(&text, b"parent "));
+        found.push(id);
+    }
+    Ok(Some(found))
+}
+
+/// The objects that lines of a commit's head name.
+fn named(commit: &[u8], key: &[u8]) -> Vec<Oid> {
+    let lines = commit.split(|byte| *byte == b'\n');
+    let head = lines.take_while(|line| !line.is_empty());
+    let ids = head.filter_map(|line| line.strip_prefix(key));
+    ids.filter_map(|id| Oid::new(bytes::lossy(id)).ok())
+        .collect()
+}
+
+/// Trees that were looked at.
+struct Seen<'k> {
+    known: &'k Known,
+    trees: HashSet<Oid>,
+}
+
+impl<'k> Seen<'k> {
+    fn of(known: &'k Known) -> Self {
+        let trees = HashSet::new();
+        Self { known, trees }
+    }
+
+    /// The faults of these commits, each with the commit that has it.
+    fn search(&mut self, commits: &[Oid]) -> Vec<(Oid, Fault)> {
+        let mut found = Vec::new();
+        for id in commits {
+            let Some(text) = self.known.raw(id) else {
+                continue;
+            };
+            let tree_of = |commit: &[u8]| named(commit, b"tree ").into_iter().next();
+            let parents = named(&text, b"parent ").into_iter();
+            let parents = parents.filter_map(|id| tree_of(&self.known.raw(&id)?));
+            let mut faults: Vec<Fault> = commit_fault(&text).into_iter().collect();
+            if let Some(tree) = tree_of(&text) {
+                self.tree(&tree, &parents.collect::<Vec<_>>(), &mut faults);
+            }
+            found.extend(faults.into_iter().map(|fault| (id.clone(), fault)));
+        }
+        found
+    }
+
+    /// What is wrong with what a tree has and none of these has, which are the parents' in its place.
+    fn tree(&mut self, tree: &Oid, before: &[Oid], faults: &mut Vec<Fault>) {
+        // Deep directories are gone down one after the other: a stack has an end.
+        let mut open = vec![(tree.clone(), before.to_vec())];
+        while let Some((tree, before)) = open.pop() {
+            if before.contains(&tree) || !self.trees.insert(tree.clone()) {
+                continue;
+            }
+            let Some(text) = self.known.raw(&tree) else {
+                continue;
+            };
+            faults.extend(tree_faults(&text, tree.as_str().len() / 2));
+            let read = |id: &Oid| entries(&self.known.raw(id)?, id.as_str().len() / 2);
+            let before: Vec<Vec<Entry>> = before.iter().filter_map(read).collect();
+            let below = read(&tree).unwrap_or_default().into_iter();
+            for entry in below.filter(|entry| entry.is_dir) {
+                let same = |it: &&Entry| it.is_dir && it.name == entry.name;
+                let at = before.iter().filter_map(|tree| tree.iter().find(same));
+                let at = at.map(|it| it.id.clone()).collect();
+                open.push((entry.id, at));
+            }
+        }
+    }
+}
+
+/// The same, by git. Which commit has a tree, it does not say.
+fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, RepoError> {
+    let old: String = old.iter().map(|id| format!("^{id}\n")).collect();
+    let listed = repo
+        .git()
+        .args([
+            "rev-list",
+            "--objects",
+            "--no-object-names",
+            "--filter=blob:none",
+        ])
+        .args(["--remotes", "--stdin"])
+        .stdin(format!("{head}\n--not\n--remotes\n{old}"));
+    let listed = listed.run()?;
+    let read = repo.git().args(["cat-file", "--batch", "--buffer"]);
+    let objects = read.stdin(listed.stdout).run()?.stdout;
+    let mut found = Vec::new();
+    let mut rest = objects.as_slice();
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let line = bytes::lossy(&rest[..end]);
+        let fields: Vec<&str> = line.split(' ').collect();
+        let (&[id, kind, size], true) = (&fields[..], end < rest.len()) else {
+            return Err(RepoError::Failed(format!("git answered: {line}")));
+        };
+        let size = size.parse().unwrap_or(usize::MAX);
+        let Some(text) = rest.get(end + 1..).and_then(|rest| rest.get(..size)) else {
+            return Err(RepoError::Failed(format!("git answered: {line}")));
+        };
+        let faults = match kind {
+            "commit" => commit_fault(text).into_iter().collect(),
+            "tree" => tree_faults(text, id.len() / 2),
+            _ => Vec::new(),
+        };
+        let id = oid(id)?;
+        found.extend(faults.into_iter().map(|fault| (id.clone(), fault)));
+        rest = rest.get(end + 1 + size + 1..).unwrap_or_default();
+    }
+    Ok(found)
+}
+
+/// Whether one of these commits has the very entry somewhere: the project's own trees may be as they like.
+fn is_old(repo: &GitRepo, fault: &Fault, old: &[Oid]) -> Result<bool, RepoError> {
+    let Some((name, id)) = &fault.entry else {
+        return Ok(false);
+    };
+    for commit in old {
+        let list = ["ls-tree", "-r", "-t", "-z", "--full-tree", commit.as_str()];
+        let listed = repo.git().args(list).run()?.stdout;
+        let has = bytes::split(&listed).any(|line| {
+            // `<mode> <kind> <oid>\t<path>`
+            let at = line.iter().position(|byte| *byte == b'\t');
+            let (head, path) = line.split_at(at.unwrap_or(line.len()));
+            let path = path.get(1..).unwrap_or_default();
+            let is_here = path.strip_suffix(name.as_slice());
+            head.ends_with(id.as_str().as_bytes())
+                && is_here.is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
+        });
+        if has {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// An entry of a tree.
+struct Entry {
+    name: Vec<u8>,
+    id: Oid,
+    is_dir: bool,
+}
+
+/// The entries of a tree, `<mode> <name>\0<id>` each; none where it has another form.
+fn entries(text: &[u8], id_len: usize) -> Option<Vec<Entry>> {
+    let (mut found, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let space = rest.iter().position(|byte| *byte == b' ')?;
+        let (mode, after) = rest.split_at(space);
+        let end = after.iter().position(|byte| *byte == 0)?;
+        let (name, after) = after[1..].split_at(end - 1);
+        let id = after.get(1..=id_len)?;
+        rest = &after[id_len + 1..];
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        found.push(Entry {
+            name: name.to_vec(),
+            id: Oid::new(hex).ok()?,
+            is_dir: mode == b"40000" || mode == b"040000",
+        });
+    }
+    Some(found)
+}
+
+fn tree_faults(text: &[u8], id_len: usize) -> Vec<Fault> {
+    let Some(entries) = entries(text, id_len) else {
+        let why = "one of its trees is garbled".to_owned();
+        return vec![Fault { why, entry: None }];
+    };
+    let mut names = BTreeSet::new();
+    let mut faults = Vec::new();
+    for entry in entries {
+        let is_twice = !names.insert(entry.name.clone());
+        let why = match entry.name.as_slice() {
+            b"" => "an entry of a tree without a name".to_owned(),
+            b"." | b".." => format!("an entry of a tree named {}", bytes::lossy(&entry.name)),
+            name if name.contains(&b'/') => format!("a path for a name: {}", bytes::lossy(name)),
+            name if is_dot_git(name) => {
+                let name = bytes::lossy(name);
+                format!("{name:?} in a tree, which some file systems take for .git")
+            }
+            name if is_twice => format!("{} twice in a tree", bytes::lossy(name)),
+            _ => continue,
+        };
+        faults.push(Fault {
+            why,
+            entry: Some((entry.name, entry.id)),
+        });
+    }
+    faults
+}
+
+/// Whether some file system takes the name for `.git`.
+fn is_dot_git(name: &[u8]) -> bool {
+    is_ntfs(name) || is_hfs(name)
+}
+
+/// As NTFS does: in any case, by its short name, with spaces and full stops after it, before a stream's name or a
+/// backslash.
+fn is_ntfs(name: &[u8]) -> bool {
+    let is_git = |part: &[u8]| {
+        [&b".git"[..], b"git~1"].iter().any(|git| {
+            let (start, rest) = part.split_at(part.len().min(git.len()));
+            start.eq_ignore_ascii_case(git) && rest.iter().all(|it| matches!(it, b' ' | b'.'))
+        })
+    };
+    let parts = name.split(|byte| *byte == b'\\');
+    let mut before_streams = parts.map(|part| part.split(|byte| *byte == b':').next());
+    before_streams.any(|part| is_git(part.unwrap_or_default()))
+}
+
+/// As HFS+ does: in any case, with characters in it that are not shown.
+fn is_hfs(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else {
+        return false;
+    };
+    let is_shown = |char: &char| {
+        !matches!(char,
+            '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
+    };
+    let shown: String = name.chars().filter(is_shown).collect();
+    shown.eq_ignore_ascii_case(".git")
+}
+
+/// What is wrong with a commit itself.
+fn commit_fault(text: &[u8]) -> Option<Fault> {
+    let fault = |why: &str| {
+        let why = why.to_owned();
+        Some(Fault { why, entry: None })
+    };
+    let end = text.windows(2).position(|two| two == b"\n\n");
+    let head = &text[..end.map_or(text.len(), |end| end + 1)];
+    if head.contains(&0) {
+        return fault("a NUL in its head");
+    }
+    let mut lines = head.split(|byte| *byte == b'\n').peekable();
+    let is_id = |id: &[u8]| Oid::new(bytes::lossy(id)).is_ok();
+    let is_named = |line: Option<&[u8]>, key: &[u8]| {
+        line.and_then(|line| line.strip_prefix(key))
+            .is_some_and(is_id)
+    };
+    if !is_named(lines.next(), b"tree ") {
+        return fault("no line that names its tree");
+    }
+    while lines
+        .peek()
+        .is_some_and(|line| line.starts_with(b"parent "))
+    {
+        if !is_named(lines.next(), b"parent ") {
+            return fault("a garbled line that names its parent");
+        }
+    }
+    for (key, what) in [("author ", "author"), ("committer ", "committer")] {
+        let line = lines
+            .next()
+            .and_then(|line| line.strip_prefix(key.as_bytes()));
+        let Some(line) = line else {
+            return fault(&format!("no line that names its {what}"));
+        };
+        if let Some(why) = ident_fault(line) {
+            let line = bytes::lossy(line);
+            return fault(&format!("its {what} is garbled ({why}): {line:?}"));
+        }
+    }
+    None
+}
+
+/// What is wrong with `<name> <<address>> <time> <zone>`.
+fn ident_fault(line: &[u8]) -> Option<&'static str> {
+    let stop = |text: &[u8]| text.iter().position(|byte| matches!(byte, b'<' | b'>'));
+    let Some(open) = stop(line) else {
+        return Some("no address");
+    };
+    let (name, rest) = line.split_at(open);
+    if rest[0] == b'>' {
+        return Some("a > in the name");
+    }
+    match name.last() {
+        None => return Some("no name"),
+        Some(b' ') => {}
+        Some(_) => return Some("no space before the address"),
+    }
+    let address = &rest[1..];
+    let Some(close) = stop(address).filter(|at| address[*at] == b'>') else {
+        return Some("an address without an end");
+    };
+    let Some(time) = address[close + 1..].strip_prefix(b" ") else {
+        return Some("no space before the time");
+    };
+    let mut fields = time.splitn(2, |byte| *byte == b' ');
+    let (time, zone) = (fields.next().unwrap_or_default(), fields.next());
+    let number = std::str::from_utf8(time)
+        .ok()
+        .filter(|time| !time.is_empty() && time.bytes().all(|digit| digit.is_ascii_digit()));
+    match number.map(str::parse::<i64>) {
+        None | Some(Err(_)) => return Some("no time"),
+        Some(Ok(_)) if time.len() > 1 && time[0] == b'0' => return Some("a time with zeros"),
+        Some(Ok(_)) => {}
+    }
+    let is_zone = |zone: &[u8]| match zone.split_first() {
+        Some((b'+' | b'-', digits)) => digits.len() == 4 && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    (!zone.is_some_and(is_zone)).then_some("no time zone")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! Lists of theirs that git reads in every sandbox, `packed-refs` and `shallow`: with one that it cannot read it does
+//! nothing at all, and all raiders of the rig stand still. Such a list is set aside, and what can be used of it is
+//! written again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::admin::{self, Note, failed, stamp, write_whole};
+use super::branches::checked_out;
+use super::rig::GitRepo;
+use super::{share, way};
+use crate::adapters::beneath;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+const PACKED: &str = "packed-refs";
+const SHALLOW: &str = "shallow";
+
+/// A `packed-refs` up to this size is read; a larger one where ours is as large. git reads all of it at each command.
+const PACKED_MAX: u64 = 32 << 20;
+/// No list of what is not there is larger.
+const SHALLOW_MAX: u64 = 32 << 20;
+/// So many branches are taken over of one that is too large. Those of the sandboxes are among them.
+const BRANCHES_MAX: usize = 10_000;
+
+/// Mends both.
+pub(super) fn mend(repo: &GitRepo) -> Result<(), RepoError> {
+    mend_packed(repo)?;
+    mend_shallow(repo)
+}
+
+/// Sets `packed-refs` aside where git could not read it. It is looked at where it changed.
+fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
+    let file = repo.theirs().join(PACKED);
+    let mut seen = repo.packed_seen();
+    let now = stamp(&file);
+    if now.is_none() || *seen == now {
+        return Ok(());
+    }
+    let (text, why) = look(repo, &file)?;
+    let Some(why) = why else {
+        *seen = now;
+        return Ok(());
+    };
+    let sound = Sound::of(&text);
+    way::save(
+        repo,
+        &sound.refs.values().map(|(id, _)| id.clone()).collect(),
+    )?;
+    let rest = sound.text(&wanted(repo)?);
+    let aside = set_aside(repo, PACKED)?;
+    write_whole(&file, rest.as_bytes())?;
+    share::publish_all(repo);
+    *seen = stamp(&file);
+    repo.mended(format!(
+        "{} {why}, and is set aside as {aside}; the refs that could be read are written again, and their commits are saved",
+        file.display()
+    ));
+    Ok(())
+}
+
+/// Reads it, and says why git could not.
+fn look(repo: &GitRepo, file: &Path) -> Result<(Vec<u8>, Option<String>), RepoError> {
+    let ours = fs::metadata(repo.repo_dir().join(PACKED)).map_or(0, |found| found.len());
+    let max = PACKED_MAX.max(ours.saturating_mul(4));
+    let read = |max| beneath::read(repo.theirs(), Path::new(PACKED), max);
+    let opened = match read(super::theirs::LIST_MAX) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            beneath::open_up(repo.theirs(), Path::new(PACKED))
+                .and_then(|_| read(super::theirs::LIST_MAX))
+        }
+        read => read,
+    };
+    match opened {
+        Ok(text) => {
+            let text = text.unwrap_or_default();
+            let size = text.len() as u64;
+            let why = match size > max {
+                true => Some(format!("had {} MB", size >> 20)),
+                false => garbled(&text, repo.object_format()?),
+            };
+            Ok((text, why))
+        }
+        // What such a file names is not read.
+        Err(error) if admin::is_strange(&error) => {
+            Ok((Vec::new(), Some(format!("could not be read ({error})"))))
+        }
+        Err(error) => Err(failed("cannot read", file, &error)),
+    }
+}
+
+/// Says why git would not read these lines: it ends at the first that is none.
+fn garbled(text: &[u8], format: &str) -> Option<String> {
+    match text.last() {
+        None => return None,
+        Some(b'\n') => {}
+        Some(_) => return Some("had half a line at its end".to_owned()),
+    }
+    let digits = if format == "sha256" { 64 } else { 40 };
+    let lines = text.strip_suffix(b"\n").unwrap_or(text);
+    let (mut before, mut sorted): (Option<&[u8]>, _) = (None, false);
+    for (nth, line) in lines.split(|byte| *byte == b'\n').enumerate() {
+        if nth == 0
+            && let Some(traits) = line.strip_prefix(b"# pack-refs with:")
+        {
+            sorted = traits.split(|byte| *byte == b' ').any(|it| it == b"sorted");
+            continue;
+        }
+        let is_id = |id: &[u8]| id.len() == digits && id.iter().all(u8::is_ascii_hexdigit);
+        let sound = match line.split_first() {
+            Some((b'^', id)) => before.is_some() && is_id(id),
+            _ => match line.split_at_checked(digits) {
+                Some((id, name)) => {
+                    let name = name.strip_prefix(b" ").filter(|name| is_safe(name));
+                    let in_order = !sorted || before < name;
+                    before = name;
+                    is_id(id) && name.is_some() && in_order
+                }
+                None => false,
+            },
+        };
+        if !sound {
+            return Some(format!("was garbled in line {}", nth + 1));
+        }
+    }
+    None
+}
+
+/// Whether git does not take a name for a path that leads elsewhere.
+fn is_safe(name: &[u8]) -> bool {
+    let mut parts = name.split(|byte| *byte == b'/');
+    let is_upper = |byte: &u8| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'-');
+    match parts.next() {
+        Some(b"refs") => {
+            let rest: Vec<_> = parts.collect();
+            !rest.is_empty() && rest.iter().all(|part| !matches!(*part, b"" | b"." | b".."))
+        }
+        _ => !name.is_empty() && name.iter().all(is_upper),
+    }
+}
+
+/// The refs of such a list that can be used, with the line after each that tells what a tag stands for.
+#[derive(Default)]
+struct Sound {
+    refs: BTreeMap<String, (Oid, Option<String>)>,
+}
+
+impl Sound {
+    fn of(text: &[u8]) -> Self {
+        let (mut found, mut last) = (Self::default(), None);
+        for line in text.split(|byte| *byte == b'\n') {
+            let stands_for = line.strip_prefix(b"^").map(super::bytes::lossy);
+            if let (Some(id), Some(name)) = (stands_for, &last) {
+                if let (Ok(id), Some(entry)) = (Oid::new(id), found.refs.get_mut(name)) {
+                    entry.1 = Some(format!("^{id}\n"));
+                }
+                continue;
+            }
+            last = super::theirs::packed_line(line).map(|(name, id)| {
+                found.refs.insert(name.clone(), (id, None));
+                name
+            });
+        }
+        found
+    }
+
+    /// The list as git writes it, of the branches and what these are not many of. Refs of remotes and tags, ours has.
+    fn text(&self, wanted: &BTreeSet<String>) -> String {
+        let mut text = "# pack-refs with: sorted \n".to_owned();
+        let heads = self
+            .refs
+            .keys()
+            .filter(|name| name.starts_with("refs/heads/"));
+        let others = heads
+            .filter(|name| !wanted.contains(*name))
+            .take(BRANCHES_MAX);
+        let kept: BTreeSet<&String> = others.chain(wanted).collect();
+        let few = self.refs.len() <= BRANCHES_MAX;
+        for (name, (id, stands_for)) in &self.refs {
+            if few || kept.contains(name) {
+                text.extend([id.as_str(), " ", name, "\n"]);
+                text.extend(stands_for.as_deref());
+            }
+        }
+        text
+    }
+}
+
+/// The branches that sandboxes were made with, or are on.
+fn wanted(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
+    let made = Note::all(repo)?.into_iter();
+    let made = made.map(|note| format!("refs/heads/{}", note.branch));
+    let used = checked_out(repo)?.into_iter().map(|it| it.0);
+    Ok(made.chain(used).collect())
+}
+
+/// Sets `shallow` aside where ours has the whole history, or git could not read it: with it, the history that all
+/// sandboxes see ends where one agent's `git fetch --depth` did.
+fn mend_shallow(repo: &GitRepo) -> Result<(), RepoError> {
+    let file = repo.theirs().join(SHALLOW);
+    if fs::symlink_metadata(&file).is_err() {
+        return Ok(());
+    }
+    if repo.repo_dir().join(SHALLOW).exists() {
+        let text = beneath::read(repo.theirs(), Path::new(SHALLOW), SHALLOW_MAX);
+        let text = super::bytes::lossy(&text.ok().flatten().unwrap_or_default());
+        if text.lines().all(|line| Oid::new(line).is_ok()) {
+            return Ok(());
+        }
+    }
+    let aside = set_aside(repo, SHALLOW)?;
+    repo.mended(format!(
+        "{} cut off the history of all sandboxes, and is set aside as {aside}",
+        file.display()
+    ));
+    Ok(())
+}
+
+fn set_aside(repo: &GitRepo, name: &str) -> Result<String, RepoError> {
+    let aside = admin::free_name(repo.theirs(), &format!("{name}.aside"));
+    share::set_aside(repo.theirs(), Path::new(name))?;
+    Ok(aside.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What git 2.47 said of each, read with `git branch`.
+    #[test]
+    fn list_that_git_would_not_read_is_garbled() {
+        let id = "1".repeat(40);
+        let head = "# pack-refs with: peeled fully-peeled sorted ";
+        let fine = [
+            String::new(),
+            format!("{head}\n"),
+            format!("{head}\n{id} refs/heads/a\n^{id}\n{id} refs/heads/b\n"),
+            format!("{id} refs/heads/b\n{id} refs/heads/a\n"),
+            format!("{id} refs/heads/..x\n{id} FOO\n{id} refs/heads/x y\r\n"),
+        ];
+        for text in &fine {
+            assert_eq!(garbled(text.as_bytes(), "sha1"), None, "{text:?}");
+        }
+        let bad = [
+            "garbage\n".to_owned(),
+            "\n".to_owned(),
+            format!("{id} refs/heads/a"),
+            format!("{id} refs/heads/a\n\n"),
+            format!("# c\n{id} refs/heads/a\n"),
+            format!("{id} refs/heads/a\n^garb\n"),
+            format!("^{id}\n"),
+            format!("{id}\n"),
+            format!("{id} refs/heads/../../a\n"),
+            format!("{id} ../a\n"),
+            format!("{id}{id} refs/heads/a\n"),
+            format!("{head}\n{id} refs/heads/b\n{id} refs/heads/a\n"),
+        ];
+        for text in &bad {
+            assert!(garbled(text.as_bytes(), "sha1").is_some(), "{text:?}");
+        }
+        assert!(garbled(b"\xff\x00\n", "sha1").is_some());
+    }
+
+    #[test]
+    fn what_can_be_used_of_a_garbled_list_is_kept_in_order() {
+        let (one, two) = ("1".repeat(40), "2".repeat(40));
+        let text = format!(
+            "garbage\n{two} refs/tags/v\n^{one}\n{one} refs/heads/raider/A/x\n^\n{one} ../x\n{two} refs/heads/b"
+        );
+        let sound = Sound::of(text.as_bytes()).text(&BTreeSet::new());
+        let kept = format!(
+            "# pack-refs with: sorted \n{two} refs/heads/b\n{one} refs/heads/raider/A/x\n{two} refs/tags/v\n^{one}\n"
+        );
+        assert_eq!(sound, kept);
+        assert_eq!(garbled(sound.as_bytes(), "sha1"), None);
+    }
+}
