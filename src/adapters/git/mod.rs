@@ -16,11 +16,7 @@ mod facts;
 mod fetch;
 mod files;
 mod filters;
-<<<<<<< HEAD
-=======
 mod fit;
-mod former;
->>>>>>> s29-git
 mod gate;
 mod ground;
 mod hooks;
