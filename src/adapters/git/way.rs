@@ -111,7 +111,9 @@ fn rename(
     }
     move_log(repo, place, &aside)?;
     for (name, tip) in refs {
-        if !theirs.delete(name, tip)? && !(unlock(repo, name)? && theirs.delete(name, tip)?) {
+        let is_gone =
+            theirs.delete(name, tip)? || (unlock(repo, name)? && theirs.delete(name, tip)?);
+        if !is_gone {
             return Err(RepoError::Failed(format!(
                 "{name} has the place of {wanted}, and cannot be renamed: git holds its lock in {}, \
                  which is taken for left behind after a minute",
