@@ -23,6 +23,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RelicId, RigName};
 use crate::domain::merge::{self, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 
 /// Until a look at what could not go on.
@@ -286,7 +287,7 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
     let body = Escalation {
         agent: ready.raider.to_string(),
         relic: Some(ready.relic),
-        problem: "its finished work cannot be taken into the queue".to_owned(),
+        problem: ProblemKind::QueueRefused.into(),
         severity: Severity::High,
         evidence: format!("{} at {}: {error}", ready.mr, ready.head),
     };

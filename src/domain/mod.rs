@@ -36,6 +36,7 @@ pub mod notify;
 pub mod nuke;
 pub mod outcome;
 pub mod pools;
+pub mod problem;
 pub mod prompt;
 pub mod quarantine;
 pub mod question;

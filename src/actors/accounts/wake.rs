@@ -20,6 +20,7 @@ use crate::domain::dialog::Dialog;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::prompt;
 use crate::ports::sessions::SessionHandle;
 
@@ -172,7 +173,7 @@ impl Kept {
         let body = Escalation {
             agent: self.child.to_string(),
             relic: None,
-            problem: "its limit is over, and it could not be told to go on".to_owned(),
+            problem: ProblemKind::LimitUntold.into(),
             severity: Severity::Medium,
             evidence: format!("{why}\n`hd attach {}` shows its terminal.", self.child),
         };

@@ -7,7 +7,7 @@ mod once;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{OWED, UNTYPED};
+use super::OWED;
 use crate::actors::conditions;
 use crate::actors::root::StopMode;
 use crate::actors::sagas::charge::Charged;
@@ -16,6 +16,7 @@ use crate::domain::condition::Report;
 use crate::domain::event::EventType;
 use crate::domain::harness::END_OF_INPUT;
 use crate::domain::ids::ChildId;
+use crate::domain::problem::ProblemKind;
 use crate::domain::question::Pattern;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::sessions::{Input, SessionHandle, Sessions};

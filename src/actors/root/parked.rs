@@ -20,13 +20,12 @@ use crate::domain::condition;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 
 /// A session that ends of its account's trouble so soon after its start has done nothing in between.
 const SOON: Duration = Duration::from_secs(10 * 60);
 /// After so many of them in a row a person is called. Its program may name a limit that is none at each of its ends.
 const MOST_PARKS: u32 = 3;
-/// The problem of that escalation.
-const PROBLEM: &str = "each of its sessions ends at a limit or a login soon after its start";
 
 impl Root {
     /// Does what is due of the accounts, in a task of its own, and again when something is due next.
@@ -162,7 +161,7 @@ impl Root {
         let body = Escalation {
             agent: id.to_string(),
             relic,
-            problem: PROBLEM.to_owned(),
+            problem: ProblemKind::LimitLoop.into(),
             severity: Severity::Medium,
             evidence: format!(
                 "{MOST_PARKS} sessions in a row ended within {} minutes of their start. The last one said: {text}\n\
@@ -181,8 +180,9 @@ impl Root {
 
     fn settle_parks(&self, id: &ChildId) {
         let child = id.to_string();
-        let settled = (self.world.store)
-            .begin(move |txn| shaman::over(txn, &[PROBLEM], |agent, _| agent == child));
+        let settled = (self.world.store).begin(move |txn| {
+            shaman::over(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)
+        });
         let id = id.clone();
         tokio::spawn(async move {
             if let Err(error) = settled.await {

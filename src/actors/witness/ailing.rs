@@ -61,7 +61,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     let rig = args.rig.clone();
     let settled = move |txn: &mut dyn Txn| {
         let mut still = still.iter();
-        still.try_for_each(|(problem, these)| shaman::still_so(txn, &rig, problem, these))
+        still.try_for_each(|(problem, these)| shaman::still_so(txn, &rig, *problem, these))
     };
     Ok(args.world.store.run(settled).await?)
 }

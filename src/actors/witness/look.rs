@@ -21,6 +21,7 @@ use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
@@ -93,7 +94,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         }
         if let (true, Some(lone)) = (patrol, &seen.lone) {
             let lone = lone.iter().cloned().collect();
-            shaman::still_so(txn, &rig.name, shaman::NAMELESS, &lone)?;
+            shaman::still_so(txn, &rig.name, ProblemKind::Nameless, &lone)?;
         }
         if patrol {
             overdue::over(txn, &rig.name)?;
@@ -341,13 +342,12 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         // Somebody is at it, and tells the witness when it is over.
         Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
-            let problem = "a finished sandbox holds unsaved work";
             let kept = Kept {
                 hook: &hook,
                 owns: true,
                 since,
                 detected: None,
-                problem,
+                problem: ProblemKind::FinishedUnsaved,
                 refused,
                 may_go: true,
             };

@@ -13,6 +13,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{self, Escalation, Merged, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
@@ -31,7 +32,7 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
         let body = Escalation {
             agent: merged.raider.to_string(),
             relic: Some(merged.relic.clone()),
-            problem: "its merge was announced and is not on the target".to_owned(),
+            problem: ProblemKind::MergeNotOnTarget.into(),
             severity: Severity::High,
             evidence: format!("{} says {commit}, which is not on {target}", merged.mr),
         };
@@ -80,7 +81,7 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
             txn.record(&event.with(data.clone()))?;
         }
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
-        let settled = shaman::about(txn, &[&merged.relic, &merged.mr])?;
+        let settled = shaman::about(txn, &[&merged.relic, &merged.mr], None)?;
         shaman::settle(txn, settled, Cause::Merged)?;
     }
     let mut all = txn.mrs_of(&merged.relic)?;

@@ -21,6 +21,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::outcome::OutcomeFile;
+use crate::domain::problem::ProblemKind;
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
@@ -29,7 +30,6 @@ use crate::ports::relics::{EventFilter, StoreError, Txn};
 const TURN: Duration = Duration::from_millis(50);
 
 /// What a person is called for.
-const UNACCEPTABLE: &str = "an outcome was declared that cannot be accepted";
 
 /// What a raider was told of its outcomes, as the journal has it: a restarted witness goes on counting.
 #[derive(Debug, Default)]
@@ -138,7 +138,13 @@ async fn act(
                 if refused.is_passing() || refused.kind == RefusalKind::Conflict {
                     return Ok(());
                 }
-                return escalate(args, &hook, UNACCEPTABLE, refused.to_string()).await;
+                return escalate(
+                    args,
+                    &hook,
+                    ProblemKind::OutcomeRefused,
+                    refused.to_string(),
+                )
+                .await;
             };
             (problem, refused)
         }
@@ -247,7 +253,7 @@ async fn remind(
     }
     if told.count >= most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
-        escalate(args, hook, UNACCEPTABLE, evidence).await?;
+        escalate(args, hook, ProblemKind::OutcomeRefused, evidence).await?;
         return Ok(true);
     }
     let data = serde_json::json!({

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
 use super::super::sagas::nuke;
-use super::super::{ask, effects, shaman};
+use super::super::{ask, effects};
 use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
@@ -27,7 +27,7 @@ use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;
 use crate::domain::message::{Escalation, Severity};
-use crate::domain::quarantine::PROBLEM;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 use crate::domain::zombie::{Act, Bond, Class, Policy, judge};
@@ -148,9 +148,9 @@ async fn remove(
         Err(error) => return Err(error),
     };
     let problem = match bond {
-        Bond::Gone => shaman::HOOKLESS,
-        Bond::Closed => "its relic was closed elsewhere, and its sandbox holds work",
-        Bond::Open | Bond::Done { .. } => PROBLEM,
+        Bond::Gone => ProblemKind::Hookless,
+        Bond::Closed => ProblemKind::RelicClosed,
+        Bond::Open | Bond::Done { .. } => ProblemKind::Quarantined,
     };
     let kept = Kept {
         hook,
@@ -176,20 +176,20 @@ async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refu
         path.display()
     );
     wisps::track_nobodys(args, raider, &evidence).await?;
-    call(args, raider, shaman::NAMELESS, evidence).await?;
+    call(args, raider, ProblemKind::Nameless, evidence).await?;
     Ok(Handled::AtPatrol)
 }
 
 async fn call(
     args: &WitnessArgs,
     raider: &RaiderId,
-    problem: &str,
+    problem: ProblemKind,
     evidence: String,
 ) -> Result<(), Refusal> {
     let body = Escalation {
         agent: raider.to_string(),
         relic: None,
-        problem: problem.to_owned(),
+        problem: problem.into(),
         severity: Severity::High,
         evidence,
     };

@@ -105,7 +105,7 @@ fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Value {
 
 /// What a merge request waits for that its raider has declared and nobody has to approve.
 fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreError> {
-    let open = shaman::about(txn, &[&mr.relic, &mr.id])?;
+    let open = shaman::about(txn, &[&mr.relic, &mr.id], None)?;
     let why = match open.last() {
         Some(escalation) => format!("{} ({})", escalation.title, escalation.id),
         None => "its raider's work is being verified".to_owned(),

@@ -12,7 +12,7 @@ async fn call(town: &Town, said: &str) -> Option<Relic> {
     let mut open = called
         .into_iter()
         .filter(|call| call.status == RelicStatus::Open);
-    open.find(|call| call.title == UNTYPED && call.body.contains(said))
+    open.find(|call| call.title == ProblemKind::PromptUntyped.text() && call.body.contains(said))
 }
 
 async fn owed(town: &Town, charged: &Charged) -> Option<String> {

@@ -21,6 +21,7 @@ use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{FailureType, GateVerdict, MergeRequest, MrState, PARKED_MAX};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged, Severity};
+use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
@@ -249,10 +250,11 @@ pub(super) async fn hold(
         if mr.attempts != PATIENCE || tried == Tried::Not && !counts {
             return Ok(());
         }
-        let problem = format!(
+        let text = format!(
             "{} was tried {PATIENCE} times and cannot be landed yet",
             mr.id
         );
+        let problem = ProblemKind::LandingParked.of(&mr.id, text);
         call(txn, mr, problem, why.clone())
     });
     parked.await?;
@@ -264,7 +266,7 @@ pub(super) async fn hold(
 pub(super) fn call(
     txn: &mut dyn Txn,
     mr: MergeRequest,
-    problem: String,
+    problem: Problem,
     evidence: String,
 ) -> Result<(), StoreError> {
     let body = Escalation {

@@ -13,6 +13,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::RelicId;
 use crate::domain::merge::{Chase, MergeRequest, MrState};
 use crate::domain::message;
+use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
@@ -74,10 +75,11 @@ pub(super) async fn put_back(
             record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
         }
         if calls {
-            let problem = format!(
+            let text = format!(
                 "{} cannot be landed: {} moves all the time",
                 mr.id, mr.target
             );
+            let problem = ProblemKind::TargetMoves.of(&mr.id, text);
             call(txn, mr, problem, why)?;
         }
         Ok(if waits {

@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::ids::Incarnation;
 use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review, Verdict};
 use crate::domain::message::{Body, Escalation, Handoff, PolecatDone, SHAMAN, Severity};
+use crate::domain::problem::Problem;
 use crate::domain::relic::Exit;
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::EventFilter;
@@ -27,7 +28,7 @@ fn messages_wait_until_they_are_handled() {
     let help = Body::Help(Escalation {
         agent: "horde/raiders/Toast".into(),
         relic: None,
-        problem: "no key".into(),
+        problem: Problem::said("no key"),
         severity: Severity::High,
         evidence: String::new(),
     });
