@@ -14,6 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use super::claims::ClaimKey;
 use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land::{self, Attempt};
 use super::world::World;
@@ -159,7 +160,7 @@ impl Forge {
             .args
             .world
             .claims
-            .claim(format!("lane/{}", self.args.rig))
+            .claim(ClaimKey::Lane(self.args.rig.clone()))
         else {
             self.arm(me, Some(SOON));
             return;

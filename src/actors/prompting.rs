@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::claims::ClaimKey;
 use super::root::{ChildSpec, Work};
 use super::typing::{self, By, Typing, Unanswered, Undelivered};
 use super::world::{Directory, World};
@@ -73,7 +74,7 @@ struct FirstPrompt {
 /// Types the first prompt of a session, if it is owed, in a task of its own.
 pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle: &SessionHandle) {
     // The actor of a child that panicked left a task that goes on.
-    let Some(claim) = world.claims.claim(format!("prompt/{}", handle.token)) else {
+    let Some(claim) = world.claims.claim(ClaimKey::Prompt(handle.token.clone())) else {
         return;
     };
     let relic = match &spec.work {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::super::claims::ClaimKey;
 use super::super::conditions::Conditions;
 use super::super::refusal::Refusal;
 use super::super::root::{ChildState, ChildView, Work};
@@ -146,7 +147,10 @@ impl Kept {
     async fn tell(self) {
         let world = &self.world;
         // One that waits since an earlier park tells it.
-        let Some(_claim) = world.claims.claim(format!("goes-on/{}", self.handle.token)) else {
+        let Some(_claim) = world
+            .claims
+            .claim(ClaimKey::GoesOn(self.handle.token.clone()))
+        else {
             return;
         };
         let mut deadline = world.clock.mono() + PATIENCE;

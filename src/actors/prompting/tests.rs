@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::OWED;
+use crate::actors::claims::ClaimKey;
 use crate::actors::conditions;
 use crate::actors::root::StopMode;
 use crate::actors::sagas::charge::Charged;
@@ -256,7 +257,7 @@ async fn first_prompt_that_is_refused_for_long_calls_a_person() {
     let charged = raider(&town, LOGIN).await;
     let id = ChildId::Raider(charged.raider.clone());
     let session = town.view(&id).await.unwrap().session.unwrap();
-    let name = format!("typing/{}", session.handle.token);
+    let name = ClaimKey::Typing(session.handle.token);
     let other = town.world.claims.claim(name).unwrap();
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(300 * SECOND).await;

@@ -10,6 +10,7 @@ use ractor::ActorRef;
 use serde_json::json;
 
 use super::super::child::ChildExit;
+use super::super::claims::ClaimKey;
 use super::super::{accounts, shaman};
 use super::slot::{ChildState, Desired, answer};
 use super::{Root, RootMsg, SessionView, Work};
@@ -35,7 +36,7 @@ impl Root {
             return;
         }
         let world = Arc::clone(&self.world);
-        let Some(mut claim) = world.claims.claim_or_repeat("accounts") else {
+        let Some(mut claim) = world.claims.claim_or_repeat(ClaimKey::Accounts) else {
             return;
         };
         let me = me.clone();

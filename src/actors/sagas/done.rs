@@ -16,9 +16,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
+use super::super::claims::Claim;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
-use super::super::world::{Claim, World};
+use super::super::world::World;
 use super::super::{ask, effects, quarantine};
 use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::claims::ClaimKey;
 use super::super::effects;
 use super::super::refusal::Refusal;
-use super::super::sagas::repair;
 use super::super::shaman;
 use super::super::world::World;
 use super::WitnessArgs;
@@ -87,7 +87,11 @@ async fn look(world: &World, rig: &RigName) -> Result<Vec<(Hook, Seen)>, Refusal
         .zip(seen)
         .filter_map(|(hook, seen)| Some((hook, seen?)))
         .collect();
-    found.retain(|(hook, _)| !world.claims.is_claimed(&repair::mending(&hook.raider)));
+    found.retain(|(hook, _)| {
+        !world
+            .claims
+            .is_claimed(&ClaimKey::Repair(hook.raider.clone()))
+    });
     if found.is_empty() {
         return Ok(found);
     }

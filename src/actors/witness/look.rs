@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
-use super::super::world::Claim;
+use super::super::sagas::{self, charge, done, nuke, prune};
 use super::super::{ask, glances, shaman};
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
@@ -43,13 +43,13 @@ pub enum Piece {
 
 impl Piece {
     /// The key of its claim.
-    pub(super) fn key(&self) -> String {
+    pub(super) fn key(&self) -> ClaimKey {
         match self {
-            Self::Message(message) => format!("message/{}", message.id),
-            Self::Saga(saga) => claim_key(saga.id),
-            Self::Suspect(raider) => format!("suspect/{raider}"),
-            Self::Release(raider) => format!("release/{raider}"),
-            Self::Charges(rig) => format!("charges/{rig}"),
+            Self::Message(message) => ClaimKey::Message(message.id),
+            Self::Saga(saga) => ClaimKey::Saga(saga.id),
+            Self::Suspect(raider) => ClaimKey::Suspect(raider.clone()),
+            Self::Release(raider) => ClaimKey::Release(raider.clone()),
+            Self::Charges(rig) => ClaimKey::Charges(rig.clone()),
         }
     }
 }
@@ -246,11 +246,11 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
             handled
         }
         Ok(Err(error)) => {
-            tracing::warn!(rig = %args.rig, key, %error, "a piece of work could not go on");
+            tracing::warn!(rig = %args.rig, ?key, %error, "a piece of work could not go on");
             trouble::stopped(args, piece, error).await
         }
         Err(panic) => {
-            tracing::error!(rig = %args.rig, key, %panic, "a piece of work panicked");
+            tracing::error!(rig = %args.rig, ?key, %panic, "a piece of work panicked");
             Handled::Soon
         }
     }

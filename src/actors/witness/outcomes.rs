@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, ChildView, SessionView, raider_spec};
 use super::super::sagas::done::{self, DoneRequest};
 use super::super::typing::{self, Typing};
-use super::super::world::{Claim, World};
+use super::super::world::World;
 use super::super::{ask, endings, launch};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
@@ -90,11 +91,12 @@ pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
 /// looks, one more waits, because what was written during a look is not in it.
 async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
     let claims = &args.world.claims;
-    let key = format!("outcome/{}", hook.raider);
+    let key = ClaimKey::Outcome(hook.raider.clone());
     if let Some(claim) = claims.claim(key.clone()) {
         return Some(claim);
     }
-    let _only_one_waits = claims.claim(format!("{key}/next/{ended}"))?;
+    let next = ClaimKey::NextOutcome(hook.raider.clone(), ended);
+    let _only_one_waits = claims.claim(next)?;
     loop {
         tokio::time::sleep(TURN).await;
         if let Some(claim) = claims.claim(key.clone()) {

@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 pub use self::rows::{declare, steps, wait};
 use self::seen::{Seen, see};
 
+use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
 use super::super::typing::{self, Typing};
@@ -89,7 +90,7 @@ fn policy(args: &WitnessArgs) -> Option<Policy> {
 
 /// Looks for stalled sessions beside everything else.
 pub fn set_out(args: &WitnessArgs) {
-    let key = format!("stalls/{}", args.rig);
+    let key = ClaimKey::Stalls(args.rig.clone());
     let Some(mut claim) = args.world.claims.claim_or_repeat(key) else {
         return;
     };
@@ -251,7 +252,7 @@ fn remember<T>(
 
 /// Deals with one that may be stalled, in a task of its own: what hangs holds up nothing but itself.
 fn attend(args: &WitnessArgs, policy: Policy, raider: RaiderId) {
-    let Some(claim) = args.world.claims.claim(format!("stall/{raider}")) else {
+    let Some(claim) = args.world.claims.claim(ClaimKey::Stall(raider.clone())) else {
         return;
     };
     let args = args.clone();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::shaman;
 use super::WitnessArgs;
@@ -27,7 +28,7 @@ pub struct Troubles(Mutex<BTreeMap<RigName, Rig>>);
 
 #[derive(Default)]
 struct Rig {
-    since: BTreeMap<String, Mono>,
+    since: BTreeMap<ClaimKey, Mono>,
     /// Waiting work is known to be charged: nobody is called for it.
     charges: bool,
 }
@@ -60,7 +61,7 @@ impl Troubles {
     }
 
     /// Only these are there still.
-    fn retain(&self, rig: &RigName, keys: &BTreeSet<String>) {
+    fn retain(&self, rig: &RigName, keys: &BTreeSet<ClaimKey>) {
         if let Some(rig) = self.rigs().get_mut(rig) {
             rig.since.retain(|key, _| keys.contains(key));
         }
@@ -164,7 +165,7 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
 /// # Errors
 /// The store's.
 pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), StoreError> {
-    let keys: BTreeSet<String> = pieces.iter().map(Piece::key).collect();
+    let keys: BTreeSet<ClaimKey> = pieces.iter().map(Piece::key).collect();
     args.world.directory.troubles.retain(&args.rig, &keys);
     let mut still: BTreeSet<(String, Identity)> = BTreeSet::new();
     for piece in pieces {
