@@ -34,6 +34,7 @@ pub mod merge;
 pub mod message;
 pub mod notify;
 pub mod nuke;
+pub mod other_work;
 pub mod outcome;
 pub mod pools;
 pub mod problem;
