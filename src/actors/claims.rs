@@ -31,7 +31,7 @@ pub enum ClaimKey {
     Nuke(RaiderId),
     /// The end of a session that nobody wants: held, nobody adopts it.
     Orphan(String),
-    /// What was left in the outbox in one raider's name, rig and raider as the file says them.
+    /// The intents left in the outbox in one raider's name, rig and raider as the file says them.
     Outbox(String, String),
     /// The look at a raider's outcome file.
     Outcome(RaiderId),
@@ -67,7 +67,7 @@ pub enum ClaimKey {
     Usage,
 }
 
-/// What some task works on at this moment, and whether it is wanted once more. An actor that was
+/// Keys of the work that tasks are at in this moment, each with whether it is wanted once more. An actor that was
 /// restarted after a panic finds the tasks of its predecessor still running: the claim keeps it from
 /// doing the same work twice.
 #[derive(Clone, Default)]

@@ -96,7 +96,7 @@ impl Ground {
     }
 }
 
-/// What a look changes.
+/// Changes that a look brings.
 struct Changed {
     new: Vec<Trouble>,
     over: Vec<Trouble>,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// What kind of work it is. The safety protocol goes by this, and never by the text.
+/// Kinds of other work. The safety protocol goes by these, and never by the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkKind {
     /// Work in progress, or something that keeps the sandbox from being judged.
@@ -30,7 +30,7 @@ impl WorkKind {
     }
 }
 
-/// One piece of such work, with a line for people. Stable as long as the sandbox does not change.
+/// A piece of such work, with a line for people. Stable as long as the sandbox does not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherWork {
     kind: WorkKind,

@@ -67,7 +67,7 @@ kinds! {
     FinishedUnmeasured => "finished_unmeasured", "the sandbox cannot be measured after done";
     /// A finished sandbox holds unsaved work.
     FinishedUnsaved => "finished_unsaved", "a finished sandbox holds unsaved work";
-    /// One of the supervisor's own files is not as it was left. Of its path.
+    /// A file of the supervisor's own is not as it was left. Of its path.
     Ground => "ground", "one of the supervisor's own files is not as it was left";
     /// A child hands off in a loop.
     HandoffLoop => "handoff_loop", "it hands off again and again, and nothing changes in between";

@@ -9,7 +9,7 @@ use super::super::shaman;
 use super::super::world::World;
 use super::Root;
 use crate::domain::ids::ChildId;
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::message::{Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::Txn;
 
@@ -56,12 +56,13 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
     }
 }
 
-async fn seen(world: Arc<World>, id: ChildId) {
+/// Closes the call about a session that can be seen. A supervisor before this one may have made it.
+pub(super) async fn seen(world: Arc<World>, id: ChildId) {
     let who = id.to_string();
     let seen =
         move |txn: &mut dyn Txn| shaman::over(txn, &[ProblemKind::Unseen], |it, _| it == who);
     match world.store.run(seen).await {
-        Ok(()) => world.nudge(message::SHAMAN),
+        Ok(()) => {}
         Err(error) => tracing::warn!(child = %id, %error, "a call that is over stays open"),
     }
 }

@@ -11,6 +11,7 @@
 //! ```
 
 mod push;
+mod report;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -36,6 +37,7 @@ use crate::domain::until;
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
 pub use self::push::{blocked, is_pushing, withdraw};
+pub use self::report::mismatch;
 
 /// A declared completion.
 #[derive(Debug, Clone)]
@@ -195,7 +197,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         )));
     }
     let git = measure(world, &hook).await?;
-    report_mismatch(world, &request, &git);
+    let mismatch = report::compare(world, &request, &git);
     check(&request, &hook, &git)?;
     let plan = Plan {
         raider: hook.raider.clone(),
@@ -218,7 +220,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         if let Some(intent) = said(txn, &plan)? {
             return Ok(Err(intent));
         }
-        let saga = declare(txn, &request, &plan)?;
+        let saga = declare(txn, &request, &plan, mismatch)?;
         claimed(&claims, saga).map(Ok)
     });
     match declared.await? {
@@ -310,24 +312,6 @@ fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
 }
 
-/// A report that disagrees with what git says is recorded; what git says is acted on.
-fn report_mismatch(world: &World, request: &DoneRequest, git: &GitFacts) {
-    if let Some(reported) = request.cleanup_status
-        && let Some(measured) = nuke::mismatch(reported, git)
-    {
-        let event = mismatch(&request.raider, reported, measured);
-        world.store.note(vec![event]);
-    }
-}
-
-/// What was reported, and what git says.
-#[must_use]
-pub fn mismatch(raider: &RaiderId, reported: CleanupStatus, measured: CleanupStatus) -> NewEvent {
-    let data = serde_json::json!({ "reported": reported, "measured": measured });
-    let kind = EventType::CleanupStatusMismatch;
-    NewEvent::new(kind, raider, Cause::ReportMismatch).with(data)
-}
-
 /// The intent of this incarnation, where it declared one meanwhile.
 fn said(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError> {
     let hook = txn.hook(&plan.raider)?;
@@ -335,7 +319,12 @@ fn said(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError
     Ok(own.and_then(|hook| hook.done))
 }
 
-fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga, StoreError> {
+fn declare(
+    txn: &mut dyn Txn,
+    request: &DoneRequest,
+    plan: &Plan,
+    mismatch: Option<CleanupStatus>,
+) -> Result<Saga, StoreError> {
     let gone = || StoreError::Conflict(format!("{} is being nuked", plan.raider));
     let mut hook = txn.hook(&plan.raider)?.ok_or_else(gone)?;
     if hook.incarnation != plan.incarnation || hook.done.is_some() {
@@ -362,6 +351,7 @@ fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga
         exit: request.exit,
         head: plan.head.clone(),
         cleanup_status: request.cleanup_status,
+        mismatch,
         no_change: request.no_change,
         wants_review: request.wants_review,
         until: request.until,
@@ -490,6 +480,9 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
         conflict_files: Vec::new(),
         merge_commit: None,
         note: None,
+        hold: None,
+        held_since: None,
+        settled_at: None,
         review: if plan.wants_review {
             Review::Wanted
         } else {

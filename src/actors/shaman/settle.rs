@@ -8,7 +8,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::{Relic, RelicStatus};
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 
 use super::book::{self, Entry};
 
@@ -121,9 +121,6 @@ pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
 /// Derived from hooks and relics at each look, so that no one who ends a problem has to know of the
 /// escalations about it. What is about nobody's work waits for a person.
 fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
-    if entry.problem().kind() == ProblemKind::Unseen && was_seen(txn, entry)? {
-        return Ok(true);
-    }
     let (who, Some(relic)) = entry.about() else {
         return Ok(false);
     };
@@ -148,22 +145,6 @@ fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
         }
         Some(RelicStatus::Hooked | RelicStatus::Blocked | RelicStatus::Deferred) | None => false,
     })
-}
-
-/// Whether a session of it has come up since, or was found to be up.
-fn was_seen(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
-    let (who, _) = entry.about();
-    for kind in [EventType::AgentAdopted, EventType::AgentStarted] {
-        let up = txn.events(&EventFilter {
-            kind: Some(kind.as_str().to_owned()),
-            subject: Some(who.to_owned()),
-            ..EventFilter::default()
-        })?;
-        if up.last().is_some_and(|up| up.ts > entry.relic.created) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Where a relic stands; none when there is none.

@@ -18,17 +18,17 @@ use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::{WitnessArgs, wisps};
 use crate::domain::cause::Cause;
-use crate::domain::event::{Event, EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
-use crate::domain::merge::{MergeRequest, MrState, Review};
+use crate::domain::merge::{HoldReason, MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
 use crate::domain::nuke::{CleanupStatus, losses, mismatch};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::domain::wisp::{About, Cleanup};
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 
 /// Validates a POLECAT_DONE.
 ///
@@ -179,18 +179,19 @@ async fn report_mismatch(args: &WitnessArgs, hook: &Hook, facts: &GitFacts) -> R
     let Some(measured) = mismatch(reported, facts) else {
         return Ok(());
     };
-    let (event, since) = (done::mismatch(&hook.raider, reported, measured), intent.at);
+    let event = done::mismatch(&hook.raider, reported, measured);
+    let (raider, incarnation) = (hook.raider.clone(), hook.incarnation);
     let record = move |txn: &mut dyn Txn| {
-        let said = txn.events(&EventFilter {
-            kind: Some(EventType::CleanupStatusMismatch.as_str().to_owned()),
-            subject: Some(event.subject.clone()),
-            ..EventFilter::default()
-        })?;
-        let same = |told: &Event| told.ts >= since && told.data == event.data;
-        if !said.iter().any(same) {
-            txn.record(&event)?;
+        let hook = txn.hook(&raider)?;
+        let Some(mut hook) = hook.filter(|hook| hook.incarnation == incarnation) else {
+            return Ok(());
+        };
+        match &mut hook.done {
+            Some(intent) if intent.mismatch != Some(measured) => intent.mismatch = Some(measured),
+            _ => return Ok(()),
         }
-        Ok(())
+        txn.put_hook(&hook)?;
+        txn.record(&event).map(drop)
     };
     Ok(args.world.store.run(record).await?)
 }
@@ -334,7 +335,7 @@ async fn vouch(
         if wanted && mr.review != Review::Approved {
             return hold(txn, mr);
         }
-        mr.note = None;
+        mr.release(None);
         txn.put_mr(&mr)?;
         if txn.handled(id)? {
             let ready = ready(&done, &mr.id, &head);
@@ -358,10 +359,11 @@ async fn vouch(
 fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> {
     let first = !mr.awaits_person();
     mr.review = Review::Wanted;
-    mr.note = Some(format!(
+    let note = format!(
         "a person must look: hd mq approve {0} or hd mq reject {0}",
         mr.id
-    ));
+    );
+    mr.hold_for(HoldReason::Review, note, txn.now());
     txn.put_mr(&mr)?;
     if first {
         land::record_mr(txn, EventType::MrHeld, &mr, Cause::Done)?;

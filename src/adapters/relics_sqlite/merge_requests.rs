@@ -30,6 +30,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<MergeRequest> {
             .get::<_, Option<Word<Oid>>>("merge_commit")?
             .map(|oid| oid.0),
         note: row.get("note")?,
+        hold: row.get::<_, Option<Word<_>>>("hold")?.map(|hold| hold.0),
+        held_since: row.get::<_, Option<Time>>("held_since")?.map(|at| at.0),
+        settled_at: row.get::<_, Option<Time>>("settled_at")?.map(|at| at.0),
         review: row.get::<_, Word<_>>("review")?.0,
     })
 }
@@ -40,10 +43,11 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
     conn.prepare_cached(
         "INSERT OR REPLACE INTO merge_requests
              (id, rig, relic, raider, incarnation, branch, head, target, state, open, priority,
-              queued_at, attempts, not_before, gates, conflict_files, merge_commit, note, review)
+              queued_at, attempts, not_before, gates, conflict_files, merge_commit, note, hold, held_since, settled_at,
+              review)
          VALUES (:id, :rig, :relic, :raider, :incarnation, :branch, :head, :target, :state, :open,
                  :priority, :queued_at, :attempts, :not_before, :gates, :conflict_files,
-                 :merge_commit, :note, :review)",
+                 :merge_commit, :note, :hold, :held_since, :settled_at, :review)",
     )?
     .execute(named_params! {
         ":id": mr.id.as_str(),
@@ -64,6 +68,9 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         ":conflict_files": Json(&mr.conflict_files),
         ":merge_commit": mr.merge_commit.as_ref().map(Oid::as_str),
         ":note": mr.note,
+        ":hold": mr.hold.map(Word),
+        ":held_since": mr.held_since.map(Time),
+        ":settled_at": mr.settled_at.map(Time),
         ":review": Word(mr.review),
     })?;
     Ok(())

@@ -86,7 +86,8 @@ pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Val
                 return Err(unverified(txn, &mr)?);
             }
             mr.review = Review::Approved;
-            mr.note = Some("approved: it is measured once more, then it is queued".to_owned());
+            let note = "approved: it is measured once more, then it is queued";
+            mr.release(Some(note.to_owned()));
             txn.put_mr(&mr)?;
             land::record_mr(txn, EventType::MrApproved, &mr, &asker)?;
             Ok(mr)

@@ -8,7 +8,7 @@ use super::Target;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 
-/// What can be done about a sandbox that there is no room for.
+/// Tells what can be done about a sandbox that there is no room for.
 pub(super) const HINT: &str = "`hd salvage prune` makes room, or raise `[retention] salvage_max`";
 
 /// Refuses salvage that there is no room for, before any of it is written, and calls a person: the

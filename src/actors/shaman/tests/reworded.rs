@@ -14,7 +14,7 @@ fn kinds() -> impl Iterator<Item = ProblemKind> {
     all.filter(|kind| !matches!(kind, ProblemKind::Said | ProblemKind::Unkillable))
 }
 
-/// One call of each kind about the same raider, on a store of its own: no subject has so many.
+/// Calls a person for a problem of this kind with the same raider.
 async fn called(town: &Town, kind: ProblemKind) {
     let body = Escalation {
         problem: kind.into(),

@@ -1,10 +1,8 @@
 //! What the store knows of a raider's silence: what was done about it, and the wait that its session
 //! declared. One small fact each, void for another incarnation or session.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
 use super::super::super::shaman;
+use super::super::remembered::{read, write};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RigName};
@@ -21,19 +19,6 @@ const STALLED: [ProblemKind; 5] = [
     ProblemKind::StalledBegun,
     ProblemKind::StalledKept,
 ];
-
-fn read<T: DeserializeOwned>(txn: &mut dyn Txn, key: &str) -> Result<Option<T>, StoreError> {
-    let Some(text) = txn.get(key)? else {
-        return Ok(None);
-    };
-    // What another version wrote, and this one cannot read, is begun anew.
-    Ok(serde_json::from_str(&text).ok())
-}
-
-fn write(txn: &mut dyn Txn, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
-    let text = serde_json::to_string(value).map_err(|e| StoreError::Failed(e.to_string()))?;
-    txn.set(key, Some(&text))
-}
 
 fn steps_of(raider: &RaiderId) -> String {
     format!("stall/{raider}")
