@@ -24,6 +24,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName};
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 
 mod wake;
@@ -32,8 +33,6 @@ mod wake;
 const PARKED: &str = "accounts.parked";
 /// The pause before a release is tried again that failed because the children could not be seen.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
-/// The problem of the escalation that a missing login raises.
-const LOGIN: &str = "its account wants a login";
 
 /// The accounts of the harnesses, by their names.
 #[derive(Default)]
@@ -254,7 +253,7 @@ async fn call(
     let body = Escalation {
         agent: format!("account {name}"),
         relic: None,
-        problem: LOGIN.to_owned(),
+        problem: ProblemKind::LoginWanted.into(),
         severity: Severity::High,
         evidence: format!(
             "{}\nseen at {}\nAll sessions of the account are parked. `hd attach {}` shows that session; \
@@ -445,7 +444,7 @@ async fn settle(world: &World, name: &str) {
     let subject = format!("account {name}");
     let settled = world
         .store
-        .run(move |txn| shaman::over(txn, &[LOGIN], |agent, _| agent == subject));
+        .run(move |txn| shaman::over(txn, &[ProblemKind::LoginWanted], |who, _| who == subject));
     if let Err(error) = settled.await {
         tracing::warn!(%error, "the call for a login stays open");
     }

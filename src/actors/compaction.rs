@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::claims::ClaimKey;
 use super::typing::{self, Typing};
 use super::world::World;
 use crate::domain::begun::HELD;
@@ -31,7 +32,10 @@ pub fn begins(world: &World, child: &ChildId, harness: &HarnessName, handle: &Se
         OnCompact::Nothing => return,
     };
     // Programs tell of one compaction by several hooks.
-    let Some(claim) = world.claims.claim(format!("compaction/{}", handle.token)) else {
+    let Some(claim) = world
+        .claims
+        .claim(ClaimKey::Compaction(handle.token.clone()))
+    else {
         return;
     };
     let (world, child) = (Arc::new(world.clone()), child.clone());

@@ -16,6 +16,7 @@ use futures_util::stream;
 use jiff::tz::TimeZone;
 
 use self::watched::Entry;
+use super::claims::ClaimKey;
 use super::world::World;
 use super::{accounts, compaction, effects};
 use crate::domain::account::Told;
@@ -72,7 +73,7 @@ pub fn connect(world: &Arc<World>) {
 
 /// Looks at a screen that has changed. Changes that come meanwhile are one more look.
 async fn changed(world: &Arc<World>, handle: SessionHandle) {
-    let key = format!("screen/{}", handle.token);
+    let key = ClaimKey::Screen(handle.token.clone());
     let Some(mut claim) = world.claims.claim_or_repeat(key) else {
         return;
     };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::claims::ClaimKey;
 use super::shaman::unkillable;
 use super::world::World;
 use crate::domain::city::{Agent, Rights};
@@ -58,7 +59,7 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
         let Some(why) = repo.held() else { continue };
         held.push((rig.clone(), why));
         // A first fetch may take an hour.
-        if let Some(claim) = world.claims.claim(format!("prepare/{rig}")) {
+        if let Some(claim) = world.claims.claim(ClaimKey::Prepare(rig.clone())) {
             let (rig, repo) = (rig.clone(), Arc::clone(repo));
             let _task = tokio::task::spawn_blocking(move || {
                 match repo.prepare() {
@@ -119,7 +120,7 @@ pub async fn tasks<T: Send + 'static>(
 /// Has the trash emptied beside everything else, by one thread at a time. Nobody waits for it, not
 /// even the end of the process: what is left then goes after the next start.
 pub fn empty_trash(world: &World) {
-    let Some(mut claim) = world.claims.claim_or_repeat("trash") else {
+    let Some(mut claim) = world.claims.claim_or_repeat(ClaimKey::Trash) else {
         return;
     };
     let tasks = Arc::clone(&world.tasks);

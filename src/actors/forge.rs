@@ -14,6 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use super::claims::ClaimKey;
 use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land::{self, Attempt};
 use super::world::World;
@@ -23,6 +24,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RelicId, RigName};
 use crate::domain::merge::{self, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 
 /// Until a look at what could not go on.
@@ -158,7 +160,7 @@ impl Forge {
             .args
             .world
             .claims
-            .claim(format!("lane/{}", self.args.rig))
+            .claim(ClaimKey::Lane(self.args.rig.clone()))
         else {
             self.arm(me, Some(SOON));
             return;
@@ -286,7 +288,7 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
     let body = Escalation {
         agent: ready.raider.to_string(),
         relic: Some(ready.relic),
-        problem: "its finished work cannot be taken into the queue".to_owned(),
+        problem: ProblemKind::QueueRefused.into(),
         severity: Severity::High,
         evidence: format!("{} at {}: {error}", ready.mr, ready.head),
     };

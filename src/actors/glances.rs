@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::claims::{Claim, ClaimKey};
 use super::effects;
 use super::refusal::Refusal;
-use super::world::{Claim, World};
+use super::world::World;
 use crate::domain::ids::{Incarnation, RaiderId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::restart::Mono;
@@ -154,7 +155,7 @@ fn begin(world: &World, rig: &RigName) -> Option<Claim> {
     if rests || world.is_stopping() {
         return None;
     }
-    world.claims.claim(format!("glances/{rig}"))
+    world.claims.claim(ClaimKey::Glances(rig.clone()))
 }
 
 /// Asks git of one sandbox after the other. What it says was so when it was asked.

@@ -11,6 +11,7 @@ use super::shaman;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::doctor::{Finding, Kind};
+use crate::domain::escalation::gist;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ground::{Look, Part, Trouble};
 use crate::domain::message::{self, Escalation, Severity};
@@ -71,8 +72,8 @@ impl Ground {
         self.troubles().into_iter().map(finding).collect()
     }
 
-    /// Takes in a look. Returns what is new, and what is over.
-    fn take(&self, look: &Look) -> (Vec<Trouble>, Vec<Trouble>) {
+    /// Takes in a look.
+    fn take(&self, look: &Look) -> Changed {
         let mut known = self.known();
         let left = look.left.iter().cloned();
         known.looked = left.map(|trouble| (place(&trouble), trouble)).collect();
@@ -82,16 +83,34 @@ impl Ground {
         now.extend(known.looked.clone());
         let before = std::mem::replace(&mut known.said, now.clone());
         let new = now.iter().filter(|(at, it)| before.get(at) != Some(it));
-        let new = new.map(|(_, it)| it);
         let over = before.iter().filter(|(at, _)| !now.contains_key(at));
-        let over = over.map(|(_, it)| it);
-        (new.cloned().collect(), over.cloned().collect())
+        let replaced = before.iter().filter(|(at, it)| {
+            let now = now.get(at);
+            now.is_some_and(|now| gist(&now.says) != gist(&it.says))
+        });
+        Changed {
+            over: over.map(|(_, it)| it.clone()).collect(),
+            replaced: replaced.map(|(_, it)| it.clone()).collect(),
+            new: new.map(|(_, it)| it.clone()).collect(),
+        }
     }
+}
+
+/// Changes that a look brings.
+struct Changed {
+    new: Vec<Trouble>,
+    over: Vec<Trouble>,
+    /// Something else is wrong there now: people are called anew.
+    replaced: Vec<Trouble>,
 }
 
 /// Takes in a look at the supervisor's files, and says what changed.
 pub async fn looked(world: &World, look: Look) {
-    let (new, over) = world.directory.ground.take(&look);
+    let Changed {
+        new,
+        over,
+        replaced,
+    } = world.directory.ground.take(&look);
     for trouble in look.mended.iter().chain(&over) {
         let (path, says) = (trouble.path.display(), &trouble.says);
         tracing::warn!(%path, says, "it is in order again");
@@ -102,15 +121,16 @@ pub async fn looked(world: &World, look: Look) {
         tracing::error!(%path, says, hint, "one of the supervisor's own files is not as it was left");
         note(world, EventType::GroundLost, trouble);
     }
+    let settled = [over, replaced].concat();
+    if !settled.is_empty()
+        && let Err(error) = settle(world, settled).await
+    {
+        tracing::warn!(%error, "a call that is over stays open");
+    }
     for trouble in new {
         if let Err(error) = call(world, trouble).await {
             tracing::warn!(%error, "no person could be called about the supervisor's files");
         }
-    }
-    if !over.is_empty()
-        && let Err(error) = settle(world, over).await
-    {
-        tracing::warn!(%error, "a call that is over stays open");
     }
 }
 
@@ -122,16 +142,11 @@ fn note(world: &World, kind: EventType, trouble: &Trouble) {
     world.store.note(vec![event.with(data)]);
 }
 
-/// What an escalation is called, and closed by.
-fn problem(trouble: &Trouble) -> String {
-    format!("{}: {}", trouble.path.display(), trouble.says)
-}
-
 async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Refusal> {
     let body = Escalation {
         agent: world.city.name.clone(),
         relic: None,
-        problem: problem(&trouble),
+        problem: trouble.problem(),
         severity: match trouble.part {
             // Everything is done all the same, only later.
             Part::Watch => Severity::Medium,
@@ -143,10 +158,12 @@ async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Ref
 }
 
 async fn settle(world: &World, over: Vec<Trouble>) -> Result<(), super::refusal::Refusal> {
-    let problems: Vec<String> = over.iter().map(problem).collect();
     let settle = move |txn: &mut dyn Txn| {
-        let problems: Vec<_> = problems.iter().map(String::as_str).collect();
-        shaman::over(txn, &problems, |_, _| true)
+        shaman::over_where(txn, |entry| {
+            let problem = entry.problem();
+            over.iter()
+                .any(|trouble| trouble.problem().is_same(&problem))
+        })
     };
     world.store.run(settle).await?;
     world.nudge(message::SHAMAN);
@@ -168,6 +185,30 @@ mod tests {
             "remove it",
         );
         look
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_trouble_with_the_same_file_calls_a_person_anew_and_closes_the_call_before() {
+        let town = Scenario::new().start().await;
+        for says in ["it is a FIFO", "it is a directory", "it is a directory"] {
+            looked(&town.world, lost(says)).await;
+            town.settle().await;
+        }
+        let calls = town.escalations().await;
+        let calls: Vec<_> = calls.iter().map(|it| (&*it.title, it.status)).collect();
+        let path = "/city/.horde/supervisor.lock";
+        let (before, now) = (
+            format!("{path}: it is a FIFO"),
+            format!("{path}: it is a directory"),
+        );
+        let expected = [(&*now, RelicStatus::Open), (&*before, RelicStatus::Closed)];
+        assert_eq!(calls.len(), 2, "{calls:?}");
+        assert!(expected.iter().all(|it| calls.contains(it)), "{calls:?}");
+        assert!(town.events(EventType::GroundMended).await.is_empty());
+        town.reword().await;
+        looked(&town.world, Look::default()).await;
+        let open = |relic: &Relic| relic.status != RelicStatus::Closed;
+        assert!(!town.escalations().await.iter().any(open));
     }
 
     #[tokio::test(start_paused = true)]

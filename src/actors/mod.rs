@@ -13,6 +13,7 @@
 pub mod accounts;
 pub mod ask;
 pub mod child;
+pub mod claims;
 pub mod compaction;
 pub mod conditions;
 pub mod config;

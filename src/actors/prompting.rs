@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::claims::ClaimKey;
 use super::root::{ChildSpec, Work};
 use super::typing::{self, By, Typing, Unanswered, Undelivered};
 use super::world::{Directory, World};
@@ -20,6 +21,7 @@ use crate::domain::first_prompt::{
 use crate::domain::harness::{END_OF_INPUT, in_short_lines};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::restart::Mono;
 use crate::domain::screen::{Fate, Reads, ScreenView};
 use crate::domain::unsubmitted::Unsubmitted;
@@ -27,8 +29,6 @@ use crate::ports::sessions::{SessionError, SessionHandle};
 
 pub(super) use crate::domain::first_prompt::OWED;
 
-/// A person is called in these words.
-const UNTYPED: &str = "its first prompt cannot be typed";
 /// A program that draws is looked at again after this; one that shows the same then is quiet.
 const QUIET: Duration = Duration::from_millis(300);
 /// One that never gets quiet gets its prompt after this.
@@ -74,7 +74,7 @@ struct FirstPrompt {
 /// Types the first prompt of a session, if it is owed, in a task of its own.
 pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle: &SessionHandle) {
     // The actor of a child that panicked left a task that goes on.
-    let Some(claim) = world.claims.claim(format!("prompt/{}", handle.token)) else {
+    let Some(claim) = world.claims.claim(ClaimKey::Prompt(handle.token.clone())) else {
         return;
     };
     let relic = match &spec.work {
@@ -402,7 +402,7 @@ impl FirstPrompt {
         let child = self.child.to_string();
         let standing = world
             .store
-            .run(move |txn| shaman::standing(txn, UNTYPED, &child));
+            .run(move |txn| shaman::standing(txn, ProblemKind::PromptUntyped, &child));
         match standing.await {
             Ok(Some(standing)) => {
                 self.is_call_open = true;
@@ -428,7 +428,7 @@ impl FirstPrompt {
         let body = Escalation {
             agent: name,
             relic: self.relic.clone(),
-            problem: UNTYPED.to_owned(),
+            problem: ProblemKind::PromptUntyped.into(),
             severity: Severity::High,
             evidence,
         };
@@ -453,9 +453,10 @@ impl FirstPrompt {
     /// Closes the call about the first prompt of this child. A supervisor before this one may have opened it.
     async fn close_call(&self, world: &World) {
         let who = self.child.to_string();
+        let untyped = [ProblemKind::PromptUntyped];
         let over = world
             .store
-            .run(move |txn| shaman::over(txn, &[UNTYPED], |of, _| of == who));
+            .run(move |txn| shaman::over(txn, &untyped, |of, _| of == who));
         if let Err(error) = over.await {
             tracing::warn!(child = %self.child, %error, "a call about its first prompt may stay open");
         }

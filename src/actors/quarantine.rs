@@ -20,7 +20,8 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation, Severity};
-use crate::domain::quarantine::{Deaths, PROBLEM};
+use crate::domain::problem::ProblemKind;
+use crate::domain::quarantine::Deaths;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -118,7 +119,7 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
     let call = Escalation {
         agent: hook.raider.to_string(),
         relic: Some(relic.id.clone()),
-        problem: PROBLEM.to_owned(),
+        problem: ProblemKind::Quarantined.into(),
         severity: Severity::High,
         evidence: deaths.evidence(&hook.raider, &relic.id, &relic.title),
     };
@@ -156,8 +157,8 @@ pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), Stor
 /// # Errors
 /// The store's.
 pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
-    let open = shaman::about(txn, &[id])?;
-    Ok(open.iter().any(|escalation| escalation.title == PROBLEM))
+    let open = shaman::about(txn, &[id], Some(ProblemKind::Quarantined))?;
+    Ok(!open.is_empty())
 }
 
 /// What a person was called for is over: another raider has the relic, or the same one is tried again.
@@ -166,5 +167,5 @@ pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
 /// The store's.
 pub fn settle(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
     keep(txn, |held| held.relic != *id, None)?;
-    shaman::over(txn, &[PROBLEM], |_, work| work == Some(id))
+    shaman::over(txn, &[ProblemKind::Quarantined], |_, work| work == Some(id))
 }

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use super::claims::{Claim, ClaimKey};
 use super::effects;
 use super::refusal::{Refusal, RefusalKind};
-use super::world::{Claim, World};
+use super::world::World;
 use crate::domain::condition::Patterns;
 use crate::domain::dialog::{Dialog, Form, Readiness, readiness};
 use crate::domain::facts::RunState;
@@ -134,10 +135,10 @@ async fn press(world: &World, handle: &SessionHandle, input: Input) -> Result<()
 /// Waits until nothing else is typed into the session: two texts that are pasted before the first Enter would be
 /// one.
 async fn turn(world: &World, handle: &SessionHandle) -> Result<Claim, Refusal> {
-    let name = format!("typing/{}", handle.token);
+    let key = ClaimKey::Typing(handle.token.clone());
     let deadline = world.clock.mono() + TURN;
     loop {
-        if let Some(claim) = world.claims.claim(name.clone()) {
+        if let Some(claim) = world.claims.claim(key.clone()) {
             return Ok(claim);
         }
         if world.clock.mono() >= deadline {

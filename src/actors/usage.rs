@@ -12,6 +12,7 @@ mod budgets;
 
 pub use budgets::{afford, every_budget, over};
 
+use super::claims::ClaimKey;
 use super::effects;
 use super::refusal::Refusal;
 use super::root::{ChildSpec, Work};
@@ -226,7 +227,7 @@ async fn find(world: &World, spec: &ChildSpec) -> Result<(), StoreError> {
 /// Reads on in all transcripts that may have grown. Those of sessions that do not run are read for the
 /// last time, where it is known which run. Whatever fails is tried again by the next look.
 pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
-    let Some(_one_at_a_time) = world.claims.claim("usage") else {
+    let Some(_one_at_a_time) = world.claims.claim(ClaimKey::Usage) else {
         return;
     };
     let sources = match world.store.run(|txn| txn.active_sources()).await {

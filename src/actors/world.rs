@@ -1,15 +1,15 @@
 //! What every actor can reach: the configuration, the ports, the store, and each other.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use ractor::ActorRef;
 
 use super::accounts::Accounts;
+use super::claims::Claims;
 use super::conditions::Conditions;
 use super::config::ConfigMsg;
 use super::dispatcher::DispatcherMsg;
@@ -147,83 +147,6 @@ impl World {
                 role.starts_with("raiders/"),
                 "nobody owns the mailbox {address}"
             );
-        }
-    }
-}
-
-/// What some task works on at this moment, and whether it is wanted once more. An actor that was
-/// restarted after a panic finds the tasks of its predecessor still running: the claim keeps it from
-/// doing the same work twice.
-#[derive(Clone, Default)]
-pub struct Claims(Arc<Mutex<BTreeMap<String, bool>>>);
-
-impl Claims {
-    fn held(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether somebody is at it.
-    #[must_use]
-    pub fn is_claimed(&self, key: &str) -> bool {
-        self.held().contains_key(key)
-    }
-
-    /// Claims a piece of work; none when somebody is at it.
-    #[must_use]
-    pub fn claim(&self, key: impl Into<String>) -> Option<Claim> {
-        self.take(key.into(), false)
-    }
-
-    /// Claims a piece of work, or lets whoever is at it know that something may have changed since
-    /// it began ([`Claim::give_back`]).
-    #[must_use]
-    pub fn claim_or_repeat(&self, key: impl Into<String>) -> Option<Claim> {
-        self.take(key.into(), true)
-    }
-
-    fn take(&self, key: String, repeat: bool) -> Option<Claim> {
-        match self.held().entry(key) {
-            Entry::Occupied(mut again) => {
-                *again.get_mut() |= repeat;
-                None
-            }
-            Entry::Vacant(free) => {
-                let key = free.key().clone();
-                free.insert(false);
-                let claims = Some(self.clone());
-                Some(Claim { claims, key })
-            }
-        }
-    }
-}
-
-/// Held while the work goes on; dropped, even by a panic, it is free again.
-#[must_use = "dropped at once, it protects nothing"]
-pub struct Claim {
-    /// None once it was given back.
-    claims: Option<Claims>,
-    key: String,
-}
-
-impl Claim {
-    /// Ends the claim, unless somebody wanted the work meanwhile: then it is to be done once more.
-    pub fn give_back(mut self) -> Option<Self> {
-        let claims = self.claims.take()?;
-        let mut held = claims.held();
-        if held.get_mut(&self.key).is_some_and(std::mem::take) {
-            drop(held);
-            self.claims = Some(claims);
-            return Some(self);
-        }
-        held.remove(&self.key);
-        None
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        if let Some(claims) = &self.claims {
-            claims.held().remove(&self.key);
         }
     }
 }

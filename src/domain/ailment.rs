@@ -4,9 +4,7 @@
 use std::path::Path;
 
 use super::ids::RaiderId;
-
-const GONE: &str = "its sandbox is gone";
-const BROKEN: &str = "its sandbox is broken";
+use super::problem::ProblemKind;
 
 /// Why a raider cannot go on in its sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,14 +17,14 @@ pub enum Ailment {
 
 impl Ailment {
     /// Everything that [`Ailment::problem`] may say.
-    pub const PROBLEMS: [&str; 2] = [GONE, BROKEN];
+    pub const PROBLEMS: [ProblemKind; 2] = [ProblemKind::SandboxGone, ProblemKind::SandboxBroken];
 
     /// What a person is called for.
     #[must_use]
-    pub fn problem(&self) -> &'static str {
+    pub fn problem(&self) -> ProblemKind {
         match self {
-            Self::Gone => GONE,
-            Self::Broken(_) => BROKEN,
+            Self::Gone => ProblemKind::SandboxGone,
+            Self::Broken(_) => ProblemKind::SandboxBroken,
         }
     }
 

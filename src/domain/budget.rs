@@ -10,6 +10,7 @@ use jiff::{Timestamp, Zoned};
 
 use super::city::City;
 use super::ids::{HarnessName, RigName};
+use super::problem::{Problem, ProblemKind};
 use super::usage::ledger::Row;
 use super::usage::{Format, places};
 
@@ -80,10 +81,12 @@ pub fn blind(city: &City) -> Vec<Blind> {
     blind.collect()
 }
 
-/// What a person is told when tokens without a price are used under a budget.
+/// Returns the problem that a person is called for when tokens without a price are used under a budget.
 #[must_use]
-pub fn unpriced(scope: &Scope) -> String {
-    format!("the budget of {scope} does not count all that is used: some tokens have no price")
+pub fn unpriced(scope: &Scope) -> Problem {
+    ProblemKind::BudgetUnpriced.in_words(format!(
+        "the budget of {scope} does not count all that is used: some tokens have no price"
+    ))
 }
 
 /// A budget as configured.
@@ -149,10 +152,10 @@ pub struct Over {
 }
 
 impl Over {
-    /// Whether these words tell of a budget of this scope, which need not be configured any more.
+    /// Returns the problem that a person is called for.
     #[must_use]
-    pub fn is_told(scope: &str, words: &str) -> bool {
-        words.starts_with(&format!("the budget of {scope} is spent: "))
+    pub fn problem(&self) -> Problem {
+        ProblemKind::BudgetSpent.in_words(self.says())
     }
 
     /// What a person is told.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::Incarnation;
 use super::message::{Escalation, Severity};
+use super::problem::Problem;
 use super::relic::RelicStatus;
 
 /// How often an escalation is raised again at most (`4-rules.md`, escalations).
@@ -142,8 +143,8 @@ pub enum Repeat {
 pub struct Open {
     /// How bad.
     pub severity: Severity,
-    /// In one line.
-    pub problem: String,
+    /// Which problem, in the words that people were called in.
+    pub problem: Problem,
     /// What was seen so far.
     pub evidence: String,
     /// How it stands.
@@ -153,10 +154,12 @@ pub struct Open {
 impl Open {
     /// Takes up a repeat: severity never falls, and what it says that is new is kept.
     pub fn repeat(&mut self, repeat: &Escalation, now: Timestamp) -> Repeat {
-        let said = bounded(&match gist(&repeat.problem) == gist(&self.problem) {
-            true => repeat.evidence.clone(),
-            false => format!("{}\n{}", repeat.problem, repeat.evidence),
-        });
+        let said = bounded(
+            &match gist(repeat.problem.text()) == gist(self.problem.text()) {
+                true => repeat.evidence.clone(),
+                false => format!("{}\n{}", repeat.problem.text(), repeat.evidence),
+            },
+        );
         let news = !gist(&self.evidence).contains(&gist(&said));
         if news {
             self.evidence = cut(&format!("{}\n\n{now}: {said}", self.evidence), EVIDENCE_MAX);
@@ -206,7 +209,7 @@ mod tests {
         Escalation {
             agent: "horde/raiders/Toast".into(),
             relic: None,
-            problem: problem.into(),
+            problem: Problem::said(problem),
             severity,
             evidence: evidence.into(),
         }
@@ -215,7 +218,7 @@ mod tests {
     fn open() -> Open {
         Open {
             severity: Severity::Medium,
-            problem: "no key".into(),
+            problem: Problem::said("no key"),
             evidence: "401 from the API".into(),
             standing: Standing::raised(at(0)),
         }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
 use super::ids::{Generation, Incarnation, Oid, SessionId};
+use super::other_work::OtherWork;
 
 /// The answer of a probe. `Unknown` is never acted on: what cannot be probed is precious.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,19 +157,8 @@ pub struct SessionFacts {
     pub guessed: bool,
 }
 
-/// How a line of [`GitFacts::special`] begins that tells of commits which HEAD left behind: amended
-/// or rebased ones, or such as lie on branches that nobody else knows.
-pub const LEFT_BEHIND: &str = "only this sandbox names ";
-
-/// How a line begins that tells of a repository which ignore rules hide.
-pub const HIDDEN: &str = "ignored repository ";
-
-/// How a line begins that tells of a file whose bytes may differ from its commit by a conversion of git's only:
-/// line endings, a filter.
-pub const CONVERTED: &str = "bytes that git converts: ";
-
 /// What git says of one sandbox at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitFacts {
     /// The commit HEAD names.
     pub head: Oid,
@@ -188,7 +178,7 @@ pub struct GitFacts {
     pub head_reachable: bool,
     /// Whatever else holds work: a rebase, merge, cherry-pick or bisect in progress, a dirty or
     /// unpushed submodule, a nested repository, skip-worktree edits, reflog-only commits.
-    pub special: Vec<String>,
+    pub special: Vec<OtherWork>,
     /// SHA-256 over all of it and over the content behind it: an edit of a file that was dirty
     /// before makes other facts.
     pub fingerprint: String,
@@ -224,10 +214,7 @@ impl GitFacts {
     /// all the same.
     #[must_use]
     pub fn is_committed(&self) -> bool {
-        let mut special = self.special.iter();
-        let starts = [LEFT_BEHIND, HIDDEN, CONVERTED];
-        let besides = |line: &&String| starts.iter().any(|start| line.starts_with(start));
-        let finished = special.all(|line| besides(&line));
+        let finished = self.special.iter().all(|work| work.kind().is_finished());
         finished && self.dirty.is_empty() && self.untracked.is_empty()
     }
 }

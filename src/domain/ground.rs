@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::problem::{Problem, ProblemKind};
+
 /// Which part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,6 +40,15 @@ pub struct Trouble {
     pub says: String,
     /// What a person can do; empty where it was mended.
     pub hint: String,
+}
+
+impl Trouble {
+    /// Returns the problem that a person is called for. There is one of each path.
+    #[must_use]
+    pub fn problem(&self) -> Problem {
+        let path = self.path.display();
+        ProblemKind::Ground.of(&path, format!("{path}: {}", self.says))
+    }
 }
 
 /// What one look at all of it came to.

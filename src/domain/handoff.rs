@@ -23,9 +23,6 @@ const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// The longest wait: six sessions an hour.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
-/// What is said to a person.
-pub const PROBLEM: &str = "it hands off again and again, and nothing changes in between";
-
 /// What a raider has to show for its work when it hands off; none where that cannot be seen.
 pub type Progress = Option<String>;
 

@@ -88,6 +88,20 @@ pub enum Review {
     Approved,
 }
 
+/// Why a merge request waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldReason {
+    /// A person must look at it.
+    Review,
+    /// A person's checkout is in the way.
+    Checkout,
+    /// Its target moves all the time.
+    Target,
+    /// Something that it needs does not work.
+    Infra,
+}
+
 /// Why a merge request failed, the `failure_type` of MERGE_FAILED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -198,6 +212,15 @@ pub struct MergeRequest {
     /// before.
     #[serde(default)]
     pub began: Option<Oid>,
+    /// Why it waits; none when it does not.
+    #[serde(default)]
+    pub hold: Option<HoldReason>,
+    /// Since when it waits for that.
+    #[serde(default)]
+    pub held_since: Option<Timestamp>,
+    /// When its merge was told: its relic closed, the outcome recorded, the calls about it closed.
+    #[serde(default)]
+    pub settled_at: Option<Timestamp>,
     /// A person must look before it is queued, and whether one has.
     #[serde(default)]
     pub review: Review,
@@ -283,6 +306,22 @@ impl Chase {
 }
 
 impl MergeRequest {
+    /// Has it wait for this reason, with a note for people.
+    pub fn hold_for(&mut self, reason: HoldReason, note: String, now: Timestamp) {
+        if self.hold != Some(reason) {
+            self.held_since = Some(now);
+        }
+        self.hold = Some(reason);
+        self.note = Some(note);
+    }
+
+    /// Ends its wait. The note says what comes of it, if anything.
+    pub fn release(&mut self, note: Option<String>) {
+        self.hold = None;
+        self.held_since = None;
+        self.note = note;
+    }
+
     /// Whether nothing will change it any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -293,15 +332,14 @@ impl MergeRequest {
     #[must_use]
     pub fn awaits_person(&self) -> bool {
         let wanted = self.state == MrState::Reviewing && self.review == Review::Wanted;
-        wanted && self.note.is_some()
+        wanted && self.hold == Some(HoldReason::Review)
     }
 
     /// Whether it goes on when a person has done something, be it to look at it or to clear their checkout.
     #[must_use]
     pub fn needs_person(&self) -> bool {
-        let note = self.note.as_deref().unwrap_or_default();
         let parked = self.state == MrState::Queued && self.not_before.is_some();
-        self.awaits_person() || parked && note.contains(WILL_LAND)
+        self.awaits_person() || parked && self.hold == Some(HoldReason::Checkout)
     }
 
     /// Whether what becomes of it is a person's to say, or was said, and the forge has yet to take it. It

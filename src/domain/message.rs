@@ -8,6 +8,7 @@ use super::cause::Cause;
 use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
 use super::merge::FailureType;
 use super::nuke::CleanupStatus;
+use super::problem::Problem;
 use super::relic::Exit;
 
 /// Raider → witness: the work is pushed and the agent is finished.
@@ -115,8 +116,9 @@ pub struct Escalation {
     pub agent: String,
     /// The work it is about.
     pub relic: Option<RelicId>,
-    /// One line.
-    pub problem: String,
+    /// Which problem, and in one line: the fields `problem`, `code` and `of`.
+    #[serde(flatten)]
+    pub problem: Problem,
     /// How bad.
     pub severity: Severity,
     /// What was seen.

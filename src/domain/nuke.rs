@@ -281,7 +281,7 @@ pub fn losses(git: &GitFacts) -> Vec<String> {
             .map(|path| format!("untracked: {path}")),
     );
     lines.extend(git.stashes.iter().map(|stash| format!("stash: {stash}")));
-    lines.extend(git.special.clone());
+    lines.extend(git.special.iter().map(ToString::to_string));
     lines
 }
 
@@ -290,6 +290,7 @@ mod tests {
     use super::*;
     use crate::domain::facts::SessionExit;
     use crate::domain::ids::Oid;
+    use crate::domain::other_work::OtherWork;
 
     fn clean() -> GitFacts {
         GitFacts {
@@ -353,7 +354,7 @@ mod tests {
             skip(S::HasUncommitted)
         );
         assert_eq!(
-            with(|g| g.special.push("rebase in progress".into())),
+            with(|g| g.special.push(OtherWork::unfinished("rebase in progress"))),
             skip(S::HasUncommitted)
         );
         assert_eq!(with(|g| g.stashes.push("wip".into())), skip(S::HasStash));
@@ -369,14 +370,13 @@ mod tests {
     /// `1-product.md`: a report that disagrees is recorded.
     #[test]
     fn a_report_disagrees_only_with_what_its_agent_must_know() {
-        use crate::domain::facts::LEFT_BEHIND;
         use CleanupStatus as S;
         let mut unpushed = clean();
         unpushed.head_reachable = false;
         let mut dirty = unpushed.clone();
         dirty.dirty.push("a".into());
         let mut amended = clean();
-        amended.special.push(format!("{LEFT_BEHIND}abc"));
+        amended.special.push(OtherWork::left_behind("abc"));
         let wip = S::HasUncommitted;
         for (git, honest, measured) in [
             (clean(), &[S::Clean][..], S::Clean),
@@ -462,10 +462,9 @@ mod tests {
 
     #[test]
     fn commits_left_behind_hold_up_nothing_and_anything_else_does() {
-        use crate::domain::facts::LEFT_BEHIND;
         let mut amended = clean();
         assert!(!only_left_behind(&amended));
-        amended.special.push(format!("{LEFT_BEHIND}abc"));
+        amended.special.push(OtherWork::left_behind("abc"));
         assert!(only_left_behind(&amended));
         let but = |change: fn(&mut GitFacts)| {
             let mut git = amended.clone();
@@ -476,7 +475,9 @@ mod tests {
         assert!(!but(|g| g.untracked.push("a".into())));
         assert!(!but(|g| g.stashes.push("wip".into())));
         assert!(!but(|g| g.head_reachable = false));
-        assert!(!but(|g| g.special.push("rebase in progress".into())));
+        assert!(!but(|g| g
+            .special
+            .push(OtherWork::unfinished("rebase in progress"))));
     }
 
     #[test]

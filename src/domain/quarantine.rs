@@ -8,10 +8,6 @@ use jiff::Timestamp;
 use super::facts::SessionExit;
 use super::ids::{RaiderId, RelicId};
 
-/// The problem of the escalation. Its relic is blocked as long as this escalation is open.
-pub const PROBLEM: &str =
-    "its sessions died too often: it is in quarantine, and its relic is blocked";
-
 /// So many characters of the last line are told.
 const LINE: usize = 200;
 /// So many lines of the last output are quoted: a stack trace and the error above it.

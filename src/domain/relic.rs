@@ -136,6 +136,9 @@ pub struct DoneIntent {
     pub head: Oid,
     /// What the agent said of its sandbox.
     pub cleanup_status: Option<super::nuke::CleanupStatus>,
+    /// Set to what git said instead, when that was recorded.
+    #[serde(default)]
+    pub mismatch: Option<super::nuke::CleanupStatus>,
     /// A verified no-change completion.
     pub no_change: bool,
     /// A person must look before it lands.

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::actors::ask;
+use crate::actors::claims::Claims;
 use crate::actors::dispatcher::automations::Automations;
 use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
 use crate::actors::forge::{ForgeActor, ForgeArgs};
@@ -32,7 +33,7 @@ use crate::actors::sagas::nuke::{Nuked, Target};
 use crate::actors::shaman::ShamanActor;
 use crate::actors::store::StoreHandle;
 use crate::actors::witness::{WitnessActor, WitnessArgs, WitnessMsg};
-use crate::actors::world::{Claims, FaultHook, World};
+use crate::actors::world::{FaultHook, World};
 use crate::adapters::clock::PausedClock;
 use crate::domain::cause::Cause;
 use crate::domain::city::{

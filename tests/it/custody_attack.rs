@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use horde_supervisor::domain::facts::LEFT_BEHIND;
 use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::other_work::OtherWork;
 use horde_supervisor::ports::repo::{Repo, RepoError};
 
 use crate::custody_theirs::whole_life;
@@ -301,8 +301,9 @@ fn commit_that_only_the_reflog_of_the_branch_names_is_seen_and_saved() {
     let log = fs::read_to_string(theirs.join("worktrees/Toast/logs/HEAD"));
     assert!(!log.unwrap_or_default().contains(&alone));
     let facts = city.facts(&sandbox);
-    let told = format!("{LEFT_BEHIND}{}", &alone[..8]);
-    let is_told = facts.special.iter().any(|line| line.starts_with(&told));
+    let told = OtherWork::left_behind(&alone[..8]).to_string();
+    let mut lines = facts.special.iter().map(ToString::to_string);
+    let is_told = lines.any(|line| line.starts_with(&told));
     assert!(is_told, "{facts:?}");
     let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
     let ours = city.repo.repo_dir();

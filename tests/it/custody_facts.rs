@@ -364,7 +364,9 @@ fn repositories_in_ignored_directories_are_seen() {
     let feat = commit_all(&tree, "one");
     let special = city.facts(&sandbox).special;
     assert!(
-        special.contains(&"ignored repository .trees/deep/one: unpushed commits: 1".to_owned()),
+        special
+            .iter()
+            .any(|line| line == "ignored repository .trees/deep/one: unpushed commits: 1"),
         "{special:?}"
     );
     git(&sandbox, &["merge", "-q", "--ff-only", &feat]);

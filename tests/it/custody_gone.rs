@@ -97,7 +97,7 @@ fn what_only_its_administrative_directory_names_is_saved() {
     git(&sandbox, &["reset", "--quiet", "--hard"]);
     let left = delete(&city, &sandbox);
     assert!(left.is_committed() && !left.is_clean(), "{left:?}");
-    let told = left.special.join("\n");
+    let told = format!("{:?}", left.special);
     assert!(
         told.contains(&lost[..10]) && told.contains(".git/modules/lib"),
         "{told}"

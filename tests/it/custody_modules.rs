@@ -305,7 +305,7 @@ fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
             let line = format!(
                 "only this sandbox names what submodule {name} holds: commits that only its own refs call pushed: "
             );
-            let told = facts.special.first().map_or("", String::as_str);
+            let told = facts.special.first().map_or("", |work| work);
             assert!(told.starts_with(&line), "{facts:?}");
             let git_dir = match absent {
                 true => "admin/modules/lib",

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use horde_supervisor::domain::facts::LEFT_BEHIND;
 use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::other_work::{OtherWork, WorkKind};
 use horde_supervisor::ports::repo::Repo;
 
 use crate::support::city::{City, permit, toast};
@@ -50,7 +50,7 @@ fn stash_entry_that_another_raider_drops_is_saved_with_its_own_sandbox() {
         let facts = city.facts(sandbox);
         assert_eq!(facts.stashes, Vec::<String>::new());
         assert!(facts.is_committed(), "it holds nothing up: {facts:?}");
-        let told = format!("{LEFT_BEHIND}{}", &entry[..8]);
+        let told = OtherWork::left_behind(&entry[..8]).to_string();
         let is_told = facts.special.iter().any(|line| line.starts_with(&told));
         assert!(is_told, "{facts:?}");
         let record = city.repo.salvage(sandbox, &toast(), Incarnation(1));
@@ -204,7 +204,9 @@ fn entries_are_pinned_by_one_ref_however_many_there_are() {
     let held: BTreeSet<_> = held.lines().map(str::to_owned).collect();
     assert!(made.is_subset(&held));
     let left = city.facts(&sandbox).special;
-    let left = left.iter().filter(|line| line.starts_with(LEFT_BEHIND));
+    let left = left
+        .iter()
+        .filter(|line| line.kind() == WorkKind::LeftBehind);
     assert_eq!(left.count(), made.len());
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::super::claims::ClaimKey;
 use super::super::conditions::Conditions;
 use super::super::refusal::Refusal;
 use super::super::root::{ChildState, ChildView, Work};
@@ -20,6 +21,7 @@ use crate::domain::dialog::Dialog;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::prompt;
 use crate::ports::sessions::SessionHandle;
 
@@ -145,7 +147,10 @@ impl Kept {
     async fn tell(self) {
         let world = &self.world;
         // One that waits since an earlier park tells it.
-        let Some(_claim) = world.claims.claim(format!("goes-on/{}", self.handle.token)) else {
+        let Some(_claim) = world
+            .claims
+            .claim(ClaimKey::GoesOn(self.handle.token.clone()))
+        else {
             return;
         };
         let mut deadline = world.clock.mono() + PATIENCE;
@@ -172,7 +177,7 @@ impl Kept {
         let body = Escalation {
             agent: self.child.to_string(),
             relic: None,
-            problem: "its limit is over, and it could not be told to go on".to_owned(),
+            problem: ProblemKind::LimitUntold.into(),
             severity: Severity::Medium,
             evidence: format!("{why}\n`hd attach {}` shows its terminal.", self.child),
         };

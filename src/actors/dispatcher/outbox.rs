@@ -18,10 +18,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::done::{self, DoneRequest};
 use super::super::witness::WitnessMsg;
-use super::super::world::{Claim, World};
+use super::super::world::World;
 use super::super::{ask, effects};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -47,7 +48,7 @@ pub async fn settle(world: &Arc<World>) {
 
 /// Tries every intent: those of one raider in the order that they were left in, each raider's in a task
 /// of their own. Returns the claims of those that somebody else is at, who then looks once more.
-pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
+pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<ClaimKey>, Refusal> {
     let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
     let left = effects::tasks(world, |tasks| tasks.outbox()).await?;
     let authors: BTreeSet<_> = left.iter().map(|(_, intent)| author(intent)).collect();
@@ -68,18 +69,18 @@ pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
 }
 
 /// The claim on what was left in one raider's name.
-fn author(intent: &Result<Intent, TaskError>) -> String {
+fn author(intent: &Result<Intent, TaskError>) -> ClaimKey {
     let (rig, raider) = match intent {
         Ok(intent) => (intent.rig.as_deref(), intent.raider.as_deref()),
         Err(_) => (None, None),
     };
-    let (rig, raider) = (rig.unwrap_or_default(), raider.unwrap_or_default());
-    format!("outbox/{rig}/{raider}")
+    let said = |name: Option<&str>| name.unwrap_or_default().to_owned();
+    ClaimKey::Outbox(said(rig), said(raider))
 }
 
 /// Tries what one raider left, until something of it has to wait: what it said later is not to be
 /// heard before.
-async fn empty_of(world: Arc<World>, whose: String, mut claim: Claim) {
+async fn empty_of(world: Arc<World>, whose: ClaimKey, mut claim: Claim) {
     loop {
         let left = effects::tasks(&world, |tasks| tasks.outbox()).await;
         let left = left.unwrap_or_else(|error| {

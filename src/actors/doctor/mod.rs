@@ -8,6 +8,7 @@ mod remedies;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::claims::ClaimKey;
 use super::refusal::Refusal;
 use super::sagas;
 use super::sagas::nuke::{self, Target};
@@ -104,7 +105,7 @@ async fn wanted(world: &World, held: &BTreeSet<RaiderId>) -> Result<BTreeSet<Ses
 async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     // Before anything is asked whose it is: what comes to be somebody's meanwhile is not seen here.
     let sessions = effects::list(world).await;
-    let emptying = world.claims.is_claimed("trash");
+    let emptying = world.claims.is_claimed(&ClaimKey::Trash);
     let left = effects::tasks(world, |tasks| tasks.leftovers()).await;
     let mut seen = Vec::new();
     for rig in &world.city.rigs {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::actors::claims::ClaimKey;
 use crate::actors::sagas::land;
 use crate::domain::event::EventType;
 use crate::domain::merge::MrState;
@@ -15,7 +16,7 @@ use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::ports::relics::Txn;
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::gate_run;
-use crate::testing::world::{MOMENT, Scenario, Town};
+use crate::testing::world::{MOMENT, Scenario, Town, rig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -416,7 +417,7 @@ async fn a_lane_that_is_held_is_looked_at_once_a_second() {
     town.parts.repo.break_op("pin", away);
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
-    let lane = town.world.claims.claim("lane/horde").unwrap();
+    let lane = town.world.claims.claim(ClaimKey::Lane(rig())).unwrap();
     for _ in 0..20 {
         town.world.nudge("horde/forge");
         town.settle().await;

@@ -7,7 +7,8 @@ mod once;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{OWED, UNTYPED};
+use super::OWED;
+use crate::actors::claims::ClaimKey;
 use crate::actors::conditions;
 use crate::actors::root::StopMode;
 use crate::actors::sagas::charge::Charged;
@@ -16,6 +17,7 @@ use crate::domain::condition::Report;
 use crate::domain::event::EventType;
 use crate::domain::harness::END_OF_INPUT;
 use crate::domain::ids::ChildId;
+use crate::domain::problem::ProblemKind;
 use crate::domain::question::Pattern;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::sessions::{Input, SessionHandle, Sessions};
@@ -255,7 +257,7 @@ async fn first_prompt_that_is_refused_for_long_calls_a_person() {
     let charged = raider(&town, LOGIN).await;
     let id = ChildId::Raider(charged.raider.clone());
     let session = town.view(&id).await.unwrap().session.unwrap();
-    let name = format!("typing/{}", session.handle.token);
+    let name = ClaimKey::Typing(session.handle.token);
     let other = town.world.claims.claim(name).unwrap();
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(300 * SECOND).await;

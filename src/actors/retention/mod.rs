@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::claims::ClaimKey;
 use super::effects;
 use super::refusal::Refusal;
 use super::sagas::prune;
@@ -71,7 +72,7 @@ impl Looked {
 
 /// Removes what `[retention]` does not keep any longer. Whatever fails is tried again by the next look.
 pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
-    let Some(_one_at_a_time) = world.claims.claim("retention") else {
+    let Some(_one_at_a_time) = world.claims.claim(ClaimKey::Retention) else {
         return;
     };
     let keep = &world.city.retention;

@@ -14,6 +14,7 @@ use crate::domain::gates::Gate;
 use crate::domain::gates::event::Pattern;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::message::{Body, Handoff};
+use crate::domain::other_work::OtherWork;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::{NewRelic, SalvageEntry, StoreError, Txn};
@@ -359,7 +360,11 @@ async fn nor_that_of_a_deleted_sandbox() {
     let (town, clock) = jumpy(kept().start().await, kept()).await;
     town.pass(2 * HOUR).await;
     let raider = precious(&town).await;
-    let rebase = |facts: &mut GitFacts| facts.special.push("a rebase in progress".into());
+    let rebase = |facts: &mut GitFacts| {
+        facts
+            .special
+            .push(OtherWork::unfinished("a rebase in progress"))
+    };
     town.parts.repo.change(&raider.name, rebase);
     town.parts.repo.lose(&raider.name);
     town.nuke(&raider, true).await.unwrap();

@@ -136,6 +136,7 @@ impl Root {
             events.push(respawned.with(data));
         }
         self.world.store.note(events);
+        tokio::spawn(super::unseen::seen(Arc::clone(&self.world), id.clone()));
         if drifted {
             self.look_soon();
         }

@@ -6,9 +6,10 @@ use super::super::shaman;
 use super::{Root, RootMsg, Work};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::handoff::{PROBLEM, Pace};
+use crate::domain::handoff::Pace;
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 
 /// What a person is told of a row of hurried handoffs.
@@ -88,8 +89,9 @@ impl Root {
 
     fn settle_handoffs(&self, id: &ChildId) {
         let child = id.to_string();
-        let settled = (self.world.store)
-            .begin(move |txn| shaman::over(txn, &[PROBLEM], |who, _| who == child));
+        let settled = (self.world.store).begin(move |txn| {
+            shaman::over(txn, &[ProblemKind::HandoffLoop], |who, _| who == child)
+        });
         let id = id.clone();
         tokio::spawn(async move {
             if let Err(error) = settled.await {
@@ -123,7 +125,7 @@ fn call(
     let body = Escalation {
         agent: child.to_owned(),
         relic,
-        problem: PROBLEM.to_owned(),
+        problem: ProblemKind::HandoffLoop.into(),
         severity: Severity::High,
         evidence,
     };

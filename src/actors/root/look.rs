@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::super::claims::ClaimKey;
 use super::super::conditions::{self, Moment, Observed};
-use super::super::sagas::repair;
 use super::super::usage;
 use super::super::world::World;
 use super::super::{accounts, effects, launch, quarantine};
 use super::history::Left;
-use super::recovery::ending_orphan;
 use super::shells::{self, Shell};
 use super::wanted::{Standing, Want, raiders};
 use super::{ChildSpec, standing};
@@ -136,7 +135,9 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     said.resting.extend(known.resting);
     let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
     let rested = |(hook, over): (Hook, bool)| {
-        let mended = world.claims.is_claimed(&repair::mending(&hook.raider));
+        let mended = world
+            .claims
+            .is_claimed(&ClaimKey::Repair(hook.raider.clone()));
         (hook, over || mended)
     };
     let hooks = hooks.into_iter().map(rested).collect();
@@ -149,7 +150,11 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         sizes: &known.sizes,
     };
     wants.extend(agents.agents(&city));
-    let ending = |facts: &&SessionFacts| world.claims.is_claimed(&ending_orphan(&facts.token));
+    let ending = |facts: &&SessionFacts| {
+        world
+            .claims
+            .is_claimed(&ClaimKey::Orphan(facts.token.clone()))
+    };
     busy.extend(sessions.iter().filter(ending).map(|facts| facts.id.clone()));
     let ended = ended(&sessions, &known.up);
     let by_id: BTreeMap<_, _> = sessions.iter().map(|facts| (&facts.id, facts)).collect();

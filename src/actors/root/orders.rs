@@ -7,9 +7,9 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::accounts;
 use super::super::child::ChildMsg;
+use super::super::claims::ClaimKey;
 use super::super::effects;
 use super::super::quarantine;
-use super::super::sagas::repair;
 use super::super::world::World;
 use super::meant::Meant;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
@@ -41,7 +41,10 @@ impl Root {
         }
         // Whoever asks may have looked before the rebuilding began.
         if let ChildId::Raider(raider) = &spec.id
-            && self.world.claims.is_claimed(&repair::mending(raider))
+            && self
+                .world
+                .claims
+                .is_claimed(&ClaimKey::Repair(raider.clone()))
         {
             return tell(reply, Err("its sandbox is being rebuilt"));
         }

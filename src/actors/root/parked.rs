@@ -10,6 +10,7 @@ use ractor::ActorRef;
 use serde_json::json;
 
 use super::super::child::ChildExit;
+use super::super::claims::ClaimKey;
 use super::super::{accounts, shaman};
 use super::slot::{ChildState, Desired, answer};
 use super::{Root, RootMsg, SessionView, Work};
@@ -20,13 +21,12 @@ use crate::domain::condition;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 
 /// A session that ends of its account's trouble so soon after its start has done nothing in between.
 const SOON: Duration = Duration::from_secs(10 * 60);
 /// After so many of them in a row a person is called. Its program may name a limit that is none at each of its ends.
 const MOST_PARKS: u32 = 3;
-/// The problem of that escalation.
-const PROBLEM: &str = "each of its sessions ends at a limit or a login soon after its start";
 
 impl Root {
     /// Does what is due of the accounts, in a task of its own, and again when something is due next.
@@ -36,7 +36,7 @@ impl Root {
             return;
         }
         let world = Arc::clone(&self.world);
-        let Some(mut claim) = world.claims.claim_or_repeat("accounts") else {
+        let Some(mut claim) = world.claims.claim_or_repeat(ClaimKey::Accounts) else {
             return;
         };
         let me = me.clone();
@@ -162,7 +162,7 @@ impl Root {
         let body = Escalation {
             agent: id.to_string(),
             relic,
-            problem: PROBLEM.to_owned(),
+            problem: ProblemKind::LimitLoop.into(),
             severity: Severity::Medium,
             evidence: format!(
                 "{MOST_PARKS} sessions in a row ended within {} minutes of their start. The last one said: {text}\n\
@@ -181,8 +181,9 @@ impl Root {
 
     fn settle_parks(&self, id: &ChildId) {
         let child = id.to_string();
-        let settled = (self.world.store)
-            .begin(move |txn| shaman::over(txn, &[PROBLEM], |agent, _| agent == child));
+        let settled = (self.world.store).begin(move |txn| {
+            shaman::over(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)
+        });
         let id = id.clone();
         tokio::spawn(async move {
             if let Err(error) = settled.await {

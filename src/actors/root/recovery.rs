@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
+use super::super::claims::ClaimKey;
 use super::super::config::ConfigMsg;
 use super::super::dispatcher::{self, DispatcherMsg};
 use super::super::forge::ForgeMsg;
@@ -365,7 +366,7 @@ pub async fn end_orphan(
     subject: String,
     (kind, cause): (EventType, Cause),
 ) -> Option<Result<Stopped, SessionError>> {
-    let claim = world.claims.claim(ending_orphan(&handle.token))?;
+    let claim = world.claims.claim(ClaimKey::Orphan(handle.token.clone()))?;
     let grace: Duration = world.city.daemon.shutdown_timeout;
     let ended = effects::stop(world, handle, grace).await;
     drop(claim);
@@ -381,11 +382,6 @@ pub async fn end_orphan(
         }
     }
     Some(ended)
-}
-
-/// The claim that is held while a session that nobody wants is being ended: nobody adopts it.
-pub(super) fn ending_orphan(token: &str) -> String {
-    format!("orphan/{token}")
 }
 
 /// A slot as the plan sees it.

@@ -9,7 +9,8 @@ use super::super::shaman;
 use super::super::world::World;
 use super::Root;
 use crate::domain::ids::ChildId;
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::ports::relics::Txn;
 
 /// As long as a session may be silent, where nothing else is configured.
@@ -46,7 +47,7 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
     let body = Escalation {
         agent: id.to_string(),
         relic: None,
-        problem: shaman::UNSEEN.to_owned(),
+        problem: ProblemKind::Unseen.into(),
         severity: Severity::High,
         evidence: format!("{why}\n{hint}"),
     };
@@ -55,11 +56,13 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
     }
 }
 
-async fn seen(world: Arc<World>, id: ChildId) {
+/// Closes the call about a session that can be seen. A supervisor before this one may have made it.
+pub(super) async fn seen(world: Arc<World>, id: ChildId) {
     let who = id.to_string();
-    let seen = move |txn: &mut dyn Txn| shaman::over(txn, &[shaman::UNSEEN], |it, _| it == who);
+    let seen =
+        move |txn: &mut dyn Txn| shaman::over(txn, &[ProblemKind::Unseen], |it, _| it == who);
     match world.store.run(seen).await {
-        Ok(()) => world.nudge(message::SHAMAN),
+        Ok(()) => {}
         Err(error) => tracing::warn!(child = %id, %error, "a call that is over stays open"),
     }
 }

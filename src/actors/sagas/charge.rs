@@ -17,9 +17,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::claims::Claim;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::raider_spec;
-use super::super::world::{Claim, World};
+use super::super::world::World;
 use super::super::{accounts, ask, effects, launch, quarantine, usage};
 use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;

@@ -12,15 +12,17 @@
 
 mod fit;
 mod push;
+mod report;
 mod submit;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
+use super::super::claims::Claim;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
-use super::super::world::{Claim, World};
+use super::super::world::World;
 use super::super::{ask, effects, quarantine};
 use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;
@@ -38,6 +40,7 @@ use crate::ports::relics::{StoreError, Txn};
 use self::submit::submit;
 
 pub use self::push::{blocked, is_pushing, withdraw};
+pub use self::report::mismatch;
 
 /// A declared completion.
 #[derive(Debug, Clone)]
@@ -197,7 +200,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         )));
     }
     let git = measure(world, &hook).await?;
-    report_mismatch(world, &request, &git);
+    let mismatch = report::compare(world, &request, &git);
     check(&request, &hook, &git)?;
     fit::check(world, &hook, &git).await?;
     let plan = Plan {
@@ -221,7 +224,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         if let Some(intent) = said(txn, &plan)? {
             return Ok(Err(intent));
         }
-        let saga = declare(txn, &request, &plan)?;
+        let saga = declare(txn, &request, &plan, mismatch)?;
         claimed(&claims, saga).map(Ok)
     });
     match declared.await? {
@@ -302,24 +305,6 @@ fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refus
     Ok(())
 }
 
-/// A report that disagrees with what git says is recorded; what git says is acted on.
-fn report_mismatch(world: &World, request: &DoneRequest, git: &GitFacts) {
-    if let Some(reported) = request.cleanup_status
-        && let Some(measured) = nuke::mismatch(reported, git)
-    {
-        let event = mismatch(&request.raider, reported, measured);
-        world.store.note(vec![event]);
-    }
-}
-
-/// What was reported, and what git says.
-#[must_use]
-pub fn mismatch(raider: &RaiderId, reported: CleanupStatus, measured: CleanupStatus) -> NewEvent {
-    let data = serde_json::json!({ "reported": reported, "measured": measured });
-    let kind = EventType::CleanupStatusMismatch;
-    NewEvent::new(kind, raider, Cause::ReportMismatch).with(data)
-}
-
 /// The intent of this incarnation, where it declared one meanwhile.
 fn said(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError> {
     let hook = txn.hook(&plan.raider)?;
@@ -327,7 +312,12 @@ fn said(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError
     Ok(own.and_then(|hook| hook.done))
 }
 
-fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga, StoreError> {
+fn declare(
+    txn: &mut dyn Txn,
+    request: &DoneRequest,
+    plan: &Plan,
+    mismatch: Option<CleanupStatus>,
+) -> Result<Saga, StoreError> {
     let gone = || StoreError::Conflict(format!("{} is being nuked", plan.raider));
     let mut hook = txn.hook(&plan.raider)?.ok_or_else(gone)?;
     if hook.incarnation != plan.incarnation || hook.done.is_some() {
@@ -354,6 +344,7 @@ fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga
         exit: request.exit,
         head: plan.head.clone(),
         cleanup_status: request.cleanup_status,
+        mismatch,
         no_change: request.no_change,
         wants_review: request.wants_review,
         until: request.until,

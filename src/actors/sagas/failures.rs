@@ -7,6 +7,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -33,7 +34,9 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
         let body = Body::Escalation(Escalation {
             agent: witness.clone(),
             relic: Some(id.clone()),
-            problem: format!("{id} was charged in vain, {ATTEMPTS} times in a row"),
+            problem: ProblemKind::ChargedInVain.in_words(format!(
+                "{id} was charged in vain, {ATTEMPTS} times in a row"
+            )),
             severity: Severity::High,
             evidence: why.to_owned(),
         });

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use record::{record_mr, restore, set_back, withdraw};
 
-use self::record::{fail, note_verdicts, open, park, push_begins, record_merged, start};
+use self::record::{fail, note_verdicts, open, park, park_on, push_begins, record_merged, start};
 use self::wait::{put_back, wait_for_checkout};
 use super::super::refusal::Refusal;
 use super::super::world::World;
@@ -96,7 +96,7 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
             repo.checkout_free(&target, Some((&old, &new)))
         });
         if let Err(error) = free.await {
-            return park(world, mr, error.to_string()).await;
+            return park_on(world, mr, &error).await;
         }
     }
     let mr = match test(world, rig, mr, (&tip, &tree), &state).await? {
@@ -249,7 +249,7 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
         }
         Err(error @ RepoError::CheckoutBusy { .. }) => {
             world.store.run(move |txn| txn.close_saga(saga.id)).await?;
-            park(world, mr, error.to_string()).await
+            park_on(world, mr, &error).await
         }
         // It may have gone through all the same: the saga stays, and looks when its time comes.
         Err(error) => park(world, mr, error.to_string()).await,

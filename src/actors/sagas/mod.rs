@@ -1,6 +1,6 @@
 //! Multi-step operations, one file each, written as a chain of journalled steps that resumes after
 //! `kill -9` and unwinds after a failure. They run in tasks; the witness or forge that started one
-//! hears of its end by message. One task per saga at a time ([`Claims`](super::world::Claims)).
+//! hears of its end by message. One task per saga at a time ([`Claims`](super::claims::Claims)).
 
 pub mod charge;
 pub mod done;
@@ -16,8 +16,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::claims::{Claim, ClaimKey, Claims};
 use super::refusal::{Refusal, RefusalKind};
-use super::world::{Claim, Claims, World};
+use super::world::World;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
@@ -83,16 +84,10 @@ pub fn held(txn: &mut dyn Txn, rig: Option<&RigName>) -> Result<BTreeSet<RaiderI
     Ok(hooks.chain(busy).collect())
 }
 
-/// What a task of a saga says of it: the key of its claim.
-#[must_use]
-pub fn claim_key(saga: u64) -> String {
-    format!("saga/{saga}")
-}
-
 /// Claims a saga in the transaction that opens it: nobody can see it before it is committed, so
 /// nobody can take it up before its opener does.
 fn claimed(claims: &Claims, saga: Saga) -> Result<(Saga, Claim), StoreError> {
-    match claims.claim(claim_key(saga.id)) {
+    match claims.claim(ClaimKey::Saga(saga.id)) {
         Some(claim) => Ok((saga, claim)),
         None => Err(StoreError::Failed(format!(
             "saga {} is claimed already",

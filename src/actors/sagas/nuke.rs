@@ -25,9 +25,10 @@ mod verdict;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{Meant, standing};
-use super::super::world::{Claim, World};
+use super::super::world::World;
 use super::super::{ask, effects};
 use super::{claimed, done, pack, step, unpack};
 use crate::domain::asker::Asker;
@@ -152,8 +153,8 @@ pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Clai
     Ok(claim)
 }
 
-fn fenced(target: &Target) -> String {
-    format!("nuke/{}", target.raider)
+fn fenced(target: &Target) -> ClaimKey {
+    ClaimKey::Nuke(target.raider.clone())
 }
 
 fn busy(target: &Target) -> Refusal {

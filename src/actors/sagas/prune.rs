@@ -11,9 +11,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::super::claims::{Claim, ClaimKey};
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::world::{Claim, World};
+use super::super::world::World;
 use super::{claimed, pack, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -30,12 +31,6 @@ pub(super) struct Plan {
     /// The caller that asked for it, where one did.
     #[serde(default)]
     by: Option<String>,
-}
-
-/// What keeps a salvage as it is while somebody reads or removes it.
-#[must_use]
-pub fn in_use(salvage: &str) -> String {
-    format!("salvage/{salvage}")
 }
 
 /// How old a salvage is that was recorded then.
@@ -55,7 +50,10 @@ pub async fn prune(
     origin: impl Into<Origin>,
 ) -> Result<(), Refusal> {
     let used = || Refusal::conflict(format!("{} is in use", entry.id));
-    let _alone = world.claims.claim(in_use(&entry.id)).ok_or_else(used)?;
+    let _alone = world
+        .claims
+        .claim(ClaimKey::Salvage(entry.id.clone()))
+        .ok_or_else(used)?;
     let (saga, _until_run) = begin(world, entry.clone(), origin.into()).await?;
     run(world, saga).await
 }

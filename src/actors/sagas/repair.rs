@@ -4,13 +4,14 @@
 
 use serde::Serialize;
 
+use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{Meant, raider_spec};
 use super::super::witness::sight;
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::charge::{self, sandbox_spec};
-use super::{claim_key, nuke};
+use super::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
@@ -32,12 +33,6 @@ pub struct Repaired {
     pub salvage: Option<String>,
 }
 
-/// The claim that is held while a raider's sandbox is being rebuilt: no session is started in it.
-#[must_use]
-pub fn mending(raider: &RaiderId) -> String {
-    format!("repair/{raider}")
-}
-
 /// Ends the session, makes the sandbox whole, starts the session again. A charge that could not be
 /// taken back, because git could not judge its sandbox, can be after it.
 ///
@@ -47,7 +42,10 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     if let Some((saga, hook)) = charge::stranded(world, &raider).await? {
         // Only its sandbox keeps it from being taken back, which goes on when that is whole.
         let busy = || Refusal::conflict(format!("{raider} is busy: its charge is taken back"));
-        let alone = world.claims.claim(claim_key(saga.id)).ok_or_else(busy)?;
+        let alone = world
+            .claims
+            .claim(ClaimKey::Saga(saga.id))
+            .ok_or_else(busy)?;
         end(world, &hook).await?;
         let repaired = rebuild(world, &hook).await?;
         drop(alone);
@@ -64,7 +62,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     // Neither a nuke nor a patrol that would start the agent may come between: the fence refuses
     // the one, the mark holds off the other.
     let _alone = nuke::fence(world, &nuke::Target::of(&hook, Cause::Repair), false).await?;
-    let marked = world.claims.claim(mending(&raider));
+    let marked = world.claims.claim(ClaimKey::Repair(raider.clone()));
     end(world, &hook).await?;
     let repaired = rebuild(world, &hook).await;
     drop(marked);

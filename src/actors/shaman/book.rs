@@ -8,6 +8,7 @@ use crate::domain::escalation::{self, Open, Repeat, Standing};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation};
+use crate::domain::problem::Problem;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
@@ -41,6 +42,12 @@ impl Entry {
         put_standing(txn, &self.relic.id, &self.standing)
     }
 
+    /// Returns the problem that it is about, as its labels say.
+    #[must_use]
+    pub fn problem(&self) -> Problem {
+        Problem::stored(&self.relic.labels, &self.relic.title)
+    }
+
     /// Who it is about, as its label says, and with which work.
     #[must_use]
     pub fn about(&self) -> (&str, Option<RelicId>) {
@@ -60,7 +67,7 @@ impl Entry {
         let relic = &self.relic;
         let data = json!({
             "id": relic.id, "agent": agent, "relic": about, "problem": relic.title,
-            "severity": escalation::severity(relic.priority), "evidence": relic.body,
+            "code": self.problem().kind(), "severity": escalation::severity(relic.priority), "evidence": relic.body,
             "again": self.standing.again,
         });
         let event = NewEvent::new(EventType::EscalationRaised, agent, cause);
@@ -85,7 +92,7 @@ impl Entry {
         if repeat == Repeat::Louder {
             return self.raised(txn, cause);
         }
-        let data = json!({ "problem": body.problem, "evidence": body.evidence });
+        let data = json!({ "problem": body.problem.text(), "evidence": body.evidence });
         let event = NewEvent::new(EventType::RelicUpdated, &self.relic.id, cause);
         txn.record(&event.with(data)).map(|_| ())
     }
@@ -93,7 +100,7 @@ impl Entry {
     fn after(&self, txn: &dyn Txn, body: &Escalation) -> (Open, Repeat) {
         let mut open = Open {
             severity: escalation::severity(self.relic.priority),
-            problem: self.relic.title.clone(),
+            problem: self.problem(),
             evidence: self.relic.body.clone(),
             standing: self.standing.clone(),
         };
@@ -143,10 +150,10 @@ fn labelled(txn: &mut dyn Txn, label: Option<String>) -> Result<Vec<Entry>, Stor
 /// # Errors
 /// The store's.
 pub fn find(txn: &mut dyn Txn, body: &Escalation) -> Result<Option<Entry>, StoreError> {
-    let (mut body, gist) = (body.clone(), escalation::gist(&body.problem));
+    let mut body = body.clone();
     complete(txn, &mut body)?;
     let mut open = labelled(txn, Some(escalation::subject(&body)))?;
-    let is = |entry: &Entry| escalation::gist(&entry.relic.title) == gist;
+    let is = |entry: &Entry| entry.problem().is_same(&body.problem);
     Ok(match open.iter().position(is) {
         Some(place) => Some(open.swap_remove(place)),
         None if open.len() < escalation::OPEN_MAX => None,
@@ -184,7 +191,7 @@ pub fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreEr
             told.agent == said.agent
                 && told.relic == said.relic
                 && !worse
-                && escalation::gist(&told.problem) == escalation::gist(&said.problem)
+                && told.problem.is_same(&said.problem)
                 && escalation::gist(&told.evidence) == escalation::gist(&said.evidence)
         })
     });
@@ -261,10 +268,13 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
     let relic = txn.create_relic(&NewRelic {
         prefix: PREFIX.to_owned(),
         kind: RelicKind::Escalation,
-        title: body.problem.clone(),
+        title: body.problem.text().to_owned(),
         body: body.evidence.clone(),
         priority: body.severity as i64,
-        labels: vec![escalation::subject(&body)],
+        labels: [Some(escalation::subject(&body)), body.problem.label()]
+            .into_iter()
+            .flatten()
+            .collect(),
         parent: None,
         deps: Vec::new(),
         by: None,
@@ -289,7 +299,8 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Ent
     if !entry.standing.acked {
         entry.standing.acked = true;
         put_standing(txn, id, &entry.standing)?;
-        let data = json!({ "problem": entry.relic.title, "closed": false });
+        let code = entry.problem().kind();
+        let data = json!({ "problem": entry.relic.title, "code": code, "closed": false });
         let event = NewEvent::new(EventType::EscalationAcked, id, asker);
         txn.record(&event.with(data))?;
     }

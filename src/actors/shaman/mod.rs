@@ -31,10 +31,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
-pub use self::settle::{
-    HOOKLESS, NAMELESS, NUKE_STUCK, UNREAD, UNSEEN, about, over, over_where, settle, standing,
-    still_so,
-};
+pub use self::settle::{about, over, over_where, settle, standing, still_so};
 
 /// Messages to the shaman.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::actors::claims::ClaimKey;
 use crate::actors::effects;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
@@ -63,7 +64,7 @@ impl Notices {
 
 /// Tells everything that waits, unless somebody is at it, who is then to look once more.
 pub(super) fn tell(world: &Arc<World>) {
-    let Some(mut claim) = world.claims.claim_or_repeat("notify") else {
+    let Some(mut claim) = world.claims.claim_or_repeat(ClaimKey::Notify) else {
         return;
     };
     let world = Arc::clone(world);
@@ -82,7 +83,7 @@ pub(super) fn tell(world: &Arc<World>) {
 
 /// Ends what a command left behind whose supervisor was killed.
 pub(super) fn end_leftovers(world: &Arc<World>) {
-    let Some(claim) = world.claims.claim("notify") else {
+    let Some(claim) = world.claims.claim(ClaimKey::Notify) else {
         return;
     };
     let (runner, record) = (Arc::clone(&world.automations.runner), record(world));

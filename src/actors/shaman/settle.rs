@@ -6,85 +6,84 @@ use crate::domain::cause::Cause;
 use crate::domain::escalation::Standing;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
+use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::{Relic, RelicStatus};
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 
 use super::book::{self, Entry};
 
-/// The open escalations about these relics or merge requests.
+/// Returns the open escalations about these relics or merge requests; of one kind, where that is said.
 ///
 /// # Errors
 /// The store's.
-pub fn about(txn: &mut dyn Txn, ids: &[&RelicId]) -> Result<Vec<Relic>, StoreError> {
+pub fn about(
+    txn: &mut dyn Txn,
+    ids: &[&RelicId],
+    kind: Option<ProblemKind>,
+) -> Result<Vec<Relic>, StoreError> {
     let open = book::open(txn)?.into_iter();
     let named = |entry: &Entry| {
         let (_, relic) = entry.about();
         relic.is_some_and(|relic| ids.contains(&&relic))
+            && kind.is_none_or(|kind| entry.problem().kind() == kind)
     };
     Ok(open.filter(named).map(|entry| entry.relic).collect())
 }
 
-/// What people were called for in these words is over, about whom and which work this says. What still waits
+/// Closes the calls for problems of these kinds, about whom and which work this says. What still waits
 /// to be read was said before.
 ///
 /// # Errors
 /// The store's.
 pub fn over(
     txn: &mut dyn Txn,
-    problems: &[&str],
+    kinds: &[ProblemKind],
     is_over: impl Fn(&str, Option<&RelicId>) -> bool,
 ) -> Result<(), StoreError> {
-    book::read_inbox(txn)?;
-    let mut over = book::open(txn)?;
-    over.retain(|entry| {
+    over_where(txn, |entry| {
         let (who, work) = entry.about();
-        problems.contains(&entry.relic.title.as_str()) && is_over(who, work.as_ref())
-    });
-    let over = over.into_iter().map(|entry| entry.relic);
-    settle(txn, over.collect(), Cause::Vanished)
+        kinds.contains(&entry.problem().kind()) && is_over(who, work.as_ref())
+    })
 }
 
-/// How the call in these words about this child stands; none where none is open.
+/// Returns how the call for this kind of problem with this child stands; none where none is open.
 ///
 /// # Errors
 /// The store's.
 pub fn standing(
     txn: &mut dyn Txn,
-    problem: &str,
+    kind: ProblemKind,
     child: &str,
 ) -> Result<Option<Standing>, StoreError> {
     book::read_inbox(txn)?;
     let mut open = book::open(txn)?.into_iter();
-    let entry = open.find(|entry| entry.about().0 == child && entry.relic.title == problem);
+    let entry = open.find(|entry| entry.about().0 == child && entry.problem().kind() == kind);
     Ok(entry.map(|entry| entry.standing))
 }
 
-/// What people were called for is over, where this says so of whom it is about and of its words.
+/// Closes the calls that this says are over. What still waits to be read was said before.
 ///
 /// # Errors
 /// The store's.
-pub fn over_where(
-    txn: &mut dyn Txn,
-    is_over: impl Fn(&str, &str) -> bool,
-) -> Result<(), StoreError> {
+pub fn over_where(txn: &mut dyn Txn, is_over: impl Fn(&Entry) -> bool) -> Result<(), StoreError> {
     book::read_inbox(txn)?;
     let mut over = book::open(txn)?;
-    over.retain(|entry| is_over(entry.about().0, &entry.relic.title));
+    over.retain(is_over);
     let over = over.into_iter().map(|entry| entry.relic);
     settle(txn, over.collect(), Cause::Vanished)
 }
 
-/// Of the raiders of this rig, only these still have that problem.
+/// Closes the calls for this kind of problem with raiders of this rig that do not have it any more.
 ///
 /// # Errors
 /// The store's.
 pub fn still_so(
     txn: &mut dyn Txn,
     rig: &RigName,
-    problem: &str,
+    kind: ProblemKind,
     these: &BTreeSet<RaiderId>,
 ) -> Result<(), StoreError> {
-    over(txn, &[problem], |who, _| {
+    over(txn, &[kind], |who, _| {
         let raider = who.parse::<RaiderId>();
         raider.is_ok_and(|raider| raider.rig == *rig && !these.contains(&raider))
     })
@@ -100,30 +99,13 @@ pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<()
         escalation.closed = Some(txn.now());
         txn.put_relic(&escalation)?;
         book::forget(txn, &escalation.id)?;
-        let data = serde_json::json!({ "problem": escalation.title, "closed": true });
+        let code = Problem::stored(&escalation.labels, &escalation.title).kind();
+        let data = serde_json::json!({ "problem": escalation.title, "code": code, "closed": true });
         let event = NewEvent::new(EventType::EscalationAcked, &escalation.id, cause);
         txn.record(&event.with(data))?;
     }
     Ok(())
 }
-
-/// What is said of a sandbox that no hook is tied to and that holds work.
-pub const HOOKLESS: &str = "its hook is gone, and its sandbox holds work";
-
-/// What is said of a session that cannot be seen.
-pub const UNSEEN: &str = "whether it gets on cannot be seen";
-
-/// What is said of a session that outlives every signal.
-pub const UNKILLABLE: &str = "its session could not be ended";
-
-/// What is said of a nuke that fails again and again.
-pub const NUKE_STUCK: &str = "its nuke does not get on";
-
-/// What is said of a directory that nothing tells the owner of.
-pub const NAMELESS: &str = "a directory that is no sandbox holds its slot";
-
-/// What is said of a sandbox without hook when nobody can tell for long whose it is.
-pub const UNREAD: &str = "whose sandbox it is cannot be read";
 
 /// Closes every escalation whose problem is no more, whoever or whatever made it so.
 pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
@@ -139,9 +121,6 @@ pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
 /// Derived from hooks and relics at each look, so that no one who ends a problem has to know of the
 /// escalations about it. What is about nobody's work waits for a person.
 fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
-    if entry.relic.title == UNSEEN && was_seen(txn, entry)? {
-        return Ok(true);
-    }
     let (who, Some(relic)) = entry.about() else {
         return Ok(false);
     };
@@ -166,22 +145,6 @@ fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
         }
         Some(RelicStatus::Hooked | RelicStatus::Blocked | RelicStatus::Deferred) | None => false,
     })
-}
-
-/// Whether a session of it has come up since, or was found to be up.
-fn was_seen(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
-    let (who, _) = entry.about();
-    for kind in [EventType::AgentAdopted, EventType::AgentStarted] {
-        let up = txn.events(&EventFilter {
-            kind: Some(kind.as_str().to_owned()),
-            subject: Some(who.to_owned()),
-            ..EventFilter::default()
-        })?;
-        if up.last().is_some_and(|up| up.ts > entry.relic.created) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Where a relic stands; none when there is none.

@@ -1,5 +1,7 @@
 //! Escalations from their being raised to their end, under the paused clock.
 
+mod reworded;
+
 use std::time::Duration;
 
 use super::*;
@@ -9,6 +11,7 @@ use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::message::Severity;
+use crate::domain::problem::Problem;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::clock::Clock;
 use crate::testing::world::{MOMENT, Parts, Scenario, Town, raider, rig};
@@ -24,7 +27,7 @@ fn about(agent: &str, problem: &str, severity: Severity) -> Escalation {
     Escalation {
         agent: agent.into(),
         relic: None,
-        problem: problem.into(),
+        problem: Problem::said(problem),
         severity,
         evidence: String::new(),
     }

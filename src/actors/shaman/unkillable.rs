@@ -1,6 +1,6 @@
 //! Sessions that outlive every signal: they are in the kernel's hands, and a person's.
 
-use super::settle::{self, UNKILLABLE};
+use super::settle;
 use super::{Entry, book, find, read_inbox};
 use crate::actors::effects;
 use crate::actors::refusal::Refusal;
@@ -8,9 +8,10 @@ use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::facts::RunState;
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId, SlotName};
 use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Relic;
 use crate::ports::relics::Txn;
 use crate::ports::sessions::SessionError;
@@ -34,9 +35,9 @@ pub async fn call(world: World, session: SessionId, why: String) {
     let body = Escalation {
         agent: subject,
         relic: None,
-        problem: UNKILLABLE.to_owned(),
+        problem: ProblemKind::Unkillable.of(&facts.token, ProblemKind::Unkillable.text()),
         severity: Severity::High,
-        evidence: format!("{session} {}: {why}\n{hint}", mark(&facts)),
+        evidence: format!("{session} ({}): {why}\n{hint}", facts.token),
     };
     let told = world.store.run(move |txn| {
         if find(txn, &body)?.is_some() {
@@ -64,7 +65,7 @@ pub async fn call(world: World, session: SessionId, why: String) {
 pub(super) async fn over(world: &World) -> Result<(), Refusal> {
     let calls = world.store.run(|txn| {
         let mut open = book::open(txn)?;
-        open.retain(|entry| entry.relic.title == UNKILLABLE);
+        open.retain(|entry| entry.problem().kind() == ProblemKind::Unkillable);
         Ok(open)
     });
     let over = ended(world, calls.await?).await?;
@@ -85,19 +86,14 @@ async fn ended(world: &World, calls: Vec<Entry>) -> Result<Vec<Relic>, SessionEr
     }
     let sessions = effects::list(world).await?;
     let still = |entry: &Entry| {
-        let own = session_of(world, entry.about().0);
+        let (own, problem) = (session_of(world, entry.about().0), entry.problem());
         sessions.iter().any(|facts| {
             let lives = !matches!(facts.state, RunState::Exited(_));
-            lives && facts.id.as_str() == own && entry.relic.body.contains(&mark(facts))
+            lives && facts.id.as_str() == own && problem.subject() == Some(facts.token.as_str())
         })
     };
     let over = calls.into_iter().filter(|entry| !still(entry));
     Ok(over.map(|entry| entry.relic).collect())
-}
-
-/// What tells a session from its successors of the same id, in the words of a call.
-fn mark(facts: &SessionFacts) -> String {
-    format!("({})", facts.token)
 }
 
 /// The id of the session of whom a call is about; an orphan goes by that.

@@ -15,6 +15,7 @@ use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::HarnessName;
 use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::usage::ledger::{Row, Sum};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -34,10 +35,10 @@ pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
     let mut within: Vec<_> = budgets.into_iter().map(|(scope, _)| scope).collect();
     within.retain(|scope| !holds(scope));
     let settled = world.store.run(move |txn| {
-        let is_within = |scope: &str, title: &str| {
-            Over::is_told(scope, title) && over.iter().all(|over| over.scope.to_string() != scope)
-        };
-        shaman::over_where(txn, is_within)?;
+        // It need not be configured any more.
+        shaman::over(txn, &[ProblemKind::BudgetSpent], |scope, _| {
+            over.iter().all(|over| over.scope.to_string() != scope)
+        })?;
         for scope in &within {
             // Spent once more, it calls once more.
             let key = format!("{TOLD}{scope}");
@@ -196,7 +197,7 @@ async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<
             let escalation = Escalation {
                 agent: over.scope.to_string(),
                 relic: None,
-                problem: over.says(),
+                problem: over.problem(),
                 severity: Severity::Medium,
                 evidence: format!("{follows} `hd cost --by raider` tells where it went."),
             };

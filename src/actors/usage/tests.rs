@@ -205,6 +205,7 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
     assert_eq!(town.escalations().await.len(), 1, "a person is called once");
     assert!(town.runs(&charged.session), "what runs goes on");
     assert_eq!(over(&town.world).await.unwrap().len(), 1);
+    town.reword().await;
     town.reconfigure(|city| city.rigs[0].raiders.budget = park(10.0))
         .await;
     town.charge(&relic).await.unwrap();

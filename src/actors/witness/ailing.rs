@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::claims::ClaimKey;
 use super::super::effects;
 use super::super::refusal::Refusal;
-use super::super::sagas::repair;
 use super::super::shaman;
 use super::super::world::World;
 use super::WitnessArgs;
@@ -61,7 +61,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     let rig = args.rig.clone();
     let settled = move |txn: &mut dyn Txn| {
         let mut still = still.iter();
-        still.try_for_each(|(problem, these)| shaman::still_so(txn, &rig, problem, these))
+        still.try_for_each(|(problem, these)| shaman::still_so(txn, &rig, *problem, these))
     };
     Ok(args.world.store.run(settled).await?)
 }
@@ -87,7 +87,11 @@ async fn look(world: &World, rig: &RigName) -> Result<Vec<(Hook, Seen)>, Refusal
         .zip(seen)
         .filter_map(|(hook, seen)| Some((hook, seen?)))
         .collect();
-    found.retain(|(hook, _)| !world.claims.is_claimed(&repair::mending(&hook.raider)));
+    found.retain(|(hook, _)| {
+        !world
+            .claims
+            .is_claimed(&ClaimKey::Repair(hook.raider.clone()))
+    });
     if found.is_empty() {
         return Ok(found);
     }

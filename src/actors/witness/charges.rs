@@ -1,9 +1,9 @@
 //! Waiting work: reworks always, ready relics when the rig says so.
 
+use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::charge::{self, ChargeRequest};
 use super::super::sagas::failures;
-use super::super::world::Claim;
 use super::WitnessArgs;
 use super::inbox::Handled;
 use crate::domain::cause::Cause;
@@ -44,7 +44,7 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
             break;
         }
         // Held through the pause after a failure, too.
-        let Some(alone) = world.claims.claim(format!("charge/{}", relic.id)) else {
+        let Some(alone) = world.claims.claim(ClaimKey::Charge(relic.id.clone())) else {
             continue;
         };
         let id = relic.id.clone();

@@ -4,6 +4,7 @@ use super::super::refusal::Refusal;
 use super::super::shaman;
 use super::{WitnessArgs, merged, rework, validate};
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 
 /// What a piece of work came to. An error is the same as [`Handled::Soon`].
@@ -44,13 +45,13 @@ pub async fn handle(args: &WitnessArgs, message: Message) -> Result<Handled, Ref
 pub async fn escalate(
     args: &WitnessArgs,
     hook: &Hook,
-    problem: &str,
+    problem: ProblemKind,
     evidence: String,
 ) -> Result<(), Refusal> {
     let body = Escalation {
         agent: hook.raider.to_string(),
         relic: Some(hook.relic.clone()),
-        problem: problem.to_owned(),
+        problem: problem.into(),
         severity: Severity::High,
         evidence,
     };

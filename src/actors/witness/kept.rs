@@ -16,6 +16,7 @@ use crate::domain::cause::Cause;
 use crate::domain::ids::{Oid, RaiderId, RigName};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::nuke::CleanupStatus;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::Txn;
@@ -146,7 +147,7 @@ pub(super) struct Kept<'a> {
     /// When it was found so, where a session that came since is another matter.
     pub(super) detected: Option<Timestamp>,
     /// For people.
-    pub(super) problem: &'a str,
+    pub(super) problem: ProblemKind,
     /// What the safety protocol said.
     pub(super) refused: Refusal,
     /// It goes once it has been kept for `keep_dirty`. Otherwise its time is not over, however long it has been.
@@ -250,7 +251,7 @@ async fn tell(args: &WitnessArgs, kept: &Kept<'_>) -> Result<(), Refusal> {
     let body = Escalation {
         agent: hook.raider.to_string(),
         relic: kept.owns.then(|| hook.relic.clone()),
-        problem: kept.problem.to_owned(),
+        problem: kept.problem.into(),
         severity: Severity::High,
         evidence: format!("{losses}\n{helps}"),
     };

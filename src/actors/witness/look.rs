@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
-use super::super::world::Claim;
+use super::super::sagas::{self, charge, done, nuke, prune};
 use super::super::{ask, glances, shaman};
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
@@ -21,6 +21,7 @@ use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
@@ -42,13 +43,13 @@ pub enum Piece {
 
 impl Piece {
     /// The key of its claim.
-    pub(super) fn key(&self) -> String {
+    pub(super) fn key(&self) -> ClaimKey {
         match self {
-            Self::Message(message) => format!("message/{}", message.id),
-            Self::Saga(saga) => claim_key(saga.id),
-            Self::Suspect(raider) => format!("suspect/{raider}"),
-            Self::Release(raider) => format!("release/{raider}"),
-            Self::Charges(rig) => format!("charges/{rig}"),
+            Self::Message(message) => ClaimKey::Message(message.id),
+            Self::Saga(saga) => ClaimKey::Saga(saga.id),
+            Self::Suspect(raider) => ClaimKey::Suspect(raider.clone()),
+            Self::Release(raider) => ClaimKey::Release(raider.clone()),
+            Self::Charges(rig) => ClaimKey::Charges(rig.clone()),
         }
     }
 }
@@ -93,7 +94,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         }
         if let (true, Some(lone)) = (patrol, &seen.lone) {
             let lone = lone.iter().cloned().collect();
-            shaman::still_so(txn, &rig.name, shaman::NAMELESS, &lone)?;
+            shaman::still_so(txn, &rig.name, ProblemKind::Nameless, &lone)?;
         }
         if patrol {
             overdue::over(txn, &rig.name)?;
@@ -245,11 +246,11 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
             handled
         }
         Ok(Err(error)) => {
-            tracing::warn!(rig = %args.rig, key, %error, "a piece of work could not go on");
+            tracing::warn!(rig = %args.rig, ?key, %error, "a piece of work could not go on");
             trouble::stopped(args, piece, error).await
         }
         Err(panic) => {
-            tracing::error!(rig = %args.rig, key, %panic, "a piece of work panicked");
+            tracing::error!(rig = %args.rig, ?key, %panic, "a piece of work panicked");
             Handled::Soon
         }
     }
@@ -341,13 +342,12 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         // Somebody is at it, and tells the witness when it is over.
         Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
-            let problem = "a finished sandbox holds unsaved work";
             let kept = Kept {
                 hook: &hook,
                 owns: true,
                 since,
                 detected: None,
-                problem,
+                problem: ProblemKind::FinishedUnsaved,
                 refused,
                 may_go: true,
             };

@@ -10,12 +10,13 @@ use super::super::shaman;
 use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
 use crate::domain::cause::Cause;
-use crate::domain::event::{Event, EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{self, Escalation, Merged, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
 /// Handles MERGED. Idempotent: every step may have been done before.
@@ -31,7 +32,7 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
         let body = Escalation {
             agent: merged.raider.to_string(),
             relic: Some(merged.relic.clone()),
-            problem: "its merge was announced and is not on the target".to_owned(),
+            problem: ProblemKind::MergeNotOnTarget.into(),
             severity: Severity::High,
             evidence: format!("{} says {commit}, which is not on {target}", merged.mr),
         };
@@ -59,6 +60,7 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
 /// Closes the relic, unless somebody did while it was being pushed, and says once that it landed. Returns
 /// the merge requests of the relic that are over.
 fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreError> {
+    let mut all = txn.mrs_of(&merged.relic)?;
     if !is_told(txn, merged)? {
         let mut relic = txn.relic(&merged.relic)?;
         let closes = relic.status != RelicStatus::Closed;
@@ -80,10 +82,13 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
             txn.record(&event.with(data.clone()))?;
         }
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
-        let settled = shaman::about(txn, &[&merged.relic, &merged.mr])?;
+        let settled = shaman::about(txn, &[&merged.relic, &merged.mr], None)?;
         shaman::settle(txn, settled, Cause::Merged)?;
+        if let Some(mr) = all.iter_mut().find(|mr| mr.id == merged.mr) {
+            mr.settled_at = Some(txn.now());
+            txn.put_mr(mr)?;
+        }
     }
-    let mut all = txn.mrs_of(&merged.relic)?;
     all.retain(|mr| mr.is_over() || mr.id == merged.mr);
     Ok(all)
 }
@@ -93,18 +98,8 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
 /// # Errors
 /// The store's.
 pub(super) fn is_told(txn: &mut dyn Txn, merged: &Merged) -> Result<bool, StoreError> {
-    let told = txn.events(&EventFilter {
-        kind: Some(EventType::RaiderMerged.as_str().to_owned()),
-        subject: Some(merged.raider.to_string()),
-        ..EventFilter::default()
-    })?;
-    let of = |event: &Event| {
-        event
-            .data
-            .get("mr")
-            .is_some_and(|mr| mr == merged.mr.as_str())
-    };
-    Ok(told.iter().any(of))
+    let told = |mr: &MergeRequest| mr.id == merged.mr && mr.settled_at.is_some();
+    Ok(txn.mrs_of(&merged.relic)?.iter().any(told))
 }
 
 /// Whether the work of an attempt that did not land is held by something else than its branch and

@@ -26,6 +26,7 @@ mod merged;
 mod outcomes;
 mod overdue;
 mod quarantined;
+mod remembered;
 mod review;
 pub mod rework;
 pub mod sight;

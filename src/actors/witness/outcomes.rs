@@ -8,32 +8,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
+use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, ChildView, SessionView, raider_spec};
 use super::super::sagas::done::{self, DoneRequest};
 use super::super::typing::{self, Typing};
-use super::super::world::{Claim, World};
+use super::super::world::World;
 use super::super::{ask, endings, launch};
 use super::inbox::escalate;
-use super::{WitnessArgs, WitnessMsg};
+use super::{WitnessArgs, WitnessMsg, remembered};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::ids::{ChildId, Incarnation, RaiderId};
 use crate::domain::outcome::OutcomeFile;
+use crate::domain::problem::ProblemKind;
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 
 /// Between two attempts to be the one who looks.
 const TURN: Duration = Duration::from_millis(50);
 
-/// What a person is called for.
-const UNACCEPTABLE: &str = "an outcome was declared that cannot be accepted";
-
-/// What a raider was told of its outcomes, as the journal has it: a restarted witness goes on counting.
-#[derive(Debug, Default)]
+/// Counts how often a raider was told of its outcomes. The store has it: a restarted witness goes on counting.
+#[derive(Debug, Serialize, Deserialize)]
 struct Told {
+    incarnation: Incarnation,
     count: u32,
     /// When last, and about which writing of its outcome file.
     last: Option<(Timestamp, Option<Timestamp>)>,
@@ -90,11 +91,12 @@ pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
 /// looks, one more waits, because what was written during a look is not in it.
 async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
     let claims = &args.world.claims;
-    let key = format!("outcome/{}", hook.raider);
+    let key = ClaimKey::Outcome(hook.raider.clone());
     if let Some(claim) = claims.claim(key.clone()) {
         return Some(claim);
     }
-    let _only_one_waits = claims.claim(format!("{key}/next/{ended}"))?;
+    let next = ClaimKey::NextOutcome(hook.raider.clone(), ended);
+    let _only_one_waits = claims.claim(next)?;
     loop {
         tokio::time::sleep(TURN).await;
         if let Some(claim) = claims.claim(key.clone()) {
@@ -138,7 +140,13 @@ async fn act(
                 if refused.is_passing() || refused.kind == RefusalKind::Conflict {
                     return Ok(());
                 }
-                return escalate(args, &hook, UNACCEPTABLE, refused.to_string()).await;
+                return escalate(
+                    args,
+                    &hook,
+                    ProblemKind::OutcomeRefused,
+                    refused.to_string(),
+                )
+                .await;
             };
             (problem, refused)
         }
@@ -241,12 +249,12 @@ async fn remind(
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
     let known = hook.clone();
-    let told = world.store.run(move |txn| told(txn, &known)).await?;
+    let told = world.store.run(move |txn| told_so_far(txn, &known)).await?;
     if !ended && told.is_recent(world, written) {
         return Ok(true);
     }
     if told.count >= most {
-        escalate(args, hook, UNACCEPTABLE, refused.text()).await?;
+        escalate(args, hook, ProblemKind::OutcomeRefused, refused.text()).await?;
         return Ok(true);
     }
     let data = serde_json::json!({
@@ -255,7 +263,11 @@ async fn remind(
     });
     let nudged =
         NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile).with(data);
-    let count = move |txn: &mut dyn Txn| txn.record(&nudged).map(drop);
+    let known = hook.clone();
+    let count = move |txn: &mut dyn Txn| {
+        count_one(txn, &known, written)?;
+        txn.record(&nudged).map(drop)
+    };
     let view = settled(world, hook).await?;
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
@@ -306,21 +318,26 @@ impl Told {
     }
 }
 
-fn told(txn: &mut dyn Txn, hook: &Hook) -> Result<Told, StoreError> {
-    let mut told = Told::default();
-    for event in txn.events(&EventFilter {
-        kind: Some(EventType::RaiderNudged.as_str().to_owned()),
-        subject: Some(hook.raider.to_string()),
-        ..EventFilter::default()
-    })? {
-        let own = event.data.get("incarnation") == Some(&hook.incarnation.0.into());
-        if own && event.cause == Cause::OutcomeFile.as_str() {
-            let written = event.data.get("written").and_then(|at| at.as_str());
-            told.count += 1;
-            told.last = Some((event.ts, written.and_then(|at| at.parse().ok())));
-        }
-    }
-    Ok(told)
+fn told_of(hook: &Hook) -> String {
+    format!("outcome/{}", hook.raider)
+}
+
+fn told_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<Told, StoreError> {
+    let told: Option<Told> = remembered::read(txn, &told_of(hook))?;
+    let own = told.filter(|told| told.incarnation == hook.incarnation);
+    Ok(own.unwrap_or(Told {
+        incarnation: hook.incarnation,
+        count: 0,
+        last: None,
+    }))
+}
+
+/// Counts that it was told once more, about that writing of its outcome file.
+fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Result<(), StoreError> {
+    let mut told = told_so_far(txn, hook)?;
+    told.count += 1;
+    told.last = Some((txn.now(), written));
+    remembered::write(txn, &told_of(hook), &told)
 }
 
 /// Types it into the session; false when that could not be done, or must not be done now.

@@ -4,16 +4,15 @@ use super::super::shaman;
 use super::{WitnessArgs, inbox};
 use crate::domain::ids::RigName;
 use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
-
-const PROBLEM: &str = "its look at the raiders does not come to an end";
 
 /// Calls a person.
 pub(super) async fn call(args: &WitnessArgs) {
     let body = Escalation {
         agent: message::witness(&args.rig),
         relic: None,
-        problem: PROBLEM.to_owned(),
+        problem: ProblemKind::LookHangs.into(),
         severity: Severity::High,
         evidence:
             "until it does, nothing of this rig is noticed: neither messages nor zombies; look for \
@@ -31,5 +30,5 @@ pub(super) async fn call(args: &WitnessArgs) {
 /// The store's.
 pub(super) fn over(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let witness = message::witness(rig);
-    shaman::over(txn, &[PROBLEM], |who, _| who == witness)
+    shaman::over(txn, &[ProblemKind::LookHangs], |who, _| who == witness)
 }

@@ -15,7 +15,8 @@ use super::sight::Sight;
 use super::{WitnessArgs, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::message;
-use crate::domain::quarantine::{Deaths, PROBLEM};
+use crate::domain::problem::ProblemKind;
+use crate::domain::quarantine::Deaths;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::wisp::Cleanup;
 use crate::ports::relics::Txn;
@@ -120,7 +121,7 @@ pub(super) async fn keep(
                 owns: true,
                 since: sight.since.unwrap_or(sight.at),
                 detected,
-                problem: PROBLEM,
+                problem: ProblemKind::Quarantined,
                 refused,
                 may_go: false,
             };

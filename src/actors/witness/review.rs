@@ -6,10 +6,9 @@ use jiff::Timestamp;
 use super::super::refusal::Refusal;
 use super::WitnessArgs;
 use crate::domain::city::Rig;
-use crate::domain::event::EventType;
 use crate::domain::ids::RaiderId;
 use crate::domain::relic::Hook;
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 
 /// Those that have waited for long enough.
 ///
@@ -43,12 +42,7 @@ pub(super) fn since(txn: &mut dyn Txn, hook: &Hook) -> Result<Option<Timestamp>,
     let Some(mr) = mr.filter(|mr| mr.awaits_person()) else {
         return Ok(None);
     };
-    let held = txn.events(&EventFilter {
-        kind: Some(EventType::MrHeld.as_str().to_owned()),
-        subject: Some(mr.id.to_string()),
-        ..EventFilter::default()
-    })?;
-    Ok(Some(held.last().map_or(done.at, |event| event.ts)))
+    Ok(Some(mr.held_since.unwrap_or(done.at)))
 }
 
 /// Whether one that waits since then has waited for long enough.

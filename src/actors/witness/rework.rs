@@ -11,6 +11,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::{FailureType, MergeRequest};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Severity};
+use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::prompt;
 use crate::domain::relic::{REWORK, RelicStatus};
 use crate::domain::saga::FaultPoint;
@@ -108,18 +109,20 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
 }
 
 /// Why no fresh raider is mustered, for people: there were enough, or none could help.
-fn hopeless(failed: &MergeFailed, reworks: u32, attempts: u32) -> Option<(Cause, String)> {
+fn hopeless(failed: &MergeFailed, reworks: u32, attempts: u32) -> Option<(Cause, Problem)> {
     let (relic, mr) = (&failed.relic, &failed.mr);
     match failed.failure_type {
         FailureType::Conflict | FailureType::Tests | FailureType::Build => {
-            let problem = format!("{relic} could not be landed after {attempts} reworks");
+            let text = format!("{relic} could not be landed after {attempts} reworks");
+            let problem = ProblemKind::ReworkExhausted.in_words(text);
             (reworks >= attempts).then_some((Cause::ReworkExhausted, problem))
         }
         FailureType::Push | FailureType::Infra | FailureType::Unrelated => {
             let target = &failed.target;
-            let problem = format!(
+            let text = format!(
                 "{relic} cannot be landed on {target}; `hd mq retry {mr}` tries again when it can"
             );
+            let problem = ProblemKind::LandingRefused.of(mr, text);
             Some((Cause::MergeFailed, problem))
         }
     }

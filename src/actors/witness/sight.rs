@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::super::claims::ClaimKey;
 use super::super::refusal::Refusal;
 use super::super::root::{ChildState, ChildView};
-use super::super::sagas::{self, done, repair};
+use super::super::sagas::{self, done};
 use super::super::world::World;
 use super::super::{ask, effects, launch};
 use crate::domain::city::Rig;
@@ -145,7 +146,7 @@ pub(super) async fn gather(
     found.retain(|(raider, _, stands)| {
         let child = ChildId::Raider(raider.clone());
         let wanted = only.is_none_or(|only| only == raider);
-        let mended = world.claims.is_claimed(&repair::mending(raider));
+        let mended = world.claims.is_claimed(&ClaimKey::Repair(raider.clone()));
         // What is suspended keeps its sandboxes.
         let kept = world.city.suspends(&child) && matches!(stands, Stands::Gone | Stands::Open);
         wanted && !mended && !kept

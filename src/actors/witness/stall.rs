@@ -23,15 +23,17 @@ use tokio::task::JoinHandle;
 pub use self::rows::{declare, steps, wait};
 use self::seen::{Seen, see};
 
+use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
 use super::super::typing::{self, Typing};
-use super::super::{ask, conditions, effects, shaman};
+use super::super::{ask, conditions, effects};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::problem::ProblemKind;
 use crate::domain::prompt;
 use crate::domain::relic::Hook;
 use crate::domain::restart::Mono;
@@ -88,7 +90,7 @@ fn policy(args: &WitnessArgs) -> Option<Policy> {
 
 /// Looks for stalled sessions beside everything else.
 pub fn set_out(args: &WitnessArgs) {
-    let key = format!("stalls/{}", args.rig);
+    let key = ClaimKey::Stalls(args.rig.clone());
     let Some(mut claim) = args.world.claims.claim_or_repeat(key) else {
         return;
     };
@@ -218,7 +220,7 @@ async fn note(
         };
         conditions::moves(world, &handle);
         let hook = seen.hook.clone();
-        let over = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[rows::SPINS]);
+        let over = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[ProblemKind::StalledSpins]);
         if let Err(error) = world.store.run(over).await {
             let raider = &seen.hook.raider;
             remember(args, raider, |watch, _| watch.still.was_not_told());
@@ -230,7 +232,7 @@ async fn note(
         let free = move |txn: &mut dyn Txn| rows::recover(txn, &hook, Cause::Progress);
         world.store.run(free).await?;
     } else if found {
-        let found = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[shaman::UNSEEN]);
+        let found = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[ProblemKind::Unseen]);
         world.store.run(found).await?;
     }
     Ok(verdict)
@@ -250,7 +252,7 @@ fn remember<T>(
 
 /// Deals with one that may be stalled, in a task of its own: what hangs holds up nothing but itself.
 fn attend(args: &WitnessArgs, policy: Policy, raider: RaiderId) {
-    let Some(claim) = args.world.claims.claim(format!("stall/{raider}")) else {
+    let Some(claim) = args.world.claims.claim(ClaimKey::Stall(raider.clone())) else {
         return;
     };
     let args = args.clone();
@@ -323,7 +325,7 @@ async fn lost(
         return Ok(());
     }
     let hint = format!("`hd attach {raider}` may show what it does");
-    escalate(args, hook, shaman::UNSEEN, format!("{why}\n{hint}")).await
+    escalate(args, hook, ProblemKind::Unseen, format!("{why}\n{hint}")).await
 }
 
 /// What is costly to see.
@@ -380,11 +382,11 @@ async fn nudge(
         }
         Typing::Unrecognised(screen) => {
             remember(args, &hook.raider, Watch::again);
-            return escalate(args, hook, rows::UNRECOGNISED, screen).await;
+            return escalate(args, hook, ProblemKind::StalledUnrecognised, screen).await;
         }
         Typing::Begun(screen) => {
             remember(args, &hook.raider, Watch::again);
-            return escalate(args, hook, rows::BEGUN, screen).await;
+            return escalate(args, hook, ProblemKind::StalledBegun, screen).await;
         }
     }
     let text = prompt::silent(&hook.relic, policy.after, &world.hd());
@@ -399,7 +401,7 @@ async fn nudge(
         }
         Err(error) => {
             remember(args, &hook.raider, Watch::again);
-            return escalate(args, hook, rows::UNTOLD, error.to_string()).await;
+            return escalate(args, hook, ProblemKind::StalledUntold, error.to_string()).await;
         }
     }
     remember(args, &hook.raider, Watch::stepped);
@@ -425,7 +427,9 @@ async fn restart(args: &WitnessArgs, seen: Seen) -> Result<(), Refusal> {
     }
     remember(args, &hook.raider, Watch::stepped);
     match ask::cycle_meant(&args.world, meant, Cause::Stalled).await {
-        Err(refused) if again => escalate(args, &hook, rows::REFUSED, refused.to_string()).await,
+        Err(refused) if again => {
+            escalate(args, &hook, ProblemKind::StalledKept, refused.to_string()).await
+        }
         done => done,
     }
 }
@@ -441,7 +445,7 @@ async fn call(args: &WitnessArgs, policy: &Policy, seen: &Seen) -> Result<(), Re
         seen.steps.as_ref().map_or(0, |steps| steps.nudges),
         hook.raider
     );
-    escalate(args, hook, rows::HELPLESS, evidence).await?;
+    escalate(args, hook, ProblemKind::StalledHelpless, evidence).await?;
     take(args, hook, |steps| steps.called = true, None).await?;
     remember(args, &hook.raider, Watch::stepped);
     Ok(())

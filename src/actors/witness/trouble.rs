@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::shaman;
 use super::WitnessArgs;
 use super::inbox::{self, Handled};
 use super::look::Piece;
-use crate::domain::cause::Cause;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::problem::{Identity, Problem, ProblemKind};
 use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::{StoreError, Txn};
@@ -21,17 +22,13 @@ use crate::ports::relics::{StoreError, Txn};
 /// know us any more.
 pub const LASTING: Duration = Duration::from_secs(30 * 60);
 
-const RELEASE: &str = "it has no work any more and cannot be removed";
-const SUSPECT: &str = "it is a zombie that cannot be dealt with";
-const CHARGES: &str = "waiting work cannot be charged";
-
 /// Since when pieces have not gone on, by their keys. A new process begins to count when it starts.
 #[derive(Default)]
 pub struct Troubles(Mutex<BTreeMap<RigName, Rig>>);
 
 #[derive(Default)]
 struct Rig {
-    since: BTreeMap<String, Mono>,
+    since: BTreeMap<ClaimKey, Mono>,
     /// Waiting work is known to be charged: nobody is called for it.
     charges: bool,
 }
@@ -64,23 +61,24 @@ impl Troubles {
     }
 
     /// Only these are there still.
-    fn retain(&self, rig: &RigName, keys: &BTreeSet<String>) {
+    fn retain(&self, rig: &RigName, keys: &BTreeSet<ClaimKey>) {
         if let Some(rig) = self.rigs().get_mut(rig) {
             rig.since.retain(|key, _| keys.contains(key));
         }
     }
 }
 
-/// What a person is called for who updates or repairs the program.
-pub(super) fn of_another_version(kind: SagaKind) -> String {
+/// Returns the problem that a person is called for who updates or repairs the program.
+pub(super) fn of_another_version(kind: SagaKind) -> Problem {
     let kind = kind.as_str();
-    format!("its {kind} was begun by another version and cannot go on")
+    let text = format!("its {kind} was begun by another version and cannot go on");
+    ProblemKind::SagaForeign.of(kind, text)
 }
 
 /// Whom a piece is about, and what it means for people that it cannot go on. What outlives the sandbox that it
 /// began in, as a message about landed work does, is the witness's own trouble: the raider's name may be
 /// another's by then.
-fn call(args: &WitnessArgs, piece: &Piece) -> (String, String) {
+fn call(args: &WitnessArgs, piece: &Piece) -> (String, Problem) {
     let witness = || message::witness(&args.rig);
     match piece {
         Piece::Message(message) => {
@@ -88,24 +86,24 @@ fn call(args: &WitnessArgs, piece: &Piece) -> (String, String) {
                 Some((raider, relic)) => format!("{relic} of {raider}"),
                 None => format!("message {}", message.id),
             };
-            (witness(), format!("what became of {of}{MESSAGE}"))
+            let text = format!("what became of {of} cannot be dealt with");
+            (witness(), ProblemKind::MessageStuck.of(of, text))
         }
         Piece::Saga(saga) if saga.subject.parse::<RaiderId>().is_ok() => {
             let kind = saga.kind.as_str();
-            (saga.subject.clone(), format!("its {kind}{STUCK}"))
+            let text = format!("its {kind} cannot go on");
+            (saga.subject.clone(), ProblemKind::SagaStuck.of(kind, text))
         }
         Piece::Saga(saga) => {
-            let kind = saga.kind.as_str();
-            (witness(), format!("the {kind} of {}{STUCK}", saga.subject))
+            let of = format!("{} of {}", saga.kind.as_str(), saga.subject);
+            let text = format!("the {of} cannot go on");
+            (witness(), ProblemKind::SagaStuck.of(of, text))
         }
-        Piece::Release(raider) => (raider.to_string(), RELEASE.to_owned()),
-        Piece::Suspect(raider) => (raider.to_string(), SUSPECT.to_owned()),
-        Piece::Charges(_) => (witness(), CHARGES.to_owned()),
+        Piece::Release(raider) => (raider.to_string(), ProblemKind::ReleaseStuck.into()),
+        Piece::Suspect(raider) => (raider.to_string(), ProblemKind::ZombieStuck.into()),
+        Piece::Charges(_) => (witness(), ProblemKind::ChargesStuck.into()),
     }
 }
-
-const MESSAGE: &str = " cannot be dealt with";
-const STUCK: &str = " cannot go on";
 
 /// When to try again what could not go on: soon, when it may pass by itself or somebody else was at it.
 /// What will not pass is a person's, and is tried at each look all the same.
@@ -149,7 +147,11 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
         return;
     }
     let (who, problem) = call(args, piece);
-    let over = move |txn: &mut dyn Txn| shaman::over(txn, &[&problem], |agent, _| agent == who);
+    let over = move |txn: &mut dyn Txn| {
+        shaman::over_where(txn, |entry| {
+            entry.about().0 == who && entry.problem().is_same(&problem)
+        })
+    };
     match world.store.run(over).await {
         Ok(()) => world.directory.troubles.charges(&args.rig),
         Err(error) => {
@@ -163,50 +165,42 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
 /// # Errors
 /// The store's.
 pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), StoreError> {
-    let keys: BTreeSet<String> = pieces.iter().map(Piece::key).collect();
+    let keys: BTreeSet<ClaimKey> = pieces.iter().map(Piece::key).collect();
     args.world.directory.troubles.retain(&args.rig, &keys);
-    let mut still: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut still: BTreeSet<(String, Identity)> = BTreeSet::new();
     for piece in pieces {
         let (who, problem) = call(args, piece);
         if let Piece::Saga(saga) = piece {
             // What it was begun for, too.
             let others = [
                 of_another_version(saga.kind),
-                RELEASE.into(),
-                SUSPECT.into(),
+                ProblemKind::ReleaseStuck.into(),
+                ProblemKind::ZombieStuck.into(),
             ];
-            still.extend(others.map(|other| (who.clone(), other)));
+            still.extend(others.map(|other| (who.clone(), other.identity())));
         }
-        still.insert((who, problem));
+        still.insert((who, problem.identity()));
     }
     let (rig, witness) = (args.rig.clone(), message::witness(&args.rig));
     let settle = move |txn: &mut dyn Txn| {
-        shaman::read_inbox(txn)?;
-        let open = shaman::open(txn)?.into_iter();
-        let over = open.filter(|entry| {
-            let who = entry.about().0.to_owned();
-            let raider = who.parse::<RaiderId>();
+        shaman::over_where(txn, |entry| {
+            let (who, problem) = (entry.about().0.to_owned(), entry.problem());
             let own = who == witness;
-            let ours = own || raider.is_ok_and(|raider| raider.rig == rig);
-            let title = &entry.relic.title;
-            ours && is_trouble(title, own) && !still.contains(&(who, title.clone()))
-        });
-        let over = over.map(|entry| entry.relic).collect();
-        shaman::settle(txn, over, Cause::Vanished)
+            let ours = own
+                || who
+                    .parse::<RaiderId>()
+                    .is_ok_and(|raider| raider.rig == rig);
+            ours && is_trouble(problem.kind(), own) && !still.contains(&(who, problem.identity()))
+        })
     };
     args.world.store.run(settle).await
 }
 
-/// Whether a call in these words is a witness's about a piece: in its own name, or about a raider, which may
-/// call for help in words of its own.
-fn is_trouble(title: &str, of_witness: bool) -> bool {
-    let kinds = [SagaKind::Charge, SagaKind::Done, SagaKind::Nuke];
-    let saga = |kind: &SagaKind| {
-        let kind_stuck = format!("its {}{STUCK}", kind.as_str());
-        title == kind_stuck || title == of_another_version(*kind)
-    };
+/// Whether a call for this kind of problem is a witness's about a piece: in its own name, or about a raider.
+fn is_trouble(kind: ProblemKind, of_witness: bool) -> bool {
+    use ProblemKind::{MessageStuck, ReleaseStuck, SagaForeign, SagaStuck, ZombieStuck};
     match of_witness {
-        true => title.ends_with(STUCK) || title.ends_with(MESSAGE),
-        false => [RELEASE, SUSPECT].contains(&title) || kinds.iter().any(saga),
+        true => matches!(kind, SagaStuck | SagaForeign | MessageStuck),
+        false => matches!(kind, SagaStuck | SagaForeign | ReleaseStuck | ZombieStuck),
     }
 }

@@ -7,9 +7,8 @@ use super::inbox::raise;
 use super::{WitnessArgs, sight, wisps};
 use crate::domain::facts::Probed;
 use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::ports::relics::Txn;
-
-const BLIND: &str = "the sandboxes of its rig cannot be seen";
 
 /// Calls a person for each that has been so for as long as a new raider is spared; what was said of
 /// those that can be read again is over.
@@ -46,7 +45,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
         let body = Escalation {
             agent: raider.to_string(),
             relic: None,
-            problem: shaman::UNREAD.to_owned(),
+            problem: ProblemKind::Unread.into(),
             severity: Severity::High,
             evidence,
         };
@@ -57,8 +56,10 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     let settled = move |txn: &mut dyn Txn| {
         let witness = message::witness(&name);
         wisps::nobodys(txn, &name, &nobodys)?;
-        shaman::over(txn, &[BLIND], |who, _| who == witness)?;
-        shaman::still_so(txn, &name, shaman::UNREAD, &these)
+        shaman::over(txn, &[ProblemKind::SandboxesUnseen], |who, _| {
+            who == witness
+        })?;
+        shaman::still_so(txn, &name, ProblemKind::Unread, &these)
     };
     Ok(world.store.run(settled).await?)
 }
@@ -78,7 +79,7 @@ pub(super) async fn blind(args: &WitnessArgs, why: &Refusal) -> Result<(), Refus
     let body = Escalation {
         agent: message::witness(&args.rig),
         relic: None,
-        problem: BLIND.to_owned(),
+        problem: ProblemKind::SandboxesUnseen.into(),
         severity: Severity::High,
         evidence: format!(
             "{why}\nuntil they can, none that nobody works in is removed; look for what is in the way"

@@ -18,18 +18,17 @@ use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::{WitnessArgs, wisps};
 use crate::domain::cause::Cause;
-use crate::domain::event::{Event, EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
-use crate::domain::merge::{MergeRequest, MrState, Review};
+use crate::domain::merge::{HoldReason, MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
 use crate::domain::nuke::{CleanupStatus, losses, mismatch};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::domain::wisp::{About, Cleanup};
-use crate::ports::relics::{EventFilter, StoreError, Txn};
-
-const UNPUSHED: &str = "the finished branch cannot be pushed as it is";
+use crate::ports::relics::{StoreError, Txn};
 
 /// Validates a POLECAT_DONE.
 ///
@@ -97,21 +96,23 @@ async fn finished(
         }
         Found::Gone(None) => (done.head.clone(), lands, CleanupStatus::Clean),
         Found::Gone(Some(refused)) => {
-            let problem =
-                "the sandbox is gone after done, and its branch holds more than was pushed";
+            let problem = ProblemKind::SandboxGoneUnpushed;
             return stays(args, &hook, problem, refused).await;
         }
         Found::Unseen(refused) => {
-            let problem = "the sandbox cannot be measured after done";
+            let problem = ProblemKind::FinishedUnmeasured;
             return stays(args, &hook, problem, refused).await;
         }
     };
     if is_pushed && let Some(why) = ensure_pushed(args, &done, &head).await? {
         let refused = Refusal {
             status: Some(status),
-            ..Refusal::work_at_risk(UNPUSHED, vec![format!("commits up to {head}: {why}")])
+            ..Refusal::work_at_risk(
+                ProblemKind::Unpushed.text(),
+                vec![format!("commits up to {head}: {why}")],
+            )
         };
-        return stays(args, &hook, UNPUSHED, refused).await;
+        return stays(args, &hook, ProblemKind::Unpushed, refused).await;
     }
     world.at(FaultPoint::WitnessReadyBefore);
     let settled = match done.exit {
@@ -137,7 +138,7 @@ async fn nuked_since(
         let body = Escalation {
             agent: done.raider.to_string(),
             relic: Some(done.relic.clone()),
-            problem: UNPUSHED.to_owned(),
+            problem: ProblemKind::Unpushed.into(),
             severity: Severity::High,
             evidence: why.message,
         };
@@ -152,7 +153,7 @@ async fn changed_since(
     args: &WitnessArgs,
     hook: &Hook,
     facts: &GitFacts,
-    problem: &str,
+    problem: ProblemKind,
 ) -> Result<Handled, Refusal> {
     let said = hook.done.as_ref();
     report_mismatch(args, hook, facts).await?;
@@ -162,7 +163,7 @@ async fn changed_since(
     }
     let refused = Refusal {
         status: Some(CleanupStatus::measured(facts)),
-        ..Refusal::work_at_risk(problem, losses)
+        ..Refusal::work_at_risk(problem.text(), losses)
     };
     stays(args, hook, problem, refused).await
 }
@@ -178,18 +179,19 @@ async fn report_mismatch(args: &WitnessArgs, hook: &Hook, facts: &GitFacts) -> R
     let Some(measured) = mismatch(reported, facts) else {
         return Ok(());
     };
-    let (event, since) = (done::mismatch(&hook.raider, reported, measured), intent.at);
+    let event = done::mismatch(&hook.raider, reported, measured);
+    let (raider, incarnation) = (hook.raider.clone(), hook.incarnation);
     let record = move |txn: &mut dyn Txn| {
-        let said = txn.events(&EventFilter {
-            kind: Some(EventType::CleanupStatusMismatch.as_str().to_owned()),
-            subject: Some(event.subject.clone()),
-            ..EventFilter::default()
-        })?;
-        let same = |told: &Event| told.ts >= since && told.data == event.data;
-        if !said.iter().any(same) {
-            txn.record(&event)?;
+        let hook = txn.hook(&raider)?;
+        let Some(mut hook) = hook.filter(|hook| hook.incarnation == incarnation) else {
+            return Ok(());
+        };
+        match &mut hook.done {
+            Some(intent) if intent.mismatch != Some(measured) => intent.mismatch = Some(measured),
+            _ => return Ok(()),
         }
-        Ok(())
+        txn.put_hook(&hook)?;
+        txn.record(&event).map(drop)
     };
     Ok(args.world.store.run(record).await?)
 }
@@ -199,7 +201,7 @@ async fn report_mismatch(args: &WitnessArgs, hook: &Hook, facts: &GitFacts) -> R
 async fn stays(
     args: &WitnessArgs,
     hook: &Hook,
-    problem: &str,
+    problem: ProblemKind,
     refused: Refusal,
 ) -> Result<Handled, Refusal> {
     let said = hook.done.as_ref();
@@ -247,16 +249,16 @@ async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
 }
 
 /// Why what is in the sandbox now is not what was declared.
-fn objection(hook: &Hook, facts: &GitFacts, no_change: bool) -> Option<&'static str> {
+fn objection(hook: &Hook, facts: &GitFacts, no_change: bool) -> Option<ProblemKind> {
     if !facts.is_committed() {
-        return Some("the sandbox is not clean after done");
+        return Some(ProblemKind::SandboxChanged);
     }
     if facts.branch.as_ref() != Some(&hook.branch) {
         // Whatever that is, it was not declared: it would be pushed and landed in its stead.
-        return Some("another branch is checked out after done");
+        return Some(ProblemKind::OtherBranch);
     }
     let later = no_change && facts.ahead > 0;
-    later.then_some("commits were made after done said that nothing had to change")
+    later.then_some(ProblemKind::CommitsAfterDone)
 }
 
 /// Nothing would land from the branch as it is now: kept, and a person is told the ways out.
@@ -270,14 +272,14 @@ async fn lost_commits(
     let read = move |txn: &mut dyn Txn| txn.mr_of(&key.0, &key.1, key.2);
     let mr = args.world.store.run(read).await?;
     let mr = mr.map_or_else(String::new, |mr| mr.id.to_string());
-    let problem = "the branch lost its commits after done";
+    let problem = ProblemKind::BranchLostCommits;
     let lost = vec![
         format!("done said {said}, now it is at {}", facts.head),
         format!("`hd mq reject {mr}` gives the work to a fresh raider"),
     ];
     let refused = Refusal {
         status: Some(CleanupStatus::measured(facts)),
-        ..Refusal::work_at_risk(problem, lost)
+        ..Refusal::work_at_risk(problem.text(), lost)
     };
     stays(args, hook, problem, refused).await
 }
@@ -333,7 +335,7 @@ async fn vouch(
         if wanted && mr.review != Review::Approved {
             return hold(txn, mr);
         }
-        mr.note = None;
+        mr.release(None);
         txn.put_mr(&mr)?;
         if txn.handled(id)? {
             let ready = ready(&done, &mr.id, &head);
@@ -357,10 +359,11 @@ async fn vouch(
 fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> {
     let first = !mr.awaits_person();
     mr.review = Review::Wanted;
-    mr.note = Some(format!(
+    let note = format!(
         "a person must look: hd mq approve {0} or hd mq reject {0}",
         mr.id
-    ));
+    );
+    mr.hold_for(HoldReason::Review, note, txn.now());
     txn.put_mr(&mr)?;
     if first {
         land::record_mr(txn, EventType::MrHeld, &mr, Cause::Done)?;
@@ -422,7 +425,7 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
             let body = Body::Help(Escalation {
                 agent: hook.raider.to_string(),
                 relic: Some(hook.relic.clone()),
-                problem: "the agent is stuck".to_owned(),
+                problem: ProblemKind::AgentStuck.into(),
                 severity: Severity::Medium,
                 evidence: reason.unwrap_or_default(),
             });

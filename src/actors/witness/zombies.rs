@@ -13,25 +13,26 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
 use super::super::sagas::nuke;
-use super::super::{ask, effects, shaman};
+use super::super::{ask, effects};
 use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
-use super::{WitnessArgs, nuke_now, quarantined, wisps};
+use super::{WitnessArgs, nuke_now, quarantined, remembered, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::RaiderId;
+use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::message::{Escalation, Severity};
-use crate::domain::quarantine::PROBLEM;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 use crate::domain::zombie::{Act, Bond, Class, Policy, judge};
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 
 fn policy(rig: &Rig) -> Policy {
     Policy {
@@ -148,9 +149,9 @@ async fn remove(
         Err(error) => return Err(error),
     };
     let problem = match bond {
-        Bond::Gone => shaman::HOOKLESS,
-        Bond::Closed => "its relic was closed elsewhere, and its sandbox holds work",
-        Bond::Open | Bond::Done { .. } => PROBLEM,
+        Bond::Gone => ProblemKind::Hookless,
+        Bond::Closed => ProblemKind::RelicClosed,
+        Bond::Open | Bond::Done { .. } => ProblemKind::Quarantined,
     };
     let kept = Kept {
         hook,
@@ -176,24 +177,31 @@ async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refu
         path.display()
     );
     wisps::track_nobodys(args, raider, &evidence).await?;
-    call(args, raider, shaman::NAMELESS, evidence).await?;
+    call(args, raider, ProblemKind::Nameless, evidence).await?;
     Ok(Handled::AtPatrol)
 }
 
 async fn call(
     args: &WitnessArgs,
     raider: &RaiderId,
-    problem: &str,
+    problem: ProblemKind,
     evidence: String,
 ) -> Result<(), Refusal> {
     let body = Escalation {
         agent: raider.to_string(),
         relic: None,
-        problem: problem.to_owned(),
+        problem: problem.into(),
         severity: Severity::High,
         evidence,
     };
     raise(args, body).await
+}
+
+/// Records as which classes an incarnation was noted, and when.
+#[derive(Debug, Serialize, Deserialize)]
+struct Noted {
+    incarnation: Incarnation,
+    classes: BTreeMap<Class, Timestamp>,
 }
 
 /// Says it once of each incarnation and class: what is done about it may take several attempts.
@@ -209,17 +217,19 @@ async fn note(
     let data = serde_json::json!({
         "class": class, "incarnation": hook.incarnation, "relic": hook.relic,
     });
+    let (key, incarnation) = (format!("zombie/{subject}"), hook.incarnation);
     let note = move |txn: &mut dyn Txn| {
-        let said = txn.events(&EventFilter {
-            kind: Some(EventType::RaiderZombie.as_str().to_owned()),
-            subject: Some(subject.clone()),
-            ..EventFilter::default()
-        })?;
-        let same = |key: &str, of: &serde_json::Value| of.get(key) == data.get(key);
-        let known = |of| same("class", of) && same("incarnation", of);
-        if let Some(event) = said.iter().find(|event| known(&event.data)) {
-            return Ok(event.ts);
+        let noted: Option<Noted> = remembered::read(txn, &key)?;
+        let own = noted.filter(|noted| noted.incarnation == incarnation);
+        let mut noted = own.unwrap_or(Noted {
+            incarnation,
+            classes: BTreeMap::new(),
+        });
+        if let Some(at) = noted.classes.get(&class) {
+            return Ok(*at);
         }
+        noted.classes.insert(class, txn.now());
+        remembered::write(txn, &key, &noted)?;
         let event = NewEvent::new(EventType::RaiderZombie, &subject, cause);
         txn.record(&event.with(data.clone()))?;
         Ok(txn.now())

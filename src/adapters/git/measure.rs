@@ -25,6 +25,7 @@ use super::stash::{self, Stash};
 use super::traces::{self, Lost};
 use super::{digest, links, objects, special};
 use crate::domain::ids::Oid;
+use crate::domain::other_work::OtherWork;
 use crate::ports::repo::RepoError;
 
 /// A sandbox at one moment.
@@ -57,7 +58,7 @@ pub(super) struct Measured {
     /// Commits that it names and that are not whole: they cannot be saved.
     pub(super) damaged: BTreeSet<Oid>,
     /// What else holds work, for people.
-    pub(super) special: Vec<String>,
+    pub(super) special: Vec<OtherWork>,
     /// Digest of everything above and of the content behind it.
     pub(super) fingerprint: String,
 }

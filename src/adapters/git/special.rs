@@ -10,7 +10,7 @@ use super::files::list::list as files_of;
 use super::inner::Kind;
 use super::measure::Measured;
 use crate::adapters::beneath;
-use crate::domain::facts::{CONVERTED, HIDDEN, LEFT_BEHIND};
+use crate::domain::other_work::OtherWork;
 use crate::ports::repo::RepoError;
 
 /// Files and directories in a worktree's administrative directory that belong to an operation in
@@ -43,10 +43,10 @@ pub(super) fn in_progress(git_dir: &Path) -> impl Iterator<Item = String> {
     found.map(|(_, what)| format!("{what} in progress"))
 }
 
-/// A line for each file that a repair set aside, unless it is empty.
-fn aside(admin: &Path) -> Result<Vec<String>, RepoError> {
+/// The files that a repair set aside, but empty ones.
+fn aside(admin: &Path) -> Result<Vec<OtherWork>, RepoError> {
     let fail = |error: std::io::Error| failed("cannot list", admin, &error);
-    let mut lines = Vec::new();
+    let mut names = Vec::new();
     for entry in std::fs::read_dir(admin).map_err(fail)? {
         let entry = entry.map_err(fail)?;
         let name = entry.file_name();
@@ -54,15 +54,49 @@ fn aside(admin: &Path) -> Result<Vec<String>, RepoError> {
         if ASIDE.iter().any(|kept| name.starts_with(kept))
             && entry.metadata().map_err(fail)?.len() > 0
         {
-            lines.push(format!("{LEFT_BEHIND}what a repair set aside as {name}"));
+            names.push(name.into_owned());
         }
     }
-    lines.sort();
-    Ok(lines)
+    names.sort();
+    Ok(names.iter().map(OtherWork::set_aside).collect())
 }
 
-/// One line for each, for people. Stable as long as the sandbox does not change.
-pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
+/// All of it. Stable as long as the sandbox does not change.
+pub(super) fn list(measured: &Measured) -> Result<Vec<OtherWork>, RepoError> {
+    let ground = &measured.ground;
+    let mut work: Vec<OtherWork> = state(measured)
+        .into_iter()
+        .map(OtherWork::unfinished)
+        .collect();
+    work.extend(files(measured));
+    let lost = measured.lost.tips.iter();
+    work.extend(lost.map(|tip| OtherWork::left_behind(tip.short())));
+    work.extend(measured.dropped.iter().map(|commit| {
+        let short = commit.short();
+        OtherWork::left_behind(format!(
+            "{short}, a stash entry that is in the list no more"
+        ))
+    }));
+    if let Some(admin) = &ground.admin {
+        work.extend(aside(admin)?);
+    }
+    if let Some(own) = measured.lost.own.as_ref().filter(|_| at_work(measured)) {
+        let text = format!("HEAD has left its own branch at {}", own.short());
+        work.push(OtherWork::unfinished(text));
+    }
+    if let Some(admin) = &ground.admin {
+        work.extend(own_refs(admin)?.into_iter().map(OtherWork::unfinished));
+    }
+    Ok(work)
+}
+
+/// Without files there is no work at a wrong place.
+fn at_work(measured: &Measured) -> bool {
+    !measured.ground.gone && measured.ground.garbled.is_none()
+}
+
+/// Lines about the sandbox itself, its HEAD and its index.
+fn state(measured: &Measured) -> Vec<String> {
     let ground = &measured.ground;
     let mut lines = Vec::new();
     if let Some(why) = &ground.broken {
@@ -84,11 +118,9 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
         ));
     }
     lines.extend(ground.admin.iter().flat_map(|admin| in_progress(admin)));
-    // Without files there is no work at a wrong place.
-    let at_work = !ground.gone && ground.garbled.is_none();
-    if at_work && ground.head.is_none() {
+    if at_work(measured) && ground.head.is_none() {
         lines.push("HEAD names a branch without commits".to_owned());
-    } else if at_work && ground.branch.is_none() {
+    } else if at_work(measured) && ground.branch.is_none() {
         lines.push("HEAD is detached".to_owned());
     }
     let conflicts = measured.index.entries.iter().filter(|it| it.stage > 0);
@@ -100,38 +132,19 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
         let short = commit.short();
         lines.push(format!("{short} is damaged and cannot be saved"));
     }
-    lines.extend(files(measured));
-    for tip in &measured.lost.tips {
-        lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
-    }
-    for commit in &measured.dropped {
-        let short = commit.short();
-        lines.push(format!(
-            "{LEFT_BEHIND}{short}, a stash entry that is in the list no more"
-        ));
-    }
-    if let Some(admin) = &ground.admin {
-        lines.extend(aside(admin)?);
-    }
-    if let Some(own) = measured.lost.own.as_ref().filter(|_| at_work) {
-        lines.push(format!("HEAD has left its own branch at {}", own.short()));
-    }
-    if let Some(admin) = &ground.admin {
-        lines.extend(own_refs(admin)?);
-    }
-    Ok(lines)
+    lines
 }
 
-/// Lines about repositories and files.
-fn files(measured: &Measured) -> Vec<String> {
-    let mut lines = Vec::new();
+/// Work in repositories and files.
+fn files(measured: &Measured) -> Vec<OtherWork> {
+    let mut work = Vec::new();
     for inner in &measured.inner.inner {
         let (path, holds) = (bytes::lossy(&inner.path), &inner.holds);
-        lines.push(match inner.kind {
-            Kind::Submodule => format!("submodule {path}: {holds}"),
-            Kind::Left => format!("{LEFT_BEHIND}what submodule {path} holds: {holds}"),
-            Kind::Untracked => format!("nested repository {path}: {holds}"),
-            Kind::Ignored => format!("{HIDDEN}{path}: {holds}"),
+        work.push(match inner.kind {
+            Kind::Submodule => OtherWork::unfinished(format!("submodule {path}: {holds}")),
+            Kind::Left => OtherWork::left_behind(format!("what submodule {path} holds: {holds}")),
+            Kind::Untracked => OtherWork::unfinished(format!("nested repository {path}: {holds}")),
+            Kind::Ignored => OtherWork::hidden(path, holds),
         });
     }
     let flagged = measured
@@ -145,14 +158,14 @@ fn files(measured: &Measured) -> Vec<String> {
     if !measured.ground.gone {
         for staged in edited {
             let path = bytes::lossy(&staged.path);
-            lines.push(format!(
+            work.push(OtherWork::unfinished(format!(
                 "edited behind skip-worktree or assume-unchanged: {path}"
-            ));
+            )));
         }
     }
     let converted = files.converted.iter().take(TOLD);
-    lines.extend(converted.map(|path| format!("{CONVERTED}{}", bytes::lossy(path))));
-    lines
+    work.extend(converted.map(|path| OtherWork::converted(bytes::lossy(path))));
+    work
 }
 
 /// Refs that only this worktree has.

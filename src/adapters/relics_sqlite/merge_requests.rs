@@ -31,6 +31,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<MergeRequest> {
             .map(|oid| oid.0),
         note: row.get("note")?,
         began: row.get::<_, Option<Word<Oid>>>("began")?.map(|oid| oid.0),
+        hold: row.get::<_, Option<Word<_>>>("hold")?.map(|hold| hold.0),
+        held_since: row.get::<_, Option<Time>>("held_since")?.map(|at| at.0),
+        settled_at: row.get::<_, Option<Time>>("settled_at")?.map(|at| at.0),
         review: row.get::<_, Word<_>>("review")?.0,
     })
 }
@@ -42,10 +45,10 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         "INSERT OR REPLACE INTO merge_requests
              (id, rig, relic, raider, incarnation, branch, head, target, state, open, priority,
               queued_at, attempts, not_before, gates, conflict_files, merge_commit, note, began,
-              review)
+              hold, held_since, settled_at, review)
          VALUES (:id, :rig, :relic, :raider, :incarnation, :branch, :head, :target, :state, :open,
                  :priority, :queued_at, :attempts, :not_before, :gates, :conflict_files,
-                 :merge_commit, :note, :began, :review)",
+                 :merge_commit, :note, :began, :hold, :held_since, :settled_at, :review)",
     )?
     .execute(named_params! {
         ":id": mr.id.as_str(),
@@ -67,6 +70,9 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         ":merge_commit": mr.merge_commit.as_ref().map(Oid::as_str),
         ":note": mr.note,
         ":began": mr.began.as_ref().map(Oid::as_str),
+        ":hold": mr.hold.map(Word),
+        ":held_since": mr.held_since.map(Time),
+        ":settled_at": mr.settled_at.map(Time),
         ":review": Word(mr.review),
     })?;
     Ok(())

@@ -15,6 +15,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0006.sql"),
     include_str!("schema/0007.sql"),
     include_str!("schema/0008.sql"),
+    include_str!("schema/0009.sql"),
+    include_str!("schema/0010.sql"),
 ];
 
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).
@@ -56,8 +58,13 @@ pub(super) fn check(conn: &Connection) -> Result<(), StoreError> {
 
 /// Brings the file up to the present schema, each step in a transaction of its own.
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
+    migrate_to(conn, MIGRATIONS.len())
+}
+
+/// Brings the file up to the schema of this version.
+pub(super) fn migrate_to(conn: &mut Connection, last: usize) -> Result<(), StoreError> {
     let version: usize = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    for (index, step) in MIGRATIONS.iter().enumerate().skip(version) {
+    for (index, step) in MIGRATIONS.iter().enumerate().take(last).skip(version) {
         let transaction = conn.transaction()?;
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;

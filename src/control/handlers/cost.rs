@@ -41,7 +41,7 @@ fn not_counted(world: &World, rows: &[Row]) -> Vec<String> {
         let mut rows = rows.iter();
         budget.is_some() && rows.any(|row| row.unpriced > 0 && scope.covers(row))
     });
-    says.extend(unpriced.map(|(scope, _)| budget::unpriced(&scope)));
+    says.extend(unpriced.map(|(scope, _)| budget::unpriced(&scope).text().to_owned()));
     says
 }
 

@@ -13,6 +13,7 @@ use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::escalation::{bounded, severity};
 use crate::domain::message::{self, Body, Escalation};
+use crate::domain::problem::Problem;
 use crate::ports::relics::StoreError;
 
 /// A problem is one line of at most so many characters; the rest of it is evidence.
@@ -46,7 +47,7 @@ pub(super) async fn escalate(
     let call = Escalation {
         agent: agent.clone(),
         relic,
-        problem,
+        problem: Problem::said(problem),
         severity: args.severity,
         evidence,
     };
@@ -123,6 +124,7 @@ pub(super) fn shown(entry: &Entry) -> Result<Value, ControlError> {
     let mut shown = to_json(&entry.relic)?;
     let standing = &entry.standing;
     shown["severity"] = to_json(&severity(entry.relic.priority))?;
+    shown["code"] = json!(entry.problem().kind());
     shown["acked"] = json!(standing.acked);
     shown["again"] = json!(standing.again);
     shown["told"] = to_json(&standing.told)?;

@@ -86,7 +86,8 @@ pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Val
                 return Err(unverified(txn, &mr)?);
             }
             mr.review = Review::Approved;
-            mr.note = Some("approved: it is measured once more, then it is queued".to_owned());
+            let note = "approved: it is measured once more, then it is queued";
+            mr.release(Some(note.to_owned()));
             txn.put_mr(&mr)?;
             land::record_mr(txn, EventType::MrApproved, &mr, &asker)?;
             Ok(mr)
@@ -105,7 +106,7 @@ fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Value {
 
 /// What a merge request waits for that its raider has declared and nobody has to approve.
 fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreError> {
-    let open = shaman::about(txn, &[&mr.relic, &mr.id])?;
+    let open = shaman::about(txn, &[&mr.relic, &mr.id], None)?;
     let why = match open.last() {
         Some(escalation) => format!("{} ({})", escalation.title, escalation.id),
         None => "its raider's work is being verified".to_owned(),

@@ -263,7 +263,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
     let git = match git {
         Ok(git) => json!({
             "head": git.head, "branch": git.branch, "ahead": git.ahead, "dirty": git.dirty,
-            "untracked": git.untracked, "special": git.special,
+            "untracked": git.untracked, "special": git.special.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }),
         Err(error) => json!({ "unknown": error.to_string() }),
     };

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{names, to_json};
+use crate::actors::claims::ClaimKey;
 use crate::actors::effects;
 use crate::actors::refusal::Refusal;
 use crate::actors::sagas::prune;
@@ -39,7 +40,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
 pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value, ControlError> {
     let entry = find(world, &args.id).await?;
     let used = || Refusal::conflict(format!("{} is in use", entry.id));
-    let claim = world.claims.claim(prune::in_use(&entry.id));
+    let claim = world.claims.claim(ClaimKey::Salvage(entry.id.clone()));
     let _not_pruned_meanwhile = claim.ok_or_else(used)?;
     let to = match args.to {
         Some(dir) => world.city.root.join(dir),

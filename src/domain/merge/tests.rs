@@ -44,3 +44,66 @@ fn each_reason_of_a_busy_checkout_says_what_ends_it() {
         assert!(why.to_string().contains(WILL_LAND), "{why}");
     }
 }
+
+fn queued() -> MergeRequest {
+    MergeRequest {
+        id: "gt-2".parse().unwrap(),
+        rig: "horde".parse().unwrap(),
+        relic: "gt-1".parse().unwrap(),
+        raider: "horde/raiders/Toast".parse().unwrap(),
+        incarnation: Incarnation(1),
+        branch: "b".into(),
+        head: Oid::new("a".repeat(40)).unwrap(),
+        target: "main".into(),
+        state: MrState::Queued,
+        priority: 0,
+        queued_at: Timestamp::UNIX_EPOCH,
+        attempts: 0,
+        not_before: Some(Timestamp::UNIX_EPOCH),
+        gates: Vec::new(),
+        conflict_files: Vec::new(),
+        merge_commit: None,
+        note: None,
+        began: None,
+        hold: None,
+        held_since: None,
+        settled_at: None,
+        review: Review::Wanted,
+    }
+}
+
+#[test]
+fn why_it_waits_says_whether_a_person_is_needed_whatever_the_note() {
+    for (reason, in_queue, in_review) in [
+        (HoldReason::Review, false, true),
+        (HoldReason::Checkout, true, false),
+        (HoldReason::Target, false, false),
+        (HoldReason::Infra, false, false),
+    ] {
+        let mut mr = queued();
+        mr.hold_for(reason, "and it will land".into(), Timestamp::UNIX_EPOCH);
+        assert_eq!(mr.needs_person(), in_queue, "{reason:?}");
+        mr.state = MrState::Reviewing;
+        assert_eq!(mr.needs_person(), in_review, "{reason:?}");
+        assert_eq!(mr.awaits_person(), in_review, "{reason:?}");
+        mr.release(Some("and it will land".into()));
+        assert!(!mr.needs_person(), "{reason:?}");
+    }
+}
+
+#[test]
+fn wait_counts_from_when_its_reason_began() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let mut mr = queued();
+    for (reason, now, since) in [
+        (HoldReason::Infra, 1, 1),
+        (HoldReason::Infra, 2, 1),
+        (HoldReason::Checkout, 3, 3),
+    ] {
+        mr.hold_for(reason, format!("since {now}"), at(now));
+        assert_eq!(mr.held_since, Some(at(since)));
+        assert_eq!(mr.note, Some(format!("since {now}")));
+    }
+    mr.release(None);
+    assert_eq!((mr.hold, mr.held_since, mr.note), (None, None, None));
+}

@@ -62,6 +62,14 @@ impl Town {
         self.store(move |txn| txn.relics(&filter)).await
     }
 
+    /// Gives every open escalation other words, as a version of the supervisor does that rewords its texts.
+    pub async fn reword(&self) {
+        for mut relic in self.escalations().await {
+            relic.title = "in other words".to_owned();
+            self.store(move |txn| txn.put_relic(&relic)).await;
+        }
+    }
+
     /// Events of this type, in order.
     pub async fn events(&self, kind: EventType) -> Vec<Event> {
         let filter = EventFilter {

@@ -7,7 +7,8 @@ use std::path::Path;
 use git2::{ObjectType, Oid, Repository, TreeWalkMode, TreeWalkResult};
 
 use crate::custody_bytes::Bytes;
-use horde_supervisor::domain::facts::{CONVERTED, GitFacts};
+use horde_supervisor::domain::facts::GitFacts;
+use horde_supervisor::domain::other_work::OtherWork;
 
 /// Kind (`file`, `exec`, `link`) and bytes of every file of a commit.
 type Files = BTreeMap<Vec<u8>, (&'static str, Vec<u8>)>;
@@ -93,7 +94,7 @@ impl Verdict {
             })
         };
         let is_named = |path: &str| {
-            let converted = format!("{CONVERTED}{path}");
+            let converted = OtherWork::converted(path);
             named.contains(path) || facts.special.contains(&converted) || inside(path)
         };
         let absent = self.absent.iter().filter(|_| !sparse);

@@ -12,7 +12,7 @@ async fn call(town: &Town, said: &str) -> Option<Relic> {
     let mut open = called
         .into_iter()
         .filter(|call| call.status == RelicStatus::Open);
-    open.find(|call| call.title == UNTYPED && call.body.contains(said))
+    open.find(|call| call.title == ProblemKind::PromptUntyped.text() && call.body.contains(said))
 }
 
 async fn owed(town: &Town, charged: &Charged) -> Option<String> {
@@ -209,7 +209,11 @@ async fn task_of_a_first_prompt_ends_with_its_session_although_nothing_can_be_wr
     sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
-    let task = || town.world.claims.claim(format!("prompt/{}", handle.token));
+    let task = || {
+        town.world
+            .claims
+            .claim(ClaimKey::Prompt(handle.token.clone()))
+    };
     assert!(task().is_none(), "it goes on");
     let id = ChildId::Raider(charged.raider.clone());
     town.rest(&id).await.unwrap();

@@ -151,7 +151,11 @@ async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds()
     sessions.set_attached(&charged.session, true);
     sessions.show(&charged.session, Some("What is new"));
     town.pass(120 * SECOND).await;
-    let untypeable = |called: Vec<Relic>| called.iter().any(|call| call.title == UNTYPED);
+    let untypeable = |called: Vec<Relic>| {
+        called
+            .iter()
+            .any(|call| call.title == ProblemKind::PromptUntyped.text())
+    };
     assert!(!untypeable(town.escalations().await));
     let handle = handle(&town, &charged).await;
     let until = Some(town.world.clock.now() + 3600 * SECOND);

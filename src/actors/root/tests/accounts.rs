@@ -230,6 +230,7 @@ async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
     assert_eq!(refused.kind, RefusalKind::Parked);
     town.pass_hours(MINUTE * by_tier(120, 600)).await;
     assert_eq!(town.starts(&first.session), 1);
+    town.reword().await;
     // Somebody logs in there: the other one, which has the old login in its memory, is restarted.
     show(&town, &first.session, "thinking");
     let (sessions, other) = (town.parts.sessions.clone(), second.session.clone());

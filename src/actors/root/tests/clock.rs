@@ -10,6 +10,7 @@ use crate::domain::city::{City, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::SessionId;
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::Problem;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::SagaKind;
 use crate::ports::repo::RepoError;
@@ -120,7 +121,7 @@ async fn a_jump_of_the_wall_clock_calls_nobody_again_before_its_time_or_after() 
         let call = Escalation {
             agent: "mayor".into(),
             relic: None,
-            problem: "no key".into(),
+            problem: Problem::said("no key"),
             severity: Severity::Low,
             evidence: String::new(),
         };

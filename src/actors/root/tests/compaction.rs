@@ -1,6 +1,7 @@
 //! Conversations that are shortened: what their sessions are told.
 
 use super::accounts::{MINUTE, PATROL, child, harness, looks, show, town};
+use crate::actors::claims::ClaimKey;
 use crate::actors::{accounts, conditions};
 use crate::domain::account::{Trouble, Why};
 use crate::domain::city::OnCompact;
@@ -58,7 +59,7 @@ async fn rally_after_a_shortened_conversation_is_typed_again_when_it_was_refused
     town.pass(PATROL).await;
     let view = town.view(&child(&charged)).await.unwrap();
     let handle = view.session.unwrap().handle;
-    let other = format!("typing/{}", handle.token);
+    let other = ClaimKey::Typing(handle.token.clone());
     let other = town.world.claims.claim(other).unwrap();
     assert!(conditions::report(&town.world, &handle, &Report::Compacts));
     town.pass(MINUTE * 2).await;

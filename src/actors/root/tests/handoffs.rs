@@ -7,8 +7,8 @@ use crate::actors::root::{ChildState, Meant};
 use crate::actors::sagas::charge::Charged;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
-use crate::domain::handoff::PROBLEM;
 use crate::domain::ids::ChildId;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::testing::world::{Scenario, Town};
 
@@ -25,7 +25,9 @@ async fn hand_off(town: &Town, charged: &Charged, progress: &str) {
 
 async fn calls(town: &Town) -> Vec<Relic> {
     let mut open = town.escalations().await;
-    open.retain(|call| call.status == RelicStatus::Open && call.title == PROBLEM);
+    open.retain(|call| {
+        call.status == RelicStatus::Open && call.title == ProblemKind::HandoffLoop.text()
+    });
     open
 }
 

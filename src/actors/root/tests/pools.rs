@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::{ChildState, RootMsg};
+use crate::actors::claims::ClaimKey;
 use crate::actors::{accounts, ask};
 use crate::domain::account::{Trouble, Why};
 use crate::domain::cause::Cause;
@@ -266,7 +267,7 @@ async fn draining_member_is_told_again_when_the_words_were_refused() {
     town.parts.runner.say(CHECK, "2");
     town.pass(SECOND * 6).await;
     let session = town.view(&agent("worker-2")).await.unwrap().session;
-    let other = format!("typing/{}", session.unwrap().handle.token);
+    let other = ClaimKey::Typing(session.unwrap().handle.token);
     let other = town.world.claims.claim(other).unwrap();
     town.parts.runner.say(CHECK, "1");
     town.pass(SECOND * 60).await;

@@ -429,6 +429,7 @@ async fn an_alarm_about_what_would_not_end_is_over_with_its_end_and_is_raised_an
             all.len()
         };
         assert_eq!(open().await, 1);
+        town.reword().await;
         town.parts.sessions.allow_stop(&session);
         town.rest(&id).await.unwrap();
         town.pass(SECOND * 40).await;

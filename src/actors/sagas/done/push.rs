@@ -13,11 +13,9 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;
 use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
-
-/// What a person is called for.
-const PROBLEM: &str = "the remote does not take the finished branch";
 
 /// Pushes until the remote has it; false when the completion was taken back meanwhile. A remote that
 /// is away or says no blocks only this raider.
@@ -38,8 +36,8 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
             if plan.blocked.take().is_some() {
                 let relic = plan.relic.clone();
                 let taken = world.store.run(move |txn| {
-                    let mut settled = shaman::about(txn, &[&relic])?;
-                    settled.retain(|escalation| escalation.title == PROBLEM);
+                    let blocked = Some(ProblemKind::PushBlocked);
+                    let settled = shaman::about(txn, &[&relic], blocked)?;
                     shaman::settle(txn, settled, Cause::Done)
                 });
                 taken.await?;
@@ -73,7 +71,7 @@ async fn tell(
     let body = Escalation {
         agent: plan.raider.to_string(),
         relic: Some(plan.relic.clone()),
-        problem: PROBLEM.to_owned(),
+        problem: ProblemKind::PushBlocked.into(),
         severity: Severity::High,
         evidence: format!(
             "{}: {error}\nit is tried again; `hd raider nuke {} --salvage` gives the branch up and \

@@ -89,6 +89,9 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
         merge_commit: None,
         note: None,
         began: hook.map(|hook| hook.base),
+        hold: None,
+        held_since: None,
+        settled_at: None,
         review: if plan.wants_review {
             Review::Wanted
         } else {

@@ -19,11 +19,15 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Oid, RelicId};
-use crate::domain::merge::{FailureType, GateVerdict, MergeRequest, MrState, PARKED_MAX};
+use crate::domain::merge::{
+    FailureType, GateVerdict, HoldReason, MergeRequest, MrState, PARKED_MAX,
+};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged, Severity};
+use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
+use crate::ports::repo::RepoError;
 
 /// A merge request that was parked this often needs a person.
 const PATIENCE: u32 = 5;
@@ -43,7 +47,7 @@ pub(super) async fn start(world: &World, id: RelicId) -> Result<Option<MergeRequ
         }
         mr.state = MrState::Testing;
         mr.attempts += 1;
-        mr.note = None;
+        mr.release(None);
         txn.put_mr(&mr)?;
         record_mr(txn, EventType::MrTesting, &mr, Cause::Done)?;
         Ok(Some(mr))
@@ -92,6 +96,8 @@ pub(super) async fn push_begins(world: &World, id: RelicId) -> Result<MergeReque
         if mr.state == MrState::Queued {
             mr.state = MrState::Merging;
             mr.attempts += 1;
+            let note = mr.note.take();
+            mr.release(note);
             txn.put_mr(&mr)?;
             record_mr(txn, EventType::MrMerging, &mr, Cause::Resumed)?;
         }
@@ -170,7 +176,7 @@ pub(super) async fn fail(
             MrState::Failed
         };
         mr.conflict_files.clone_from(&conflict_files);
-        mr.note = Some(error.clone());
+        mr.release(Some(error.clone()));
         mr.not_before = None;
         txn.put_mr(&mr)?;
         if conflict {
@@ -199,10 +205,30 @@ pub(super) async fn fail(
 /// Infrastructure failed: the merge request waits, 10 s, doubling to 10 min (`4-rules.md`), and
 /// others go on. A person is called when that does not help.
 pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, Refusal> {
+    park_for(world, mr, (HoldReason::Infra, why)).await
+}
+
+/// Parks it, as [`park`] does, for what the repository says.
+pub(super) async fn park_on(
+    world: &World,
+    mr: MergeRequest,
+    error: &RepoError,
+) -> Result<Attempt, Refusal> {
+    let reason = match error {
+        RepoError::CheckoutBusy { .. } => HoldReason::Checkout,
+        _ => HoldReason::Infra,
+    };
+    park_for(world, mr, (reason, error.to_string())).await
+}
+
+async fn park_for(world: &World, mr: MergeRequest, why: Why) -> Result<Attempt, Refusal> {
     let wait = pause(mr.attempts, PARKED_MAX);
-    tracing::warn!(mr = %mr.id, why, ?wait, "a merge request is parked");
+    tracing::warn!(mr = %mr.id, why = why.1, ?wait, "a merge request is parked");
     hold(world, mr.id, why, wait, Tried::Begun).await
 }
+
+/// Why it waits, and in words for people.
+pub(super) type Why = (HoldReason, String);
 
 /// Whether the attempt that did not get through was counted when it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,7 +251,7 @@ pub(super) fn pause(attempts: u32, most: Duration) -> Duration {
 pub(super) async fn hold(
     world: &World,
     id: RelicId,
-    why: String,
+    (reason, why): Why,
     wait: Duration,
     tried: Tried,
 ) -> Result<Attempt, Refusal> {
@@ -241,7 +267,7 @@ pub(super) async fn hold(
         let news = mr.note.as_ref() != Some(&why);
         mr.state = MrState::Queued;
         mr.not_before = Some(at);
-        mr.note = Some(why.clone());
+        mr.hold_for(reason, why.clone(), txn.now());
         txn.put_mr(&mr)?;
         if news {
             record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
@@ -249,10 +275,11 @@ pub(super) async fn hold(
         if mr.attempts != PATIENCE || tried == Tried::Not && !counts {
             return Ok(());
         }
-        let problem = format!(
+        let text = format!(
             "{} was tried {PATIENCE} times and cannot be landed yet",
             mr.id
         );
+        let problem = ProblemKind::LandingParked.of(&mr.id, text);
         call(txn, mr, problem, why.clone())
     });
     parked.await?;
@@ -264,7 +291,7 @@ pub(super) async fn hold(
 pub(super) fn call(
     txn: &mut dyn Txn,
     mr: MergeRequest,
-    problem: String,
+    problem: Problem,
     evidence: String,
 ) -> Result<(), StoreError> {
     let body = Escalation {
@@ -327,7 +354,7 @@ pub fn withdraw(
     }
     forget(txn, &mr.id)?;
     mr.state = MrState::Rejected;
-    mr.note = note.map(str::to_owned);
+    mr.release(note.map(str::to_owned));
     mr.not_before = None;
     txn.put_mr(mr)?;
     record_mr(txn, EventType::MrRejected, mr, origin)?;
@@ -355,7 +382,7 @@ pub fn record_mr(
     let data = serde_json::json!({
         "mr": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
         "branch": mr.branch, "head": mr.head, "target": mr.target, "note": mr.note,
-        "not_before": mr.not_before,
+        "not_before": mr.not_before, "hold": mr.hold,
     });
     txn.record(&NewEvent::new(kind, &mr.id, origin).with(data))
         .map(|_| ())

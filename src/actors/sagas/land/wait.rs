@@ -11,8 +11,9 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::EventType;
 use crate::domain::ids::RelicId;
-use crate::domain::merge::{Chase, MergeRequest, MrState};
+use crate::domain::merge::{Chase, HoldReason, MergeRequest, MrState};
 use crate::domain::message;
+use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
@@ -40,7 +41,8 @@ pub(super) async fn wait_for_checkout(
     };
     let wait = pause(mr.attempts + 1, LOOK_MAX);
     tracing::debug!(mr = %mr.id, %busy, ?wait, "a merge request waits for a checkout");
-    let held = hold(world, mr.id, busy.to_string(), wait, Tried::Not);
+    let why = (HoldReason::Checkout, busy.to_string());
+    let held = hold(world, mr.id, why, wait, Tried::Not);
     held.await.map(Some)
 }
 
@@ -66,7 +68,10 @@ pub(super) async fn put_back(
         mr.state = MrState::Queued;
         mr.attempts = mr.attempts.saturating_sub(1);
         mr.not_before = chase.wait().and_then(|wait| now.checked_add(wait).ok());
-        mr.note = Some(why.clone());
+        match mr.not_before {
+            Some(_) => mr.hold_for(HoldReason::Target, why.clone(), now),
+            None => mr.release(Some(why.clone())),
+        }
         txn.put_mr(&mr)?;
         txn.set(&key, Some(&serde_json::json!(chase).to_string()))?;
         let waits = mr.not_before.is_some();
@@ -74,10 +79,11 @@ pub(super) async fn put_back(
             record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
         }
         if calls {
-            let problem = format!(
+            let text = format!(
                 "{} cannot be landed: {} moves all the time",
                 mr.id, mr.target
             );
+            let problem = ProblemKind::TargetMoves.of(&mr.id, text);
             call(txn, mr, problem, why)?;
         }
         Ok(if waits {

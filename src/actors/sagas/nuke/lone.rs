@@ -2,6 +2,7 @@
 
 use super::super::super::shaman;
 use super::Target;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{RelicFilter, SalvageEntry, StoreError, Txn};
 
@@ -15,7 +16,7 @@ pub(super) fn reopen(
     target: &Target,
     salvage: Option<&SalvageEntry>,
 ) -> Result<(), StoreError> {
-    let problems = [shaman::HOOKLESS, shaman::NUKE_STUCK];
+    let problems = [ProblemKind::Hookless, ProblemKind::NukeStuck];
     let raider = target.raider.to_string();
     shaman::over(txn, &problems, |who, work| who == raider && work.is_none())?;
     let Some(id) = &target.relic else {

@@ -10,6 +10,7 @@ use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::ignored::Ignored;
 use crate::domain::nuke::CleanupStatus;
+use crate::domain::problem::ProblemKind;
 
 /// What would be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -87,7 +88,7 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
             Probed::Known(_) => match room::lacking(world, target).await? {
                 None => Would::Salvage,
                 Some(numbers) => {
-                    message = format!("{message}, and {}: {numbers}", room::PROBLEM);
+                    message = format!("{message}, and {}: {numbers}", ProblemKind::SalvageFull);
                     hint = Some(room::HINT.to_owned());
                     Would::Refuse
                 }

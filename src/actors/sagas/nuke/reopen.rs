@@ -34,7 +34,8 @@ pub(super) fn reopen(
         Some(mr) if mr.state != MrState::Reviewing || mr.is_in_review() => return Ok(()),
         Some(mut mr) => {
             mr.state = MrState::Rejected;
-            mr.note = Some("its raider was nuked before the work was verified".into());
+            let why = "its raider was nuked before the work was verified";
+            mr.release(Some(why.to_owned()));
             txn.put_mr(&mr)?;
             relic.branch = Some(mr.branch);
         }

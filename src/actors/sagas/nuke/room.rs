@@ -6,10 +6,9 @@ use super::super::super::shaman;
 use super::super::super::world::World;
 use super::Target;
 use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 
-/// What is said of a sandbox that there is no room for.
-pub(super) const PROBLEM: &str = "its sandbox holds more than salvage has room for";
-/// And what can be done about it.
+/// Tells what can be done about a sandbox that there is no room for.
 pub(super) const HINT: &str = "`hd salvage prune` makes room, or raise `[retention] salvage_max`";
 
 /// Refuses salvage that there is no room for, before any of it is written, and calls a person: the
@@ -24,7 +23,7 @@ pub(super) async fn check(world: &World, target: &Target) -> Result<(), Refusal>
     let body = Escalation {
         agent: target.raider.to_string(),
         relic: target.relic.clone(),
-        problem: PROBLEM.to_owned(),
+        problem: ProblemKind::SalvageFull.into(),
         severity: Severity::High,
         evidence: format!("{numbers}\n{HINT}"),
     };
@@ -34,7 +33,11 @@ pub(super) async fn check(world: &World, target: &Target) -> Result<(), Refusal>
 
 /// What is said where there is not room enough.
 pub(super) fn refusal(target: &Target, numbers: &str) -> Refusal {
-    let message = format!("{} is kept, {PROBLEM}: {numbers}", target.raider);
+    let message = format!(
+        "{} is kept, {}: {numbers}",
+        target.raider,
+        ProblemKind::SalvageFull
+    );
     Refusal::new(RefusalKind::NoRoom, message).hint(HINT)
 }
 

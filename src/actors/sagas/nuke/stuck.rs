@@ -7,6 +7,7 @@ use super::super::super::world::World;
 use super::super::step;
 use super::Plan;
 use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
 use crate::domain::saga::Saga;
 
 /// As many as a charge has before it is given up.
@@ -32,7 +33,7 @@ pub(super) async fn count(
     let body = Escalation {
         agent: target.raider.to_string(),
         relic: None,
-        problem: shaman::NUKE_STUCK.to_owned(),
+        problem: ProblemKind::NukeStuck.into(),
         severity: Severity::High,
         evidence: format!("{failure}\nnothing is removed meanwhile; it is tried again and again"),
     };

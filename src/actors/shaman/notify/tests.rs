@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
+use crate::actors::claims::ClaimKey;
 use crate::actors::root::StopMode;
 use crate::actors::shaman::ShamanMsg;
 use crate::domain::notify::Notice;
@@ -152,7 +153,7 @@ async fn what_is_beyond_a_full_page_is_not_passed_over() {
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_told_waits_for_no_further_event() {
     let town = scenario().start().await;
-    let failing = town.world.claims.claim("notify").unwrap();
+    let failing = town.world.claims.claim(ClaimKey::Notify).unwrap();
     raise(&town, [1], "low").await;
     drop(failing);
     assert_eq!(told(&town), Vec::<String>::new());

@@ -1,43 +1,24 @@
 //! What the store knows of a raider's silence: what was done about it, and the wait that its session
 //! declared. One small fact each, void for another incarnation or session.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
 use super::super::super::shaman;
+use super::super::remembered::{read, write};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 use crate::domain::stall::{Steps, Wait};
 use crate::ports::relics::{StoreError, Txn};
 
-/// A person is called in these words: everything was tried ...
-pub(super) const HELPLESS: &str = "it is stalled, and nothing helps";
-/// ... its terminal takes nothing ...
-pub(super) const UNTOLD: &str = "it is stalled, and cannot be told";
-/// ... its screen shows nothing that is known to take text ...
-pub(super) const UNRECOGNISED: &str = "it is stalled, and its screen is not recognised";
-/// ... a person has left a line in its input ...
-pub(super) const BEGUN: &str =
-    "it is stalled, and a line that a person has begun stands in its input";
-/// ... its screen shows nothing but a spinner ...
-pub(super) const SPINS: &str = "it shows a spinner, and does nothing else";
-/// ... or it is not replaced.
-pub(super) const REFUSED: &str = "it is stalled, and gets no fresh session";
-
-fn read<T: DeserializeOwned>(txn: &mut dyn Txn, key: &str) -> Result<Option<T>, StoreError> {
-    let Some(text) = txn.get(key)? else {
-        return Ok(None);
-    };
-    // What another version wrote, and this one cannot read, is begun anew.
-    Ok(serde_json::from_str(&text).ok())
-}
-
-fn write(txn: &mut dyn Txn, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
-    let text = serde_json::to_string(value).map_err(|e| StoreError::Failed(e.to_string()))?;
-    txn.set(key, Some(&text))
-}
+/// Problems of a stalled session that are over when it goes on.
+const STALLED: [ProblemKind; 5] = [
+    ProblemKind::StalledHelpless,
+    ProblemKind::StalledUntold,
+    ProblemKind::StalledUnrecognised,
+    ProblemKind::StalledBegun,
+    ProblemKind::StalledKept,
+];
 
 fn steps_of(raider: &RaiderId) -> String {
     format!("stall/{raider}")
@@ -72,11 +53,8 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
     write(txn, &wait_of(raider), wait)?;
     txn.set(&steps_of(raider), None)?;
     if let Some(hook) = txn.hook(raider)? {
-        over(
-            txn,
-            &hook,
-            &[HELPLESS, UNTOLD, UNRECOGNISED, BEGUN, REFUSED, SPINS],
-        )?;
+        over(txn, &hook, &STALLED)?;
+        over(txn, &hook, &[ProblemKind::StalledSpins])?;
     }
     let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
     let event = NewEvent::new(EventType::RaiderWaiting, raider, Cause::Wait);
@@ -121,27 +99,21 @@ pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<()
         return Ok(());
     };
     txn.set(&steps_of(&hook.raider), None)?;
-    over(
-        txn,
-        hook,
-        &[
-            HELPLESS,
-            UNTOLD,
-            UNRECOGNISED,
-            BEGUN,
-            REFUSED,
-            shaman::UNSEEN,
-        ],
-    )?;
+    over(txn, hook, &STALLED)?;
+    over(txn, hook, &[ProblemKind::Unseen])?;
     let data = serde_json::json!({ "relic": hook.relic, "stalled_since": steps.since });
     let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, cause);
     txn.record(&event.with(data)).map(drop)
 }
 
-/// What people were called for in these words, about this raider and its work, is over.
-pub(super) fn over(txn: &mut dyn Txn, hook: &Hook, problems: &[&str]) -> Result<(), StoreError> {
+/// Closes the calls for problems of these kinds with this raider and its work.
+pub(super) fn over(
+    txn: &mut dyn Txn,
+    hook: &Hook,
+    kinds: &[ProblemKind],
+) -> Result<(), StoreError> {
     let raider = hook.raider.to_string();
-    shaman::over(txn, problems, |who, work| {
+    shaman::over(txn, kinds, |who, work| {
         who == raider && work == Some(&hook.relic)
     })
 }
@@ -150,7 +122,7 @@ pub(super) fn over(txn: &mut dyn Txn, hook: &Hook, problems: &[&str]) -> Result<
 pub(super) fn forget(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let hooks = txn.hooks(Some(rig))?;
     let raiders: Vec<_> = hooks.iter().map(|hook| hook.raider.to_string()).collect();
-    shaman::over(txn, &[SPINS], |who, _| {
+    shaman::over(txn, &[ProblemKind::StalledSpins], |who, _| {
         raiders.iter().any(|raider| raider == who)
     })?;
     for hook in hooks {

@@ -1,9 +1,9 @@
 //! What is to be seen of those that work, as far as it is cheap to see.
 
+use super::super::super::claims::ClaimKey;
 use super::super::super::conditions::{self, Observed};
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
-use super::super::super::sagas::repair;
 use super::super::WitnessArgs;
 use super::rows::{steps, wait};
 use crate::domain::facts::{RunState, SessionFacts};
@@ -108,7 +108,7 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
     candidates.retain(|candidate| {
         let raider = &candidate.hook.raider;
         let child = ChildId::Raider(raider.clone());
-        !world.city.suspends(&child) && !world.claims.is_claimed(&repair::mending(raider))
+        !world.city.suspends(&child) && !world.claims.is_claimed(&ClaimKey::Repair(raider.clone()))
     });
     if candidates.is_empty() || world.is_stopping() {
         return Ok(Vec::new());

@@ -5,8 +5,9 @@ use super::super::super::{conditions, effects};
 use super::super::WitnessArgs;
 use super::super::inbox::escalate;
 use super::seen::{Seen, see};
-use super::{note, remember, rows, sound};
+use super::{note, remember, sound};
 use crate::domain::condition::Condition;
+use crate::domain::problem::ProblemKind;
 use crate::domain::stall::Policy;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
@@ -53,7 +54,7 @@ pub(super) async fn look(args: &WitnessArgs, policy: &Policy, seen: Seen) -> Res
          Nothing was done to it: `hd attach {raider}` shows it, `hd agent restart {raider}` starts its session again. The \
          end of its terminal:\n{screen}"
     );
-    let called = escalate(args, &seen.hook, rows::SPINS, evidence).await;
+    let called = escalate(args, &seen.hook, ProblemKind::StalledSpins, evidence).await;
     if called.is_err() {
         remember(args, raider, |watch, _| watch.still.was_not_called());
     }

@@ -53,12 +53,14 @@ async fn one_that_git_cannot_use_is_told_once_until_it_is_repaired() {
     town.parts.sessions.crash(&charged.session, 9);
     town.pass(PATROL).await;
     assert_eq!(open(&town).await.len(), 1);
+    town.reword().await;
     // Then somebody removes the rest, which is another problem.
     town.parts.repo.lose(name);
     town.pass(PATROL).await;
     let called = open(&town).await;
     assert_eq!(called.len(), 1, "{called:?}");
     assert_eq!(called[0].title, "its sandbox is gone");
+    town.reword().await;
     let repaired = repair::run(&town.world, charged.raider.clone()).await;
     repaired.unwrap();
     town.pass(PATROL).await;

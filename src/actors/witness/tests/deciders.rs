@@ -6,7 +6,8 @@ use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
-use crate::domain::facts::{GitFacts, HIDDEN, LEFT_BEHIND};
+use crate::domain::facts::GitFacts;
+use crate::domain::other_work::OtherWork;
 use crate::testing::world::{Scenario, Town};
 
 /// What is decided.
@@ -30,12 +31,12 @@ type Row = (fn(&mut GitFacts), Fate, Fate);
 const TABLE: [Row; 7] = [
     (|_| {}, Goes, Goes),
     (
-        |git| git.special.push(format!("{LEFT_BEHIND}abc")),
+        |git| git.special.push(OtherWork::left_behind("abc")),
         Saved,
         NoRoom,
     ),
     (
-        |git| git.special.push(format!("{HIDDEN}vendor/x: changes")),
+        |git| git.special.push(OtherWork::hidden("vendor/x", "changes")),
         Saved,
         NoRoom,
     ),
@@ -43,7 +44,10 @@ const TABLE: [Row; 7] = [
     (|git| git.untracked.push("new.txt".into()), Kept, Kept),
     (|git| git.stashes.push("WIP on it".into()), Kept, Kept),
     (
-        |git| git.special.push("a rebase in progress".into()),
+        |git| {
+            git.special
+                .push(OtherWork::unfinished("a rebase in progress"))
+        },
         Kept,
         Kept,
     ),

@@ -5,19 +5,19 @@ use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
-use crate::domain::facts::LEFT_BEHIND;
+use crate::domain::other_work::OtherWork;
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town};
 
 const REBASE: &str = "a rebase in progress";
 
 /// A raider in whose sandbox there is this, and then none any more.
-async fn robbed(scenario: Scenario, special: &str) -> (Town, Charged) {
+async fn robbed(scenario: Scenario, special: OtherWork) -> (Town, Charged) {
     let town = scenario.start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
     let name = charged.raider.name.clone();
-    let change = |facts: &mut crate::domain::facts::GitFacts| facts.special.push(special.into());
+    let change = |facts: &mut crate::domain::facts::GitFacts| facts.special.push(special);
     town.parts.repo.change(&name, change);
     town.parts.repo.lose(&name);
     (town, charged)
@@ -26,7 +26,7 @@ async fn robbed(scenario: Scenario, special: &str) -> (Town, Charged) {
 /// A repair would bring it back: nobody loses it without saying so.
 #[tokio::test(start_paused = true)]
 async fn what_git_still_knows_of_it_is_at_risk() {
-    let (town, charged) = robbed(Scenario::new(), REBASE).await;
+    let (town, charged) = robbed(Scenario::new(), OtherWork::unfinished(REBASE)).await;
     let refused = town.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
     assert_eq!(refused.losses, [REBASE]);
@@ -54,9 +54,9 @@ async fn a_release_after_done_keeps_it_and_calls_a_person() {
     };
     let name = charged.raider.name.clone();
     town.completed(&charged.raider).await.unwrap();
-    town.parts
-        .repo
-        .change(&name, |facts| facts.special.push(REBASE.into()));
+    town.parts.repo.change(&name, |facts| {
+        facts.special.push(OtherWork::unfinished(REBASE))
+    });
     town.parts.repo.lose(&name);
     town.pass(PATROL * 3).await;
     assert!(
@@ -74,8 +74,8 @@ async fn a_release_after_done_keeps_it_and_calls_a_person() {
 /// What its agent left behind holds up nothing, there as anywhere; and is saved.
 #[tokio::test(start_paused = true)]
 async fn commits_that_were_left_behind_are_saved_unasked() {
-    let left = format!("{LEFT_BEHIND}abc");
-    let (town, charged) = robbed(Scenario::new(), &left).await;
+    let left = OtherWork::left_behind("abc");
+    let (town, charged) = robbed(Scenario::new(), left).await;
     let nuked = town.nuke(&charged.raider, false).await.unwrap();
     assert!(nuked.salvage.is_some());
     assert_eq!(town.parts.repo.count("salvage"), 1);
@@ -84,7 +84,8 @@ async fn commits_that_were_left_behind_are_saved_unasked() {
 /// Where there is no room for them, it stays as it is.
 #[tokio::test(start_paused = true)]
 async fn without_room_it_stays() {
-    for (special, salvage) in [(REBASE, true), ("only this sandbox names abc", false)] {
+    let rebase = (OtherWork::unfinished(REBASE), true);
+    for (special, salvage) in [rebase, (OtherWork::left_behind("abc"), false)] {
         let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
         let (town, charged) = robbed(full, special).await;
         let refused = town.nuke(&charged.raider, salvage).await.unwrap_err();
@@ -111,7 +112,7 @@ async fn where_nothing_is_left_the_slot_is_free() {
 /// failed.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_of_it_is_at_risk_until_it_is_repaired() {
-    let (town, charged) = robbed(Scenario::new(), REBASE).await;
+    let (town, charged) = robbed(Scenario::new(), OtherWork::unfinished(REBASE)).await;
     let torn = RepoError::Failed("fatal: index file corrupt".into());
     town.parts.repo.break_op("remains", torn);
     for salvage in [false, true] {

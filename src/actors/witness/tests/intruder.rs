@@ -152,6 +152,7 @@ async fn say_done(town: &Town, charged: &Charged, hangs: bool) {
             exit: Exit::Completed,
             head: head.clone(),
             cleanup_status: None,
+            mismatch: None,
             no_change: false,
             wants_review: false,
             until: None,

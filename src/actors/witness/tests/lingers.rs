@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::wisps::shown;
 use super::{GROWN, PATROL, unhook};
 use crate::actors::sagas::charge::Charged;
-use crate::domain::facts::{GitFacts, LEFT_BEHIND};
+use crate::domain::facts::GitFacts;
+use crate::domain::other_work::OtherWork;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town};
@@ -147,7 +148,7 @@ async fn a_sandbox_that_salvage_has_no_room_for() {
     let town = town.rig(|rig| rig.witness.keep_dirty = HOUR).start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
-    let amended = |facts: &mut GitFacts| facts.special.push(format!("{LEFT_BEHIND}abc"));
+    let amended = |facts: &mut GitFacts| facts.special.push(OtherWork::left_behind("abc"));
     town.parts.repo.change(&charged.raider.name, amended);
     unhook(&town, &charged).await;
     town.pass(GROWN + PATROL * 4).await;

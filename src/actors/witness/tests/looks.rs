@@ -103,6 +103,7 @@ async fn all_is_over(town: &Town) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_look_that_hangs_is_told_of_until_it_ends() {
     let (town, go) = hung().await;
+    town.reword().await;
     go.send(()).unwrap();
     town.pass(PATROL * 2).await;
     assert!(all_is_over(&town).await);
@@ -131,6 +132,7 @@ async fn a_witness_that_cannot_see_its_rig_for_long_calls_a_person_until_it_can(
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].title.contains("cannot be seen"), "{said:?}");
     assert!(said[0].body.contains("input/output error"), "{said:?}");
+    town.reword().await;
     town.parts.repo.mend("sandboxes");
     town.pass(PATROL * 2).await;
     assert!(all_is_over(&town).await);

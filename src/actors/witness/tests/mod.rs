@@ -11,6 +11,7 @@ mod done;
 mod gone;
 mod ignored;
 mod intruder;
+mod journal;
 mod kept;
 mod lingers;
 mod looks;

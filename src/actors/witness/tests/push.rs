@@ -68,6 +68,7 @@ async fn a_remote_that_stays_away_calls_a_person_once_until_it_is_back() {
     let raised = town.escalations().await;
     assert_eq!(raised.len(), 1, "{raised:?}");
     assert!(raised[0].body.contains("permission denied"));
+    town.reword().await;
     town.parts.repo.mend("push_branch");
     town.pass(PATROL).await;
     assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);

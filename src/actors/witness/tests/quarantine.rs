@@ -12,7 +12,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
-use crate::domain::quarantine::PROBLEM;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::testing::world::{Town, agent};
 
@@ -40,7 +40,9 @@ fn child(charged: &Charged) -> ChildId {
 /// Open calls about the quarantine.
 async fn calls(town: &Town) -> Vec<Relic> {
     let mut open = town.escalations().await;
-    open.retain(|call| call.status == RelicStatus::Open && call.title == PROBLEM);
+    open.retain(|call| {
+        call.status == RelicStatus::Open && call.title == ProblemKind::Quarantined.text()
+    });
     open
 }
 
@@ -248,7 +250,7 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
         relic.status = RelicStatus::Hooked;
         txn.put_relic(&relic)?;
         // Nor was a person called.
-        shaman::over_where(txn, |_, _| true)
+        shaman::over_where(txn, |_| true)
     })
     .await;
     assert!(calls(&town).await.is_empty());

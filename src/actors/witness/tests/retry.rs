@@ -133,6 +133,7 @@ async fn what_should_have_passed_by_itself_calls_a_person_in_the_end() {
     let escalations = calls(&town).await;
     assert_eq!(escalations.len(), 1, "{escalations:?}");
     assert!(escalations[0].body.contains("authentication failed"));
+    town.reword().await;
     town.parts.repo.mend("landed");
     town.pass(PATROL * 3).await;
     let relic = town.relic_now(&charged.relic).await;
@@ -160,6 +161,7 @@ async fn a_call_about_landed_work_is_one_call_until_it_is_dealt_with() {
         "{}",
         escalations[0].title
     );
+    town.reword().await;
     town.parts.repo.mend("delete_branch");
     town.pass(PATROL * 2).await;
     assert_eq!(calls(&town).await.len(), 0, "it is over");

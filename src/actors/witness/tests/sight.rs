@@ -6,9 +6,9 @@ use crate::actors::ask;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::nuke::{Nuked, Target};
 use crate::actors::sagas::repair;
-use crate::actors::shaman;
 use crate::actors::witness::{WitnessMsg, sight};
 use crate::domain::cause::Cause;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town, raider, rig};
@@ -167,7 +167,7 @@ async fn a_sandbox_whose_owner_stays_unreadable_is_told_once_until_it_can_be_rea
     town.pass(PATROL * 8).await;
     let unread = async || {
         let mut told = town.escalations().await;
-        told.retain(|it| it.title == shaman::UNREAD);
+        told.retain(|it| it.title == ProblemKind::Unread.text());
         told
     };
     assert!(unread().await.is_empty(), "not for long yet");

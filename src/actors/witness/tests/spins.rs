@@ -62,6 +62,7 @@ async fn person_is_called_once_to_a_session_that_only_spins_and_nothing_is_done_
     assert!(town.parts.sessions.sent(&charged.session).is_empty());
     assert_eq!(town.starts(&charged.session), 1);
     assert!(town.events(EventType::RaiderStalled).await.is_empty());
+    town.reword().await;
     town.parts.sessions.show(&charged.session, Some("Writing"));
     town.pass(Duration::from_secs(1)).await;
     assert_eq!(condition(&town, &charged).await, None, "within a second");

@@ -341,6 +341,7 @@ async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once()
             town.events(EventType::RaiderStalled).await.is_empty(),
             "{op}"
         );
+        town.reword().await;
         town.parts.repo.mend(op);
         sessions.hide(session, None);
         sessions.show(session, Some(""));

@@ -145,6 +145,7 @@ fn intent(town: &Town) -> DoneIntent {
         exit: Exit::Completed,
         head: crate::domain::ids::Oid::new("a".repeat(40)).unwrap(),
         cleanup_status: None,
+        mismatch: None,
         no_change: false,
         wants_review: false,
         until: None,

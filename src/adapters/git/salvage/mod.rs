@@ -120,7 +120,7 @@ fn describe(
             .iter()
             .map(|stash| stash.message.clone())
             .collect(),
-        special: measured.special.clone(),
+        special: measured.special.iter().map(ToString::to_string).collect(),
         ignored,
         clones: clones(measured),
         bytes: 0,

@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::*;
 use crate::domain::ids::Incarnation;
-use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review, Verdict};
+use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Review, Verdict};
 use crate::domain::message::{Body, Escalation, Handoff, PolecatDone, SHAMAN, Severity};
+use crate::domain::problem::Problem;
 use crate::domain::relic::Exit;
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::EventFilter;
@@ -27,7 +28,7 @@ fn messages_wait_until_they_are_handled() {
     let help = Body::Help(Escalation {
         agent: "horde/raiders/Toast".into(),
         relic: None,
-        problem: "no key".into(),
+        problem: Problem::said("no key"),
         severity: Severity::High,
         evidence: String::new(),
     });
@@ -119,6 +120,9 @@ fn mr(number: u64, relic: &str, raider: RaiderId, state: MrState) -> MergeReques
         merge_commit: None,
         note: None,
         began: None,
+        hold: None,
+        held_since: None,
+        settled_at: None,
         review: Review::None,
     }
 }
@@ -140,6 +144,9 @@ fn merge_requests_are_listed_in_the_order_they_land() {
     full.merge_commit = Some(oid('c'));
     full.not_before = Some(at("2026-05-03T10:00:00Z"));
     full.note = Some("red".into());
+    full.hold = Some(HoldReason::Checkout);
+    full.held_since = Some(at("2026-05-04T10:00:00Z"));
+    full.settled_at = Some(at("2026-05-05T10:00:00Z"));
     full.attempts = 3;
     let urgent = MergeRequest {
         priority: 1,

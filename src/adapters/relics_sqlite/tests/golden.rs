@@ -9,7 +9,7 @@ use super::*;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{HarnessName, Incarnation};
-use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review, Verdict};
+use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Review, Verdict};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
 use crate::domain::restart::{Deaths, Mono};
@@ -112,6 +112,7 @@ fn hook(relic: RelicId) -> Hook {
             exit: Exit::Completed,
             head: oid('b'),
             cleanup_status: None,
+            mismatch: None,
             no_change: false,
             wants_review: true,
             until: None,
@@ -146,6 +147,10 @@ fn merge_request(id: RelicId, relic: RelicId) -> MergeRequest {
         merge_commit: None,
         note: Some("parked".into()),
         began: None,
+        // What a later schema makes of that.
+        hold: Some(HoldReason::Infra),
+        held_since: None,
+        settled_at: None,
         review: Review::Wanted,
     }
 }

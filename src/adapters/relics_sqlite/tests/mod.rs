@@ -5,6 +5,7 @@ mod files;
 mod flow;
 mod golden;
 mod journal;
+mod migrate;
 mod retention;
 mod rows;
 

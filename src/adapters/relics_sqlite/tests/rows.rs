@@ -283,6 +283,7 @@ fn a_hook_ties_one_raider_to_one_relic() {
         exit: Exit::Deferred,
         head: oid('b'),
         cleanup_status: Some(CleanupStatus::Clean),
+        mismatch: None,
         no_change: true,
         wants_review: true,
         until: Some(at("2026-06-01T00:00:00Z")),

@@ -1,0 +1,199 @@
+//! Claims: one task at a time is at a piece of work, within this process.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::domain::ids::{RaiderId, RelicId, RigName};
+
+/// A piece of work that one task at a time is at. Sessions go by their tokens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClaimKey {
+    /// The look at all accounts.
+    Accounts,
+    /// The charge of a relic that nobody asked for.
+    Charge(RelicId),
+    /// The charges of a rig's waiting relics.
+    Charges(RigName),
+    /// Telling a session of its compaction.
+    Compaction(String),
+    /// The refresh of what git says of a rig's sandboxes.
+    Glances(RigName),
+    /// Telling a session that its limit is over.
+    GoesOn(String),
+    /// The landing of a rig.
+    Lane(RigName),
+    /// The handling of a message to a witness.
+    Message(u64),
+    /// The commands of `[notify]`.
+    Notify,
+    /// The removal of a raider: held, it keeps its slot to its incarnation.
+    Nuke(RaiderId),
+    /// The end of a session that nobody wants: held, nobody adopts it.
+    Orphan(String),
+    /// The intents left in the outbox in one raider's name, rig and raider as the file says them.
+    Outbox(String, String),
+    /// The look at a raider's outcome file.
+    Outcome(RaiderId),
+    /// The wait for the next such look; those that know that its session has ended wait apart.
+    NextOutcome(RaiderId, bool),
+    /// Making a rig ready.
+    Prepare(RigName),
+    /// Typing the first prompt of a session.
+    Prompt(String),
+    /// The removal of a raider that has no work any more.
+    Release(RaiderId),
+    /// The repair of a raider's sandbox: held, no session is started in it.
+    Repair(RaiderId),
+    /// `[retention]`.
+    Retention,
+    /// The run of a saga.
+    Saga(u64),
+    /// Reading or removing a salvage.
+    Salvage(String),
+    /// The look at a session's screen.
+    Screen(String),
+    /// The step about a raider that may be stalled.
+    Stall(RaiderId),
+    /// The look for stalled raiders of a rig.
+    Stalls(RigName),
+    /// The judgement of a raider that may be a zombie.
+    Suspect(RaiderId),
+    /// Emptying the trash.
+    Trash,
+    /// Typing into a session.
+    Typing(String),
+    /// Reading transcripts.
+    Usage,
+}
+
+/// Keys of the work that tasks are at in this moment, each with whether it is wanted once more. An actor that was
+/// restarted after a panic finds the tasks of its predecessor still running: the claim keeps it from
+/// doing the same work twice.
+#[derive(Clone, Default)]
+pub struct Claims(Arc<Mutex<BTreeMap<ClaimKey, bool>>>);
+
+impl Claims {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<ClaimKey, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody is at it.
+    #[must_use]
+    pub fn is_claimed(&self, key: &ClaimKey) -> bool {
+        self.held().contains_key(key)
+    }
+
+    /// Claims a piece of work; none when somebody is at it.
+    #[must_use]
+    pub fn claim(&self, key: ClaimKey) -> Option<Claim> {
+        self.take(key, false)
+    }
+
+    /// Claims a piece of work, or lets whoever is at it know that something may have changed since
+    /// it began ([`Claim::give_back`]).
+    #[must_use]
+    pub fn claim_or_repeat(&self, key: ClaimKey) -> Option<Claim> {
+        self.take(key, true)
+    }
+
+    fn take(&self, key: ClaimKey, repeat: bool) -> Option<Claim> {
+        match self.held().entry(key) {
+            Entry::Occupied(mut again) => {
+                *again.get_mut() |= repeat;
+                None
+            }
+            Entry::Vacant(free) => {
+                let key = free.key().clone();
+                free.insert(false);
+                let claims = Some(self.clone());
+                Some(Claim { claims, key })
+            }
+        }
+    }
+}
+
+/// Held while the work goes on; dropped, even by a panic, it is free again.
+#[must_use = "dropped at once, it protects nothing"]
+pub struct Claim {
+    /// None once it was given back.
+    claims: Option<Claims>,
+    key: ClaimKey,
+}
+
+impl Claim {
+    /// Ends the claim, unless somebody wanted the work meanwhile: then it is to be done once more.
+    pub fn give_back(mut self) -> Option<Self> {
+        let claims = self.claims.take()?;
+        let mut held = claims.held();
+        if held.get_mut(&self.key).is_some_and(std::mem::take) {
+            drop(held);
+            self.claims = Some(claims);
+            return Some(self);
+        }
+        held.remove(&self.key);
+        None
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(claims) = &self.claims {
+            claims.held().remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Claims and their keys.
+
+    use super::*;
+
+    fn raider(name: &str) -> RaiderId {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn claimed_work_is_free_again_when_its_claim_is_dropped() {
+        let claims = Claims::default();
+        let claim = claims.claim(ClaimKey::Trash).unwrap();
+        assert!(claims.claim(ClaimKey::Trash).is_none());
+        assert!(claims.is_claimed(&ClaimKey::Trash));
+        drop(claim);
+        assert!(!claims.is_claimed(&ClaimKey::Trash));
+    }
+
+    #[test]
+    fn work_that_is_wanted_meanwhile_is_done_once_more() {
+        let claims = Claims::default();
+        let claim = claims.claim_or_repeat(ClaimKey::Notify).unwrap();
+        for _ in 0..3 {
+            assert!(claims.claim_or_repeat(ClaimKey::Notify).is_none());
+        }
+        let claim = claim.give_back().unwrap();
+        assert!(claim.give_back().is_none());
+        assert!(!claims.is_claimed(&ClaimKey::Notify));
+    }
+
+    /// No name of a raider, rig or file makes the key of one piece of work that of another.
+    #[test]
+    fn different_work_has_different_keys() {
+        let claims = Claims::default();
+        let toast = raider("horde/raiders/Toast");
+        let keys = [
+            ClaimKey::Outcome(toast.clone()),
+            ClaimKey::NextOutcome(toast.clone(), false),
+            ClaimKey::NextOutcome(toast.clone(), true),
+            ClaimKey::Nuke(toast.clone()),
+            ClaimKey::Nuke(raider("rust/raiders/Toast")),
+            ClaimKey::Release(toast),
+            ClaimKey::Outbox("a/b".into(), "c".into()),
+            ClaimKey::Outbox("a".into(), "b/c".into()),
+            ClaimKey::Saga(1),
+            ClaimKey::Message(1),
+        ];
+        let held: Vec<_> = keys.iter().map(|key| claims.claim(key.clone())).collect();
+        assert!(held.iter().all(Option::is_some));
+    }
+}

@@ -1,0 +1,156 @@
+//! Work in a sandbox beside its files, its stash and the commits of its HEAD.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// Kinds of other work. The safety protocol goes by these, and never by the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WorkKind {
+    /// Work in progress, or something that keeps the sandbox from being judged.
+    Unfinished,
+    /// Commits that HEAD left behind: amended or rebased ones, or such as lie on branches that nobody else knows.
+    LeftBehind,
+    /// A file that a repair set aside.
+    SetAside,
+    /// A repository that ignore rules hide.
+    Hidden,
+    /// A file whose bytes may differ from its commit by a conversion of git's only: line endings, a filter.
+    Converted,
+}
+
+impl WorkKind {
+    /// Returns whether an agent may have finished with such work in its sandbox. A removal must save it all the
+    /// same.
+    #[must_use]
+    pub fn is_finished(self) -> bool {
+        match self {
+            Self::Unfinished => false,
+            Self::LeftBehind | Self::SetAside | Self::Hidden | Self::Converted => true,
+        }
+    }
+}
+
+/// A piece of such work, with a line for people. Stable as long as the sandbox does not change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherWork {
+    kind: WorkKind,
+    text: String,
+}
+
+impl OtherWork {
+    /// Returns work in progress, or what keeps the sandbox from being judged, in these words.
+    #[must_use]
+    pub fn unfinished(text: impl Into<String>) -> Self {
+        Self::new(WorkKind::Unfinished, text)
+    }
+
+    /// Returns commits that HEAD left behind.
+    #[must_use]
+    pub fn left_behind(what: impl fmt::Display) -> Self {
+        Self::new(
+            WorkKind::LeftBehind,
+            format!("only this sandbox names {what}"),
+        )
+    }
+
+    /// Returns the file of this name that a repair set aside.
+    #[must_use]
+    pub fn set_aside(name: impl fmt::Display) -> Self {
+        let text = format!("only this sandbox names what a repair set aside as {name}");
+        Self::new(WorkKind::SetAside, text)
+    }
+
+    /// Returns the repository at this path, which ignore rules hide, with what it holds.
+    #[must_use]
+    pub fn hidden(path: impl fmt::Display, holds: impl fmt::Display) -> Self {
+        let text = format!("ignored repository {path}: {holds}");
+        Self::new(WorkKind::Hidden, text)
+    }
+
+    /// Returns the file at this path, which git converts.
+    #[must_use]
+    pub fn converted(path: impl fmt::Display) -> Self {
+        let text = format!("bytes that git converts: {path}");
+        Self::new(WorkKind::Converted, text)
+    }
+
+    fn new(kind: WorkKind, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { kind, text }
+    }
+
+    /// Returns its kind.
+    #[must_use]
+    pub fn kind(&self) -> WorkKind {
+        self.kind
+    }
+}
+
+/// It reads as its text.
+impl Deref for OtherWork {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for OtherWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq<str> for OtherWork {
+    fn eq(&self, text: &str) -> bool {
+        self.text == text
+    }
+}
+
+impl PartialEq<&str> for OtherWork {
+    fn eq(&self, text: &&str) -> bool {
+        self.text == *text
+    }
+}
+
+impl PartialEq<String> for OtherWork {
+    fn eq(&self, text: &String) -> bool {
+        self.text == *text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Kinds of other work, and their texts.
+
+    use super::*;
+
+    /// Words that stand for another kind in a text decide nothing.
+    #[test]
+    fn kind_says_whether_work_is_finished_whatever_the_text() {
+        let names = "only this sandbox names abc";
+        for (work, text, finished) in [
+            (OtherWork::unfinished(names), names, false),
+            (OtherWork::left_behind("abc"), names, true),
+            (
+                OtherWork::set_aside("index.aside"),
+                "only this sandbox names what a repair set aside as index.aside",
+                true,
+            ),
+            (
+                OtherWork::hidden("vendor/x", "changes"),
+                "ignored repository vendor/x: changes",
+                true,
+            ),
+            (
+                OtherWork::converted("a.txt"),
+                "bytes that git converts: a.txt",
+                true,
+            ),
+        ] {
+            assert_eq!(work.kind().is_finished(), finished, "{work:?}");
+            assert_eq!(work, text);
+            assert_eq!(work.to_string(), text);
+        }
+    }
+}

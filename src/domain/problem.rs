@@ -1,0 +1,392 @@
+//! Problems that people are called for. The kind of a problem, and what it is of, say which escalation is meant:
+//! they are stored with it. Its text is for people, and may be reworded at any time.
+//!
+//! ```text
+//!   label of the escalation:  problem:CODE[:OF]      fields of its message:  problem (the text), code, of
+//! ```
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::escalation::gist;
+
+/// How the label of an escalation begins that says which problem it is about.
+const LABEL: &str = "problem:";
+
+/// Makes the kinds: variant, stored code, text for people.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident => $code:literal, $text:literal;)+) => {
+        /// A kind of problem.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ProblemKind {
+            $($(#[$doc])* $kind,)+
+        }
+
+        impl ProblemKind {
+            /// All kinds.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// Returns the code that is stored. It never changes (`tests/golden/problems.txt`).
+            #[must_use]
+            pub fn code(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $code,)+
+                }
+            }
+
+            /// Returns the text for people, where a problem of this kind has no other one.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $text,)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Said by an agent or an operator: its own words tell it from another one.
+    Said => "said", "a person is needed";
+    /// An agent ended its work with `escalated`.
+    AgentStuck => "agent_stuck", "the agent is stuck";
+    /// Finished work has no commits any more.
+    BranchLostCommits => "branch_lost_commits", "the branch lost its commits after done";
+    /// A budget is spent. The subject is its scope.
+    BudgetSpent => "budget_spent", "a budget is spent";
+    /// A budget covers tokens without a price. The subject is its scope.
+    BudgetUnpriced => "budget_unpriced", "a budget does not count all that is used: some tokens have no price";
+    /// A relic was charged too often without success.
+    ChargedInVain => "charged_in_vain", "it was charged in vain";
+    /// Waiting work of a rig cannot be charged.
+    ChargesStuck => "charges_stuck", "waiting work cannot be charged";
+    /// Work that was declared to need no change has commits.
+    CommitsAfterDone => "commits_after_done", "commits were made after done said that nothing had to change";
+    /// A finished sandbox cannot be measured.
+    FinishedUnmeasured => "finished_unmeasured", "the sandbox cannot be measured after done";
+    /// A finished sandbox holds unsaved work.
+    FinishedUnsaved => "finished_unsaved", "a finished sandbox holds unsaved work";
+    /// A file of the supervisor's own is not as it was left. Of its path.
+    Ground => "ground", "one of the supervisor's own files is not as it was left";
+    /// A child hands off in a loop.
+    HandoffLoop => "handoff_loop", "it hands off again and again, and nothing changes in between";
+    /// A sandbox without hook holds work.
+    Hookless => "hookless", "its hook is gone, and its sandbox holds work";
+    /// A merge request was tried too often. Of the merge request.
+    LandingParked => "landing_parked", "it was tried again and again and cannot be landed yet";
+    /// The remote or the target refuses a merge request for good. Of the merge request.
+    LandingRefused => "landing_refused", "it cannot be landed";
+    /// Each session of a child ends at a limit or a login.
+    LimitLoop => "limit_loop", "each of its sessions ends at a limit or a login soon after its start";
+    /// A session could not be told that its limit is over.
+    LimitUntold => "limit_untold", "its limit is over, and it could not be told to go on";
+    /// An account wants a login. The subject is the account.
+    LoginWanted => "login_wanted", "its account wants a login";
+    /// The look of a witness hangs.
+    LookHangs => "look_hangs", "its look at the raiders does not come to an end";
+    /// A merge was announced that the target does not have.
+    MergeNotOnTarget => "merge_not_on_target", "its merge was announced and is not on the target";
+    /// A message to a witness cannot be handled. Of the work, or of the message.
+    MessageStuck => "message_stuck", "a message cannot be dealt with";
+    /// A directory without owner holds a slot.
+    Nameless => "nameless", "a directory that is no sandbox holds its slot";
+    /// A nuke fails again and again.
+    NukeStuck => "nuke_stuck", "its nuke does not get on";
+    /// Another branch is checked out in a finished sandbox.
+    OtherBranch => "other_branch", "another branch is checked out after done";
+    /// A declared outcome cannot be accepted.
+    OutcomeRefused => "outcome_refused", "an outcome was declared that cannot be accepted";
+    /// The first prompt of a session cannot be typed.
+    PromptUntyped => "prompt_untyped", "its first prompt cannot be typed";
+    /// The remote does not take a finished branch.
+    PushBlocked => "push_blocked", "the remote does not take the finished branch";
+    /// A raider died too often.
+    Quarantined => "quarantined", "its sessions died too often: it is in quarantine, and its relic is blocked";
+    /// Finished work cannot be queued.
+    QueueRefused => "queue_refused", "its finished work cannot be taken into the queue";
+    /// The relic of a raider was closed elsewhere, and its sandbox holds work.
+    RelicClosed => "relic_closed", "its relic was closed elsewhere, and its sandbox holds work";
+    /// A raider without work cannot be removed.
+    ReleaseStuck => "release_stuck", "it has no work any more and cannot be removed";
+    /// A relic was reworked too often.
+    ReworkExhausted => "rework_exhausted", "it could not be landed after its reworks";
+    /// A saga was begun by another version. Of the kind of saga.
+    SagaForeign => "saga_foreign", "it was begun by another version and cannot go on";
+    /// A saga cannot go on. Of the kind of saga; in a witness's own name also of its subject.
+    SagaStuck => "saga_stuck", "it cannot go on";
+    /// There is no room for salvage.
+    SalvageFull => "salvage_full", "its sandbox holds more than salvage has room for";
+    /// A sandbox under work cannot be used.
+    SandboxBroken => "sandbox_broken", "its sandbox is broken";
+    /// A finished sandbox was changed.
+    SandboxChanged => "sandbox_changed", "the sandbox is not clean after done";
+    /// A sandbox under work is not there.
+    SandboxGone => "sandbox_gone", "its sandbox is gone";
+    /// A finished sandbox is not there, and its branch has more than the remote.
+    SandboxGoneUnpushed => "sandbox_gone_unpushed", "the sandbox is gone after done, and its branch holds more than was pushed";
+    /// The sandboxes of a rig cannot be seen.
+    SandboxesUnseen => "sandboxes_unseen", "the sandboxes of its rig cannot be seen";
+    /// A stalled session has text in its input that a person began.
+    StalledBegun => "stalled_begun", "it is stalled, and a line that a person has begun stands in its input";
+    /// Everything was tried with a stalled session.
+    StalledHelpless => "stalled_helpless", "it is stalled, and nothing helps";
+    /// A stalled session is not replaced.
+    StalledKept => "stalled_kept", "it is stalled, and gets no fresh session";
+    /// A stalled session shows nothing but a spinner.
+    StalledSpins => "stalled_spins", "it shows a spinner, and does nothing else";
+    /// A stalled session shows nothing that is known to take text.
+    StalledUnrecognised => "stalled_unrecognised", "it is stalled, and its screen is not recognised";
+    /// The terminal of a stalled session takes nothing.
+    StalledUntold => "stalled_untold", "it is stalled, and cannot be told";
+    /// A target moves faster than a merge request can be landed. Of the merge request.
+    TargetMoves => "target_moves", "it cannot be landed: its target moves all the time";
+    /// A session outlives every signal. Of its token.
+    Unkillable => "unkillable", "its session could not be ended";
+    /// A finished branch cannot be pushed again.
+    Unpushed => "unpushed", "the finished branch cannot be pushed as it is";
+    /// The owner of a sandbox without hook cannot be read.
+    Unread => "unread", "whose sandbox it is cannot be read";
+    /// A session cannot be seen.
+    Unseen => "unseen", "whether it gets on cannot be seen";
+    /// A zombie cannot be dealt with.
+    ZombieStuck => "zombie_stuck", "it is a zombie that cannot be dealt with";
+}
+
+impl ProblemKind {
+    /// Returns the kind of a code; none for a code that this version does not know.
+    #[must_use]
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.code() == code)
+    }
+
+    /// Returns the problem of this kind, in other words than [`ProblemKind::text`].
+    #[must_use]
+    pub fn in_words(self, text: impl Into<String>) -> Problem {
+        Problem {
+            text: text.into(),
+            kind: self,
+            of: None,
+        }
+    }
+
+    /// Returns the problem of this kind that is told from others of it by what it is of.
+    #[must_use]
+    pub fn of(self, of: impl fmt::Display, text: impl Into<String>) -> Problem {
+        Problem {
+            of: Some(of.to_string()),
+            ..self.in_words(text)
+        }
+    }
+}
+
+impl fmt::Display for ProblemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl Serialize for ProblemKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code())
+    }
+}
+
+impl<'de> Deserialize<'de> for ProblemKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let code = String::deserialize(deserializer)?;
+        // A later version's problem is at least told in its words.
+        Ok(Self::from_code(&code).unwrap_or(Self::Said))
+    }
+}
+
+/// The identity of a problem about one subject.
+pub type Identity = (ProblemKind, Option<String>);
+
+/// A problem that a person is called for. Equality compares the text as well; [`Problem::is_same`] does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    #[serde(rename = "problem")]
+    text: String,
+    #[serde(rename = "code", default = "said")]
+    kind: ProblemKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    of: Option<String>,
+}
+
+/// Messages of older versions have no code where somebody's own words are told.
+fn said() -> ProblemKind {
+    ProblemKind::Said
+}
+
+impl Problem {
+    /// Returns a problem in somebody's own words.
+    #[must_use]
+    pub fn said(text: impl Into<String>) -> Self {
+        ProblemKind::Said.in_words(text)
+    }
+
+    /// Returns the problem of an escalation, from its labels and its title.
+    #[must_use]
+    pub fn stored(labels: &[String], title: &str) -> Self {
+        let mut labels = labels.iter();
+        let label = labels.find_map(|label| label.strip_prefix(LABEL));
+        let (code, of) = match label.map(|label| label.split_once(':')) {
+            Some(Some((code, of))) => (code, Some(of.to_owned())),
+            Some(None) => (label.unwrap_or_default(), None),
+            None => return Self::said(title),
+        };
+        match ProblemKind::from_code(code) {
+            Some(kind) => Self {
+                of,
+                ..kind.in_words(title)
+            },
+            None => Self::said(title),
+        }
+    }
+
+    /// Returns the label that an escalation about it gets; none for somebody's own words.
+    #[must_use]
+    pub fn label(&self) -> Option<String> {
+        let code = self.kind.code();
+        match (self.kind, &self.of) {
+            (ProblemKind::Said, _) => None,
+            (_, Some(of)) => Some(format!("{LABEL}{code}:{of}")),
+            (_, None) => Some(format!("{LABEL}{code}")),
+        }
+    }
+
+    /// Returns its kind.
+    #[must_use]
+    pub fn kind(&self) -> ProblemKind {
+        self.kind
+    }
+
+    /// Returns what it is of.
+    #[must_use]
+    pub fn subject(&self) -> Option<&str> {
+        self.of.as_deref()
+    }
+
+    /// Returns it in one line, for people.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns what tells it from other problems of the same subject.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        match self.kind {
+            ProblemKind::Said => (self.kind, Some(gist(&self.text))),
+            kind => (kind, self.of.clone()),
+        }
+    }
+
+    /// Returns whether it is the same problem of the same subject, whatever the words.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl From<ProblemKind> for Problem {
+    fn from(kind: ProblemKind) -> Self {
+        kind.in_words(kind.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Codes, labels and identities of problems.
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Adding a code adds a line. A line that is there never changes: stores hold it.
+    #[test]
+    fn stored_codes_are_those_of_the_golden_file() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/problems.txt");
+        let golden = std::fs::read_to_string(path).unwrap();
+        let lines = ProblemKind::ALL
+            .iter()
+            .map(|kind| format!("{kind:?} {}\n", kind.code()));
+        assert_eq!(lines.collect::<String>(), golden);
+    }
+
+    #[test]
+    fn each_kind_has_a_code_of_its_own_and_is_found_by_it() {
+        let codes: BTreeSet<_> = ProblemKind::ALL.iter().map(|kind| kind.code()).collect();
+        assert_eq!(codes.len(), ProblemKind::ALL.len());
+        for kind in ProblemKind::ALL {
+            let code = kind.code();
+            assert_eq!(ProblemKind::from_code(code), Some(*kind));
+            assert!(code.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+        }
+        assert_eq!(ProblemKind::from_code("of_a_later_version"), None);
+    }
+
+    #[test]
+    fn label_and_title_give_the_problem_back_in_whatever_words() {
+        for kind in ProblemKind::ALL {
+            for problem in [kind.in_words("once"), kind.of("/a/b: c", "once")] {
+                let labels: Vec<_> = problem.label().into_iter().collect();
+                let said = *kind == ProblemKind::Said;
+                assert_eq!(labels.is_empty(), said);
+                let stored = Problem::stored(&labels, "reworded");
+                assert_eq!(stored.kind(), *kind);
+                assert_eq!(stored.is_same(&problem), !said, "{problem:?}");
+                assert_eq!(stored.text(), "reworded");
+            }
+        }
+        let later = ["problem:of_a_later_version:x".to_owned()];
+        assert_eq!(Problem::stored(&later, "new"), Problem::said("new"));
+    }
+
+    #[test]
+    fn problems_are_told_apart_by_kind_and_by_what_they_are_of_and_own_words_by_their_gist() {
+        let landing = |of| ProblemKind::LandingParked.of(of, "tried 5 times");
+        let of_none = Problem::from(ProblemKind::LandingParked);
+        for (one, other, same) in [
+            (landing("gt-1"), landing("gt-1"), true),
+            (landing("gt-1"), landing("gt-2"), false),
+            (landing("gt-1"), of_none, false),
+            (
+                ProblemKind::Unread.in_words("a"),
+                ProblemKind::Unread.in_words("b"),
+                true,
+            ),
+            (
+                ProblemKind::Unread.into(),
+                Problem::said(ProblemKind::Unread.text()),
+                false,
+            ),
+            (Problem::said("attempt 1"), Problem::said("Attempt 2"), true),
+            (Problem::said("no key"), Problem::said("no disk"), false),
+        ] {
+            assert_eq!(one.is_same(&other), same, "{one:?} {other:?}");
+            assert_eq!(other.is_same(&one), same);
+        }
+    }
+
+    #[test]
+    fn fields_of_a_message_are_read_with_and_without_a_code() {
+        let unkillable = ProblemKind::Unkillable.of("t-1", "it lives");
+        let json = serde_json::json!({ "problem": "it lives", "code": "unkillable", "of": "t-1" });
+        assert_eq!(serde_json::to_value(&unkillable).unwrap(), json);
+        for (json, problem) in [
+            (json, unkillable),
+            (
+                serde_json::json!({ "problem": "no key" }),
+                Problem::said("no key"),
+            ),
+            (
+                serde_json::json!({ "problem": "no key", "code": "of_a_later_version" }),
+                Problem::said("no key"),
+            ),
+        ] {
+            assert_eq!(serde_json::from_value::<Problem>(json).unwrap(), problem);
+        }
+    }
+}
