@@ -67,7 +67,8 @@ pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), Daemo
     if let Some(found) = &found
         && !found.is_at(&here)
         && found.path != city
-        && is_there(found).map_err(failed_at(&found.path, "cannot be read"))?
+        && !leads_to(found, &here)
+        && is_there(found).unwrap_or_else(|error| unknown(found, &error))
     {
         return Err(DaemonError::Failed(refusal(city, &found.path)));
     }
@@ -118,6 +119,18 @@ fn is_there(recorded: &Identity) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(recorded.is_at(&found)),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a link at the old place leads to the city that was moved.
+fn leads_to(recorded: &Identity, here: &Metadata) -> bool {
+    fs::metadata(&recorded.path).is_ok_and(|it| (it.dev(), it.ino()) == (here.dev(), here.ino()))
+}
+
+/// Where a city was that cannot be looked at, as on a disk that is broken: a backup of it is to start elsewhere.
+fn unknown(recorded: &Identity, error: &io::Error) -> bool {
+    let was = recorded.path.display();
+    tracing::warn!(%was, %error, "whether the city is still where it was cannot be told; it is taken for moved");
+    false
 }
 
 fn is_nothing(error: &io::Error) -> bool {
@@ -209,6 +222,15 @@ mod tests {
         lab.copy("moved", "backup");
         fs::remove_dir_all(&moved).unwrap();
         fs::rename(lab.root.join("backup"), &moved).unwrap();
+        settled(&moved).unwrap();
+        // A link is left where it was.
+        let linked = lab.root.join("linked");
+        lab.copy("moved", "linked");
+        fs::remove_dir_all(&moved).unwrap();
+        std::os::unix::fs::symlink(&linked, &moved).unwrap();
+        settled(&linked).unwrap();
+        fs::remove_file(&moved).unwrap();
+        fs::rename(&linked, &moved).unwrap();
         settled(&moved).unwrap();
         // Its place is taken by another city.
         let elsewhere = lab.root.join("elsewhere");

@@ -101,9 +101,9 @@ pub struct TargetState {
 pub struct LandRequest {
     /// The head of the work.
     pub head: Oid,
-    /// The tip of the target that the work was begun on, where it was. What this reaches and the target does not was
-    /// taken off the target by a force-push since, and does not come back with the work.
-    pub began: Option<Oid>,
+    /// The tips of the target that the work, and earlier attempts at it, were begun on. What these reach and the target
+    /// does not was taken off the target by a force-push since, and does not come back with the work.
+    pub began: Vec<Oid>,
     /// The commit to land on.
     pub onto: Oid,
     /// Rebase, squash or merge.

@@ -150,7 +150,7 @@ fn garble(theirs: &Path, text: &[u8]) {
     fs::write(theirs.join("packed-refs"), refs).unwrap();
 }
 
-const BLOCKS: [Block; 17] = [
+const BLOCKS: [Block; 18] = [
     ("a branch raider", |_, sandbox| rename_to(sandbox, "raider")),
     ("a packed branch raider", |_, sandbox| {
         rename_to(sandbox, "raider");
@@ -174,6 +174,11 @@ const BLOCKS: [Block; 17] = [
         let place = theirs.join("refs/heads/raider/Nux/gt-1-2");
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/dev/zero", place).unwrap();
+    }),
+    ("a link for the directory of its branches", |theirs, _| {
+        let place = theirs.join("refs/heads/raider/Nux");
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("/tmp", place).unwrap();
     }),
     ("a stale lock", |theirs, sandbox| {
         rename_to(sandbox, "raider");

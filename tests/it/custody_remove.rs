@@ -301,6 +301,29 @@ fn what_is_written_between_the_last_look_and_the_removal_is_kept() {
     }
 }
 
+/// The supervisor is killed between its last measurement and the trash.
+#[test]
+fn sandbox_that_was_on_its_way_out_is_renamed_back_and_not_forgotten() {
+    let city = City::new();
+    let (spec, sandbox) = (city.spec(1), city.sandbox());
+    write(&sandbox, "late.txt", "late\n");
+    let before = snapshot(&sandbox);
+    let beside = sandbox.with_file_name(".Toast.leaving");
+    fs::rename(&sandbox, &beside).unwrap();
+    let forgotten = city
+        .repo
+        .forget_sandbox(&sandbox, &spec.raider, spec.incarnation);
+    let stale = matches!(forgotten, Err(RepoError::PermitStale(_)));
+    assert!(stale, "{forgotten:?}");
+    assert_eq!(snapshot(&sandbox), before);
+    // Something has its place meanwhile.
+    fs::rename(&sandbox, &beside).unwrap();
+    write(&sandbox, "other", "other\n");
+    city.repo.prepare().unwrap();
+    assert_eq!(snapshot(&sandbox.with_file_name("Toast-kept")), before);
+    assert!(sandbox.join("other").exists());
+}
+
 /// What is written with the same bytes, or removed, is no work that nothing measured; nor is what rules hide.
 #[test]
 fn late_write_that_changes_nothing_holds_up_no_removal() {

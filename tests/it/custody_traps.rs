@@ -243,7 +243,7 @@ impl Wires {
         let target = repo.fetch_target("main").unwrap();
         let request = LandRequest {
             head: head.clone(),
-            began: None,
+            began: Vec::new(),
             onto: target.tip.clone(),
             style,
             title: "Do it (gt-1)".into(),

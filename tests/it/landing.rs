@@ -17,7 +17,7 @@ use crate::support::git::{commit_all, git, rev, try_git, write};
 fn request(head: &Oid, onto: &Oid, style: LandStyle) -> LandRequest {
     LandRequest {
         head: head.clone(),
-        began: None,
+        began: Vec::new(),
         onto: onto.clone(),
         style,
         title: "Do it (gt-1)".into(),
@@ -123,7 +123,7 @@ fn what_was_taken_off_the_target_does_not_come_back_with_work() {
             push_main(&city);
             let tip = repo.fetch_target("main").unwrap().tip;
             let begun = LandRequest {
-                began: Some(oops.clone()),
+                began: vec![oops.clone()],
                 ..request(&head, &tip, style)
             };
             let landed = merged(&city, &begun);
@@ -169,7 +169,7 @@ fn revert_on_a_rewritten_target_is_not_undone_by_work_that_merged_what_it_revert
         push_main(&city);
         let tip = repo.fetch_target("main").unwrap().tip;
         let begun = LandRequest {
-            began: Some(oops),
+            began: vec![oops],
             ..request(&head, &tip, style)
         };
         let landed = merged(&city, &begun);

@@ -199,10 +199,15 @@ async fn land_request(
     onto: &Oid,
 ) -> Result<LandRequest, Refusal> {
     let id = mr.relic.clone();
-    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
+    let read = move |txn: &mut dyn Txn| Ok((txn.relic(&id)?, txn.mrs_of(&id)?));
+    let (relic, attempts) = world.store.run(read).await?;
+    // A fresh raider may have taken over what an earlier one did.
+    let mut began: Vec<Oid> = attempts.into_iter().filter_map(|it| it.began).collect();
+    began.sort();
+    began.dedup();
     Ok(LandRequest {
         head: mr.head.clone(),
-        began: mr.began.clone(),
+        began,
         onto: onto.clone(),
         style: rig.forge.style,
         title: relic.title,

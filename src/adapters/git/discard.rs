@@ -1,7 +1,9 @@
-//! The only way a sandbox goes: verified once more, then renamed into the trash. What was written to it in between is found
-//! there, and has it renamed back.
+//! The only way a sandbox goes: verified once more, renamed beside its place, looked at there for what was written in
+//! between, which has it renamed back, and renamed into the trash. From beside its place nothing deletes it: a crash there
+//! leaves it to be renamed back.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +35,7 @@ pub(super) fn discard(
     let _serial = repo.worktrees();
     let path = permit.sandbox();
     sandbox::inside(repo, path)?;
+    put_back(path)?;
     let named = path.file_name() == Some(permit.raider().name.as_str().as_ref());
     if !named || &permit.raider().rig != repo.name() {
         return Err(RepoError::Failed(format!(
@@ -67,17 +70,13 @@ pub(super) fn discard(
     if let Some((judged, began)) = &last {
         still()?;
         unmounted(path)?;
-        let to = free_name(trash, &name);
-        let rename = || throw(path, &held, &to).map(|()| to.clone());
-        let since = stamp_now();
-        let (place, late) = late::watch(repo, judged, *began, rename)?;
-        if let Some(what) = late {
-            take_back(&place, path)?;
-            return Err(RepoError::PermitStale(what));
-        }
-        // What is written from now on, by a shell that stands in it, keeps it from being deleted.
-        let noted = note_use(&place, since);
-        noted.map_err(|error| failed("cannot look who is in", &place, &error))?;
+        remove(
+            repo,
+            path,
+            (judged, *began),
+            &held,
+            &free_name(trash, &name),
+        )?;
     }
     for admin in &admins {
         if measured.is_some() && fs::canonicalize(admin).ok() == measured {
@@ -92,6 +91,29 @@ pub(super) fn discard(
         retired::retire(repo, admin)?;
     }
     drop_traces(repo, permit, note)
+}
+
+/// Renames a measured sandbox into the trash, unless something was written to it meanwhile.
+fn remove(
+    repo: &GitRepo,
+    sandbox: &Path,
+    (judged, began): (&Measured, Began),
+    trash: &OwnedFd,
+    to: &Path,
+) -> Result<(), RepoError> {
+    let (beside, since) = (leaving(sandbox), stamp_now());
+    let step_out =
+        || rename_free(sandbox, &beside).map_err(|error| failed("cannot move", sandbox, &error));
+    if let Some(what) = late::watch(repo, judged, began, &beside, step_out)? {
+        put_back(sandbox)?;
+        return Err(RepoError::PermitStale(what));
+    }
+    if let Err(why) = throw(&beside, trash, to) {
+        put_back(sandbox)?;
+        return Err(why);
+    }
+    // What is written from now on, by a shell that stands in it, keeps it from being deleted.
+    note_use(to, since).map_err(|error| failed("cannot look who is in", to, &error))
 }
 
 /// Forgets the sandbox, and deletes its branches where another ref reaches them.
@@ -119,6 +141,7 @@ pub(super) fn forget(
 ) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
     sandbox::inside(repo, sandbox)?;
+    put_back(sandbox)?;
     if fs::symlink_metadata(sandbox).is_ok() {
         let what = format!("{} is there", sandbox.display());
         return Err(RepoError::PermitStale(what));
@@ -166,18 +189,63 @@ fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<Measured, RepoError> {
     }
 }
 
-/// Renames a sandbox back, or, where something was put in its place meanwhile, to a name beside that.
-fn take_back(place: &Path, sandbox: &Path) -> Result<(), RepoError> {
+/// Where a sandbox is between its last measurement and the trash. No slot has such a name.
+fn leaving(sandbox: &Path) -> PathBuf {
+    let name = sandbox.file_name().unwrap_or_default();
+    sandbox.with_file_name(format!(".{}.leaving", name.display()))
+}
+
+/// Renames a sandbox back that was on its way out, as a killed [`discard`] leaves it, or, where something was put in its
+/// place meanwhile, to a name beside that.
+///
+/// # Errors
+/// It cannot be renamed.
+pub(super) fn put_back(sandbox: &Path) -> Result<(), RepoError> {
+    let place = leaving(sandbox);
+    if fs::symlink_metadata(&place).is_err() {
+        return Ok(());
+    }
     let mut to: PathBuf = sandbox.to_owned();
     loop {
-        match renameat_with(CWD, place, CWD, &to, RenameFlags::NOREPLACE) {
-            Ok(()) => return Ok(()),
-            Err(Errno::EXIST | Errno::NOTEMPTY) => {
+        match rename_free(&place, &to) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let name = format!("{}-kept", sandbox.file_name().unwrap_or_default().display());
                 to = free_name(sandbox.parent().unwrap_or(sandbox), &name);
             }
-            Err(error) => return Err(failed("cannot move back", place, &error.into())),
+            done => return done.map_err(|error| failed("cannot move back", &place, &error)),
         }
+    }
+}
+
+/// Renames back every sandbox of the rig that was on its way out.
+///
+/// # Errors
+/// As [`put_back`].
+pub(super) fn put_all_back(repo: &GitRepo) -> Result<(), RepoError> {
+    let names = fs::read_dir(repo.raiders_dir()).into_iter().flatten();
+    for name in names.flatten().map(|entry| entry.file_name()) {
+        let name = name.to_string_lossy();
+        let slot = name
+            .strip_prefix('.')
+            .and_then(|name| name.strip_suffix(".leaving"));
+        if let Some(slot) = slot.filter(|slot| !slot.is_empty()) {
+            put_back(&repo.raiders_dir().join(slot))?;
+        }
+    }
+    Ok(())
+}
+
+/// Renames to a name that nothing has. Not every file system can look and rename at once (NFS): the lock of the rig's
+/// worktrees keeps the supervisor from taking the name in between.
+fn rename_free(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST | Errno::NOTEMPTY) => Err(ErrorKind::AlreadyExists.into()),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {
+            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(from, to),
+        },
+        Err(error) => Err(error.into()),
     }
 }
 

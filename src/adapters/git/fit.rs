@@ -50,7 +50,7 @@ pub(super) fn check(
         None => by_git(repo, head, &old)?,
     };
     for (id, fault) in found {
-        if !is_old(repo, &fault, &old)? {
+        if !is_old(repo, &fault, &old)? && !is_known(repo, &id, &old)? {
             return Err(RepoError::Rejected(format!(
                 "{}: {}",
                 id.short(),
@@ -165,8 +165,8 @@ fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, 
             "--no-object-names",
             "--filter=blob:none",
         ])
-        .args(["--remotes", "--stdin"])
-        .stdin(format!("{head}\n--not\n--remotes\n{old}"));
+        .args(["--stdin", "--not", "--remotes"])
+        .stdin(format!("{head}\n{old}"));
     let listed = listed.run()?;
     let read = repo.git().args(["cat-file", "--batch", "--buffer"]);
     let objects = read.stdin(listed.stdout).run()?.stdout;
@@ -192,6 +192,15 @@ fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, 
         rest = rest.get(end + 1 + size + 1..).unwrap_or_default();
     }
     Ok(found)
+}
+
+/// Whether an object is a commit that a remote or one of these has: no agent made it.
+fn is_known(repo: &GitRepo, id: &Oid, old: &[Oid]) -> Result<bool, RepoError> {
+    let old = old.iter().map(|old| format!("^{old}"));
+    let asked = repo.git().args(["rev-list", "--max-count=1", id.as_str()]);
+    let asked = asked.args(old).args(["--not", "--remotes"]).output()?;
+    // A tree is no commit.
+    Ok(asked.ok() && asked.text().is_empty())
 }
 
 /// Whether one of these commits has the very entry somewhere: the project's own trees may be as they like.

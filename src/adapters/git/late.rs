@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::admin::failed;
 use super::bytes;
@@ -29,6 +29,10 @@ use crate::ports::repo::RepoError;
 /// What git writes in the administrative directory with every commit, checkout or `add`.
 const STATE: [&str; 3] = ["HEAD", "index", "logs/HEAD"];
 
+/// A change time so far in the future, in seconds, is of before a clock was set back. The kernel's own times for files
+/// are finer than the clock that is asked here.
+const SLACK: i64 = 2;
+
 /// Before the last measurement of a sandbox began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Began((i64, i64));
@@ -38,13 +42,14 @@ impl Began {
         Self(stamp_now())
     }
 
-    fn is_after(self, changed: (i64, u32)) -> bool {
-        self.0 <= (changed.0, changed.1.into())
+    /// Whether something was changed since.
+    fn is_before(self, changed: (i64, i64)) -> bool {
+        self.0 <= changed && changed.0 <= stamp_now().0 + SLACK
     }
 }
 
-/// Has the sandbox renamed, and returns its new place, and what was written since it was measured, for people. What cannot
-/// be told counts as written.
+/// Has the sandbox renamed to `place`, and returns what was written since it was measured, for people. What cannot be told
+/// counts as written.
 ///
 /// # Errors
 /// As `rename`; then nothing was renamed.
@@ -52,18 +57,19 @@ pub(super) fn watch(
     repo: &GitRepo,
     measured: &Measured,
     began: Began,
-    rename: impl FnOnce() -> Result<PathBuf, RepoError>,
-) -> Result<(PathBuf, Option<String>), RepoError> {
+    place: &Path,
+    rename: impl FnOnce() -> Result<(), RepoError>,
+) -> Result<Option<String>, RepoError> {
     let excludes = ignored::excludes(repo);
     let listed = measured.index.entries.iter().map(|staged| &staged.path);
     let own = links::names(measured.ground.note.as_ref());
     let shown = Paths::of(measured.tree.keys().chain(listed).chain(&own));
     // Which links are ours can be told only where they lie.
-    let mut rules = rules(&measured.ground, &excludes, &shown);
-    let place = rename()?;
+    let mut rules = rules(&measured.ground, &excludes, &shown, &measured.index);
+    rename()?;
     let found = (|| {
-        let fail = |error: std::io::Error| failed("cannot read", &place, &error);
-        let root = Root::open(&place).map_err(fail)?;
+        let fail = |error: std::io::Error| failed("cannot read", place, &error);
+        let root = Root::open(place).map_err(fail)?;
         let walked = walk(&root, &mut rules).map_err(fail)?;
         if let Some(closed) = walked.closed.iter().find(|closed| !closed.hidden) {
             let (path, why) = (bytes::lossy(&closed.path), &closed.why);
@@ -79,11 +85,10 @@ pub(super) fn watch(
             None => Ok(late.state()),
         }
     })();
-    let late = match found {
+    Ok(match found {
         Ok(late) => late.map(|what| format!("{what} was written while it was removed")),
         Err(error) => Some(format!("what was written to it last: {error}")),
-    };
-    Ok((place, late))
+    })
 }
 
 struct Late<'a> {
@@ -116,7 +121,8 @@ impl Late<'_> {
     }
 
     fn is_known(&self, item: Option<&Item>, entry: Entry) -> Result<bool, RepoError> {
-        let young = self.began.is_after(entry.stamp.changed);
+        let (second, part) = entry.stamp.changed;
+        let young = self.began.is_before((second, part.into()));
         let Some(item) = item else {
             return Ok(!young);
         };
@@ -143,10 +149,9 @@ impl Late<'_> {
         let admin = self.measured.ground.admin.as_deref()?;
         let is_late = |name: &&'static str| {
             let found = fs::symlink_metadata(admin.join(name));
-            let changed = |found: fs::Metadata| (found.ctime(), found.ctime_nsec());
-            found.is_ok_and(|found| self.began.0 <= changed(found))
+            found.is_ok_and(|found| self.began.is_before((found.ctime(), found.ctime_nsec())))
         };
         let name = STATE.into_iter().find(is_late)?;
-        Some(format!("{} of its repository", Path::new(name).display()))
+        Some(format!("{name} of its repository"))
     }
 }

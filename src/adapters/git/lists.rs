@@ -10,6 +10,7 @@ use std::path::Path;
 use super::admin::{self, Note, failed, stamp, write_whole};
 use super::branches::checked_out;
 use super::rig::GitRepo;
+use super::theirs::Lock;
 use super::{share, way};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -50,6 +51,14 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
         &sound.refs.values().map(|(id, _)| id.clone()).collect(),
     )?;
     let rest = sound.text(&wanted(repo)?);
+    // git may have written it meanwhile: what it took in would be missing.
+    let Some(_lock) = Lock::take(&file)? else {
+        way::unlock(repo, PACKED)?;
+        return Ok(());
+    };
+    if stamp(&file) != now {
+        return Ok(());
+    }
     let aside = set_aside(repo, PACKED)?;
     write_whole(&file, rest.as_bytes())?;
     share::publish_all(repo);

@@ -290,9 +290,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     let tracked = Paths::of(tree.keys().chain(listed.clone()));
     let own = links::names(ground.note.as_ref());
     let shown = Paths::of(tree.keys().chain(listed).chain(&own));
-    let mut rules = rules(ground, &excludes, &shown);
-    let left_out = index.entries.iter().filter(|staged| staged.skip);
-    left_out.for_each(|staged| rules.left_out(&staged.path));
+    let mut rules = rules(ground, &excludes, &shown, index);
     let mut walked = walk(&root, &mut rules).map_err(fail)?;
     all_read(&walked)?;
     let mut seen = known(repo, &root, files);
@@ -347,8 +345,11 @@ pub(super) fn rules<'a>(
     ground: &Ground,
     excludes: &'a Excludes,
     shown: &'a Paths<'a>,
+    index: &Index,
 ) -> Rules<'a> {
     let mut rules = Rules::new(excludes, shown);
+    let left_out = index.entries.iter().filter(|staged| staged.skip);
+    left_out.for_each(|staged| rules.left_out(&staged.path));
     for name in links::EXCLUDED.map(str::as_bytes) {
         if links::is_ours(&ground.sandbox, name) {
             rules.skip(name);

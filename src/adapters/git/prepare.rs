@@ -10,7 +10,7 @@ use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
-use super::{adopt, gate, links, share, whole};
+use super::{adopt, discard, gate, links, share, whole};
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -40,6 +40,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         RigSource::Remote(_) => None,
     };
     let serial = repo.worktrees();
+    discard::put_all_back(repo)?;
     init(repo, checkout.as_ref())?;
     share::init(repo)?;
     // Before anything is written there.

@@ -46,8 +46,7 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
             });
             begin(repo, spec)?;
             let admin = repair::settle_anew(repo, spec)?;
-            fill(repo, spec, &admin, note)?;
-            check_head(repo, spec, &admin)
+            fill(repo, spec, &admin, note, check_head)
         }
     }
 }
@@ -74,6 +73,7 @@ fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
             ));
         }
     }
+    way::clear_above(repo, &name)?;
     way::check(repo, &name)?;
     if let Some(tip) = repo.their_refs().resolve(&name)?
         && tip != spec.base
@@ -178,6 +178,7 @@ pub(super) fn fill(
     spec: &SandboxSpec,
     admin: &Path,
     mut note: Note,
+    check: fn(&GitRepo, &SandboxSpec, &Path) -> Result<(), RepoError>,
 ) -> Result<(), RepoError> {
     note.write(repo, &spec.path)?;
     // Only a killed attempt of our own can have left it: no agent was here yet.
@@ -200,6 +201,7 @@ pub(super) fn fill(
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
     remember(repo, &spec.path, &tip)?;
+    check(repo, spec, admin)?;
     note.complete = true;
     note.write(repo, &spec.path)
 }

@@ -447,11 +447,11 @@ fn is_absent(error: &std::io::Error) -> bool {
 }
 
 /// git's own lock of a file: `<file>.lock`, there for as long as this is.
-struct Lock(PathBuf);
+pub(super) struct Lock(PathBuf);
 
 impl Lock {
     /// None where it is held.
-    fn take(file: &Path) -> Result<Option<Self>, RepoError> {
+    pub(super) fn take(file: &Path) -> Result<Option<Self>, RepoError> {
         let mut name = bytes::of(file).to_vec();
         name.extend_from_slice(b".lock");
         let lock = bytes::path(&name).to_owned();

@@ -16,6 +16,15 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
+/// Sets aside links and pipes that have the place of a directory which the ref would be in: no ref can be read behind them.
+///
+/// # Errors
+/// As [`clear`].
+pub(super) fn clear_above(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
+    let is_fine = |found: &fs::Metadata| found.is_dir() || found.is_file();
+    above(name).try_for_each(|above| unless(repo, Path::new(above), is_fine))
+}
+
 /// Moves away what has the place of a branch that is about to be made, or of its reflog.
 ///
 /// # Errors
@@ -129,15 +138,15 @@ fn rename(
 }
 
 /// Sets the locks of a ref aside that nobody can hold any more: an agent may have left them. Returns whether there were any.
-fn unlock(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
-    let locks = [name, "packed-refs"].map(|file| repo.theirs().join(format!("{file}.lock")));
-    let mut stale = locks
-        .iter()
-        .filter(|lock| repair::is_stale(lock))
-        .peekable();
-    let any = stale.peek().is_some();
-    stale.try_for_each(|lock| repair::set_aside(lock))?;
-    Ok(any)
+pub(super) fn unlock(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
+    let locks = [name, "packed-refs"].map(|file| format!("{file}.lock"));
+    let is_stale = |lock: &&String| repair::is_stale(&repo.theirs().join(lock));
+    let stale: Vec<_> = locks.iter().filter(is_stale).collect();
+    for lock in &stale {
+        // Among the refs it would pass for one.
+        unless(repo, Path::new(lock), |_| false)?;
+    }
+    Ok(!stale.is_empty())
 }
 
 /// Copies what refs name into ours, as far as it is there and whole.

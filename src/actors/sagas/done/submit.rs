@@ -65,11 +65,15 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
     };
     let id = txn.create_relic(&new)?.id;
     // A rework keeps the place in the queue that its first attempt had.
-    let first = txn.mrs_of(&plan.relic)?;
-    let first = first.into_iter().map(|mr| mr.queued_at).min();
+    let earlier = txn.mrs_of(&plan.relic)?;
+    let first = earlier.iter().map(|mr| mr.queued_at).min();
     let queued_at = first.unwrap_or_else(|| txn.now());
     let hook = txn.hook(&plan.raider)?;
     let hook = hook.filter(|hook| hook.incarnation == plan.incarnation && hook.from_target);
+    // A branch that is taken up again was begun where it was first.
+    let went_on = |mr: &&MergeRequest| work.branch.as_ref() == Some(&mr.branch);
+    let began = hook.map(|hook| hook.base);
+    let began = began.or_else(|| earlier.iter().rfind(went_on)?.began.clone());
     txn.put_mr(&MergeRequest {
         id,
         rig: plan.raider.rig.clone(),
@@ -88,7 +92,7 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
         conflict_files: Vec::new(),
         merge_commit: None,
         note: None,
-        began: hook.map(|hook| hook.base),
+        began,
         hold: None,
         held_since: None,
         settled_at: None,

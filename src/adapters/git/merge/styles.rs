@@ -35,24 +35,26 @@ pub(super) fn land(engine: &dyn Engine, request: &LandRequest) -> Result<MergeOu
         LandStyle::Rebase => landing.rebase_around_merges(),
         LandStyle::Squash => landing.whole(Landing::squashed),
         // A merge commit would have what was taken off among its ancestors.
-        LandStyle::Merge if landing.former.is_some() => landing.whole(Landing::squashed),
+        LandStyle::Merge if !landing.former.is_empty() => landing.whole(Landing::squashed),
         LandStyle::Merge => landing.whole(Landing::joined),
     }
 }
 
-/// Returns the tip that the target had when the work was begun on it, where a force-push has taken it off the target
-/// since. Work that was moved elsewhere and does not contain it was not begun on it.
-fn former(engine: &dyn Engine, request: &LandRequest) -> Result<Option<Oid>, RepoError> {
-    let Some(began) = &request.began else {
-        return Ok(None);
-    };
-    match engine.commit(began) {
-        Err(RepoError::NotFound(_)) => return Ok(None),
-        found => found?,
-    };
-    let has = |tip: &Oid| Ok::<_, RepoError>(engine.merge_bases(began, tip)? == [began.clone()]);
-    let is_former = !has(&request.onto)? && has(&request.head)?;
-    Ok(is_former.then(|| began.clone()))
+/// Returns the tips that the target had when the work was begun on it, as far as a force-push has taken them off the target
+/// since. Work that was moved elsewhere and does not contain one was not begun on it.
+fn former(engine: &dyn Engine, request: &LandRequest) -> Result<Vec<Oid>, RepoError> {
+    let mut former = Vec::new();
+    for began in &request.began {
+        match engine.commit(began) {
+            Err(RepoError::NotFound(_)) => continue,
+            found => found?,
+        };
+        let has = |tip| Ok::<_, RepoError>(engine.merge_bases(began, tip)? == [began.clone()]);
+        if !has(&request.onto)? && has(&request.head)? {
+            former.push(began.clone());
+        }
+    }
+    Ok(former)
 }
 
 struct Landing<'a> {
@@ -65,8 +67,8 @@ struct Landing<'a> {
     linear: bool,
     /// What the target lacks, parents first.
     work: Vec<Commit>,
-    /// The tip that the target had when the work was begun, where that was taken off the target.
-    former: Option<Oid>,
+    /// Tips that the target had when the work was begun, where they were taken off the target.
+    former: Vec<Oid>,
 }
 
 /// A replayed commit that is not written yet: the last one gets the trailers.
@@ -170,12 +172,12 @@ impl Landing<'_> {
     /// taken off it: so git finds the bases that the work has, also where it has merged the rewritten target.
     fn joined_trees(&self) -> Result<Joined, RepoError> {
         let (onto, head) = (&self.onto.id, &self.request.head);
-        let Some(former) = &self.former else {
+        if self.former.is_empty() {
             return self.engine.join(None, onto, head);
-        };
+        }
         let taken_back = self.engine.store(&Draft {
             tree: self.onto.tree.clone(),
-            parents: vec![onto.clone(), former.clone()],
+            parents: std::iter::once(onto).chain(&self.former).cloned().collect(),
             author: self.committer.clone(),
             committer: self.committer.clone(),
             encoding: None,

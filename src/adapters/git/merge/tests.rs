@@ -16,7 +16,7 @@ pub(super) const STYLES: [LandStyle; 3] = [LandStyle::Rebase, LandStyle::Squash,
 pub(super) fn request(style: LandStyle, onto: &Oid, head: &Oid) -> LandRequest {
     LandRequest {
         head: head.clone(),
-        began: None,
+        began: Vec::new(),
         onto: onto.clone(),
         style,
         title: "Add the thing (gt-1)".into(),
