@@ -11,7 +11,7 @@ use crate::domain::ids::{RaiderId, RelicId, RigName};
 pub enum ClaimKey {
     /// The look at all accounts.
     Accounts,
-    /// The charge of a relic that nobody asked for.
+    /// The charge of a relic that a rig's `auto_charge` or a rework starts.
     Charge(RelicId),
     /// The charges of a rig's waiting relics.
     Charges(RigName),
@@ -29,7 +29,7 @@ pub enum ClaimKey {
     Notify,
     /// The removal of a raider: held, it keeps its slot to its incarnation.
     Nuke(RaiderId),
-    /// The end of a session that nobody wants: held, nobody adopts it.
+    /// The end of an orphan, a session of no child: while it is held, the session is not adopted.
     Orphan(String),
     /// The intents left in the outbox in one raider's name, rig and raider as the file says them.
     Outbox(String, String),
@@ -78,20 +78,20 @@ impl Claims {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody is at it.
+    /// Returns whether a task holds the claim.
     #[must_use]
     pub fn is_claimed(&self, key: &ClaimKey) -> bool {
         self.held().contains_key(key)
     }
 
-    /// Claims a piece of work; none when somebody is at it.
+    /// Claims a piece of work; none when another task holds the claim.
     #[must_use]
     pub fn claim(&self, key: ClaimKey) -> Option<Claim> {
         self.take(key, false)
     }
 
-    /// Claims a piece of work, or lets whoever is at it know that something may have changed since
-    /// it began ([`Claim::give_back`]).
+    /// Claims a piece of work, or tells the task that holds the claim that something may have changed since it began
+    /// ([`Claim::give_back`]).
     #[must_use]
     pub fn claim_or_repeat(&self, key: ClaimKey) -> Option<Claim> {
         self.take(key, true)
@@ -122,7 +122,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Ends the claim, unless somebody wanted the work meanwhile: then it is to be done once more.
+    /// Ends the claim, unless another task asked for the work meanwhile: then the claim stays, and the work is to be done
+    /// once more.
     pub fn give_back(mut self) -> Option<Self> {
         let claims = self.claims.take()?;
         let mut held = claims.held();

@@ -296,12 +296,15 @@ impl Config {
             .partition(|(dry, _)| *dry == dry_run);
         self.waiting = later;
         let now: Vec<_> = now;
+        let is_asked = !now.is_empty();
         let replies = now.into_iter().map(|(_, reply)| reply).collect();
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
             let world = args.world.newest();
             let read =
-                tokio::spawn(async move { reload::read(&world, args.source, dry_run).await });
+                tokio::spawn(
+                    async move { reload::read(&world, args.source, dry_run, is_asked).await },
+                );
             let panicked = |panic| Outcome::Failed(Refusal::internal(format!("{panic}")));
             let outcome = read.await.unwrap_or_else(panicked);
             // A successor looks for itself; who waits hears that it is gone.

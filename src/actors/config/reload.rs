@@ -24,11 +24,24 @@ pub(super) async fn read(
     world: &Arc<World>,
     source: Arc<dyn ConfigSource>,
     dry_run: bool,
+    is_asked: bool,
 ) -> Outcome {
-    match attempt(world, source, dry_run).await {
+    let look = attempt(world, Arc::clone(&source), dry_run).await;
+    let look = match look {
+        // The user's own configuration of git may have changed, and no file of the city tells.
+        Ok(Outcome::Same) if is_asked && !dry_run => refreshed(world, source).await,
+        look => look,
+    };
+    match look {
         Ok(outcome) => outcome,
         Err(refusal) => Outcome::Failed(refusal),
     }
+}
+
+/// Has each rig take its settings over anew, where nothing of the city changed.
+async fn refreshed(world: &World, source: Arc<dyn ConfigSource>) -> Result<Outcome, Refusal> {
+    let repos = repos(world, source, &world.city).await?;
+    Ok(repos.map_or_else(Outcome::Rejected, |_| Outcome::Same))
 }
 
 async fn attempt(

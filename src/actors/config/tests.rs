@@ -170,3 +170,20 @@ async fn what_is_not_taken_over_is_not_said_to_be() {
     town.parts.sessions.release_stop(&session);
     config.stop(None);
 }
+
+/// What the user tells git for all repositories is in no file of the city.
+#[tokio::test(start_paused = true)]
+async fn asked_for_a_reload_each_rig_takes_its_settings_over_although_the_city_is_the_same() {
+    let town = Scenario::new().start().await;
+    let (config, _files) = watcher(&town, City::clone(&town.world.city)).await;
+    town.settle().await;
+    let before = town.parts.repo.count("prepare");
+    config.cast(ConfigMsg::Touched).unwrap();
+    town.pass(Duration::from_secs(1)).await;
+    assert_eq!(town.parts.repo.count("prepare"), before, "nobody asked");
+    reload(&config, true).await.unwrap();
+    assert_eq!(town.parts.repo.count("prepare"), before, "a rehearsal");
+    reload(&config, false).await.unwrap();
+    assert_eq!(town.parts.repo.count("prepare"), before + 1);
+    config.stop(None);
+}

@@ -64,6 +64,15 @@ impl Note {
         }
     }
 
+    /// Writes that the files are all there.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn completed(mut self, repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
+        self.complete = true;
+        self.write(repo, sandbox)
+    }
+
     /// Reads the note of a sandbox; none when there is none or it is torn.
     pub(super) fn read(repo: &GitRepo, sandbox: &Path) -> Option<Self> {
         let text = fs::read(note_file(repo, sandbox)).ok()?;

@@ -20,7 +20,7 @@ use super::{retired, sandbox, stash};
 use crate::adapters::trash::{note_use, stamp_now};
 use crate::adapters::{beneath, mounts};
 use crate::domain::facts::GitFacts;
-use crate::domain::ids::{Incarnation, RaiderId};
+use crate::domain::ids::{Incarnation, RaiderId, SlotName};
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::RepoError;
 
@@ -217,22 +217,22 @@ pub(super) fn put_back(sandbox: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Renames back every sandbox of the rig that was on its way out.
-///
-/// # Errors
-/// As [`put_back`].
-pub(super) fn put_all_back(repo: &GitRepo) -> Result<(), RepoError> {
+/// Renames back every sandbox of the rig that was on its way out. A failure is logged and no error: the rig goes on
+/// without that sandbox.
+pub(super) fn put_all_back(repo: &GitRepo) {
     let names = fs::read_dir(repo.raiders_dir()).into_iter().flatten();
     for name in names.flatten().map(|entry| entry.file_name()) {
         let name = name.to_string_lossy();
         let slot = name
             .strip_prefix('.')
             .and_then(|name| name.strip_suffix(".leaving"));
-        if let Some(slot) = slot.filter(|slot| !slot.is_empty()) {
-            put_back(&repo.raiders_dir().join(slot))?;
+        let slot = slot.and_then(|slot| SlotName::new(slot).ok());
+        if let Some(slot) = slot
+            && let Err(why) = put_back(&repo.raiders_dir().join(slot.as_str()))
+        {
+            tracing::error!(rig = %repo.name(), %slot, %why, "a sandbox whose removal was cut short is not put back");
         }
     }
-    Ok(())
 }
 
 /// Renames to a name that nothing has. Not every file system can look and rename at once (NFS): the lock of the rig's

@@ -197,10 +197,14 @@ fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, 
 /// Whether an object is a commit that a remote or one of these has: no agent made it.
 fn is_known(repo: &GitRepo, id: &Oid, old: &[Oid]) -> Result<bool, RepoError> {
     let old = old.iter().map(|old| format!("^{old}"));
+    // Of a tree git would list nothing, too.
+    let kind = repo.git().args(["cat-file", "-t", id.as_str()]).run()?;
+    if kind.text() != "commit" {
+        return Ok(false);
+    }
     let asked = repo.git().args(["rev-list", "--max-count=1", id.as_str()]);
-    let asked = asked.args(old).args(["--not", "--remotes"]).output()?;
-    // A tree is no commit.
-    Ok(asked.ok() && asked.text().is_empty())
+    let asked = asked.args(old).args(["--not", "--remotes"]).run()?;
+    Ok(asked.text().is_empty())
 }
 
 /// Whether one of these commits has the very entry somewhere: the project's own trees may be as they like.

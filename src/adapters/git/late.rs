@@ -1,7 +1,7 @@
-//! What was written into a sandbox after its last measurement, before or while it was renamed into the trash. Nothing measured
-//! that, so it is not known to be safe anywhere.
+//! What was written into a sandbox after its last measurement, before or while it was renamed beside its place. Nothing
+//! measured that, so it is not known to be safe anywhere.
 //!
-//! All entries are looked at once more, at the new place. One that has the stamp it was measured with is as it was, unless
+//! All entries are looked at once more, there. One that has the stamp it was measured with is as it was, unless
 //! that is as young as the measurement itself; any other file is hashed, and compared with what was measured. Of what lies
 //! in a repository inside, and of unchanged copies, only stamps were looked at: there the change time decides, which the
 //! owner of a file cannot set.
@@ -43,7 +43,7 @@ impl Began {
     }
 
     /// Whether something was changed since.
-    fn is_before(self, changed: (i64, i64)) -> bool {
+    fn precedes(self, changed: (i64, i64)) -> bool {
         self.0 <= changed && changed.0 <= stamp_now().0 + SLACK
     }
 }
@@ -122,7 +122,7 @@ impl Late<'_> {
 
     fn is_known(&self, item: Option<&Item>, entry: Entry) -> Result<bool, RepoError> {
         let (second, part) = entry.stamp.changed;
-        let young = self.began.is_before((second, part.into()));
+        let young = self.began.precedes((second, part.into()));
         let Some(item) = item else {
             return Ok(!young);
         };
@@ -149,7 +149,7 @@ impl Late<'_> {
         let admin = self.measured.ground.admin.as_deref()?;
         let is_late = |name: &&'static str| {
             let found = fs::symlink_metadata(admin.join(name));
-            found.is_ok_and(|found| self.began.is_before((found.ctime(), found.ctime_nsec())))
+            found.is_ok_and(|found| self.began.precedes((found.ctime(), found.ctime_nsec())))
         };
         let name = STATE.into_iter().find(is_late)?;
         Some(format!("{name} of its repository"))

@@ -40,7 +40,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         RigSource::Remote(_) => None,
     };
     let serial = repo.worktrees();
-    discard::put_all_back(repo)?;
+    discard::put_all_back(repo);
     init(repo, checkout.as_ref())?;
     share::init(repo)?;
     // Before anything is written there.

@@ -38,7 +38,7 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
     note.write(repo, &spec.path)?;
     heal(repo, spec, &admin)?;
     if !note.complete {
-        return sandbox::fill(repo, spec, &admin, note, |_, _, _| Ok(()));
+        return sandbox::fill(repo, spec, &admin, note)?.completed(repo, &spec.path);
     }
     let index = admin.join("index");
     let git = || repo.work(&spec.path, &index).limit(CHECKOUT);

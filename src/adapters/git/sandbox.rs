@@ -46,7 +46,9 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
             });
             begin(repo, spec)?;
             let admin = repair::settle_anew(repo, spec)?;
-            fill(repo, spec, &admin, note, check_head)
+            let note = fill(repo, spec, &admin, note)?;
+            check_head(repo, spec, &admin)?;
+            note.completed(repo, &spec.path)
         }
     }
 }
@@ -73,7 +75,6 @@ fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
             ));
         }
     }
-    way::clear_above(repo, &name)?;
     way::check(repo, &name)?;
     if let Some(tip) = repo.their_refs().resolve(&name)?
         && tip != spec.base
@@ -172,14 +173,13 @@ pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), Re
     theirs.create(&name, &spec.base)
 }
 
-/// Checks the files out and puts ours beside them.
+/// Checks the files out and puts ours beside them. The note that is returned does not say yet that they are complete.
 pub(super) fn fill(
     repo: &GitRepo,
     spec: &SandboxSpec,
     admin: &Path,
     mut note: Note,
-    check: fn(&GitRepo, &SandboxSpec, &Path) -> Result<(), RepoError>,
-) -> Result<(), RepoError> {
+) -> Result<Note, RepoError> {
     note.write(repo, &spec.path)?;
     // Only a killed attempt of our own can have left it: no agent was here yet.
     let lock = admin.join("index.lock");
@@ -201,9 +201,7 @@ pub(super) fn fill(
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
     remember(repo, &spec.path, &tip)?;
-    check(repo, spec, admin)?;
-    note.complete = true;
-    note.write(repo, &spec.path)
+    Ok(note)
 }
 
 /// Notes which blobs the files were made from: no agent was here yet.

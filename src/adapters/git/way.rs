@@ -16,15 +16,6 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Sets aside links and pipes that have the place of a directory which the ref would be in: no ref can be read behind them.
-///
-/// # Errors
-/// As [`clear`].
-pub(super) fn clear_above(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
-    let is_fine = |found: &fs::Metadata| found.is_dir() || found.is_file();
-    above(name).try_for_each(|above| unless(repo, Path::new(above), is_fine))
-}
-
 /// Moves away what has the place of a branch that is about to be made, or of its reflog.
 ///
 /// # Errors
@@ -58,14 +49,16 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Sets aside what has the name of a branch that nobody worked on yet and is no ref, and any reflog of it: a link would be
-/// followed, and git would wait for a pipe.
+/// Sets aside what has the name of a branch that nobody worked on yet, or of a directory that it would be in, and is no ref,
+/// and any reflog of it: a link would be followed, and git would wait for a pipe.
 ///
 /// # Errors
 /// As [`clear`].
 pub(super) fn check(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     let is_ref = |found: &fs::Metadata| found.is_file() || found.is_dir();
-    unless(repo, Path::new(name), is_ref)?;
+    for place in above(name).chain([name]) {
+        unless(repo, Path::new(place), is_ref)?;
+    }
     let log = Path::new("logs").join(name);
     match repo.their_refs().resolve(name)? {
         // It is moved with the branch.

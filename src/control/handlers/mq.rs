@@ -62,6 +62,7 @@ pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value
             }
             mr.state = MrState::Queued;
             mr.not_before = None;
+            mr.release(None);
             txn.put_mr(&mr)?;
             land::record_mr(txn, EventType::MrQueued, &mr, &asker)?;
             Ok(mr)

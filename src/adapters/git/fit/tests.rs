@@ -42,6 +42,8 @@ fn commit_on(rigged: &Rigged, tree: &str, parent: &Oid, author: &str) -> Oid {
 fn told(rigged: &Rigged, head: &Oid) -> Option<String> {
     let old = [rigged.base.clone()];
     let by_git = by_git(&rigged.repo, head, &old).unwrap();
+    let known = |id: &Oid| is_known(&rigged.repo, id, &old).unwrap();
+    assert!(!by_git.iter().any(|(id, _)| known(id)), "{by_git:?}");
     let fits = check(&rigged.repo, &PathBuf::from("/none"), head, "main");
     match fits {
         Ok(()) => {
