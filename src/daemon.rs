@@ -32,9 +32,10 @@ use self::ground::Ground;
 use self::keeper::Keeper;
 use self::manager::Manager;
 use crate::actors::ask;
-use crate::actors::config::ConfigMsg;
-use crate::actors::dispatcher::DispatcherMsg;
-use crate::actors::root::{ChildView, RootActor, RootMsg, StopEnd, StopMode};
+use crate::actors::mail::ConfigMsg;
+use crate::actors::mail::DispatcherMsg;
+use crate::actors::mail::{ChildView, RootMail, StopEnd, StopMode};
+use crate::actors::root::{Left, RootActor, RootMsg};
 use crate::actors::world::World;
 use crate::adapters::runs;
 use crate::config;
@@ -208,20 +209,21 @@ async fn live(start: Start) -> Result<(), DaemonError> {
         }
     };
     let world = Arc::clone(&args.world);
+    let left = Arc::clone(&args.left);
     let (root, ended) = RootActor::spawn(None, RootActor, args)
         .await
         .map_err(|error| DaemonError::Failed(format!("the root cannot be started: {error}")))?;
-    world.directory.set_root(root.clone());
+    world.directory.set_root(&root);
     note(&world, EventType::ControllerStarted);
-    let (boot, limit) = (Some(root.clone()), Duration::from_secs(600));
+    let (boot, limit) = (world.directory.root(), Duration::from_secs(600));
     tokio::select! {
-        booted = ask::ask(boot, RootMsg::Boot, limit) => {
+        booted = ask::ask(boot, RootMail::Boot, limit) => {
             booted.map_err(|refused| DaemonError::Failed(refused.to_string()))?;
         }
         () = signals.stop(Some(&world)) => {
             let (_nobody, requests) = mpsc::channel(1);
             let mode = Some(on_term(&world));
-            let tree = (&root, ended);
+            let tree = Tree { root, ended, left };
             return until_stopped(&world, tree, &manager, &mut signals, requests, mode).await;
         }
     }
@@ -229,12 +231,12 @@ async fn live(start: Start) -> Result<(), DaemonError> {
     note(&world, EventType::ControllerReady);
     // Only now: what they run may ask the supervisor.
     world.automations.open(world.clock.now());
-    world.directory.tell_root(RootMsg::Ready);
+    world.directory.tell_root(RootMail::Ready);
     world.directory.tell_dispatcher(DispatcherMsg::Look);
     manager.ready();
     let watch = |limit| watch(Arc::clone(&world), Arc::clone(&manager), limit);
     let watching = sd_notify::watchdog_enabled().map(|limit| tokio::spawn(watch(limit)));
-    let tree = (&root, ended);
+    let tree = Tree { root, ended, left };
     let outcome = until_stopped(&world, tree, &manager, &mut signals, requests, None).await;
     if let Some(watching) = watching {
         watching.abort();
@@ -304,11 +306,20 @@ fn on_term(world: &Arc<World>) -> StopMode {
     }
 }
 
+/// The tree at work.
+struct Tree {
+    root: ActorRef<RootMsg>,
+    /// Ends with the root.
+    ended: tokio::task::JoinHandle<()>,
+    /// What a stop has not ended.
+    left: Arc<Left>,
+}
+
 /// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second
 /// signal skips the grace. Who asked is told how it was stopped.
 async fn until_stopped(
     world: &Arc<World>,
-    (root, ended): (&ActorRef<RootMsg>, tokio::task::JoinHandle<()>),
+    Tree { root, ended, left }: Tree,
     manager: &Manager,
     signals: &mut Signals,
     mut requests: mpsc::Receiver<StopRequest>,
@@ -322,7 +333,10 @@ async fn until_stopped(
             manager.stopping();
             // Sessions that are being ended cannot be kept any more, nor the other way round.
             stopping.get_or_insert(mode);
-            if root.cast(RootMsg::Stop { mode, reply: None }).is_err() {
+            if root
+                .cast(RootMail::Stop { mode, reply: None }.into())
+                .is_err()
+            {
                 break;
             }
         }
@@ -344,7 +358,7 @@ async fn until_stopped(
     };
     let left = match mode {
         StopMode::KeepSessions => Vec::new(),
-        StopMode::Graceful | StopMode::Now => world.directory.left.told(),
+        StopMode::Graceful | StopMode::Now => left.told(),
     };
     let end = StopEnd { mode, left };
     for done in asked {

@@ -2,7 +2,7 @@
 //! one of them tells, and lets them go on when that is over.
 //!
 //! ```text
-//!  conditions ── told, over ──► Accounts ──► RootMsg::Accounts ──► advance: park stored, people told,
+//!  conditions ── told, over ──► Accounts ──► RootMail::Accounts ──► advance: park stored, people told,
 //!  hd harness resume ───────────────▲                              turns given, sessions woken
 //!  a session that ended of it ──────┘                                     │
 //!        look, charge, nudges ask `held` ◄─────────────────────────────────┘
@@ -15,10 +15,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::refusal::{Refusal, RefusalKind};
-use super::root::RootMsg;
 use super::shaman;
-use super::witness::WitnessMsg;
 use super::world::World;
+use crate::actors::mail::RootMail;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::account::{Account, Due, Park, Record, Told, Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -177,7 +177,7 @@ pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trou
         let event = NewEvent::new(EventType::AccountParked, subject, cause);
         world.store.note(vec![event.with(json!(park))]);
     }
-    world.directory.tell_root(RootMsg::Accounts);
+    world.directory.tell_root(RootMail::Accounts);
     told
 }
 
@@ -190,7 +190,7 @@ pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
     let now = world.clock.now();
     let accounts = &world.directory.accounts;
     if accounts.change(name, |account| account.went_on(child, now)) {
-        world.directory.tell_root(RootMsg::Accounts);
+        world.directory.tell_root(RootMail::Accounts);
     }
 }
 
@@ -224,7 +224,7 @@ pub fn over(world: &World, harness: &HarnessName) -> bool {
     let now = world.clock.now();
     let ended = accounts.change(name, |account| account.ended(now));
     if ended {
-        world.directory.tell_root(RootMsg::Accounts);
+        world.directory.tell_root(RootMail::Accounts);
     }
     ended
 }
@@ -286,7 +286,7 @@ pub async fn load(world: &World) {
                 .entry(name)
                 .or_insert_with(|| Account::stored(record));
         }
-        world.directory.tell_root(RootMsg::Accounts);
+        world.directory.tell_root(RootMail::Accounts);
     }
 }
 
@@ -429,7 +429,7 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
             look_for_work(world);
         }
     }
-    directory.tell_root(RootMsg::Look);
+    directory.tell_root(RootMail::Look);
     Ok(())
 }
 

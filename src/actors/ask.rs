@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use ractor::rpc::CallResult;
-use ractor::{ActorRef, Message, RpcReplyPort};
+use ractor::{RpcReplyPort, concurrency};
 
 use super::refusal::{Refusal, RefusalKind};
-use super::root::{ChildSpec, ChildView, EndRefused, Meant, PoolView, RootMsg};
 use super::world::World;
+use crate::actors::mail::{Address, ChildSpec, ChildView, EndRefused, Meant, PoolView, RootMail};
 use crate::domain::cause::Cause;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
@@ -22,8 +21,8 @@ const LONG: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// [`RefusalKind::Unavailable`] while it is restarted, [`RefusalKind::Timeout`] past the limit.
-pub async fn ask<M: Message, T: Send + 'static>(
-    actor: Option<ActorRef<M>>,
+pub async fn ask<M, T>(
+    actor: Option<Address<M>>,
     message: impl FnOnce(RpcReplyPort<T>) -> M,
     limit: Duration,
 ) -> Result<T, Refusal> {
@@ -34,13 +33,15 @@ pub async fn ask<M: Message, T: Send + 'static>(
         )
     };
     let actor = actor.ok_or_else(unavailable)?;
-    match actor.call(message, Some(limit)).await {
-        Ok(CallResult::Success(answer)) => Ok(answer),
-        Ok(CallResult::Timeout) => Err(Refusal::new(
-            RefusalKind::Timeout,
-            format!("no answer within {limit:?}"),
-        )),
-        Ok(CallResult::SenderError) | Err(_) => Err(unavailable()),
+    let (reply, answer) = concurrency::oneshot();
+    let sent = actor.send_message(message(reply.into()));
+    sent.map_err(|_| unavailable())?;
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => answer.map_err(|_dropped| unavailable()),
+        Err(_) => {
+            let message = format!("no answer within {limit:?}");
+            Err(Refusal::new(RefusalKind::Timeout, message))
+        }
     }
 }
 
@@ -50,7 +51,7 @@ pub async fn ask<M: Message, T: Send + 'static>(
 /// Why its session did not start.
 pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Refusal> {
     let spec = Box::new(spec);
-    let message = |reply| RootMsg::Want {
+    let message = |reply| RootMail::Want {
         spec,
         cause,
         reply: Some(reply),
@@ -68,7 +69,7 @@ pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Re
 /// Why it could not be ended; [`RefusalKind::Conflict`] when what was meant is gone and another has its
 /// name.
 pub async fn end(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
-    let message = |reply| RootMsg::End {
+    let message = |reply| RootMail::End {
         meant,
         cause,
         reply,
@@ -123,7 +124,7 @@ async fn replace(
     tail: Option<String>,
     progress: Progress,
 ) -> Result<(), Refusal> {
-    let message = |reply| RootMsg::Cycle {
+    let message = |reply| RootMail::Cycle {
         meant,
         cause,
         tail,
@@ -140,7 +141,7 @@ async fn replace(
 /// # Errors
 /// The root does not answer.
 pub async fn views(world: &World) -> Result<Vec<ChildView>, Refusal> {
-    ask(world.directory.root(), RootMsg::Views, BRIEF).await
+    ask(world.directory.root(), RootMail::Views, BRIEF).await
 }
 
 /// Every pool of the configuration, as the root sizes it.
@@ -148,5 +149,5 @@ pub async fn views(world: &World) -> Result<Vec<ChildView>, Refusal> {
 /// # Errors
 /// The root does not answer.
 pub async fn pools(world: &World) -> Result<Vec<PoolView>, Refusal> {
-    ask(world.directory.root(), RootMsg::Pools, BRIEF).await
+    ask(world.directory.root(), RootMail::Pools, BRIEF).await
 }

@@ -20,9 +20,10 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::launch::{self, OpenFailure, Opened};
-use super::root::{ChildSpec, RootMsg, SessionView, Written};
+use super::root::Written;
 use super::world::World;
 use super::{effects, endings};
+use crate::actors::mail::{ChildSpec, RootMail, SessionView};
 use crate::domain::cause::Cause;
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::Generation;
@@ -260,7 +261,7 @@ impl Child {
             since: opened.since,
             fingerprint: opened.fingerprint,
         };
-        let up = RootMsg::Up {
+        let up = RootMail::Up {
             id: self.args.spec.id.clone(),
             actor: me.get_id(),
             session,

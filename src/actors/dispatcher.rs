@@ -16,18 +16,18 @@ mod outbox;
 #[cfg(test)]
 mod tests;
 
+use crate::actors::mail::DispatcherMsg;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::lookout::Lookout;
 use super::refusal::Refusal;
 use super::retention;
 use super::world::World;
-use crate::domain::automation::{AutomationId, Run};
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::gates::{Gate, event};
@@ -41,26 +41,6 @@ pub use self::outbox::settle as settle_outbox;
 
 /// How long runs may take to end when the supervisor stops; they are killed well before.
 const LAST_RUNS: Duration = Duration::from_secs(9);
-
-/// Messages to the dispatcher.
-#[derive(Debug)]
-pub enum DispatcherMsg {
-    /// Look at the outbox.
-    Outbox,
-    /// Everything was reconciled: collect what has expired, then look at everything that may be due.
-    Reconciled,
-    /// Look at everything that may be due.
-    Patrol,
-    /// Look at the gates of automations: a run ended, an event came, the configuration changed.
-    Look,
-    /// A look is over; the next gate to open by time.
-    Looked(Option<Timestamp>),
-    /// An operator runs an automation. Answered when the run is recorded as started, with the
-    /// number of its event.
-    Run(AutomationId, RpcReplyPort<Result<(Run, u64), Refusal>>),
-    /// The supervisor is stopping: end what runs.
-    Stop,
-}
 
 /// What it holds; nothing of it matters.
 pub struct Dispatcher {
@@ -82,7 +62,7 @@ impl Actor for DispatcherActor {
         me: ActorRef<DispatcherMsg>,
         world: Arc<World>,
     ) -> Result<Dispatcher, ActorProcessingErr> {
-        world.directory.set_dispatcher(me.clone());
+        world.directory.set_dispatcher(&me);
         listen(&me, &world);
         me.cast(DispatcherMsg::Patrol)?;
         Ok(Dispatcher {

@@ -8,6 +8,8 @@
 //!            └──────────────── parked ones: timer ◄───────────────────┘
 //! ```
 
+use crate::actors::mail::ForgeMsg;
+use crate::actors::mail::Landing;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +18,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::claims::ClaimKey;
 use super::refusal::{Refusal, RefusalKind};
-use super::sagas::land::{self, Attempt};
+use super::sagas::land;
 use super::world::World;
 use super::{effects, shaman};
+use crate::actors::mail::Attempt;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RelicId, RigName};
@@ -29,31 +32,6 @@ use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 
 /// Until a look at what could not go on.
 const SOON: Duration = Duration::from_secs(1);
-
-/// Messages to a forge.
-#[derive(Debug)]
-pub enum ForgeMsg {
-    /// Something may have changed: look at inbox and queue.
-    Look,
-    /// The inbox was emptied as far as it could be.
-    Looked,
-    /// The lane is free again.
-    Landed(Result<Landing, Refusal>),
-}
-
-/// What one turn of the lane came to.
-#[derive(Debug)]
-pub enum Landing {
-    /// A merge request had its turn.
-    Tried(Attempt),
-    /// There is none to try.
-    Idle {
-        /// When the first parked one is due.
-        due: Option<Timestamp>,
-    },
-    /// City or rig is suspended: none is begun.
-    Paused,
-}
 
 /// What a forge is made from.
 #[derive(Clone)]
@@ -93,7 +71,7 @@ impl Actor for ForgeActor {
         me: ActorRef<ForgeMsg>,
         args: ForgeArgs,
     ) -> Result<Forge, ActorProcessingErr> {
-        args.world.directory.set_forge(args.rig.clone(), me.clone());
+        args.world.directory.set_forge(args.rig.clone(), &me);
         me.cast(ForgeMsg::Look)?;
         Ok(Forge {
             args,

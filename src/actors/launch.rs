@@ -18,6 +18,7 @@ mod moved;
 mod raider;
 mod words;
 
+use crate::actors::mail::How;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +27,9 @@ use jiff::Timestamp;
 
 use super::child::ChildArgs;
 use super::refusal::Refusal;
-use super::root::Work;
 use super::world::World;
 use super::{effects, endings, prompting};
+use crate::actors::mail::Work;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
@@ -41,19 +42,6 @@ pub(crate) use self::driven::{CONVERSATION, TRANSCRIPT};
 pub use self::env::{gate_env, raider_env};
 pub(super) use self::moved::move_on;
 pub use self::words::{nudge_text, task_text};
-
-/// How a session came up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// It was running.
-    Adopted,
-    /// The first of its incarnation.
-    Fresh,
-    /// After one that died.
-    Respawned,
-    /// After one that handed off.
-    HandedOver,
-}
 
 /// A session that is up.
 #[derive(Debug)]

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::claims::ClaimKey;
-use super::root::{ChildSpec, Work};
 use super::typing::{self, By, Typing, Unanswered, Undelivered};
-use super::world::{Directory, World};
+use super::world::World;
 use super::{conditions, effects, shaman};
+use crate::actors::directory::Directory;
+use crate::actors::mail::{ChildSpec, Work};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::domain::condition::Condition;
 use crate::domain::first_prompt::{

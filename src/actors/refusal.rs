@@ -1,6 +1,7 @@
 //! Why an operation was not carried out, in the kinds that a caller can act on.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::shown;
@@ -8,6 +9,10 @@ use crate::ports::relics::StoreError;
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::SessionError;
 use crate::ports::tasks::TaskError;
+
+/// A transient failure that lasts this long is reported to a person: a remote that is away for longer may not
+/// know this host any more.
+pub const LASTING: Duration = Duration::from_secs(30 * 60);
 
 /// A refused or failed operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -65,6 +65,7 @@ pub(super) fn of_rig(world: &Arc<World>, rig: &RigName) -> Vec<InfraSpec> {
     let witness = WitnessArgs {
         world: Arc::clone(world),
         rig: rig.clone(),
+        memory: Arc::default(),
     };
     vec![
         spec(&format!("{rig}/forge"), move |root| {

@@ -16,8 +16,8 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 
 use crate::actors::config::Reloading;
+use crate::actors::mail::{ChildState, ChildView};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{ChildState, ChildView};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {

@@ -12,12 +12,13 @@ use super::manager::Manager;
 use super::{DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
 use crate::actors::claims::Claims;
 use crate::actors::conditions;
-use crate::actors::config::ConfigMsg;
-use crate::actors::dispatcher::DispatcherMsg;
 use crate::actors::dispatcher::automations::Automations;
-use crate::actors::root::{RootArgs, RootMsg};
+use crate::actors::mail::ConfigMsg;
+use crate::actors::mail::DispatcherMsg;
+use crate::actors::mail::RootMail;
+use crate::actors::mail::WitnessMsg;
+use crate::actors::root::RootArgs;
 use crate::actors::store::{self, StoreHandle};
-use crate::actors::witness::WitnessMsg;
 use crate::actors::world::World;
 use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
@@ -91,6 +92,7 @@ pub(super) async fn build(
     Ok(RootArgs {
         infra: infra::all(&world, open, source, manager),
         rig_infra: Arc::new(infra::of_rig),
+        left: Arc::default(),
         world,
     })
 }
@@ -218,7 +220,7 @@ fn connect(world: &Arc<World>, source: &dyn ConfigSource) {
     }));
     let told = Arc::clone(world);
     world.sessions.listen(Box::new(move |event| {
-        told.directory.tell_root(RootMsg::Session(event));
+        told.directory.tell_root(RootMail::Session(event));
     }));
     conditions::connect(world);
     let told = Arc::clone(world);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
 use crate::domain::intent::{Intent, Secret};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{

@@ -20,19 +20,21 @@ use tokio::task::JoinHandle;
 
 use crate::actors::ask;
 use crate::actors::claims::Claims;
+use crate::actors::dispatcher::DispatcherActor;
 use crate::actors::dispatcher::automations::Automations;
-use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
 use crate::actors::forge::{ForgeActor, ForgeArgs};
+use crate::actors::mail::DispatcherMsg;
+use crate::actors::mail::WitnessMsg;
+use crate::actors::mail::{Accepted, DoneRequest};
+use crate::actors::mail::{ChargeRequest, Charged};
+use crate::actors::mail::{ChildState, ChildView, RootMail, StopMode};
+use crate::actors::mail::{NukeTarget, Nuked};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{
-    ChildState, ChildView, InfraSpec, RootActor, RootArgs, RootMsg, Spawn, StopMode,
-};
-use crate::actors::sagas::charge::{ChargeRequest, Charged};
-use crate::actors::sagas::done::{Accepted, DoneRequest};
-use crate::actors::sagas::nuke::{Nuked, Target};
+use crate::actors::root::RootMsg;
+use crate::actors::root::{InfraSpec, Left, RootActor, RootArgs, Spawn};
 use crate::actors::shaman::ShamanActor;
 use crate::actors::store::StoreHandle;
-use crate::actors::witness::{WitnessActor, WitnessArgs, WitnessMsg};
+use crate::actors::witness::{Memory, WitnessActor, WitnessArgs};
 use crate::actors::world::{FaultHook, World};
 use crate::adapters::clock::PausedClock;
 use crate::domain::cause::Cause;
@@ -220,19 +222,22 @@ impl Scenario {
             secret: fake_tasks::secret(),
         });
         connect(&world);
+        let left = Arc::<Left>::default();
         let args = RootArgs {
             world: Arc::clone(&world),
             infra: infrastructure(&world),
             rig_infra: Arc::new(|_, _| Vec::new()),
+            left: Arc::clone(&left),
         };
         let (root, task) = RootActor::spawn(None, RootActor, args).await.unwrap();
-        world.directory.set_root(root.clone());
+        world.directory.set_root(&root);
         Town {
             end: End(root.clone()),
             world,
             root,
             task,
             parts,
+            left,
         }
     }
 }
@@ -247,6 +252,8 @@ pub struct Town {
     pub task: JoinHandle<()>,
     /// The fakes.
     pub parts: Parts,
+    /// What a stop has not ended.
+    pub left: Arc<Left>,
     /// Ends the actors with the town: in a test of many towns, those that are done with cost nothing.
     end: End,
 }
@@ -264,7 +271,7 @@ fn connect(world: &Arc<World>) {
     let told = Arc::downgrade(world);
     world.sessions.listen(Box::new(move |event| {
         if let Some(world) = told.upgrade() {
-            world.directory.tell_root(RootMsg::Session(event));
+            world.directory.tell_root(RootMail::Session(event));
         }
     }));
     let told = Arc::downgrade(world);
@@ -300,10 +307,13 @@ fn infrastructure(world: &Arc<World>) -> Vec<InfraSpec> {
         let args = ForgeArgs { world, rig };
         Box::pin(async move { cell(ForgeActor::spawn_linked(None, ForgeActor, args, root).await) })
     });
-    let own = Arc::clone(world);
+    let (own, memory) = (Arc::clone(world), Arc::<Memory>::default());
     let witness: Spawn = Arc::new(move |root| {
-        let (world, rig) = (Arc::clone(&own), rig());
-        let args = WitnessArgs { world, rig };
+        let args = WitnessArgs {
+            world: Arc::clone(&own),
+            rig: rig(),
+            memory: Arc::clone(&memory),
+        };
         Box::pin(
             async move { cell(WitnessActor::spawn_linked(None, WitnessActor, args, root).await) },
         )
@@ -333,10 +343,14 @@ fn infrastructure(world: &Arc<World>) -> Vec<InfraSpec> {
 impl Town {
     /// Starts the tree.
     pub async fn boot(&self) {
-        let ready = self.root.call(RootMsg::Boot, None).await.unwrap();
+        let ready = self
+            .root
+            .call(|reply| RootMail::Boot(reply).into(), None)
+            .await
+            .unwrap();
         assert!(ready.is_success());
         self.world.automations.open(self.world.clock.now());
-        self.world.directory.tell_root(RootMsg::Ready);
+        self.world.directory.tell_root(RootMail::Ready);
         let dispatcher = &self.world.directory;
         dispatcher.tell_dispatcher(DispatcherMsg::Look);
         self.pass(MOMENT).await;
@@ -426,7 +440,7 @@ impl Town {
     /// Nukes the raider, as `hd raider nuke` does.
     pub async fn nuke(&self, raider: &RaiderId, salvage: bool) -> Result<Nuked, Refusal> {
         let hook = self.hook(raider).await.unwrap();
-        let target = Box::new(Target::of(&hook, Cause::Operator));
+        let target = Box::new(NukeTarget::of(&hook, Cause::Operator));
         let message = |reply| WitnessMsg::Nuke {
             target,
             salvage,
@@ -438,7 +452,9 @@ impl Town {
     /// Stops everything; returns when the root is gone.
     pub async fn stop(self, mode: StopMode) {
         let reply = None;
-        self.root.cast(RootMsg::Stop { mode, reply }).unwrap();
+        self.root
+            .cast(RootMail::Stop { mode, reply }.into())
+            .unwrap();
         self.task.await.unwrap();
         drop(self.end);
     }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Applied, Outcome};
+use crate::actors::mail::{Applied, Outcome};
+use crate::actors::mail::{Reload, RootMail};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{Reload, RootMsg, standing};
+use crate::actors::root::standing;
 use crate::actors::world::World;
 use crate::actors::{ask, conditions, effects};
 use crate::domain::city::City;
@@ -83,16 +84,12 @@ async fn attempt(
     let revision = city.revision.clone();
     let rigs = rigs(old, &city, [&world.shown, &shown]);
     let raiders = raiders(old, &city, &hooks, &held);
-    let new = Arc::new(World {
-        city: Arc::new(city),
-        shown: Arc::new(shown),
-        repos,
-        ..World::clone(world)
-    });
     let undisturbed = conditions::undisturbed(world).await?;
     let message = |reply| {
-        RootMsg::Reload(Box::new(Reload {
-            world: new,
+        RootMail::Reload(Box::new(Reload {
+            city: Arc::new(city),
+            shown: Arc::new(shown),
+            repos,
             undisturbed,
             dry_run,
             reply,

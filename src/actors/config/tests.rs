@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorRef};
 
-use super::{ConfigActor, ConfigArgs, ConfigMsg, Reloaded};
+use super::{ConfigActor, ConfigArgs};
 use crate::actors::ask;
+use crate::actors::mail::{ConfigMsg, Reloaded};
+use crate::actors::mail::{RootMail, StopMode};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{RootMsg, StopMode};
 use crate::domain::city::{City, Provider, RestartType, Rig};
 use crate::domain::event::EventType;
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
@@ -96,7 +97,12 @@ async fn a_flood_of_changes_keeps_no_look_from_being_made() {
 
 async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded, Refusal> {
     let message = |reply| ConfigMsg::Reload { dry_run, reply };
-    ask::ask(Some(config.clone()), message, Duration::from_secs(3600)).await?
+    ask::ask(
+        Some(config.get_derived()),
+        message,
+        Duration::from_secs(3600),
+    )
+    .await?
 }
 
 /// What cannot be taken over changes nothing, however often it is tried.
@@ -163,7 +169,7 @@ async fn what_is_not_taken_over_is_not_said_to_be() {
     let (config, _) = watcher(&town, city).await;
     town.parts.sessions.hold_stop(&session);
     let (mode, reply) = (StopMode::Graceful, None);
-    town.root.cast(RootMsg::Stop { mode, reply }).unwrap();
+    town.tell(RootMail::Stop { mode, reply }).unwrap();
     reload(&config, false).await.unwrap_err();
     assert_eq!(town.events(EventType::ConfigReloaded).await.len(), 0);
     assert_eq!(town.world.starts.available_permits(), 16);

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::DispatcherMsg;
 use super::automations::{Busy, Role};
 use crate::actors::effects;
+use crate::actors::mail::DispatcherMsg;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::domain::automation::{Automation, AutomationId, Mark, Run, RunState};

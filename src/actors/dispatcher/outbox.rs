@@ -20,10 +20,11 @@ use tokio::task::JoinSet;
 
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::done::{self, DoneRequest};
-use super::super::witness::WitnessMsg;
+use super::super::sagas::done;
 use super::super::world::World;
 use super::super::{ask, effects};
+use crate::actors::mail::DoneRequest;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, InvalidId, RaiderId};

@@ -7,10 +7,10 @@ use jiff::tz::TimeZone;
 
 mod disturbed;
 
-use super::DispatcherMsg;
 use crate::actors::ask;
+use crate::actors::mail::DispatcherMsg;
+use crate::actors::mail::StopMode;
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::actors::root::StopMode;
 use crate::domain::automation::{Automation, Run};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use super::claims::ClaimKey;
 use super::refusal::Refusal;
 use super::sagas;
-use super::sagas::nuke::{self, Target};
+use super::sagas::nuke;
 use super::witness::ailing::ailing;
 use super::witness::sight::{self, Hookless};
 use super::world::World;
 use super::{ask, effects};
+use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
 use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, Stray, examine};
 use crate::domain::facts::Probed;
@@ -172,7 +173,7 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
             Probed::Unknown(why) => Stray::Unreadable(why),
             Probed::Known(None) => Stray::Nobodys,
             Probed::Known(Some(hook)) => {
-                match nuke::check(world, &Target::of(&hook, Cause::Operator)).await {
+                match nuke::check(world, &NukeTarget::of(&hook, Cause::Operator)).await {
                     Ok(_) => Stray::Spare,
                     Err(kept) => Stray::Kept(said(&kept)),
                 }

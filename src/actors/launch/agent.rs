@@ -2,7 +2,8 @@
 
 use super::driven::{self, Site};
 use super::keys;
-use super::{How, OpenFailure, Start};
+use super::{OpenFailure, Start};
+use crate::actors::mail::How;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Agent;

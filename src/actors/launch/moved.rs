@@ -1,8 +1,8 @@
 //! A raider whose rig runs another harness by now takes it over with its next session. One that was charged with a
 //! harness of its own keeps that.
 
-use super::super::root::RootMsg;
 use super::super::world::World;
+use crate::actors::mail::RootMail;
 use crate::domain::city::City;
 use crate::domain::relic::Hook;
 use crate::ports::relics::{StoreError, Txn};
@@ -48,8 +48,8 @@ pub(super) async fn hook_now(world: &World, hook: &Hook) -> Result<Hook, StoreEr
     });
     let (hook, moved) = moved.await?;
     if moved {
-        world.directory.tell_root(RootMsg::Look);
-        world.directory.tell_root(RootMsg::Accounts);
+        world.directory.tell_root(RootMail::Look);
+        world.directory.tell_root(RootMail::Accounts);
     }
     Ok(hook)
 }

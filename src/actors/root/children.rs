@@ -14,11 +14,14 @@ use std::time::Duration;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
-use super::super::launch::How;
+use super::super::mail::RootMail;
 use super::super::prompting;
-use super::super::witness::WitnessMsg;
-use super::slot::{ChildState, Desired, EndRefused, Slot, answer};
-use super::{Root, RootMsg, SessionView, Work};
+use super::slot::{Desired, Slot, answer};
+use super::{Root, RootMsg};
+use crate::actors::mail::How;
+use crate::actors::mail::WitnessMsg;
+use crate::actors::mail::{ChildState, EndRefused};
+use crate::actors::mail::{SessionView, Work};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, Generation};
@@ -351,7 +354,7 @@ impl Root {
     /// What was wanted of a child while it was ending, or starting, was not decided then.
     fn look_soon(&self) {
         if self.stopping.is_none() {
-            self.world.directory.tell_root(RootMsg::Look);
+            self.world.directory.tell_root(RootMail::Look);
         }
     }
 

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ractor::ActorRef;
 
-use super::slot::{ChildState, Slot};
-use super::{Root, RootMsg, Work};
+use super::slot::Slot;
+use super::{Root, RootMsg};
+use crate::actors::mail::ChildState;
+use crate::actors::mail::Work;
 use crate::domain::city::Agent;
 use crate::domain::ids::{AgentName, ChildId};
 

@@ -3,7 +3,8 @@
 use ractor::ActorRef;
 
 use super::super::shaman;
-use super::{Root, RootMsg, Work};
+use super::{Root, RootMsg};
+use crate::actors::mail::Work;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff::Pace;

@@ -24,8 +24,10 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::super::quarantine::Held;
-use super::slot::{ChildState, Slot};
-use super::{ChildSpec, Root, Work};
+use super::Root;
+use super::slot::Slot;
+use crate::actors::mail::ChildState;
+use crate::actors::mail::{ChildSpec, Work};
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
 use crate::domain::reconcile::Decision;
 use crate::domain::restart::{DeathWindow, Deaths, Mono};

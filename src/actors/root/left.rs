@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::StopMode;
-
 /// Sessions that are not known to have ended, and why.
 #[derive(Default)]
 pub struct Left(Mutex<BTreeMap<String, String>>);
@@ -38,26 +36,5 @@ impl Left {
             .iter()
             .map(|(name, why)| format!("{name} ({why})"))
             .collect()
-    }
-}
-
-/// What a stop came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StopEnd {
-    /// How the sessions were stopped.
-    pub mode: StopMode,
-    /// Those that run on although they were to end, with the reason of each.
-    pub left: Vec<String>,
-}
-
-impl StopEnd {
-    /// What is left, in a sentence.
-    #[must_use]
-    pub fn says(&self) -> String {
-        let count = self.left.len();
-        let which = self.left.join(", ");
-        format!(
-            "the supervisor has stopped, and {count} of its sessions run on or cannot be seen: {which}"
-        )
     }
 }

@@ -29,7 +29,6 @@ mod history;
 mod infra;
 mod left;
 mod look;
-mod meant;
 mod orders;
 mod parked;
 mod planned;
@@ -39,7 +38,6 @@ mod reload;
 mod shells;
 mod shutdown;
 mod slot;
-mod spec;
 pub mod standing;
 mod unseen;
 mod wanted;
@@ -47,17 +45,13 @@ mod wanted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
-pub use self::left::{Left, StopEnd};
-pub use self::meant::Meant;
-pub use self::pools::PoolView;
+pub use self::left::Left;
 pub use self::recovery::end_orphan;
-pub use self::reload::{Reload, RigInfra};
-pub use self::shutdown::{Pass, StopMode};
-pub use self::slot::{ChildState, ChildView, EndRefused};
-pub use self::spec::{ChildSpec, SessionView, Work};
+pub use self::reload::RigInfra;
+pub use self::shutdown::Pass;
 pub use self::wanted::{agent_spec, raider_spec};
 
 use self::groups::Together;
@@ -68,50 +62,18 @@ use self::look::Look;
 use self::pools::Pools;
 use self::shells::Shells;
 use self::slot::Slot;
-use super::launch::How;
+use super::mail::{EndRefused, RootMail};
 use super::world::World;
-use crate::domain::cause::Cause;
 use crate::domain::event::NewEvent;
-use crate::domain::handoff::Progress;
 use crate::domain::ids::{AgentName, ChildId};
 use crate::domain::prompt::PoolNotice;
 use crate::domain::restart::Mono;
-use crate::ports::sessions::{SessionEvent, Stopped};
+use crate::ports::sessions::Stopped;
 
-/// Messages to the root.
+/// Messages to the root: what others send, and what it tells itself.
 pub enum RootMsg {
-    /// A child is wanted. Answered when its session is up, or the child rests because it is
-    /// suspended, or with why its first start failed; then it is forgotten, so that the asker can
-    /// unwind.
-    Want {
-        /// The child.
-        spec: Box<ChildSpec>,
-        /// Why.
-        cause: Cause,
-        /// Who waits for it; without anybody, a failed start is a death like any other.
-        reply: Option<RpcReplyPort<Result<(), String>>>,
-    },
-    /// A child's session is up.
-    Up {
-        /// Who.
-        id: ChildId,
-        /// Which actor says so.
-        actor: ActorId,
-        /// The session.
-        session: SessionView,
-        /// Started or adopted.
-        how: How,
-    },
-    /// A child is not wanted any more: end its session whatever state it is in, and forget it.
-    /// Answered when nothing of it runs.
-    End {
-        /// Who, and what of it.
-        meant: Meant,
-        /// Why.
-        cause: Cause,
-        /// Answered when nothing of it runs.
-        reply: RpcReplyPort<Result<(), EndRefused>>,
-    },
+    /// From elsewhere.
+    Mail(RootMail),
     /// A session without an actor was ended.
     Swept {
         /// Who.
@@ -121,19 +83,6 @@ pub enum RootMsg {
         /// How it went.
         result: Result<Stopped, EndRefused>,
     },
-    /// End the session and start a fresh one; planned, not a death.
-    Cycle {
-        /// Whose.
-        meant: Meant,
-        /// Why.
-        cause: Cause,
-        /// The end of its terminal, where its end is a death.
-        tail: Option<String>,
-        /// What it has to show for its work, where it hands off.
-        progress: Progress,
-        /// Answered when the old session is told to end.
-        reply: RpcReplyPort<Result<(), String>>,
-    },
     /// The time to start a child again has come.
     Retry {
         /// Who.
@@ -141,31 +90,6 @@ pub enum RootMsg {
         /// A timer of an earlier epoch is void.
         epoch: u64,
     },
-    /// An operator stops a child; sticky for agents.
-    Rest {
-        /// Who.
-        id: ChildId,
-        /// Answered when it rests.
-        reply: RpcReplyPort<Result<(), EndRefused>>,
-    },
-    /// An operator starts a resting, backing-off or quarantined child now; its history is cleared.
-    /// Who rested and cannot be started rests on; for the others that is a death like any other.
-    Wake {
-        /// Who.
-        id: ChildId,
-        /// Why.
-        cause: Cause,
-        /// Answered when its session is up, or waits for others, or with why it could not be started.
-        reply: RpcReplyPort<Result<(), String>>,
-    },
-    /// The provider says that a session ended.
-    Session(SessionEvent),
-    /// What is there?
-    Views(RpcReplyPort<Vec<ChildView>>),
-    /// How large is each pool, and why?
-    Pools(RpcReplyPort<Vec<PoolView>>),
-    /// Start the tree: infrastructure, then recovery.
-    Boot(RpcReplyPort<()>),
     /// Restart one infrastructure actor.
     Reinfra {
         /// Which.
@@ -175,17 +99,6 @@ pub enum RootMsg {
     },
     /// Time to look at everything.
     Patrol(u64),
-    /// The control socket answers: what asks over it may be run.
-    Ready,
-    /// Something that a look would see has changed.
-    Look,
-    /// A draining child's time is up, or it said that it is finished.
-    DrainDue {
-        /// Who.
-        id: ChildId,
-        /// A timer of an earlier epoch is void; none when the child itself says so.
-        epoch: Option<u64>,
-    },
     /// Words may not be typed into a child's session now.
     Unsaid {
         /// Whose.
@@ -216,23 +129,29 @@ pub enum RootMsg {
         /// As its check says.
         size: Result<u32, String>,
     },
-    /// A new configuration is in force.
-    Reload(Box<Reload>),
     /// What a look at everything came to; nothing where it could not be seen.
     Planned(Box<Look>),
-    /// End everything, or leave the sessions running.
-    Stop {
-        /// How.
-        mode: StopMode,
-        /// Answered at the end.
-        reply: Option<RpcReplyPort<()>>,
-    },
-    /// Something is due of the accounts of harnesses, or has changed.
-    Accounts,
     /// When something is due of them next.
     AccountsDue(Option<jiff::Timestamp>),
     /// A pass of the stop is over, or its time is up.
     StopDue(Pass),
+}
+
+impl From<RootMail> for RootMsg {
+    fn from(mail: RootMail) -> Self {
+        Self::Mail(mail)
+    }
+}
+
+impl TryFrom<RootMsg> for RootMail {
+    type Error = ();
+
+    fn try_from(msg: RootMsg) -> Result<Self, ()> {
+        match msg {
+            RootMsg::Mail(mail) => Ok(mail),
+            _ => Err(()),
+        }
+    }
 }
 
 /// What the root is made from.
@@ -243,6 +162,8 @@ pub struct RootArgs {
     pub infra: Vec<InfraSpec>,
     /// What a rig needs of it.
     pub rig_infra: RigInfra,
+    /// What a stop has not ended; read when the root has ended.
+    pub left: Arc<Left>,
 }
 
 /// The root's state.
@@ -250,6 +171,7 @@ pub struct Root {
     world: Arc<World>,
     infra: Vec<Infra>,
     rig_infra: RigInfra,
+    left: Arc<Left>,
     slots: BTreeMap<ChildId, Slot>,
     /// Agents that an operator stopped: they rest until started again.
     resting: BTreeSet<AgentName>,
@@ -304,6 +226,7 @@ impl Actor for RootActor {
             world: args.world,
             infra: args.infra.into_iter().map(Infra::new).collect(),
             rig_infra: args.rig_infra,
+            left: args.left,
             slots: BTreeMap::new(),
             resting: Default::default(),
             suspended: Default::default(),
@@ -334,60 +257,22 @@ impl Actor for RootActor {
         root: &mut Root,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
-            RootMsg::Want { spec, cause, reply } => root.want(&me, *spec, cause, reply).await,
-            RootMsg::Up {
-                id,
-                actor,
-                session,
-                how,
-            } => root.up(&me, &id, actor, session, how).await,
-            RootMsg::End {
-                meant,
-                cause,
-                reply,
-            } => root.end(&me, meant, cause, reply),
+            RootMsg::Mail(mail) => root.read(&me, mail).await,
             RootMsg::Swept { id, epoch, result } => {
                 root.swept(&me, &id, epoch, result);
                 root.settled(&me, &id).await;
             }
-            RootMsg::Cycle {
-                meant,
-                cause,
-                tail,
-                progress,
-                reply,
-            } => root.cycle(&meant, cause, (tail, progress), reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
-            RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
-            RootMsg::Wake { id, cause, reply } => root.wake(&me, id, cause, reply).await,
-            RootMsg::Session(event) => root.session_event(event),
-            RootMsg::Views(reply) => {
-                // The asker gave up waiting.
-                let _late = reply.send(root.views());
-            }
-            RootMsg::Pools(reply) => {
-                let _late = reply.send(root.pool_views());
-            }
-            RootMsg::Boot(reply) => root.boot(&me, reply).await,
             RootMsg::Reinfra { name, epoch } => root.reinfra(&me, &name, epoch).await,
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
-            RootMsg::Ready => {
-                root.ready = true;
-                root.ask_pools(&me);
-            }
-            RootMsg::Look => root.set_out(&me),
-            RootMsg::Accounts => root.look_at_accounts(&me),
             RootMsg::AccountsDue(next) => root.arm_accounts(&me, next),
-            RootMsg::DrainDue { id, epoch } => root.drain_due(&me, &id, epoch),
             RootMsg::Unsaid { id, words } => root.unsaid(&id, words),
             RootMsg::GroupDue { group, epoch } => root.group_due(&me, &group, epoch).await,
             RootMsg::PoolDue { agent, epoch } => root.pool_due(&me, agent, epoch),
             RootMsg::PoolSized { agent, epoch, size } => {
                 root.pool_sized(&me, &agent, epoch, size);
             }
-            RootMsg::Reload(reload) => root.reload(&me, *reload).await,
             RootMsg::Planned(look) => root.apply(&me, *look).await,
-            RootMsg::Stop { mode, reply } => root.stop(&me, mode, reply),
             RootMsg::StopDue(pass) => root.stop_due(&me, pass),
         }
         Ok(())
@@ -416,6 +301,51 @@ impl Actor for RootActor {
 }
 
 impl Root {
+    /// Does what others ask.
+    async fn read(&mut self, me: &ActorRef<RootMsg>, mail: RootMail) {
+        match mail {
+            RootMail::Want { spec, cause, reply } => self.want(me, *spec, cause, reply).await,
+            RootMail::Up {
+                id,
+                actor,
+                session,
+                how,
+            } => self.up(me, &id, actor, session, how).await,
+            RootMail::End {
+                meant,
+                cause,
+                reply,
+            } => self.end(me, meant, cause, reply),
+            RootMail::Cycle {
+                meant,
+                cause,
+                tail,
+                progress,
+                reply,
+            } => self.cycle(&meant, cause, (tail, progress), reply),
+            RootMail::Rest { id, reply } => self.rest(me, id, reply),
+            RootMail::Wake { id, cause, reply } => self.wake(me, id, cause, reply).await,
+            RootMail::Session(event) => self.session_event(event),
+            RootMail::Views(reply) => {
+                // The asker gave up waiting.
+                let _late = reply.send(self.views());
+            }
+            RootMail::Pools(reply) => {
+                let _late = reply.send(self.pool_views());
+            }
+            RootMail::Boot(reply) => self.boot(me, reply).await,
+            RootMail::Ready => {
+                self.ready = true;
+                self.ask_pools(me);
+            }
+            RootMail::Look => self.set_out(me),
+            RootMail::Accounts => self.look_at_accounts(me),
+            RootMail::DrainDue { id, epoch } => self.drain_due(me, &id, epoch),
+            RootMail::Reload(reload) => self.reload(me, *reload).await,
+            RootMail::Stop { mode, reply } => self.stop(me, mode, reply),
+        }
+    }
+
     fn note(&self, event: NewEvent) {
         self.world.store.note(vec![event]);
     }

@@ -11,9 +11,11 @@ use super::super::claims::ClaimKey;
 use super::super::effects;
 use super::super::quarantine;
 use super::super::world::World;
-use super::meant::Meant;
-use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
-use super::{ChildSpec, Root, RootMsg, Work, agent_spec};
+use super::slot::{Desired, Slot, answer};
+use super::{Root, RootMsg, agent_spec};
+use crate::actors::mail::Meant;
+use crate::actors::mail::{ChildSpec, Work};
+use crate::actors::mail::{ChildState, ChildView, EndRefused};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
@@ -140,7 +142,7 @@ impl Root {
             return self.end_stray(meant, reply);
         };
         let id = meant.id.clone();
-        if !meant.is_of(slot) {
+        if !slot.is_meant(&meant) {
             let _gave_up = reply.send(Err(EndRefused::Another(id)));
             return;
         }
@@ -246,7 +248,7 @@ impl Root {
     ) {
         let id = &meant.id;
         let result = match self.slots.get_mut(id) {
-            Some(slot) if !meant.is_of(slot) => Err(format!("{id} has another session by now")),
+            Some(slot) if !slot.is_meant(meant) => Err(format!("{id} has another session by now")),
             Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
                 slot.desired = Desired::Cycle(cause);
                 slot.tail = tail;

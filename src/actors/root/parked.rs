@@ -11,9 +11,12 @@ use serde_json::json;
 
 use super::super::child::ChildExit;
 use super::super::claims::ClaimKey;
+use super::super::mail::RootMail;
 use super::super::{accounts, shaman};
-use super::slot::{ChildState, Desired, answer};
-use super::{Root, RootMsg, SessionView, Work};
+use super::slot::{Desired, answer};
+use super::{Root, RootMsg};
+use crate::actors::mail::ChildState;
+use crate::actors::mail::{SessionView, Work};
 use crate::domain::account::{Told, Trouble};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
@@ -61,7 +64,10 @@ impl Root {
         let Some(next) = next else { return };
         let wait = Duration::try_from(next - self.world.clock.now()).unwrap_or_default();
         let wait = wait + Duration::from_millis(1);
-        self.accounts = Some(me.send_after(wait, || RootMsg::Accounts).abort_handle());
+        self.accounts = Some(
+            me.send_after(wait, || RootMail::Accounts.into())
+                .abort_handle(),
+        );
     }
 
     /// Lays a child to rest that is to be started while its account is parked; false when it may be

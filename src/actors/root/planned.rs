@@ -6,10 +6,13 @@ use std::sync::Arc;
 use ractor::ActorRef;
 
 use super::super::child::ChildMsg;
+use super::super::mail::RootMail;
 use super::super::typing::{self, Typing};
 use super::look::Look;
-use super::slot::{ChildState, Desired};
-use super::{Root, RootMsg, Work};
+use super::slot::Desired;
+use super::{Root, RootMsg};
+use crate::actors::mail::ChildState;
+use crate::actors::mail::Work;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
@@ -91,9 +94,9 @@ impl Root {
         }
         slot.drain_epoch += 1;
         let (name, epoch) = (id.clone(), slot.drain_epoch);
-        let _timer = me.send_after(agent.drain_timeout, move || RootMsg::DrainDue {
-            id: name,
-            epoch: Some(epoch),
+        let _timer = me.send_after(agent.drain_timeout, move || {
+            let epoch = Some(epoch);
+            RootMail::DrainDue { id: name, epoch }.into()
         });
         self.tell_of_drain(me, id);
     }

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use ractor::ActorRef;
 
 use super::super::effects;
+use super::super::mail::PoolView;
 use super::{Root, RootMsg};
-use crate::domain::city::{Agent, Pool};
+use crate::domain::city::Agent;
 use crate::domain::ids::AgentName;
 
 /// What is known of every pool.
@@ -32,23 +33,6 @@ struct Sized {
     checked: Option<Timestamp>,
     /// Why the last check failed; said once.
     failed: Option<String>,
-}
-
-/// How large a pool is to be, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolView {
-    /// The agent that it is of.
-    pub name: AgentName,
-    /// Its bounds.
-    pub pool: Pool,
-    /// How many are wanted, within the bounds; none until the first check has come back.
-    pub wanted: Option<u32>,
-    /// How many its check asked for, whatever the bounds.
-    pub asked: Option<u32>,
-    /// When the last check came back.
-    pub checked: Option<Timestamp>,
-    /// Why the last check failed.
-    pub failed: Option<String>,
 }
 
 impl Root {

@@ -9,16 +9,19 @@ use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::claims::ClaimKey;
-use super::super::config::ConfigMsg;
-use super::super::dispatcher::{self, DispatcherMsg};
-use super::super::forge::ForgeMsg;
-use super::super::shaman::ShamanMsg;
-use super::super::witness::WitnessMsg;
+use super::super::dispatcher;
+use super::super::mail::RootMail;
 use super::super::world::World;
 use super::super::{effects, endings};
 use super::look::{self, Known, Look};
 use super::slot::{Desired, Slot};
-use super::{ChildSpec, ChildState, Root, RootMsg};
+use super::{Root, RootMsg};
+use crate::actors::mail::ConfigMsg;
+use crate::actors::mail::DispatcherMsg;
+use crate::actors::mail::ForgeMsg;
+use crate::actors::mail::ShamanMsg;
+use crate::actors::mail::WitnessMsg;
+use crate::actors::mail::{ChildSpec, ChildState};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
@@ -341,7 +344,7 @@ impl Root {
         let Some(at) = at else { return };
         let wait = Duration::try_from(at - self.world.clock.now()).unwrap_or_default();
         let wait = wait + Duration::from_millis(1);
-        self.idle = Some(me.send_after(wait, || RootMsg::Look).abort_handle());
+        self.idle = Some(me.send_after(wait, || RootMail::Look.into()).abort_handle());
     }
 
     /// Ends a session, once however often it is seen before it is over.
@@ -378,7 +381,7 @@ pub async fn end_orphan(
             let event = NewEvent::new(kind, subject, cause).with(data);
             world.store.note(vec![event]);
             // Who wants its name has waited for that.
-            world.directory.tell_root(RootMsg::Look);
+            world.directory.tell_root(RootMail::Look);
         }
     }
     Some(ended)

@@ -4,44 +4,35 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::ActorRef;
 
 use super::super::world::World;
 use super::infra::InfraSpec;
-use super::slot::{ChildState, Desired};
+use super::slot::Desired;
 use super::{Root, RootMsg, agent_spec};
+use crate::actors::mail::{ChildState, Reload};
 use crate::domain::cause::Cause;
 use crate::domain::city::{City, RestartType};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
-use crate::domain::reload::{AgentChange, Running, changes};
+use crate::domain::reload::{Running, changes};
 
 /// Makes the witness and the forge of a rig.
 pub type RigInfra = Arc<dyn Fn(&Arc<World>, &RigName) -> Vec<InfraSpec> + Send + Sync>;
 
-/// A new configuration.
-pub struct Reload {
-    /// The world with it.
-    pub world: Arc<World>,
-    /// Sessions that are not to be disturbed: a person is attached, or they ask something.
-    pub undisturbed: BTreeSet<SessionId>,
-    /// Only say what would be done.
-    pub dry_run: bool,
-    /// Answered with what becomes of each agent; never, when everything ends.
-    pub reply: RpcReplyPort<Vec<AgentChange>>,
-}
-
 impl Root {
     pub(super) async fn reload(&mut self, me: &ActorRef<RootMsg>, reload: Reload) {
         let Reload {
-            world,
+            city,
+            shown,
+            repos,
             undisturbed,
             dry_run,
             reply,
         } = reload;
         let running = self.running(&undisturbed);
         let old = Arc::clone(&self.world);
-        let changes = changes(&old.city, &world.city, &running, &self.held(&world.city));
+        let changes = changes(&old.city, &city, &running, &self.held(&city));
         if dry_run {
             let _gave_up = reply.send(changes);
             return;
@@ -49,6 +40,12 @@ impl Root {
         if self.stopping.is_some() {
             return;
         }
+        let world = Arc::new(World {
+            city,
+            shown,
+            repos,
+            ..World::clone(&old)
+        });
         world.directory.set_newest(&world);
         // From now on sessions start there. Those that run there no more have drifted, and are judged
         // by that: standing agents at the next look, raiders when their next session begins.

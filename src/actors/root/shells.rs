@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::super::world::World;
 use super::super::{ask, effects};
+use super::Root;
 use super::wanted::Want;
-use super::{Meant, Root};
+use crate::actors::mail::Meant;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::reconcile::Mode;

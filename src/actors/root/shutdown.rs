@@ -8,6 +8,7 @@
 //!              └── a second Stop: no grace ──┘
 //! ```
 
+use crate::actors::root::Left;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,27 +17,18 @@ use ractor::{ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
 
 use super::super::child::ChildMsg;
-use super::super::dispatcher::DispatcherMsg;
 use super::super::effects;
+use super::super::mail::StopMode;
 use super::super::world::World;
-use super::slot::{ChildState, Slot};
+use super::slot::Slot;
 use super::{Root, RootMsg};
+use crate::actors::mail::ChildState;
+use crate::actors::mail::DispatcherMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::Stopped;
-
-/// How the tree is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopMode {
-    /// End every session within its grace.
-    Graceful,
-    /// End every session now.
-    Now,
-    /// Leave the sessions running for the next start to adopt.
-    KeepSessions,
-}
 
 /// A stop under way.
 pub(super) struct Stopping {
@@ -157,9 +149,10 @@ impl Root {
             StopMode::Now | StopMode::KeepSessions => Duration::ZERO,
         };
         due(me, Pass::Strays, grace);
-        let (world, me) = (Arc::clone(&self.world), me.clone());
+        let (world, left) = (Arc::clone(&self.world), Arc::clone(&self.left));
+        let me = me.clone();
         tokio::spawn(async move {
-            strays(&world, grace).await;
+            strays(&world, &left, grace).await;
             // Its time was up.
             let _gone = me.cast(RootMsg::StopDue(Pass::Strays));
         });
@@ -186,7 +179,7 @@ impl Root {
             return;
         };
         stopping.pass = Pass::Infrastructure;
-        let left = self.world.directory.left.told();
+        let left = self.left.told();
         let data = serde_json::json!({ "mode": format!("{:?}", stopping.mode), "left": left });
         let replies = std::mem::take(&mut stopping.replies);
         let city = self.world.city.name.clone();
@@ -227,26 +220,26 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Ends every session that runs, in rounds until none is left or the time is up. What is not known to have
 /// ended is noted as left.
-async fn strays(world: &Arc<World>, grace: Duration) {
+async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
     let begun = world.clock.mono();
     let mut at_once = AT_ONCE;
     loop {
         let again = match effects::list(world).await {
             Ok(sessions) => {
-                world.directory.left.clear();
-                end_all(world, sessions, grace, at_once).await
+                left.clear();
+                end_all(world, left, sessions, grace, at_once).await
             }
             Err(error) => {
-                world.directory.left.add("all", error);
+                left.add("all", error);
                 true
             }
         };
-        let left = world.directory.left.told();
+        let running = left.told();
         let over = world.clock.mono().saturating_sub(begun) >= grace + MARGIN / 2;
         if !again || over {
-            if !left.is_empty() {
+            if !running.is_empty() {
                 tracing::error!(
-                    ?left,
+                    left = ?running,
                     "these sessions did not end; the next start finds them"
                 );
             }
@@ -261,30 +254,27 @@ async fn strays(world: &Arc<World>, grace: Duration) {
 /// cannot be seen was not tried.
 async fn end_all(
     world: &Arc<World>,
+    left: &Left,
     sessions: Vec<SessionFacts>,
     grace: Duration,
     at_once: usize,
 ) -> bool {
     let runs = |facts: &SessionFacts| !matches!(facts.state, RunState::Exited(_));
-    let left: Vec<_> = sessions.into_iter().filter(runs).collect();
     let mut tried = Vec::new();
-    for facts in left {
+    for facts in sessions.into_iter().filter(runs) {
         match &facts.state {
-            RunState::Unknown { why } => world.directory.left.add(&facts.id, why),
+            RunState::Unknown { why } => left.add(&facts.id, why),
             _ => {
-                world
-                    .directory
-                    .left
-                    .add(&facts.id, "it was not ended in time");
+                left.add(&facts.id, "it was not ended in time");
                 tried.push(facts);
             }
         }
     }
-    let (mut left, mut failed) = (tried.into_iter(), false);
+    let (mut tried, mut failed) = (tried.into_iter(), false);
     let mut ends = JoinSet::new();
     loop {
         while ends.len() < at_once
-            && let Some(facts) = left.next()
+            && let Some(facts) = tried.next()
         {
             let world = Arc::clone(world);
             ends.spawn(async move {
@@ -295,7 +285,7 @@ async fn end_all(
         match ends.join_next().await {
             None => return failed,
             Some(Ok((id, Ok(how)))) => {
-                world.directory.left.ended(id.as_str());
+                left.ended(id.as_str());
                 if how != Stopped::Already {
                     let data = serde_json::json!({ "how": format!("{how:?}") });
                     let event = NewEvent::new(EventType::AgentOrphanStopped, id, Cause::Shutdown);
@@ -304,7 +294,7 @@ async fn end_all(
             }
             Some(Ok((id, Err(error)))) => {
                 failed = true;
-                world.directory.left.add(id, error);
+                left.add(id, error);
             }
             Some(Err(error)) => tracing::error!(%error, "ending a session failed"),
         }

@@ -6,103 +6,15 @@ use jiff::Timestamp;
 use ractor::{ActorId, ActorRef, RpcReplyPort};
 
 use super::super::child::ChildMsg;
-use super::{ChildSpec, SessionView, StopMode};
+use super::super::mail::{self, ChildState, ChildView, EndRefused, Meant};
+use crate::actors::mail::{ChildSpec, SessionView, StopMode};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff::{CycleBrake, HandoffBrake, Progress};
-use crate::domain::ids::{ChildId, Generation};
+use crate::domain::ids::Generation;
 use crate::domain::prompt::PoolNotice;
 use crate::domain::restart::{DeathWindow, Mono, RestartPolicy};
 use crate::ports::sessions::Stopped;
-
-/// A child's session could not be ended.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum EndRefused {
-    /// It goes on.
-    #[error("the session of {id} could not be ended: {why}")]
-    Undead {
-        /// Whose.
-        id: ChildId,
-        /// What happened.
-        why: String,
-    },
-    /// What was meant is gone; nothing was done to whoever came after it.
-    #[error("somebody else goes by the name of {0} now")]
-    Another(ChildId),
-}
-
-/// What a child does now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChildState {
-    /// Its session is being started or adopted.
-    Starting,
-    /// Its session is up.
-    Running,
-    /// An agent that it depends on is not up.
-    Blocked,
-    /// It died and waits for its restart.
-    Backoff,
-    /// It died too often.
-    Quarantined,
-    /// Its session is being ended.
-    Ending,
-    /// Its session ended after the agent said that it is finished.
-    Finished,
-    /// It was stopped or suspended, or its restart type says that it rests.
-    Stopped,
-}
-
-/// A child as the root sees it.
-#[derive(Debug, Clone)]
-pub struct ChildView {
-    /// Its spec.
-    pub spec: ChildSpec,
-    /// What it does.
-    pub state: ChildState,
-    /// Its session, while one is up.
-    pub session: Option<SessionView>,
-    /// Deaths that count now.
-    pub restarts: u32,
-    /// The time from the oldest death that counts to the newest.
-    pub died_within: Duration,
-    /// What it died of, while it is in quarantine; none where a supervisor of an older version put it there.
-    pub died_of: Option<String>,
-    /// Until when it is quarantined.
-    pub quarantined_until: Option<Timestamp>,
-    /// Since when it is in this state.
-    pub since: Timestamp,
-    /// When it is tried again, in its back-off.
-    pub retry_at: Option<Timestamp>,
-    /// It is to come to an end in its own time.
-    pub draining: bool,
-    /// It rests because it is suspended.
-    pub suspended: bool,
-    /// It rests because its account is parked, and why that is.
-    pub parked: Option<Cause>,
-    /// Its session was started from an older configuration.
-    pub drifted: bool,
-}
-
-impl ChildView {
-    /// Why there is no session, nor one coming.
-    #[must_use]
-    pub fn absence(&self) -> Option<String> {
-        let until = self.retry_at.or(self.quarantined_until);
-        let again = until.map(|at| format!(", starts again at {at}"));
-        let why = match self.state {
-            ChildState::Starting | ChildState::Running | ChildState::Ending => return None,
-            ChildState::Blocked => "an agent that it depends on is not up",
-            ChildState::Backoff => "its session ended",
-            ChildState::Quarantined => "it died too often",
-            ChildState::Finished => "its session ended as if its work were done",
-            ChildState::Stopped if self.suspended => "it is suspended",
-            ChildState::Stopped if self.parked == Some(Cause::Login) => "its account wants a login",
-            ChildState::Stopped if self.parked.is_some() => "its account is at a limit",
-            ChildState::Stopped => "it was stopped",
-        };
-        Some(why.to_owned() + &again.unwrap_or_default())
-    }
-}
 
 pub(super) enum Desired {
     Up,
@@ -219,6 +131,25 @@ impl Slot {
         self.actor
             .as_ref()
             .is_some_and(|child| child.get_id() == actor)
+    }
+
+    /// Whether this child is what is meant.
+    pub(super) fn is_meant(&self, meant: &Meant) -> bool {
+        let of = mail::incarnation(&self.spec);
+        let has = |token: &String| match &self.session {
+            Some(session) => session.handle.token == *token,
+            // What may still run of it is looked at when it is ended.
+            None => !self.has_actor(),
+        };
+        meant.incarnation.is_none_or(|meant| of == Some(meant))
+            && (!meant.at_rest || self.rests())
+            && meant.token.as_ref().is_none_or(has)
+    }
+
+    /// Whether nothing starts it by itself for now.
+    fn rests(&self) -> bool {
+        use ChildState::{Finished, Quarantined, Stopped};
+        !self.has_actor() && matches!(self.state, Quarantined | Stopped | Finished)
     }
 
     /// Whether its session is being ended for good or for a rest.

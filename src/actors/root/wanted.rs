@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{ChildSpec, Work};
+use crate::actors::mail::{ChildSpec, Work};
 use crate::domain::city::{Agent, City, RestartType};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};

@@ -13,6 +13,8 @@
 mod sandbox;
 mod unwind;
 
+use crate::actors::mail::ChargeRequest;
+use crate::actors::mail::Charged;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +28,7 @@ use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
-use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName};
+use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
@@ -36,38 +38,6 @@ use crate::ports::relics::{StoreError, Txn};
 pub use self::sandbox::sandbox_spec;
 pub use self::unwind::stranded;
 use self::unwind::unwind;
-
-/// What to charge.
-#[derive(Debug, Clone)]
-pub struct ChargeRequest {
-    /// The work.
-    pub relic: RelicId,
-    /// Another harness than the rig's.
-    pub harness: Option<HarnessName>,
-    /// A particular slot.
-    pub name: Option<SlotName>,
-    /// Another branch to land on than the rig's.
-    pub target: Option<String>,
-    /// Why.
-    pub origin: Origin,
-}
-
-/// A completed charge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Charged {
-    /// The raider.
-    pub raider: RaiderId,
-    /// Which incarnation.
-    pub incarnation: Incarnation,
-    /// The work.
-    pub relic: RelicId,
-    /// The branch of its sandbox.
-    pub branch: String,
-    /// Its sandbox.
-    pub sandbox: std::path::PathBuf,
-    /// Its session.
-    pub session: SessionId,
-}
 
 /// What a charge was told beyond the rig's own settings; kept with the relic.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

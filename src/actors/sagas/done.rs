@@ -15,16 +15,18 @@ mod push;
 mod report;
 mod submit;
 
+use crate::actors::mail::Accepted;
+use crate::actors::mail::DoneRequest;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::super::claims::Claim;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::Meant;
 use super::super::world::World;
 use super::super::{ask, effects, quarantine};
 use super::{claimed, pack, step, unpack};
+use crate::actors::mail::Meant;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
@@ -41,29 +43,6 @@ use self::submit::submit;
 
 pub use self::push::{blocked, is_pushing, withdraw};
 pub use self::report::mismatch;
-
-/// A declared completion.
-#[derive(Debug, Clone)]
-pub struct DoneRequest {
-    /// Who declares it.
-    pub raider: RaiderId,
-    /// Which incarnation, where the caller said so; a stale one is refused.
-    pub incarnation: Option<Incarnation>,
-    /// How it ends.
-    pub exit: Exit,
-    /// What the agent says of its sandbox.
-    pub cleanup_status: Option<CleanupStatus>,
-    /// Nothing had to change.
-    pub no_change: bool,
-    /// A person must look before it lands.
-    pub wants_review: bool,
-    /// For deferred work.
-    pub until: Option<Timestamp>,
-    /// In the agent's words.
-    pub reason: Option<String>,
-    /// Who asked: the agent itself, its outcome file, or the outbox.
-    pub cause: Cause,
-}
 
 /// Reads a request from the arguments of `done`, as they come over the socket or from the outbox.
 ///
@@ -124,25 +103,6 @@ pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
         reason,
         cause: Cause::OutcomeFile,
     }
-}
-
-/// An accepted completion.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Accepted {
-    /// Who.
-    pub raider: RaiderId,
-    /// Which incarnation.
-    pub incarnation: Incarnation,
-    /// The work.
-    pub relic: RelicId,
-    /// The branch that is being pushed.
-    pub branch: String,
-    /// Its head.
-    pub head: Oid,
-    /// How it ends.
-    pub exit: Exit,
-    /// It had been accepted before.
-    pub already: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

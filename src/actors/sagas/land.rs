@@ -15,6 +15,8 @@
 mod record;
 mod wait;
 
+use crate::actors::mail::Attempt;
+use crate::actors::mail::NukeTarget;
 use serde::{Deserialize, Serialize};
 
 pub use record::{record_mr, restore, set_back, withdraw};
@@ -33,21 +35,6 @@ use crate::domain::merge::{FailureType, MergeOutcome, MergeRequest};
 use crate::domain::saga::{FaultPoint, Saga};
 use crate::ports::relics::Txn;
 use crate::ports::repo::{LandRequest, RepoError, TargetState};
-
-/// What an attempt came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempt {
-    /// It is on the target.
-    Landed,
-    /// It cannot land as it is.
-    Failed,
-    /// Not its fault; later.
-    Parked,
-    /// The target moved; at once again.
-    Again,
-    /// It was taken out of the queue meanwhile.
-    Withdrawn,
-}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Plan {
@@ -141,7 +128,7 @@ async fn nothing_left(
     match kept.await {
         Ok(None) => {}
         Ok(Some(record)) => {
-            let about = nuke::Target {
+            let about = NukeTarget {
                 raider: mr.raider.clone(),
                 incarnation: mr.incarnation,
                 target: mr.target.clone(),

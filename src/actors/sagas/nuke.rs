@@ -22,20 +22,19 @@ mod strays;
 mod stuck;
 mod verdict;
 
-use jiff::Timestamp;
+use crate::actors::mail::NukeTarget;
+use crate::actors::mail::Nuked;
 use serde::{Deserialize, Serialize};
 
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::{Meant, standing};
+use super::super::root::standing;
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::{claimed, done, pack, step, unpack};
-use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent, Origin};
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
-use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::ignored::Ignored;
 use crate::domain::message;
 use crate::domain::nuke::CleanupStatus;
@@ -55,67 +54,9 @@ use measure::{facts_of, measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
 use verdict::{at_risk, probe, probe_with};
 
-/// Which sandbox.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Target {
-    /// Whose.
-    pub raider: RaiderId,
-    /// Which incarnation's.
-    pub incarnation: Incarnation,
-    /// The branch that its work lands on.
-    pub target: String,
-    /// Why.
-    pub cause: Cause,
-    /// What it worked on.
-    pub relic: Option<RelicId>,
-    /// When it was seen that nobody is in it; who came since is not touched. None where the session is
-    /// to be ended for this.
-    #[serde(default)]
-    pub detected: Option<Timestamp>,
-    /// Whether it had said that it is finished when this was decided: one that says so since is judged
-    /// anew.
-    #[serde(default)]
-    pub done: bool,
-    /// The caller that asked for it, where one did.
-    #[serde(default)]
-    pub asker: Option<Asker>,
-}
-
-impl Target {
-    /// What brings about the events of its removal.
-    fn origin(&self) -> Origin {
-        let asked = self.asker.as_ref().map(Origin::from);
-        asked.unwrap_or_else(|| self.cause.into())
-    }
-
-    /// The sandbox that was made for this hook.
-    #[must_use]
-    pub fn of(hook: &Hook, cause: Cause) -> Self {
-        Self {
-            raider: hook.raider.clone(),
-            incarnation: hook.incarnation,
-            target: hook.target.clone(),
-            cause,
-            relic: Some(hook.relic.clone()),
-            detected: None,
-            done: hook.done.is_some(),
-            asker: None,
-        }
-    }
-
-    /// The sessions that it is about.
-    pub(in super::super) fn meant(&self) -> Meant {
-        let meant = Meant::raider(&self.raider, self.incarnation);
-        match self.detected {
-            Some(_) => meant.at_rest(),
-            None => meant,
-        }
-    }
-}
-
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
-    target: Target,
+    target: NukeTarget,
     salvage: bool,
     /// How often it failed in a way that may pass.
     #[serde(default)]
@@ -125,26 +66,12 @@ pub(super) struct Plan {
     ignored: Ignored,
 }
 
-/// What a nuke did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Nuked {
-    /// The raider that is no more.
-    pub raider: RaiderId,
-    /// Which incarnation.
-    pub incarnation: Incarnation,
-    /// What holds its work, when salvage was needed.
-    pub salvage: Option<String>,
-    /// What went with the sandbox.
-    #[serde(flatten)]
-    pub ignored: Ignored,
-}
-
 /// Keeps a nuke to the incarnation that it is about: while the claim is held, nobody else frees the
 /// slot, so no successor can come under the same name and be touched in its stead.
 ///
 /// # Errors
 /// [`RefusalKind::Conflict`] when a nuke is under way, or the slot has gone to another incarnation.
-pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Claim, Refusal> {
+pub async fn fence(world: &World, target: &NukeTarget, salvage: bool) -> Result<Claim, Refusal> {
     let claim = world
         .claims
         .claim(fenced(target))
@@ -153,15 +80,15 @@ pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Clai
     Ok(claim)
 }
 
-fn fenced(target: &Target) -> ClaimKey {
+fn fenced(target: &NukeTarget) -> ClaimKey {
     ClaimKey::Nuke(target.raider.clone())
 }
 
-fn busy(target: &Target) -> Refusal {
+fn busy(target: &NukeTarget) -> Refusal {
     Refusal::conflict(format!("{} is being nuked", target.raider))
 }
 
-async fn admitted(world: &World, target: &Target, salvage: bool) -> Result<(), Refusal> {
+async fn admitted(world: &World, target: &NukeTarget, salvage: bool) -> Result<(), Refusal> {
     let (raider, incarnation) = (target.raider.clone(), target.incarnation);
     let (hook, saga) = world
         .store
@@ -200,7 +127,7 @@ async fn admitted(world: &World, target: &Target, salvage: bool) -> Result<(), R
 }
 
 /// Whether the sandbox is there and of that incarnation, as far as it tells itself.
-async fn is_of(world: &World, target: &Target) -> Result<bool, Refusal> {
+async fn is_of(world: &World, target: &NukeTarget) -> Result<bool, Refusal> {
     let sandbox = world.city.sandbox(&target.raider);
     let rig = &target.raider.rig;
     let origin = effects::repo(world, rig, move |repo| repo.provenance(&sandbox)).await?;
@@ -209,7 +136,7 @@ async fn is_of(world: &World, target: &Target) -> Result<bool, Refusal> {
 
 /// Whether a completion that is still being pushed is given up for this nuke: a person asked for it,
 /// and what it would have pushed is kept.
-fn gives_up(target: &Target, salvage: bool) -> bool {
+fn gives_up(target: &NukeTarget, salvage: bool) -> bool {
     salvage && target.cause == Cause::Operator
 }
 
@@ -254,7 +181,7 @@ pub async fn begin(world: &World, judged: &Judged) -> Result<(Saga, Claim), Refu
 }
 
 /// Refuses what was decided about work that stands otherwise by now.
-fn still_so(txn: &mut dyn Txn, target: &Target, hook: &Hook) -> Result<(), StoreError> {
+fn still_so(txn: &mut dyn Txn, target: &NukeTarget, hook: &Hook) -> Result<(), StoreError> {
     let raider = &target.raider;
     let changed = if hook.done.is_some() != target.done {
         "is finished, or is not any more,"
@@ -332,7 +259,7 @@ async fn forward(
 ///
 /// # Errors
 /// Why it was kept.
-pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
+pub async fn remove(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     let measured = measure(world, target).await;
     discard(world, target, true, measured).await?;
     forget(world, target).await;
@@ -344,7 +271,7 @@ pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
 /// True when it wrote salvage.
 async fn discard(
     world: &World,
-    target: &Target,
+    target: &NukeTarget,
     salvage: bool,
     measured: Probed<Option<Measurement>>,
 ) -> Result<bool, Refusal> {
@@ -419,7 +346,7 @@ async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>
 }
 
 /// What is left of the session and its task files; nothing that matters.
-async fn forget(world: &World, target: &Target) {
+async fn forget(world: &World, target: &NukeTarget) {
     let session = target.raider.session_id();
     let id = session.clone();
     if let Err(error) = effects::sessions(world, &session, move |p| p.forget(&id)).await {

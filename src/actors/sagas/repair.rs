@@ -2,16 +2,18 @@
 //! what "recycle" means). Salvage first, as far as anything can be read; nothing on disk is
 //! overwritten.
 
+use crate::actors::mail::NukeTarget;
 use serde::Serialize;
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::{Meant, raider_spec};
+use super::super::root::raider_spec;
 use super::super::witness::sight;
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::charge::{self, sandbox_spec};
 use super::nuke;
+use crate::actors::mail::Meant;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
@@ -61,7 +63,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     };
     // Neither a nuke nor a patrol that would start the agent may come between: the fence refuses
     // the one, the mark holds off the other.
-    let _alone = nuke::fence(world, &nuke::Target::of(&hook, Cause::Repair), false).await?;
+    let _alone = nuke::fence(world, &NukeTarget::of(&hook, Cause::Repair), false).await?;
     let marked = world.claims.claim(ClaimKey::Repair(raider.clone()));
     end(world, &hook).await?;
     let repaired = rebuild(world, &hook).await;
@@ -119,7 +121,7 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
     let (was, salvage) = match seen.map_err(Refusal::from) {
         Ok(facts) if CleanupStatus::measured(&facts) == CleanupStatus::Clean => (ailment, None),
         Ok(_) => {
-            let target = nuke::Target::of(hook, Cause::Repair);
+            let target = NukeTarget::of(hook, Cause::Repair);
             let (_, salvage) = nuke::write_salvage(world, &target).await?;
             (ailment, Some(salvage.id))
         }

@@ -16,6 +16,7 @@ mod settle;
 mod tests;
 pub mod unkillable;
 
+use crate::actors::mail::ShamanMsg;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -32,17 +33,6 @@ use crate::ports::relics::{StoreError, Txn};
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
 pub use self::settle::{about, over, over_where, settle, standing, still_so};
-
-/// Messages to the shaman.
-#[derive(Debug)]
-pub enum ShamanMsg {
-    /// Look at the inbox and at what is open.
-    Look,
-    /// Something happened that people are told of.
-    Tell,
-    /// A look is over; when the next is due, if nothing happens before.
-    Looked(Option<Timestamp>),
-}
 
 /// What it holds; nothing of it matters.
 pub struct Shaman {
@@ -63,7 +53,7 @@ impl Actor for ShamanActor {
         me: ActorRef<ShamanMsg>,
         world: Arc<World>,
     ) -> Result<Shaman, ActorProcessingErr> {
-        world.directory.set_shaman(me.clone());
+        world.directory.set_shaman(&me);
         listen(&me, &world);
         me.cast(ShamanMsg::Look)?;
         self::notify::end_leftovers(&world);

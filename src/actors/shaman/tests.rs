@@ -5,7 +5,7 @@ mod reworded;
 use std::time::Duration;
 
 use super::*;
-use crate::actors::root::StopMode;
+use crate::actors::mail::StopMode;
 use crate::actors::sagas::failures;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::actors::mail::Charged;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::sagas::charge::Charged;
 use crate::domain::budget::{Budget, OnExceed};
 use crate::domain::event::EventType;
 use crate::domain::harness::hooks::Hooks;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::root::ChildView;
 use super::super::world::World;
+use crate::actors::mail::ChildView;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, RigName};

@@ -2,9 +2,7 @@
 //! nowhere else are saved at once, and all of it is saved and removed when it has lingered for `keep_dirty`
 //! (`1-product.md`, "none lingers"; `witness-patrol.md`, auto-nuke safety protocol).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use crate::actors::mail::NukeTarget;
 
 use jiff::Timestamp;
 
@@ -13,127 +11,12 @@ use super::super::sagas::nuke;
 use super::inbox::{Handled, raise};
 use super::{WitnessArgs, nuke_now, wisps};
 use crate::domain::cause::Cause;
-use crate::domain::ids::{Oid, RaiderId, RigName};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::Txn;
-
-/// How long the remotes are believed not to have a head on any target.
-const ASK_AGAIN: Duration = Duration::from_secs(3600);
-
-/// Raiders whose sandboxes were judged and kept. To judge one costs a measurement of all that is in it:
-/// what only events tell of does not change that, and waits for the patrol. What the remotes were asked
-/// waits for longer.
-#[derive(Default)]
-pub struct Keepers {
-    kept: Mutex<BTreeSet<RaiderId>>,
-    /// Heads that were on no target when the remotes were asked, and when that was.
-    unlanded: Mutex<BTreeMap<RaiderId, (Oid, Duration)>>,
-    /// Since when it cannot be read whose sandbox that is.
-    unread: Mutex<BTreeMap<RaiderId, Duration>>,
-    /// Since when nothing of a rig's sandboxes can be seen.
-    blind: Mutex<BTreeMap<RigName, Duration>>,
-    /// Sessions, by their tokens, that every patrol since then saw without their agents.
-    shells: Mutex<BTreeMap<RaiderId, (String, Duration)>>,
-}
-
-impl Keepers {
-    /// It was judged and is kept: events that say nothing of it do not have it judged again.
-    pub(super) fn keep(&self, raider: &RaiderId) {
-        self.held().insert(raider.clone());
-    }
-
-    fn held(&self) -> MutexGuard<'_, BTreeSet<RaiderId>> {
-        // At worst one is judged once more.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the remotes were asked lately about this head, and no target had it.
-    pub fn is_unlanded(&self, raider: &RaiderId, head: &Oid, now: Duration) -> bool {
-        let known = self.unlanded.lock();
-        let known = known.unwrap_or_else(PoisonError::into_inner);
-        let asked = known.get(raider).filter(|(about, _)| about == head);
-        asked.is_some_and(|(_, at)| now.saturating_sub(*at) < ASK_AGAIN)
-    }
-
-    /// No target has it now.
-    pub fn note_unlanded(&self, raider: RaiderId, head: Oid, now: Duration) {
-        let known = self.unlanded.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        known.insert(raider, (head, now));
-    }
-
-    /// Of this rig, it cannot be read now whose these are. Answers since when.
-    pub(super) fn note_unread(
-        &self,
-        rig: &RigName,
-        these: &BTreeSet<RaiderId>,
-        now: Duration,
-    ) -> BTreeMap<RaiderId, Duration> {
-        let unread = self.unread.lock();
-        let mut unread = unread.unwrap_or_else(PoisonError::into_inner);
-        unread.retain(|raider, _| raider.rig != *rig || these.contains(raider));
-        for raider in these {
-            unread.entry(raider.clone()).or_insert(now);
-        }
-        unread.clone()
-    }
-
-    /// Nothing of this rig's sandboxes can be seen now. Answers since when.
-    pub(super) fn note_blind(&self, rig: &RigName, now: Duration) -> Duration {
-        let blind = self.blind.lock();
-        let mut blind = blind.unwrap_or_else(PoisonError::into_inner);
-        *blind.entry(rig.clone()).or_insert(now)
-    }
-
-    /// A patrol saw these sessions of the rig without their agents, and no others.
-    pub(super) fn note_shells(
-        &self,
-        rig: &RigName,
-        these: BTreeMap<RaiderId, String>,
-        now: Duration,
-    ) {
-        let shells = self.shells.lock();
-        let mut shells = shells.unwrap_or_else(PoisonError::into_inner);
-        shells.retain(|raider, (token, _)| raider.rig != *rig || these.get(raider) == Some(token));
-        for (raider, token) in these {
-            shells.entry(raider).or_insert((token, now));
-        }
-    }
-
-    /// Since when every patrol has seen this session without its agent; none when the last one has not.
-    pub(super) fn shell_since(&self, raider: &RaiderId, token: &str) -> Option<Duration> {
-        let shells = self.shells.lock();
-        let shells = shells.unwrap_or_else(PoisonError::into_inner);
-        let (seen, since) = shells.get(raider)?;
-        (seen == token).then_some(*since)
-    }
-
-    /// They can be seen.
-    pub(super) fn note_sight(&self, rig: &RigName) {
-        let blind = self.blind.lock();
-        blind.unwrap_or_else(PoisonError::into_inner).remove(rig);
-    }
-
-    /// All of them.
-    pub(super) fn all(&self) -> BTreeSet<RaiderId> {
-        self.held().clone()
-    }
-
-    /// Its slot is free, or something else became of it.
-    pub(super) fn remove(&self, raider: &RaiderId) {
-        self.held().remove(raider);
-    }
-
-    /// All of a rig are judged anew. Answers who is passed over then: nobody.
-    pub(super) fn clear(&self, rig: &RigName) -> BTreeSet<RaiderId> {
-        self.held().retain(|raider| raider.rig != *rig);
-        BTreeSet::new()
-    }
-}
 
 /// What is kept, and why it cannot go.
 pub(super) struct Kept<'a> {
@@ -163,9 +46,9 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
     if kept.refused.kind == RefusalKind::NoRoom {
         return without_room(args, hook, &kept.refused).await;
     }
-    let target = nuke::Target {
+    let target = NukeTarget {
         detected: kept.detected,
-        ..nuke::Target::of(hook, Cause::KeptLongEnough)
+        ..NukeTarget::of(hook, Cause::KeptLongEnough)
     };
     if !kept.may_go {
         return keep(args, &kept).await;
@@ -193,7 +76,7 @@ async fn keep(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
     let (world, hook) = (&args.world, kept.hook);
     stays(args, kept).await?;
     if kept.refused.status == Some(CleanupStatus::HasUnpushed) {
-        let target = nuke::Target::of(hook, Cause::WorkAtRisk);
+        let target = NukeTarget::of(hook, Cause::WorkAtRisk);
         match nuke::safekeep(world, &target, kept.since).await {
             Err(error) if error.kind != RefusalKind::NoRoom => return Err(error),
             Ok(()) | Err(_) => {}
@@ -205,7 +88,7 @@ async fn keep(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
 /// A person is told, and it is judged again by the patrol.
 async fn stays(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
     tell(args, kept).await?;
-    args.world.directory.kept.keep(&kept.hook.raider);
+    args.memory.kept.keep(&kept.hook.raider);
     Ok(Handled::AtPatrol)
 }
 

@@ -2,6 +2,7 @@
 //! task of its own under a claim, so that what is slow holds up nothing else. All of it comes from
 //! the store and the world, so that it may be repeated, interrupted and resumed at will.
 
+use crate::actors::mail::NukeTarget;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
@@ -77,10 +78,10 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     };
     let saw = seen.well.is_some() && seen.lone.is_some();
     let absent = views.map(|views| absent::absent(world, &views));
-    let kept = match patrol {
-        true => world.directory.kept.clear(&rig.name),
-        false => world.directory.kept.all(),
-    };
+    if patrol {
+        args.memory.kept.clear();
+    }
+    let kept = args.memory.kept.all();
     let mut suspects = lone.unwrap_or_default();
     suspects.retain(|raider| !kept.contains(raider));
     let unlooked = match patrol {
@@ -336,7 +337,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         }
         Some(_) => return Ok(Handled::AtPatrol),
     };
-    let target = nuke::Target::of(&hook, cause);
+    let target = NukeTarget::of(&hook, cause);
     match nuke_now(args, target, false).await {
         Ok(_) => Ok(Handled::Yes),
         // Somebody is at it, and tells the witness when it is over.

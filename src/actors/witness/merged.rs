@@ -9,6 +9,7 @@ use super::super::sagas::nuke;
 use super::super::shaman;
 use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
+use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
@@ -119,7 +120,7 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
     match kept.await {
         Ok(None) => Ok(true),
         Ok(Some(record)) => {
-            let about = nuke::Target {
+            let about = NukeTarget {
                 raider: mr.raider.clone(),
                 incarnation: mr.incarnation,
                 target: mr.target.clone(),
@@ -170,7 +171,7 @@ async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal
     let Some(hook) = hook.filter(|hook| hook.incarnation == merged.incarnation) else {
         return Ok(Handled::Yes);
     };
-    match nuke_now(args, nuke::Target::of(&hook, Cause::Merged), false).await {
+    match nuke_now(args, NukeTarget::of(&hook, Cause::Merged), false).await {
         Ok(_) => Ok(Handled::Yes),
         Err(kept) if matches!(kept.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
             Ok(Handled::AtPatrol)

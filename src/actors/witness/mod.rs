@@ -22,6 +22,7 @@ mod charges;
 mod inbox;
 mod kept;
 mod look;
+mod memory;
 mod merged;
 mod outcomes;
 mod overdue;
@@ -37,6 +38,7 @@ mod validate;
 mod wisps;
 mod zombies;
 
+use crate::actors::mail::WitnessMsg;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,18 +47,18 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::AbortHandle;
 
 use self::inbox::Handled;
-pub use self::kept::Keepers;
 use self::look::Piece;
-pub use self::stall::Silences;
-pub use self::trouble::{LASTING, Troubles};
+pub use self::memory::Memory;
 use super::accounts;
 use super::refusal::Refusal;
-use super::root::{RootMsg, raider_spec};
-use super::sagas::charge::{ChargeRequest, Charged};
-use super::sagas::done::{Accepted, Begun, DoneRequest};
-use super::sagas::nuke::{Nuked, Target};
+use super::root::raider_spec;
+use super::sagas::done::Begun;
 use super::sagas::{charge, done, nuke};
 use super::world::World;
+use crate::actors::mail::RootMail;
+use crate::actors::mail::{Accepted, DoneRequest};
+use crate::actors::mail::{ChargeRequest, Charged};
+use crate::actors::mail::{NukeTarget, Nuked};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::restart::Mono;
@@ -65,47 +67,6 @@ use crate::domain::saga::SagaKind;
 /// A look that takes longer than so many patrols hangs.
 const LOOK_MAX: u32 = 10;
 
-/// Messages to a witness.
-pub enum WitnessMsg {
-    /// Something may have changed: look at inbox, open sagas and waiting work.
-    Look,
-    /// The time to look at what could not go on has come.
-    Again,
-    /// Look, and at every outcome file too.
-    Patrol,
-    /// A raider's session ended after it said that it is finished.
-    Finished(RaiderId),
-    /// An outcome file in this task directory changed.
-    Outcome(std::path::PathBuf),
-    /// What this raider left in the outbox was refused.
-    Refused(RaiderId, Refusal),
-    /// Charge a relic.
-    Charge(ChargeRequest, RpcReplyPort<Result<Charged, Refusal>>),
-    /// Work is declared done.
-    Done(DoneRequest, RpcReplyPort<Result<Accepted, Refusal>>),
-    /// Remove a raider.
-    Nuke {
-        /// Which sandbox.
-        target: Box<Target>,
-        /// Write salvage refs and go on.
-        salvage: bool,
-        /// Answered when the slot is free.
-        reply: RpcReplyPort<Result<Nuked, Refusal>>,
-    },
-    /// A look came to an end.
-    Looked {
-        /// The store could not be read; try again then.
-        retry: bool,
-        /// When the next completion may be stuck.
-        next: Option<Timestamp>,
-    },
-    /// A task ended: look at what follows from it.
-    Ended {
-        /// It could not go on; look later then.
-        retry: bool,
-    },
-}
-
 /// What a witness is made from.
 #[derive(Clone)]
 pub struct WitnessArgs {
@@ -113,6 +74,8 @@ pub struct WitnessArgs {
     pub world: Arc<World>,
     /// Its rig.
     pub rig: RigName,
+    /// What it remembers, which outlives it.
+    pub memory: Arc<Memory>,
 }
 
 impl WitnessArgs {
@@ -159,9 +122,7 @@ impl Actor for WitnessActor {
         me: ActorRef<WitnessMsg>,
         args: WitnessArgs,
     ) -> Result<Witness, ActorProcessingErr> {
-        args.world
-            .directory
-            .set_witness(args.rig.clone(), me.clone());
+        args.world.directory.set_witness(args.rig.clone(), &me);
         me.cast(WitnessMsg::Patrol)?;
         Ok(Witness {
             args,
@@ -355,7 +316,7 @@ impl Witness {
         });
     }
 
-    fn nuke(&self, target: Target, salvage: bool, reply: RpcReplyPort<Result<Nuked, Refusal>>) {
+    fn nuke(&self, target: NukeTarget, salvage: bool, reply: RpcReplyPort<Result<Nuked, Refusal>>) {
         let args = self.args.clone();
         tokio::spawn(async move {
             let result = nuke_now(&args, target, salvage).await;
@@ -393,7 +354,7 @@ async fn charge_now(args: &WitnessArgs, request: ChargeRequest) -> Result<Charge
 /// Nukes; refused without any effect when work would be lost.
 pub(super) async fn nuke_now(
     args: &WitnessArgs,
-    target: Target,
+    target: NukeTarget,
     salvage: bool,
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
@@ -414,7 +375,7 @@ pub(super) async fn nuke_now(
         Ok((saga, _until_run)) => nuke::run(world, saga, Some(judged)).await,
         Err(refused) => Err(refused),
     };
-    world.directory.kept.remove(&raider);
+    args.memory.kept.remove(&raider);
     if nuked.is_err() {
         // Its session was ended for this; the work goes on.
         respawn(world, &raider).await;
@@ -435,7 +396,7 @@ async fn respawn(world: &World, raider: &RaiderId) {
     });
     if let Ok(Some(hook)) = read.await {
         let spec = Box::new(raider_spec(&world.city, hook, None));
-        let want = RootMsg::Want {
+        let want = RootMail::Want {
             spec,
             cause: Cause::Recovered,
             reply: None,

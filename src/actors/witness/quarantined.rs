@@ -3,16 +3,17 @@
 //! tried again and again in vain for `keep_dirty` is removed at the end of a quarantine, saved first if it holds
 //! work; its relic stays blocked (`1-product.md`, "Session dead", as issue 14 narrows it).
 
+use crate::actors::mail::NukeTarget;
 use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::{ChildState, ChildView, Work};
 use super::super::sagas::nuke;
 use super::super::{ask, effects, quarantine};
 use super::inbox::Handled;
 use super::kept::{self, Kept};
 use super::sight::Sight;
 use super::{WitnessArgs, wisps};
+use crate::actors::mail::{ChildState, ChildView, Work};
 use crate::domain::cause::Cause;
 use crate::domain::message;
 use crate::domain::problem::ProblemKind;
@@ -101,9 +102,9 @@ pub(super) async fn keep(
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
     let detected = Some(sight.at);
-    let target = nuke::Target {
+    let target = NukeTarget {
         detected,
-        ..nuke::Target::of(hook, Cause::TooManyDeaths)
+        ..NukeTarget::of(hook, Cause::TooManyDeaths)
     };
     match nuke::permitted(world, target).await {
         Ok(_) => {
@@ -112,7 +113,7 @@ pub(super) async fn keep(
                 wisps::track(txn, &about, Cleanup::Pending, "nothing would be lost")
             };
             world.store.run(track).await?;
-            world.directory.kept.keep(&hook.raider);
+            args.memory.kept.keep(&hook.raider);
             Ok(Handled::AtPatrol)
         }
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {

@@ -10,10 +10,10 @@ use jiff::Timestamp;
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::Refusal;
-use super::super::root::{ChildState, ChildView};
 use super::super::sagas::{self, done};
 use super::super::world::World;
 use super::super::{ask, effects, launch};
+use crate::actors::mail::{ChildState, ChildView};
 use crate::domain::city::Rig;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName, SessionId};

@@ -25,14 +25,15 @@ use self::seen::{Seen, see};
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::Meant;
 use super::super::typing::{self, Typing};
 use super::super::{ask, conditions, effects};
+use super::WitnessArgs;
 use super::inbox::escalate;
-use super::{WitnessArgs, WitnessMsg};
+use crate::actors::mail::Meant;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::problem::ProblemKind;
 use crate::domain::prompt;
 use crate::domain::relic::Hook;
@@ -45,15 +46,15 @@ use crate::ports::sessions::{SessionError, SessionHandle};
 const DEEP: usize = 2;
 
 /// What is remembered of sessions from look to look.
-pub struct Silences {
-    rigs: Mutex<BTreeMap<RigName, Watched>>,
+pub(super) struct Silences {
+    watched: Mutex<Watched>,
     deep: Semaphore,
 }
 
 impl Default for Silences {
     fn default() -> Self {
         Self {
-            rigs: Mutex::default(),
+            watched: Mutex::default(),
             deep: Semaphore::new(DEEP),
         }
     }
@@ -69,14 +70,9 @@ struct Watched {
 }
 
 impl Silences {
-    fn rigs(&self) -> MutexGuard<'_, BTreeMap<RigName, Watched>> {
+    fn watched(&self) -> MutexGuard<'_, Watched> {
         // At worst a silence begins anew.
-        self.rigs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Forgets a rig.
-    pub fn forget(&self, rig: &RigName) {
-        self.rigs().remove(rig);
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,7 +109,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
     let world = &args.world;
     let Some(policy) = policy(args) else {
         // Nobody is stalled where nobody looks for it.
-        world.directory.silences.forget(&args.rig);
+        *args.memory.silences.watched() = Watched::default();
         conditions::rest(world, &args.rig);
         let rig = args.rig.clone();
         let forget = move |txn: &mut dyn Txn| rows::forget(txn, &rig);
@@ -121,8 +117,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
     };
     let now = world.clock.mono();
     let not_before = {
-        let mut rigs = world.directory.silences.rigs();
-        let watched = rigs.entry(args.rig.clone()).or_default();
+        let mut watched = args.memory.silences.watched();
         let due = watched.not_before;
         if due <= now {
             let pause = (world.city.daemon.patrol_interval / 2).min(policy.after / 4);
@@ -150,11 +145,9 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
             | Verdict::Called => attend(args, policy, seen.hook.raider),
         }
     }
-    let mut rigs = world.directory.silences.rigs();
-    if let Some(watched) = rigs.get_mut(&args.rig) {
-        watched.raiders.retain(|raider, _| held.contains(raider));
-    }
-    drop(rigs);
+    let mut watched = args.memory.silences.watched();
+    watched.raiders.retain(|raider, _| held.contains(raider));
+    drop(watched);
     if let Some(first) = first {
         arm(args, first);
     }
@@ -164,8 +157,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
 /// Has the witness, or the successor that it has by then, look at that time.
 fn arm(args: &WitnessArgs, due: Mono) {
     let now = args.world.clock.mono();
-    let mut rigs = args.world.directory.silences.rigs();
-    let watched = rigs.entry(args.rig.clone()).or_default();
+    let mut watched = args.memory.silences.watched();
     if let Some((at, timer)) = &watched.timer {
         if *at > now && *at <= due {
             return;
@@ -192,8 +184,8 @@ async fn note(
     let world = &args.world;
     let (found, moves, recovers, verdict) = {
         let (now, wall) = (world.clock.mono(), world.clock.now());
-        let mut rigs = world.directory.silences.rigs();
-        let raiders = &mut rigs.entry(args.rig.clone()).or_default().raiders;
+        let mut watched = args.memory.silences.watched();
+        let raiders = &mut watched.raiders;
         let marks = seen.marks.clone();
         let watch = raiders
             .entry(seen.hook.raider.clone())
@@ -245,8 +237,8 @@ fn remember<T>(
     change: impl FnOnce(&mut Watch, Mono) -> T,
 ) -> Option<T> {
     let now = args.world.clock.mono();
-    let mut rigs = args.world.directory.silences.rigs();
-    let watch = rigs.get_mut(&args.rig)?.raiders.get_mut(raider)?;
+    let mut watched = args.memory.silences.watched();
+    let watch = watched.raiders.get_mut(raider)?;
     Some(change(watch, now))
 }
 
@@ -331,7 +323,7 @@ async fn lost(
 /// What is costly to see.
 async fn sound(args: &WitnessArgs, seen: &Seen) -> Result<Depth, Refusal> {
     let world = &args.world;
-    let deep = world.directory.silences.deep.acquire().await;
+    let deep = args.memory.silences.deep.acquire().await;
     // It is never closed; were it, nothing would have to wait.
     let _turn = deep.ok();
     let sandbox = world.city.sandbox(&seen.hook.raider);

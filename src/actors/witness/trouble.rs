@@ -1,6 +1,7 @@
 //! Pieces of work that could not go on: what passes by itself is tried again soon, and what does not, or
 //! has not for long, is a person's. What a person was called for is over when the piece is gone.
 
+use crate::actors::refusal::LASTING;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,60 +12,53 @@ use super::super::shaman;
 use super::WitnessArgs;
 use super::inbox::{self, Handled};
 use super::look::Piece;
-use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::ids::RaiderId;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::{Identity, Problem, ProblemKind};
 use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::{StoreError, Txn};
 
-/// What passes by itself has passed by then: a remote that is away for longer may be one that does not
-/// know us any more.
-pub const LASTING: Duration = Duration::from_secs(30 * 60);
-
 /// Since when pieces have not gone on, by their keys. A new process begins to count when it starts.
 #[derive(Default)]
-pub struct Troubles(Mutex<BTreeMap<RigName, Rig>>);
+pub(super) struct Troubles(Mutex<Known>);
 
 #[derive(Default)]
-struct Rig {
+struct Known {
     since: BTreeMap<ClaimKey, Mono>,
     /// Waiting work is known to be charged: nobody is called for it.
     charges: bool,
 }
 
 impl Troubles {
-    fn rigs(&self) -> MutexGuard<'_, BTreeMap<RigName, Rig>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         // At worst a person is called later.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It did not go on; for how long it has not.
-    fn failed(&self, rig: &RigName, piece: &Piece, now: Mono) -> Duration {
-        let mut rigs = self.rigs();
-        let rig = rigs.entry(rig.clone()).or_default();
-        rig.charges &= !matches!(piece, Piece::Charges(_));
-        now.saturating_sub(*rig.since.entry(piece.key()).or_insert(now))
+    /// Notes that it did not go on. Returns for how long it has not.
+    fn failed(&self, piece: &Piece, now: Mono) -> Duration {
+        let mut known = self.known();
+        known.charges &= !matches!(piece, Piece::Charges(_));
+        now.saturating_sub(*known.since.entry(piece.key()).or_insert(now))
     }
 
-    /// It went on; says whether somebody may have been called for it whom no patrol tells that it is over.
-    fn passed(&self, rig: &RigName, piece: &Piece) -> bool {
-        let mut rigs = self.rigs();
-        let rig = rigs.entry(rig.clone()).or_default();
-        rig.since.remove(&piece.key());
-        matches!(piece, Piece::Charges(_)) && !rig.charges
+    /// Notes that it went on. Returns whether a person may have been called for it whom no patrol tells that it is
+    /// over.
+    fn passed(&self, piece: &Piece) -> bool {
+        let mut known = self.known();
+        known.since.remove(&piece.key());
+        matches!(piece, Piece::Charges(_)) && !known.charges
     }
 
-    /// Waiting work is charged, and nobody is called for it.
-    fn charges(&self, rig: &RigName) {
-        self.rigs().entry(rig.clone()).or_default().charges = true;
+    /// Notes that waiting work is charged, and nobody is called for it.
+    fn charges(&self) {
+        self.known().charges = true;
     }
 
-    /// Only these are there still.
-    fn retain(&self, rig: &RigName, keys: &BTreeSet<ClaimKey>) {
-        if let Some(rig) = self.rigs().get_mut(rig) {
-            rig.since.retain(|key, _| keys.contains(key));
-        }
+    /// Forgets all but these.
+    fn retain(&self, keys: &BTreeSet<ClaimKey>) {
+        self.known().since.retain(|key, _| keys.contains(key));
     }
 }
 
@@ -115,8 +109,7 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
     if error.kind == RefusalKind::NoRoom {
         return Handled::AtPatrol;
     }
-    let troubles = &world.directory.troubles;
-    let lasts = troubles.failed(&args.rig, piece, world.clock.mono());
+    let lasts = args.memory.troubles.failed(piece, world.clock.mono());
     let passes = error.is_passing();
     // A nuke that does not get on says so itself.
     let says_so = matches!(piece, Piece::Saga(saga) if saga.kind == SagaKind::Nuke);
@@ -143,7 +136,7 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
 /// It went on.
 pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
     let world = &args.world;
-    if !world.directory.troubles.passed(&args.rig, piece) {
+    if !args.memory.troubles.passed(piece) {
         return;
     }
     let (who, problem) = call(args, piece);
@@ -153,7 +146,7 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
         })
     };
     match world.store.run(over).await {
-        Ok(()) => world.directory.troubles.charges(&args.rig),
+        Ok(()) => args.memory.troubles.charges(),
         Err(error) => {
             tracing::warn!(rig = %args.rig, %error, "a call for help stays open although it is over");
         }
@@ -166,7 +159,7 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
 /// The store's.
 pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), StoreError> {
     let keys: BTreeSet<ClaimKey> = pieces.iter().map(Piece::key).collect();
-    args.world.directory.troubles.retain(&args.rig, &keys);
+    args.memory.troubles.retain(&keys);
     let mut still: BTreeSet<(String, Identity)> = BTreeSet::new();
     for piece in pieces {
         let (who, problem) = call(args, piece);

@@ -29,8 +29,8 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     });
     let unread: Vec<_> = unread.collect();
     let these = unread.iter().map(|(raider, _)| raider.clone()).collect();
-    let kept = &world.directory.kept;
-    let since = kept.note_unread(&rig.name, &these, world.clock.mono());
+    let kept = &args.memory.kept;
+    let since = kept.note_unread(&these, world.clock.mono());
     for (raider, why) in unread {
         let lasted = world.clock.mono().saturating_sub(since[&raider]);
         if lasted < rig.witness.spawn_grace {
@@ -52,7 +52,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
         raise(args, body).await?;
     }
     let name = rig.name.clone();
-    kept.note_sight(&name);
+    kept.note_sight();
     let settled = move |txn: &mut dyn Txn| {
         let witness = message::witness(&name);
         wisps::nobodys(txn, &name, &nobodys)?;
@@ -71,7 +71,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
 pub(super) async fn blind(args: &WitnessArgs, why: &Refusal) -> Result<(), Refusal> {
     let world = &args.world;
     let now = world.clock.mono();
-    let since = world.directory.kept.note_blind(&args.rig, now);
+    let since = args.memory.kept.note_blind(now);
     let grace = world.city.rig(&args.rig).map(|rig| rig.witness.spawn_grace);
     if grace.is_none_or(|grace| now.saturating_sub(since) < grace) {
         return Ok(());

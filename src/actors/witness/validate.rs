@@ -17,6 +17,7 @@ use super::super::sagas::{done, land, nuke};
 use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::{WitnessArgs, wisps};
+use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
@@ -230,7 +231,7 @@ enum Found {
 /// What is in the sandbox now.
 async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
     let world = &args.world;
-    let target = nuke::Target::of(hook, Cause::Done);
+    let target = NukeTarget::of(hook, Cause::Done);
     let error = match nuke::facts(world, &target).await.map_err(Refusal::from) {
         Ok(Some(facts)) => return Ok(Found::There(facts)),
         Ok(None) => match nuke::check(world, &target).await {

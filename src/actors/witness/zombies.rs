@@ -10,19 +10,19 @@
 //! act is about what was seen, and refused for anything newer (`witness-patrol.md`, TOCTOU guard). A session
 //! without its agent is replaced when two patrols running have seen it so.
 
+use crate::actors::mail::NukeTarget;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::Meant;
-use super::super::sagas::nuke;
 use super::super::{ask, effects};
 use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
 use super::{WitnessArgs, nuke_now, quarantined, remembered, wisps};
+use crate::actors::mail::Meant;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
@@ -60,8 +60,7 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
         }
         suspects.push(sight.raider);
     }
-    let (kept, now) = (&world.directory.kept, world.clock.mono());
-    kept.note_shells(&rig.name, shells, now);
+    args.memory.kept.note_shells(shells, world.clock.mono());
     Ok(suspects)
 }
 
@@ -70,7 +69,7 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
 fn is_lasting(args: &WitnessArgs, sight: &Sight) -> bool {
     let world = &args.world;
     let token = sight.token.as_deref().unwrap_or_default();
-    let since = world.directory.kept.shell_since(&sight.raider, token);
+    let since = args.memory.kept.shell_since(&sight.raider, token);
     let lasted = since.map(|since| world.clock.mono().saturating_sub(since));
     // A patrol out of turn comes a moment after another.
     lasted.is_some_and(|lasted| lasted >= world.city.daemon.patrol_interval / 2)
@@ -137,9 +136,9 @@ async fn remove(
 ) -> Result<Handled, Refusal> {
     let bond = sight.facts.bond;
     let detected = Some(sight.at);
-    let target = nuke::Target {
+    let target = NukeTarget {
         detected,
-        ..nuke::Target::of(hook, cause)
+        ..NukeTarget::of(hook, cause)
     };
     let refused = match nuke_now(args, target, false).await {
         Ok(_) => return Ok(Handled::Yes),

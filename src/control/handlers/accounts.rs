@@ -4,7 +4,7 @@ use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
 use crate::actors::accounts;
-use crate::actors::root::{ChildView, SessionView};
+use crate::actors::mail::{ChildView, SessionView};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::account::{Park, Why};

@@ -4,9 +4,9 @@
 use serde_json::{Value, json};
 
 use super::{names, own, status};
+use crate::actors::mail::{ChildState, ChildView, RootMail};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::standing::{self, Said};
-use crate::actors::root::{ChildState, ChildView, RootMsg};
 use crate::actors::witness::ailing::ailing;
 use crate::actors::world::World;
 use crate::actors::{ask, usage};
@@ -36,7 +36,7 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
         })
         .await?;
     }
-    let message = |reply| RootMsg::Rest { id, reply };
+    let message = |reply| RootMail::Rest { id, reply };
     let stopped = ask::ask(world.directory.root(), message, STOP_LIMIT).await?;
     stopped.map_err(|refused| ControlError::internal(refused.to_string()))?;
     Ok(json!({ "name": shown, "state": "stopped" }))
@@ -64,7 +64,7 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
         }
     })
     .await?;
-    world.directory.tell_root(RootMsg::Look);
+    world.directory.tell_root(RootMail::Look);
     let state = if on { "suspended" } else { "resumed" };
     Ok(json!({ "name": shown, "state": state }))
 }
@@ -103,7 +103,7 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
         })
         .await?;
     }
-    let message = |reply| RootMsg::Wake {
+    let message = |reply| RootMail::Wake {
         id,
         cause: Cause::Operator,
         reply,

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::to_json;
 use crate::actors::ask;
+use crate::actors::dispatcher;
 use crate::actors::dispatcher::automations::Role;
-use crate::actors::dispatcher::{self, DispatcherMsg};
+use crate::actors::mail::DispatcherMsg;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::automation::{Automation, Mark, Run};

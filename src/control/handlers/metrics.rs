@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::status::{self, Stored};
 use super::word;
 use crate::actors::ask;
-use crate::actors::root::{ChildState, ChildView};
+use crate::actors::mail::{ChildState, ChildView};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::facts::Usage;

@@ -5,8 +5,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{StopRequest, to_json};
 use crate::actors::ask;
-use crate::actors::config::ConfigMsg;
-use crate::actors::root::StopMode;
+use crate::actors::mail::ConfigMsg;
+use crate::actors::mail::StopMode;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
@@ -58,7 +58,7 @@ pub(super) async fn reload(world: &World, dry_run: bool) -> Result<Value, Contro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actors::root::StopEnd;
+    use crate::actors::mail::StopEnd;
     use crate::control::protocol::ErrorKind;
 
     async fn told(keep_sessions: bool, mode: StopMode) -> Result<Value, ControlError> {

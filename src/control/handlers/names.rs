@@ -2,8 +2,9 @@
 //! `horde/Toast` or `horde/raiders/Toast`; an ambiguous short name is a conflict.
 
 use crate::actors::ask;
+use crate::actors::mail::ChildView;
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::actors::root::{ChildView, standing};
+use crate::actors::root::standing;
 use crate::actors::witness::sight::{self, Hookless};
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, ErrorKind};

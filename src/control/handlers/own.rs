@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use super::caller::{own_hook, own_member};
 use super::to_json;
+use crate::actors::mail::WitnessMsg;
+use crate::actors::mail::{Meant, RootMail};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{Meant, RootMsg};
 use crate::actors::sagas::done::parse_args;
-use crate::actors::witness::{WitnessMsg, stall};
+use crate::actors::witness::stall;
 use crate::actors::world::World;
 use crate::actors::{ask, effects, launch};
 use crate::control::protocol::ControlError;
@@ -67,7 +68,7 @@ async fn drained(
     let name = id.to_string();
     world
         .directory
-        .tell_root(RootMsg::DrainDue { id, epoch: None });
+        .tell_root(RootMail::DrainDue { id, epoch: None });
     Ok(json!({ "name": name, "state": "draining" }))
 }
 

@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::{names, status, to_json};
 use crate::actors::ask;
-use crate::actors::sagas::nuke::{self, Target};
+use crate::actors::mail::NukeTarget;
+use crate::actors::mail::WitnessMsg;
+use crate::actors::sagas::nuke;
 use crate::actors::sagas::repair;
-use crate::actors::witness::WitnessMsg;
 use crate::actors::world::World;
 use crate::control::protocol::args::{InRig, RaiderNuke};
 use crate::control::protocol::{ControlError, ErrorKind};
@@ -68,9 +69,9 @@ pub(super) async fn nuke(
         let hint = "`--dry-run` says what would be lost of that one";
         return Err(ControlError::conflict(message).hint(hint));
     }
-    let target = Target {
+    let target = NukeTarget {
         asker: Some(asker),
-        ..Target::of(&hook, Cause::Operator)
+        ..NukeTarget::of(&hook, Cause::Operator)
     };
     if args.dry_run {
         return to_json(&nuke::rehearse(world, &target, args.salvage).await?);

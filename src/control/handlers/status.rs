@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use self::blocked::Blocked;
 use super::accounts;
+use crate::actors::mail::{ChildState, ChildView, PoolView, SessionView};
 use crate::actors::root::standing::{self, Said};
-use crate::actors::root::{ChildState, ChildView, PoolView, SessionView};
 use crate::actors::sagas::done;
 use crate::actors::witness::sight::{self, Hookless};
 use crate::actors::witness::{ailing, stall};

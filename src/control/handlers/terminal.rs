@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::names;
+use crate::actors::mail::{ChildView, SessionView, Work};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{ChildView, SessionView, Work};
 use crate::actors::typing::By;
 use crate::actors::world::World;
 use crate::actors::{accounts, effects, typing};

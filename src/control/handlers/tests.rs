@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::dispatch;
-use crate::actors::root::ChildState;
+use crate::actors::mail::ChildState;
 use crate::actors::store::StoreHandle;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind, Op};

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::{names, to_json};
 use crate::actors::ask;
+use crate::actors::mail::WitnessMsg;
+use crate::actors::mail::{ChargeRequest, Charged};
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::actors::sagas::charge::{self, ChargeRequest, Charged};
-use crate::actors::witness::WitnessMsg;
+use crate::actors::sagas::charge;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{Charge, Run};

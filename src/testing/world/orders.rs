@@ -1,15 +1,22 @@
 //! What a test orders the root to do with a child, and how it kills actors.
 
 use ractor::ActorRef;
+use ractor::MessagingErr;
 
 use super::{HOUR, Town};
 use crate::actors::ask;
+use crate::actors::mail::{Meant, RootMail};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{Meant, RootMsg};
+use crate::actors::root::RootMsg;
 use crate::domain::cause::Cause;
 use crate::domain::ids::ChildId;
 
 impl Town {
+    /// Sends to the root.
+    pub fn tell(&self, msg: impl Into<RootMsg>) -> Result<(), MessagingErr<RootMsg>> {
+        self.root.cast(msg.into())
+    }
+
     /// Has the root end a child.
     pub async fn end(&self, id: &ChildId) -> Result<(), Refusal> {
         let meant = Meant::any(id.clone(), self.session(id));
@@ -19,24 +26,28 @@ impl Town {
     /// Has an operator stop a child.
     pub async fn rest(&self, id: &ChildId) -> Result<(), String> {
         let id = id.clone();
-        let rest = |reply| RootMsg::Rest { id, reply };
-        let answer = ask::ask(Some(self.root.clone()), rest, HOUR).await.unwrap();
+        let rest = |reply| RootMail::Rest { id, reply };
+        let answer = ask::ask(Some(self.root.get_derived()), rest, HOUR)
+            .await
+            .unwrap();
         answer.map_err(|refused| refused.to_string())
     }
 
     /// Has an operator start a child.
     pub async fn wake(&self, id: &ChildId) -> Result<(), String> {
         let (id, cause) = (id.clone(), Cause::Operator);
-        let wake = |reply| RootMsg::Wake { id, cause, reply };
-        ask::ask(Some(self.root.clone()), wake, HOUR).await.unwrap()
+        let wake = |reply| RootMail::Wake { id, cause, reply };
+        ask::ask(Some(self.root.get_derived()), wake, HOUR)
+            .await
+            .unwrap()
     }
 
     /// The same, without waiting for the session.
     pub fn begin_wake(&self, id: &ChildId) {
         let (reply, _nobody) = ractor::concurrency::oneshot();
         let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
-        let wake = RootMsg::Wake { id, cause, reply };
-        self.root.cast(wake).unwrap();
+        let wake = RootMail::Wake { id, cause, reply };
+        self.tell(wake).unwrap();
     }
 
     /// Kills the actors that take such messages, as a bug would; says how many.

@@ -6,7 +6,7 @@
 )]
 use super::*;
 use crate::actors::conditions;
-use crate::actors::root::Reload;
+use crate::actors::mail::Reload;
 use crate::domain::reload::AgentChange;
 
 /// How often a patrol comes while hours pass.
@@ -41,21 +41,19 @@ impl Town {
         let old = self.world.newest();
         let mut city = City::clone(&old.city);
         change(&mut city);
-        let world = Arc::new(World {
-            city: Arc::new(city),
-            ..World::clone(&old)
-        });
-        let undisturbed = conditions::undisturbed(&world).await;
+        let undisturbed = conditions::undisturbed(&old).await;
         let message = |reply| {
-            RootMsg::Reload(Box::new(Reload {
-                world,
+            RootMail::Reload(Box::new(Reload {
+                city: Arc::new(city),
+                shown: Arc::clone(&old.shown),
+                repos: old.repos.clone(),
                 // While they cannot be seen nobody is known to be attached.
                 undisturbed: undisturbed.unwrap_or_default(),
                 dry_run: false,
                 reply,
             }))
         };
-        let changes = ask::ask(Some(self.root.clone()), message, HOUR).await;
+        let changes = ask::ask(Some(self.root.get_derived()), message, HOUR).await;
         changes.unwrap()
     }
 }

@@ -1,12 +1,13 @@
 //! Accounts at a limit or without a login: what becomes of their sessions (`actors/accounts.rs`).
 
+use crate::actors::mail::RootMail;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::super::{ChildState, RootMsg};
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::sagas::charge::Charged;
 use crate::actors::{accounts, ask, conditions, launch};
 use crate::domain::cause::Cause;
 use crate::domain::city::City;
@@ -371,7 +372,7 @@ async fn person_ends_the_park() {
     town.pass(PATROL).await;
     assert_eq!(told(&town, &session), 1);
     assert!(!accounts::over(&town.world, &of), "over");
-    town.world.directory.tell_root(RootMsg::Accounts);
+    town.world.directory.tell_root(RootMail::Accounts);
     town.pass(MINUTE * 30).await;
     assert_eq!(told(&town, &session), 1);
 }

@@ -1,9 +1,9 @@
 //! A wall clock that jumps: nothing ends early, nothing late, nothing is restarted for it.
 
+use crate::actors::mail::RootMail;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::RootMsg;
 use crate::actors::shaman;
 use crate::actors::store::StoreHandle;
 use crate::domain::city::{City, RestartType};
@@ -34,7 +34,7 @@ async fn jumpy(scenario: Scenario) -> (Town, Arc<JumpyClock>) {
 async fn active(town: &Town, session: &SessionId) {
     let now = Some(town.world.clock.now());
     town.parts.sessions.set_last_activity(session, now);
-    town.root.cast(RootMsg::Look).unwrap();
+    town.tell(RootMail::Look).unwrap();
     town.settle().await;
 }
 

@@ -1,8 +1,8 @@
 //! Agents that ask something on their screens (`domain/condition.rs`).
 
+use crate::actors::mail::RootMail;
 use std::time::Duration;
 
-use super::super::RootMsg;
 use crate::actors::conditions;
 use crate::domain::city::{City, RestartType};
 use crate::domain::condition::Report;
@@ -160,7 +160,7 @@ async fn a_question_ends_with_its_session() {
     town.parts.sessions.crash(&session, 9);
     town.until("it was replaced", || town.starts(&session) == 2)
         .await;
-    town.root.cast(RootMsg::Look).unwrap();
+    town.tell(RootMail::Look).unwrap();
     town.pass(PATROL).await;
     assert_eq!(question(&town, &id).await, None);
     let gone = SessionHandle {

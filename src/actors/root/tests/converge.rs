@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::ChildState;
 use crate::actors::child::ChildMsg;
-use crate::actors::forge::ForgeMsg;
-use crate::actors::witness::WitnessMsg;
+use crate::actors::mail::ChildState;
+use crate::actors::mail::ForgeMsg;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::city::RestartType;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{Sessions, StartError};

@@ -1,8 +1,9 @@
 //! OTP's restart strategies, on groups of agents.
 
+use crate::actors::mail::RootMail;
 use std::time::Duration;
 
-use super::super::{ChildState, RootMsg};
+use crate::actors::mail::ChildState;
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, SessionId};
@@ -176,8 +177,8 @@ async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
     })
     .await;
     let (root, id) = (town.root.clone(), agent("a"));
-    let rest = |reply| RootMsg::Rest { id, reply };
-    let resting = tokio::spawn(async move { root.call(rest, None).await });
+    let rest = |reply| RootMail::Rest { id, reply };
+    let resting = tokio::spawn(async move { root.call(|reply| rest(reply).into(), None).await });
     crate::actors::ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&a);
     town.pass(SECOND).await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::actors::ask;
-use crate::actors::root::{ChildState, Meant};
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::{ChildState, Meant};
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::super::{ChildState, StopMode};
+use crate::actors::mail::{ChildState, StopMode};
 use crate::actors::store::StoreHandle;
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;

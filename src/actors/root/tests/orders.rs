@@ -1,10 +1,12 @@
 //! End, rest, wake, want and cycle, in every state a child can be in.
 
+use crate::actors::mail::RootMail;
 use std::time::Duration;
 
-use super::super::{ChildState, Meant, RootMsg, agent_spec};
+use super::super::agent_spec;
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
+use crate::actors::mail::{ChildState, Meant};
 use crate::actors::refusal::RefusalKind;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
@@ -126,10 +128,10 @@ async fn a_wake_while_it_goes_to_rest_is_not_lost() {
     let (town, id) = mayor().await;
     let session = town.session(&id);
     town.parts.sessions.hold_stop(&session);
-    let (root, child) = (town.root.clone(), id.clone());
+    let (root, child) = (town.world.directory.root(), id.clone());
     let resting = tokio::spawn(async move {
-        let rest = |reply| RootMsg::Rest { id: child, reply };
-        ask::ask(Some(root), rest, SECOND * 100).await
+        let rest = |reply| RootMail::Rest { id: child, reply };
+        ask::ask(root, rest, SECOND * 100).await
     });
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
@@ -151,7 +153,7 @@ async fn whoever_wants_a_child_that_goes_to_rest_is_told_so() {
     town.parts.sessions.hold_stop(&session);
     let (reply, _answer) = ractor::concurrency::oneshot();
     let reply = reply.into();
-    town.root.cast(RootMsg::Rest { id, reply }).unwrap();
+    town.tell(RootMail::Rest { id, reply }).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let spec = agent_spec(&town.world.city, &town.world.city.agents[0]);
@@ -221,11 +223,11 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let (reply, answer) = ractor::concurrency::oneshot();
-    let rest = RootMsg::Rest {
+    let rest = RootMail::Rest {
         id: id.clone(),
         reply: reply.into(),
     };
-    town.root.cast(rest).unwrap();
+    town.tell(rest).unwrap();
     town.parts.sessions.release_stop(&session);
     ended.await.unwrap().unwrap();
     assert!(answer.await.unwrap().is_ok());

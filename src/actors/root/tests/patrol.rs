@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::super::ChildState;
 use super::recovery::stray;
 use crate::actors::effects;
+use crate::actors::mail::ChildState;
 use crate::actors::store::StoreHandle;
 use crate::domain::automation::Automation;
 use crate::domain::city::RestartType;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::ChildState;
+use crate::actors::mail::ChildState;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;

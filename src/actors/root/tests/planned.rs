@@ -1,9 +1,10 @@
 //! What patrols and reloads plan: drift, idleness, suspension, removal, dependencies.
 
+use crate::actors::mail::RootMail;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{ChildSpec, ChildState, StopMode, Work};
+use crate::actors::mail::{ChildSpec, ChildState, StopMode, Work};
 use crate::domain::city::{Agent, City, Pool, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, ChildId, Incarnation, SessionId};
@@ -119,14 +120,14 @@ async fn an_idle_session_is_replaced_when_its_time_is_up() {
         .sessions
         .set_last_activity(&session, Some(town.world.clock.now()));
     town.parts.sessions.set_attached(&session, true);
-    town.root.cast(super::super::RootMsg::Look).unwrap();
+    town.tell(RootMail::Look).unwrap();
     town.pass(SECOND * 60).await;
     assert_eq!(town.starts(&session), 1, "a person is attached");
     town.parts.sessions.set_attached(&session, false);
     town.parts
         .sessions
         .set_last_activity(&session, Some(town.world.clock.now()));
-    town.root.cast(super::super::RootMsg::Look).unwrap();
+    town.tell(RootMail::Look).unwrap();
     town.pass(SECOND * 44).await;
     assert_eq!(town.starts(&session), 1);
     town.pass(SECOND * 2).await;
@@ -316,7 +317,8 @@ async fn an_agent_starts_when_what_it_depends_on_is_up() {
     parts.sessions.hold_start(&wanted[0]);
     let town = scenario.begin_on(parts, clock).await;
     let root = town.root.clone();
-    let booting = tokio::spawn(async move { root.call(super::super::RootMsg::Boot, None).await });
+    let booting =
+        tokio::spawn(async move { root.call(|reply| RootMail::Boot(reply).into(), None).await });
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     assert_eq!(town.state(&agent("web")).await, Some(ChildState::Blocked));

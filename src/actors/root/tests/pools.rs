@@ -1,9 +1,10 @@
 //! Pools: scaled up at once, drained in their own time.
 
+use crate::actors::mail::RootMail;
 use std::time::Duration;
 
-use super::super::{ChildState, RootMsg};
 use crate::actors::claims::ClaimKey;
+use crate::actors::mail::ChildState;
 use crate::actors::{accounts, ask};
 use crate::domain::account::{Trouble, Why};
 use crate::domain::cause::Cause;
@@ -96,9 +97,7 @@ async fn a_member_drains_in_its_own_time() {
     town.parts.runner.say(CHECK, "2");
     town.pass(SECOND * 6).await;
     let id = agent("worker-3");
-    town.root
-        .cast(RootMsg::DrainDue { id, epoch: None })
-        .unwrap();
+    town.tell(RootMail::DrainDue { id, epoch: None }).unwrap();
     town.pass(SECOND).await;
     assert_eq!(running(&town), [1, 2], "it said that it is finished");
     town.parts.runner.say(CHECK, "1");

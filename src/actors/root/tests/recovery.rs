@@ -1,15 +1,16 @@
 //! Looking at the world: after a crash of the daemon, at every patrol, after a crash of an actor.
 
+use crate::actors::mail::RootMail;
 use std::time::Duration;
 
-use super::super::{ChildState, RootMsg};
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
-use crate::actors::dispatcher::DispatcherMsg;
-use crate::actors::forge::ForgeMsg;
-use crate::actors::shaman::ShamanMsg;
+use crate::actors::mail::ChildState;
+use crate::actors::mail::DispatcherMsg;
+use crate::actors::mail::ForgeMsg;
+use crate::actors::mail::ShamanMsg;
+use crate::actors::mail::WitnessMsg;
 use crate::actors::store::StoreHandle;
-use crate::actors::witness::WitnessMsg;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, Generation, Incarnation, SessionId};
@@ -231,7 +232,7 @@ async fn a_look_that_outlasts_a_patrol_is_acted_on() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = scenario.begin_on(parts, clock).await;
     let (reply, mut ready) = ractor::concurrency::oneshot();
-    town.root.cast(RootMsg::Boot(reply.into())).unwrap();
+    town.tell(RootMail::Boot(reply.into())).unwrap();
     let held = || town.parts.sessions.lists_held() > 0;
     town.until("the first look", held).await;
     tokio::time::advance(PATROL).await;
@@ -259,9 +260,9 @@ async fn the_root_is_not_deaf_while_it_boots() {
     parts.store = StoreHandle::new();
     let town = Scenario::new().begin_on(parts, clock).await;
     let (reply, _ready) = ractor::concurrency::oneshot();
-    town.root.cast(RootMsg::Boot(reply.into())).unwrap();
+    town.tell(RootMail::Boot(reply.into())).unwrap();
     let (reply, views) = ractor::concurrency::oneshot();
-    town.root.cast(RootMsg::Views(reply.into())).unwrap();
+    town.tell(RootMail::Views(reply.into())).unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     let mut views = views;
     while views.try_recv().is_err() {

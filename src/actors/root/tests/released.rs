@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::ChildState;
 use super::accounts::{MINUTE, PATROL, child, converse, harness, limit, looks, show, told, town};
 use crate::actors::accounts;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
 use crate::domain::account::{Told, Trouble, Why};
 use crate::domain::event::EventType;
 use crate::testing::world::Scenario;

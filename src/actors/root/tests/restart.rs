@@ -1,10 +1,11 @@
 //! Deaths: restart, back-off, quarantine; cycles, which are none.
 
+use crate::actors::mail::RootMail;
 use std::time::Duration;
 
-use super::super::{ChildState, RootMsg};
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
+use crate::actors::mail::ChildState;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
@@ -289,7 +290,7 @@ async fn what_an_ended_session_still_says_is_ignored() {
         SessionEvent::Lost(old.clone(), "late".into()),
         SessionEvent::Lost(foreign, "strange".into()),
     ] {
-        town.root.cast(RootMsg::Session(event)).unwrap();
+        town.tell(RootMail::Session(event)).unwrap();
     }
     town.pass(SECOND * 100).await;
     assert_eq!(town.starts(&old.id), 2);

@@ -1,10 +1,12 @@
 //! Stopping: two passes, in order, and never for longer than it must.
 
+use crate::actors::mail::RootMail;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{ChildState, Meant, RootMsg, StopMode};
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
+use crate::actors::mail::{ChildState, Meant, StopMode};
 use crate::actors::refusal::RefusalKind;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
@@ -47,8 +49,8 @@ async fn a_second_stop_skips_the_grace() {
     let town = two().await;
     let session = town.session(&agent("mayor"));
     town.parts.sessions.outlive_grace(&session);
-    let stop = |mode| RootMsg::Stop { mode, reply: None };
-    town.root.cast(stop(StopMode::Graceful)).unwrap();
+    let stop = |mode| RootMail::Stop { mode, reply: None };
+    town.tell(stop(StopMode::Graceful)).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let parts = town.parts.clone();
@@ -88,7 +90,7 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
         tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
     ask::views(&town.world).await.unwrap();
     let mode = StopMode::KeepSessions;
-    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&session);
     let parts = town.parts.clone();
@@ -129,7 +131,7 @@ async fn a_stop_while_a_session_starts_ends_it() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
-    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&session);
     let parts = town.parts.clone();
@@ -157,7 +159,7 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
         .await;
     let begun = town.world.clock.mono();
     let mode = StopMode::Graceful;
-    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_stop(&session);
     let clock = town.world.clock.clone();
@@ -191,9 +193,9 @@ async fn a_stop_names_what_it_could_not_end() {
     let (stubborn, unseen) = (town.session(&agent("mayor")), town.session(&agent("clerk")));
     town.parts.sessions.refuse_stop(&stubborn);
     town.parts.sessions.hide(&unseen, Some("fog"));
-    let world = town.world.clone();
+    let left = Arc::clone(&town.left);
     town.stop(StopMode::Now).await;
-    let left = world.directory.left.told();
+    let left = left.told();
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(left[0].contains(unseen.as_str()) && left[0].contains("fog"));
     assert!(left[1].contains(stubborn.as_str()));
@@ -220,7 +222,7 @@ async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hold_stop(&session);
     let mode = StopMode::Graceful;
-    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     // Once for its child, once for what runs yet.
@@ -243,7 +245,7 @@ async fn a_stop_that_takes_too_long_ends_sessions_that_no_child_has() {
     town.parts.sessions.hide(&lone, None);
     town.parts.sessions.hold_stop(&deaf);
     let mode = StopMode::Graceful;
-    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     tokio::time::advance(SECOND * 16).await;
@@ -267,7 +269,7 @@ async fn less_patience_ends_no_session_that_is_kept() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     for mode in [StopMode::KeepSessions, StopMode::Now] {
-        town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+        town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     }
     let parts = town.parts.clone();
     town.task.await.unwrap();
@@ -294,7 +296,7 @@ async fn a_start_that_comes_through_after_the_stop_is_ended() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
-    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     ask::views(&town.world).await.unwrap();
     tokio::time::advance(SECOND * 16).await;
     town.task.await.unwrap();
@@ -312,7 +314,7 @@ async fn nothing_is_wanted_any_more_while_stopping() {
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hold_stop(&session);
     let mode = StopMode::Graceful;
-    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     let relic = town.relic("late").await;
     let refused = town.charge(&relic).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Unavailable);

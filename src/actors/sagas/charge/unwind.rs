@@ -2,10 +2,12 @@
 
 use super::super::super::ask;
 use super::super::super::refusal::Refusal;
-use super::super::super::root::{Meant, standing};
+use super::super::super::root::standing;
 use super::super::super::world::World;
 use super::super::{failures, nuke, unpack};
 use super::Plan;
+use crate::actors::mail::Meant;
+use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RaiderId;
 use crate::domain::message;
@@ -16,7 +18,7 @@ use crate::domain::saga::{Saga, SagaKind};
 pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
     let meant = Meant::raider(&plan.raider, plan.incarnation);
     ask::end(world, meant, Cause::ChargeFailed).await?;
-    let target = nuke::Target {
+    let target = NukeTarget {
         raider: plan.raider.clone(),
         incarnation: plan.incarnation,
         target: plan.target.clone(),

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::super::super::refusal::Refusal;
-use super::super::super::witness::LASTING;
 use super::super::super::world::World;
 use super::super::super::{effects, shaman};
 use super::super::pack;
 use super::Plan;
+use crate::actors::refusal::LASTING;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;

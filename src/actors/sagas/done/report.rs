@@ -1,7 +1,7 @@
 //! Reports of agents on their sandboxes, held against what git says.
 
 use super::super::super::world::World;
-use super::DoneRequest;
+use crate::actors::mail::DoneRequest;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;

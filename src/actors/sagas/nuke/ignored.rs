@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::super::step;
+use super::Plan;
 use super::measure::measure;
-use super::{Plan, Target};
+use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
 use crate::domain::facts::Probed;
 use crate::domain::ignored::Ignored;
@@ -18,7 +19,7 @@ use crate::ports::repo::Measurement;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Those of the sandbox now. That they cannot be listed is said.
-pub(super) async fn look(world: &World, target: &Target) -> Ignored {
+pub(super) async fn look(world: &World, target: &NukeTarget) -> Ignored {
     match tokio::time::timeout(LIMIT, measure(world, target)).await {
         Ok(measured) => of(&measured),
         Err(_) => Ignored::unknown(format!("git did not say it within {LIMIT:?}")),
@@ -56,7 +57,7 @@ pub(super) async fn note(
 }
 
 /// The refusal of a removal that a person asked for, with what the removal would take along besides.
-pub async fn named(world: &World, target: &Target, refused: Refusal) -> Refusal {
+pub async fn named(world: &World, target: &NukeTarget, refused: Refusal) -> Refusal {
     let mut refused = refused;
     if refused.kind == RefusalKind::WorkAtRisk && target.cause == Cause::Operator {
         refused.losses.extend(look(world, target).await.line());

@@ -4,7 +4,8 @@ use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::measure::{self, measure, saved_unasked, take};
 use super::verdict::{evidence, permit, session};
-use super::{Target, room, strays};
+use super::{room, strays};
+use crate::actors::mail::NukeTarget;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
 use crate::domain::nuke::{CleanupStatus, losses};
 use crate::ports::repo::Measurement;
@@ -12,7 +13,7 @@ use crate::ports::repo::Measurement;
 /// A removal that was judged, and may begin.
 #[derive(Debug)]
 pub struct Judged {
-    pub(super) target: Target,
+    pub(super) target: NukeTarget,
     /// Whether what is at risk is salvaged, because that was asked for.
     pub(super) salvage: bool,
     pub(super) rest: Option<Rest>,
@@ -28,7 +29,7 @@ pub(super) struct Rest {
 
 impl Rest {
     /// Returns what was measured, unless another session was there since.
-    pub(super) async fn still(self, world: &World, target: &Target) -> Option<Measurement> {
+    pub(super) async fn still(self, world: &World, target: &NukeTarget) -> Option<Measurement> {
         let now = at_rest(&session(world, target).await)?;
         (now == self.last).then_some(self.measured)
     }
@@ -46,7 +47,7 @@ fn at_rest(seen: &Probed<Option<SessionFacts>>) -> Option<Option<String>> {
 ///
 /// # Errors
 /// As [`check`]'s; [`RefusalKind::NoRoom`] where there is none for what is salvaged unasked.
-pub async fn permitted(world: &World, target: Target) -> Result<Judged, Refusal> {
+pub async fn permitted(world: &World, target: NukeTarget) -> Result<Judged, Refusal> {
     let checked = checked(world, &target).await?;
     if !checked.saves.is_empty() {
         room::check(world, &target).await?;
@@ -63,7 +64,7 @@ pub async fn permitted(world: &World, target: Target) -> Result<Judged, Refusal>
 ///
 /// # Errors
 /// [`RefusalKind::WorkAtRisk`] with why, [`RefusalKind::NoRoom`], or what will pass.
-pub async fn savable(world: &World, target: Target) -> Result<Judged, Refusal> {
+pub async fn savable(world: &World, target: NukeTarget) -> Result<Judged, Refusal> {
     let seen = session(world, &target).await;
     let measured = take(world, &target).await.map_err(Refusal::from);
     match &measured {
@@ -99,11 +100,11 @@ pub(super) struct Checked {
 ///
 /// # Errors
 /// [`RefusalKind::WorkAtRisk`] with what would be lost.
-pub async fn check(world: &World, target: &Target) -> Result<Vec<String>, Refusal> {
+pub async fn check(world: &World, target: &NukeTarget) -> Result<Vec<String>, Refusal> {
     Ok(checked(world, target).await?.saves)
 }
 
-async fn checked(world: &World, target: &Target) -> Result<Checked, Refusal> {
+async fn checked(world: &World, target: &NukeTarget) -> Result<Checked, Refusal> {
     // One that runs is ended before the sandbox is judged again.
     let seen = session(world, target).await;
     if let Probed::Unknown(why) = &seen {

@@ -7,7 +7,8 @@ use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::super::prune;
 use super::strays::strays;
-use super::{Target, facts, fence, room};
+use super::{facts, fence, room};
+use crate::actors::mail::NukeTarget;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
@@ -19,7 +20,7 @@ use crate::ports::repo::{RepoError, SalvageRecord};
 ///
 /// # Errors
 /// As [`write_salvage`]'s; [`RepoError::PermitStale`] when another state was written.
-pub(super) async fn save(world: &World, target: &Target) -> Result<GitFacts, Refusal> {
+pub(super) async fn save(world: &World, target: &NukeTarget) -> Result<GitFacts, Refusal> {
     let (facts, record) = write_salvage(world, target).await?;
     if record.fingerprint.as_deref() != Some(&*facts.fingerprint) {
         // It may be as it was by now, and what is saved be something else.
@@ -35,7 +36,7 @@ pub(super) async fn save(world: &World, target: &Target) -> Result<GitFacts, Ref
 /// There is no room, or git could not read or keep it all.
 pub(in super::super) async fn write_salvage(
     world: &World,
-    target: &Target,
+    target: &NukeTarget,
 ) -> Result<(GitFacts, SalvageRecord), Refusal> {
     room::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
@@ -53,7 +54,7 @@ pub(in super::super) async fn write_salvage(
 /// Puts on record what is written.
 async fn put_on_record(
     world: &World,
-    target: &Target,
+    target: &NukeTarget,
     record: SalvageRecord,
 ) -> Result<(), Refusal> {
     world.at(FaultPoint::NukeSalvageBefore);
@@ -72,7 +73,7 @@ async fn put_on_record(
 ///
 /// # Errors
 /// As [`write_salvage`]'s; or somebody is at the sandbox.
-pub async fn safekeep(world: &World, target: &Target, since: Timestamp) -> Result<(), Refusal> {
+pub async fn safekeep(world: &World, target: &NukeTarget, since: Timestamp) -> Result<(), Refusal> {
     let _alone = fence(world, target, false).await?;
     let (raider, incarnation) = (target.raider.clone(), target.incarnation);
     let kept = world.store.run(|txn| txn.salvages()).await?;
@@ -112,7 +113,11 @@ fn is_commit_alone(entry: &SalvageEntry) -> bool {
 ///
 /// # Errors
 /// It could not be told, or not be kept.
-pub(super) async fn keep_unheld(world: &World, target: &Target, head: &Oid) -> Result<(), Refusal> {
+pub(super) async fn keep_unheld(
+    world: &World,
+    target: &NukeTarget,
+    head: &Oid,
+) -> Result<(), Refusal> {
     let (commit, onto) = (head.clone(), target.target.clone());
     let held = effects::repo(world, &target.raider.rig, move |repo| {
         repo.holds(&commit, &onto)
@@ -127,7 +132,7 @@ pub(super) async fn keep_unheld(world: &World, target: &Target, head: &Oid) -> R
 ///
 /// # Errors
 /// There is no room, or git could not keep it all.
-pub(super) async fn keep_remains(world: &World, target: &Target) -> Result<(), Refusal> {
+pub(super) async fn keep_remains(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     room::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let incarnation = target.incarnation;
@@ -141,7 +146,11 @@ pub(super) async fn keep_remains(world: &World, target: &Target) -> Result<(), R
 ///
 /// # Errors
 /// It could not be kept.
-pub(super) async fn keep_commit(world: &World, target: &Target, head: &Oid) -> Result<(), Refusal> {
+pub(super) async fn keep_commit(
+    world: &World,
+    target: &NukeTarget,
+    head: &Oid,
+) -> Result<(), Refusal> {
     let (head, raider, incarnation) = (head.clone(), target.raider.clone(), target.incarnation);
     let kept = effects::repo(world, &target.raider.rig, move |repo| {
         repo.salvage_head(&head, &raider, incarnation)
@@ -155,7 +164,7 @@ pub(super) async fn keep_commit(world: &World, target: &Target, head: &Oid) -> R
 /// The store's.
 pub fn record_salvage(
     txn: &mut dyn Txn,
-    target: &Target,
+    target: &NukeTarget,
     record: &SalvageRecord,
 ) -> Result<(), StoreError> {
     let entry = SalvageEntry {

@@ -1,7 +1,7 @@
 //! A sandbox that lost its hook: its relic may still say that this raider is at it.
 
 use super::super::super::shaman;
-use super::Target;
+use crate::actors::mail::NukeTarget;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{RelicFilter, SalvageEntry, StoreError, Txn};
@@ -13,7 +13,7 @@ use crate::ports::relics::{RelicFilter, SalvageEntry, StoreError, Txn};
 /// The store's.
 pub(super) fn reopen(
     txn: &mut dyn Txn,
-    target: &Target,
+    target: &NukeTarget,
     salvage: Option<&SalvageEntry>,
 ) -> Result<(), StoreError> {
     let problems = [ProblemKind::Hookless, ProblemKind::NukeStuck];

@@ -3,14 +3,14 @@
 use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
-use super::Target;
+use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
 use crate::domain::facts::{GitFacts, Probed};
 use crate::domain::nuke::{only_left_behind, only_unpushed};
 use crate::ports::repo::{Measurement, RepoError, is_no_room};
 
 /// The sandbox measured now; `Known(None)` when there is none.
-pub(super) async fn measure(world: &World, target: &Target) -> Probed<Option<Measurement>> {
+pub(super) async fn measure(world: &World, target: &NukeTarget) -> Probed<Option<Measurement>> {
     Probed::from(take(world, target).await)
 }
 
@@ -24,7 +24,7 @@ pub(super) fn facts_of(measured: Probed<Option<Measurement>>) -> Probed<Option<G
 
 /// The refusal to judge or save what git cannot read.
 #[must_use]
-pub fn unreadable(target: &Target, why: String) -> Refusal {
+pub fn unreadable(target: &NukeTarget, why: String) -> Refusal {
     let raider = &target.raider;
     let message = format!("what the sandbox of {raider} holds cannot be read, nor saved");
     if is_no_room(&why) {
@@ -38,7 +38,7 @@ pub fn unreadable(target: &Target, why: String) -> Refusal {
 ///
 /// # Errors
 /// git cannot say.
-pub async fn facts(world: &World, target: &Target) -> Result<Option<GitFacts>, RepoError> {
+pub async fn facts(world: &World, target: &NukeTarget) -> Result<Option<GitFacts>, RepoError> {
     Ok(take(world, target).await?.map(|measured| measured.facts))
 }
 
@@ -46,7 +46,10 @@ pub async fn facts(world: &World, target: &Target) -> Result<Option<GitFacts>, R
 ///
 /// # Errors
 /// git cannot say.
-pub(super) async fn take(world: &World, target: &Target) -> Result<Option<Measurement>, RepoError> {
+pub(super) async fn take(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<Option<Measurement>, RepoError> {
     let (sandbox, branch) = (world.city.sandbox(&target.raider), target.target.clone());
     let name = target.raider.name.clone();
     effects::repo(world, &target.raider.rig, move |repo| {
@@ -60,12 +63,16 @@ pub(super) async fn take(world: &World, target: &Target) -> Result<Option<Measur
 /// Whether a removal salvages all that it would lose without being asked to: commits that the agent
 /// itself left behind, or whose patches some remote's target has (`witness-patrol.md`,
 /// verifyCommitOnMain). What cannot be told is not.
-pub(super) async fn saved_unasked(world: &World, target: &Target, git: &GitFacts) -> bool {
+pub(super) async fn saved_unasked(world: &World, target: &NukeTarget, git: &GitFacts) -> bool {
     if !only_unpushed(git) {
         return only_left_behind(git);
     }
-    let (raider, kept, now) = (&target.raider, &world.directory.kept, world.clock.mono());
-    if target.cause != Cause::Operator && kept.is_unlanded(raider, &git.head, now) {
+    let (raider, kept, now) = (
+        &target.raider,
+        &world.directory.unlanded,
+        world.clock.mono(),
+    );
+    if target.cause != Cause::Operator && kept.is_known(raider, &git.head, now) {
         return false;
     }
     let (head, onto) = (git.head.clone(), target.target.clone());
@@ -73,7 +80,7 @@ pub(super) async fn saved_unasked(world: &World, target: &Target, git: &GitFacts
     let landed = asked.await;
     // What nobody could answer is asked again.
     if landed == Ok(false) {
-        kept.note_unlanded(raider.clone(), git.head.clone(), now);
+        kept.note(raider.clone(), git.head.clone(), now);
     }
     landed.unwrap_or(false)
 }

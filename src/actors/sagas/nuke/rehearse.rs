@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::measure::unreadable;
-use super::{Target, admitted, busy, check, fenced, ignored, measure, room};
+use super::{admitted, busy, check, fenced, ignored, measure, room};
+use crate::actors::mail::NukeTarget;
 use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::ignored::Ignored;
@@ -54,7 +55,11 @@ pub struct Rehearsed {
 ///
 /// # Errors
 /// Somebody is at the raider, it is gone, or it cannot be judged, as for the nuke itself.
-pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<Rehearsed, Refusal> {
+pub async fn rehearse(
+    world: &World,
+    target: &NukeTarget,
+    salvage: bool,
+) -> Result<Rehearsed, Refusal> {
     admit(world, target, salvage).await?;
     let safe = Rehearsed {
         raider: target.raider.clone(),
@@ -109,7 +114,7 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
 /// What is salvaged without being asked to needs room as well.
 async fn unasked(
     world: &World,
-    target: &Target,
+    target: &NukeTarget,
     safe: Rehearsed,
     losses: Vec<String>,
 ) -> Result<Rehearsed, Refusal> {
@@ -134,7 +139,7 @@ async fn unasked(
 }
 
 /// Whether a nuke would be let in now; keeps nobody away.
-async fn admit(world: &World, target: &Target, salvage: bool) -> Result<(), Refusal> {
+async fn admit(world: &World, target: &NukeTarget, salvage: bool) -> Result<(), Refusal> {
     match world.claims.is_claimed(&fenced(target)) {
         true => Err(busy(target)),
         false => admitted(world, target, salvage).await,

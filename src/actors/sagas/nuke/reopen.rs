@@ -1,7 +1,7 @@
 //! The relic of a raider that is gone.
 
 use super::super::failures;
-use super::Target;
+use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
@@ -19,7 +19,7 @@ use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 /// The store's.
 pub(super) fn reopen(
     txn: &mut dyn Txn,
-    target: &Target,
+    target: &NukeTarget,
     relic: &RelicId,
     salvage: Option<&SalvageEntry>,
 ) -> Result<(), StoreError> {

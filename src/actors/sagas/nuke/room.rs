@@ -4,7 +4,7 @@ use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::shaman;
 use super::super::super::world::World;
-use super::Target;
+use crate::actors::mail::NukeTarget;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 
@@ -16,7 +16,7 @@ pub(super) const HINT: &str = "`hd salvage prune` makes room, or raise `[retenti
 ///
 /// # Errors
 /// [`RefusalKind::NoRoom`], with the numbers.
-pub(super) async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
+pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     let Some(numbers) = lacking(world, target).await? else {
         return Ok(());
     };
@@ -32,7 +32,7 @@ pub(super) async fn check(world: &World, target: &Target) -> Result<(), Refusal>
 }
 
 /// What is said where there is not room enough.
-pub(super) fn refusal(target: &Target, numbers: &str) -> Refusal {
+pub(super) fn refusal(target: &NukeTarget, numbers: &str) -> Refusal {
     let message = format!(
         "{} is kept, {}: {numbers}",
         target.raider,
@@ -45,7 +45,7 @@ pub(super) fn refusal(target: &Target, numbers: &str) -> Refusal {
 ///
 /// # Errors
 /// It cannot be measured.
-pub(super) async fn lacking(world: &World, target: &Target) -> Result<Option<String>, Refusal> {
+pub(super) async fn lacking(world: &World, target: &NukeTarget) -> Result<Option<String>, Refusal> {
     let Some(most) = world.city.retention.salvage_max else {
         return Ok(None);
     };

@@ -7,13 +7,14 @@ use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::keep::{keep_commit, keep_remains};
 use super::measure::unreadable;
-use super::{Target, at_risk, room};
+use super::{at_risk, room};
+use crate::actors::mail::NukeTarget;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::nuke::losses;
 
 /// What the branch of a sandbox and its HEAD hold alone.
-pub(super) async fn strays(world: &World, target: &Target) -> Result<Vec<Oid>, Refusal> {
+pub(super) async fn strays(world: &World, target: &NukeTarget) -> Result<Vec<Oid>, Refusal> {
     let Some(relic) = &target.relic else {
         return Ok(Vec::new());
     };
@@ -28,7 +29,7 @@ pub(super) async fn strays(world: &World, target: &Target) -> Result<Vec<Oid>, R
 
 /// What git still knows of it beside commits of its branch, which are [`strays`]; stash entries outlive it.
 /// An entry that a crash has damaged is at risk until it is repaired.
-async fn remains(world: &World, target: &Target) -> Result<Option<GitFacts>, Refusal> {
+async fn remains(world: &World, target: &NukeTarget) -> Result<Option<GitFacts>, Refusal> {
     let (sandbox, onto) = (world.city.sandbox(&target.raider), target.target.clone());
     let rig = &target.raider.rig;
     let left = effects::repo(world, rig, move |repo| repo.remains(&sandbox, &onto)).await;
@@ -49,13 +50,13 @@ async fn remains(world: &World, target: &Target) -> Result<Option<GitFacts>, Ref
 ///
 /// # Errors
 /// What would be lost.
-pub(super) async fn check(world: &World, target: &Target) -> Result<Vec<String>, Refusal> {
+pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<Vec<String>, Refusal> {
     let left = remains(world, target).await?;
     refuse(target, &strays(world, target).await?, left.as_ref())?;
     Ok(left.as_ref().map(losses).unwrap_or_default())
 }
 
-fn refuse(target: &Target, strays: &[Oid], left: Option<&GitFacts>) -> Result<(), Refusal> {
+fn refuse(target: &NukeTarget, strays: &[Oid], left: Option<&GitFacts>) -> Result<(), Refusal> {
     let line = |head: &Oid| {
         format!(
             "the sandbox is gone; unpushed commits up to {}",
@@ -82,7 +83,7 @@ fn refuse(target: &Target, strays: &[Oid], left: Option<&GitFacts>) -> Result<()
 ///
 /// # Errors
 /// There is none.
-pub(super) async fn savable(world: &World, target: &Target) -> Result<(), Refusal> {
+pub(super) async fn savable(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     match remains(world, target).await? {
         Some(_) => room::check(world, target).await,
         None => Ok(()),
@@ -93,7 +94,11 @@ pub(super) async fn savable(world: &World, target: &Target) -> Result<(), Refusa
 ///
 /// # Errors
 /// As [`check`], without `salvage`; there is no room.
-pub(super) async fn keep(world: &World, target: &Target, salvage: bool) -> Result<bool, Refusal> {
+pub(super) async fn keep(
+    world: &World,
+    target: &NukeTarget,
+    salvage: bool,
+) -> Result<bool, Refusal> {
     let left = remains(world, target).await?;
     if !salvage {
         refuse(target, &strays(world, target).await?, left.as_ref())?;

@@ -5,15 +5,15 @@ use jiff::Timestamp;
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::Target;
 use super::measure::{facts_of, measure};
+use crate::actors::mail::NukeTarget;
 use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
 use crate::domain::nuke::{Evidence, Judgement, LastSession, NukePermit, judge};
 
 /// Measures and judges; no permit is needed when there is no sandbox any more.
 pub(super) async fn probe(
     world: &World,
-    target: &Target,
+    target: &NukeTarget,
     salvaged: Option<GitFacts>,
 ) -> Result<Option<NukePermit>, Refusal> {
     match facts_of(measure(world, target).await).transpose() {
@@ -24,7 +24,7 @@ pub(super) async fn probe(
 
 pub(super) async fn probe_with(
     world: &World,
-    target: &Target,
+    target: &NukeTarget,
     git: Probed<GitFacts>,
     salvaged: Option<GitFacts>,
 ) -> Result<Option<NukePermit>, Refusal> {
@@ -33,7 +33,7 @@ pub(super) async fn probe_with(
 }
 
 /// The raider's last session.
-pub(super) async fn session(world: &World, target: &Target) -> Probed<Option<SessionFacts>> {
+pub(super) async fn session(world: &World, target: &NukeTarget) -> Probed<Option<SessionFacts>> {
     match effects::facts(world, &target.raider.session_id()).await {
         Ok(Some(SessionFacts {
             state: RunState::Unknown { why },
@@ -44,7 +44,7 @@ pub(super) async fn session(world: &World, target: &Target) -> Probed<Option<Ses
 }
 
 pub(super) fn evidence(
-    target: &Target,
+    target: &NukeTarget,
     world: &World,
     seen: Probed<Option<SessionFacts>>,
     git: Probed<GitFacts>,
@@ -76,7 +76,7 @@ pub(super) fn evidence(
     }
 }
 
-pub(super) fn permit(evidence: Evidence, target: &Target) -> Result<NukePermit, Refusal> {
+pub(super) fn permit(evidence: Evidence, target: &NukeTarget) -> Result<NukePermit, Refusal> {
     match judge(evidence) {
         Judgement::Permit(permit) => Ok(*permit),
         Judgement::Skip { losses, status } => Err(Refusal {
@@ -90,7 +90,7 @@ pub(super) fn permit(evidence: Evidence, target: &Target) -> Result<NukePermit, 
     }
 }
 
-pub(super) fn at_risk(target: &Target, losses: Vec<String>) -> Refusal {
+pub(super) fn at_risk(target: &NukeTarget, losses: Vec<String>) -> Refusal {
     let message = format!("nuking {} would lose work", target.raider);
     let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";
     Refusal::work_at_risk(message, losses).hint(hint)

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::actors::claims::ClaimKey;
-use crate::actors::root::StopMode;
-use crate::actors::shaman::ShamanMsg;
+use crate::actors::mail::ShamanMsg;
+use crate::actors::mail::StopMode;
 use crate::domain::notify::Notice;
 use crate::testing::world::{Scenario, Town};
 

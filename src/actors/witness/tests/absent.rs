@@ -1,7 +1,7 @@
 //! Raiders that should work and have no session.
 
 use super::PATROL;
-use crate::actors::witness::WitnessMsg;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::testing::world::Scenario;

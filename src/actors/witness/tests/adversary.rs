@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use super::zombies::{exhaust, fragile};
 use super::{PATROL, unhook};
-use crate::actors::root::RootMsg;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::RootMail;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::relic::{Hook, RelicStatus};
@@ -287,8 +287,8 @@ async fn a_recreated_session_is_never_touched() {
         let visit = Visit::at(&town, op, call, move || {
             let (reply, answer) = ractor::concurrency::oneshot();
             let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
-            let wake = RootMsg::Wake { id, cause, reply };
-            root.cast(wake).unwrap();
+            let wake = RootMail::Wake { id, cause, reply };
+            root.cast(wake.into()).unwrap();
             // Refused when it is being ended already.
             matches!(answer.blocking_recv(), Ok(Ok(())))
         });

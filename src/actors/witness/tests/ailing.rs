@@ -1,8 +1,8 @@
 //! A sandbox that somebody removed or broke: it is seen and told, nothing more is lost, and a repair ends it.
 
 use super::{GROWN, PATROL, zombies};
+use crate::actors::mail::ChildState;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::root::ChildState;
 use crate::actors::sagas::repair;
 use crate::actors::witness::ailing;
 use crate::domain::event::EventType;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::actors::mail::ChildState;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::root::ChildState;
 use crate::domain::city::PromptMode;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;

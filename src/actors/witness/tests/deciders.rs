@@ -2,8 +2,9 @@
 //! patrol. They agree, whatever is in it and whatever room there is.
 
 use super::{GROWN, PATROL, unhook};
+use crate::actors::mail::Charged;
+use crate::actors::mail::NukeTarget;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::facts::GitFacts;
@@ -64,9 +65,9 @@ async fn town(change: fn(&mut GitFacts), room: bool) -> (Town, Charged) {
     (town, charged)
 }
 
-async fn target(town: &Town, charged: &Charged) -> nuke::Target {
+async fn target(town: &Town, charged: &Charged) -> NukeTarget {
     let hook = town.hook(&charged.raider).await.unwrap();
-    nuke::Target::of(&hook, Cause::Operator)
+    NukeTarget::of(&hook, Cause::Operator)
 }
 
 fn refused(kind: RefusalKind) -> Fate {

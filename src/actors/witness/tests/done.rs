@@ -128,7 +128,7 @@ async fn done_is_refused_with_commits_that_git_would_not_make_until_they_are_mad
     assert!(closed(&town, &charged.relic).await);
 }
 
-fn polecat_done(charged: &crate::actors::sagas::charge::Charged) -> PolecatDone {
+fn polecat_done(charged: &crate::actors::mail::Charged) -> PolecatDone {
     PolecatDone {
         raider: charged.raider.clone(),
         incarnation: charged.incarnation,

@@ -1,8 +1,9 @@
 //! A sandbox whose directory somebody deleted: git still knows of what was staged in it, and of more.
 
 use super::{GROWN, PATROL, unhook};
+use crate::actors::mail::Charged;
+use crate::actors::mail::NukeTarget;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::other_work::OtherWork;
@@ -32,7 +33,7 @@ async fn what_git_still_knows_of_it_is_at_risk() {
     assert_eq!(refused.losses, [REBASE]);
     assert!(refused.hint.unwrap().contains("hd raider repair"));
     let hook = town.hook(&charged.raider).await.unwrap();
-    let target = nuke::Target::of(&hook, Cause::Operator);
+    let target = NukeTarget::of(&hook, Cause::Operator);
     for (salvage, would) in [(false, nuke::Would::Refuse), (true, nuke::Would::Salvage)] {
         let told = nuke::rehearse(&town.world, &target, salvage).await;
         assert_eq!(told.unwrap().would, would);

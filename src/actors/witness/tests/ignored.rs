@@ -1,5 +1,6 @@
 //! Ignored files go with a sandbox, and whoever removes it, or asks what that would cost, is told.
 
+use crate::actors::mail::NukeTarget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::zombies::{exhaust, fragile};
 use super::{GROWN, PATROL};
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
@@ -33,7 +34,7 @@ async fn said(town: &Town) -> Value {
 
 async fn rehearsed(town: &Town, charged: &Charged) -> Value {
     let hook = town.hook(&charged.raider).await.unwrap();
-    let target = nuke::Target::of(&hook, Cause::Operator);
+    let target = NukeTarget::of(&hook, Cause::Operator);
     let would = nuke::rehearse(&town.world, &target, false).await.unwrap();
     serde_json::to_value(would).unwrap()
 }

@@ -9,9 +9,9 @@ use tokio::runtime::Handle;
 
 use super::adversary::{Newcomer, Visit};
 use super::{PATROL, close};
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::WitnessMsg;
 use crate::actors::sagas::repair;
-use crate::actors::witness::WitnessMsg;
 use crate::domain::ids::Incarnation;
 use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
 use crate::domain::saga::SagaKind;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::zombies::{exhaust, fragile};
 use super::{GROWN, PATROL, close, unhook};
-use crate::actors::root::ChildState;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
+use crate::actors::mail::WitnessMsg;
 use crate::actors::sagas::repair;
-use crate::actors::witness::WitnessMsg;
 use crate::domain::event::EventType;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::ChildId;
@@ -52,12 +52,12 @@ async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
     // While it is measured.
     town.parts.repo.interlude("measure", move || {
         if repo.count("measure") > before && due.fetch_add(1, Ordering::Relaxed) == 0 {
-            let wake = crate::actors::root::RootMsg::Wake {
+            let wake = crate::actors::mail::RootMail::Wake {
                 id: id.clone(),
                 cause: crate::domain::cause::Cause::Operator,
                 reply: ractor::concurrency::oneshot().0.into(),
             };
-            root.cast(wake).unwrap();
+            root.cast(wake.into()).unwrap();
         }
     });
     town.pass(PATROL * 4).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::wisps::shown;
 use super::{GROWN, PATROL, unhook};
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
 use crate::domain::facts::GitFacts;
 use crate::domain::other_work::OtherWork;
 use crate::domain::relic::RelicStatus;

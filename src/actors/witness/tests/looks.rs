@@ -4,7 +4,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use super::PATROL;
-use crate::actors::witness::WitnessMsg;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::message;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;

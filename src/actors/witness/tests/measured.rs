@@ -1,5 +1,6 @@
 //! What a removal is judged by: facts that nobody can change any more, or that are seen to have changed.
 
+use crate::actors::mail::NukeTarget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,8 +8,8 @@ use serde_json::json;
 
 use super::PATROL;
 use super::zombies::{exhaust, fragile};
+use crate::actors::mail::Charged;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
@@ -97,7 +98,7 @@ async fn judgement_from_before_another_session_is_not_used() {
     let town = fragile().start().await;
     let charged = at_rest(&town).await;
     let hook = town.hook(&charged.raider).await.unwrap();
-    let target = nuke::Target::of(&hook, Cause::Operator);
+    let target = NukeTarget::of(&hook, Cause::Operator);
     let judged = nuke::permitted(&town.world, target).await.unwrap();
     let (sessions, session) = (&town.parts.sessions, &charged.session);
     sessions.recreate(session, charged.incarnation);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
 use crate::domain::event::EventType;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;

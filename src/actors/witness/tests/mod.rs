@@ -34,7 +34,7 @@ mod zombies;
 
 use std::time::Duration;
 
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
 use crate::domain::event::EventType;
 use crate::domain::relic::RelicStatus;
 use crate::testing::world::Town;

@@ -1,13 +1,14 @@
 //! Nuke: never what is not saved, and never half.
 
+use crate::actors::mail::NukeTarget;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::actors::effects;
+use crate::actors::mail::ChildState;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::root::ChildState;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
@@ -351,7 +352,7 @@ async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
-    let target = nuke::Target {
+    let target = NukeTarget {
         raider: charged.raider.clone(),
         incarnation: charged.incarnation,
         target: "main".into(),
@@ -411,13 +412,13 @@ async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
     let open = town.hook(&charged.raider).await.unwrap();
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
-    let target = nuke::Target::of(&open, Cause::TooManyDeaths);
+    let target = NukeTarget::of(&open, Cause::TooManyDeaths);
     let judged = nuke::permitted(&town.world, target).await.unwrap();
     let late = nuke::begin(&town.world, &judged).await;
     assert_eq!(late.err().unwrap().kind, RefusalKind::Conflict);
     assert_eq!(town.sagas().await, 0);
     let now = town.hook(&charged.raider).await.unwrap();
-    let target = nuke::Target::of(&now, Cause::Operator);
+    let target = NukeTarget::of(&now, Cause::Operator);
     let judged = nuke::permitted(&town.world, target).await.unwrap();
     let begun = nuke::begin(&town.world, &judged).await;
     assert!(begun.is_ok());
@@ -437,7 +438,7 @@ async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
     assert_eq!(town.starts(&charged.session), 1);
     assert!(town.runs(&charged.session));
     let hook = town.hook(&charged.raider).await.unwrap();
-    let target = nuke::Target::of(&hook, Cause::Operator);
+    let target = NukeTarget::of(&hook, Cause::Operator);
     let would = nuke::rehearse(&town.world, &target, true).await.unwrap();
     assert_eq!(would.would, nuke::Would::Refuse);
     assert!(would.hint.unwrap().contains("repair"));

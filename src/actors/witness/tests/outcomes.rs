@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actors::root::ChildState;
-use crate::actors::sagas::charge::Charged;
-use crate::actors::witness::WitnessMsg;
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::event::EventType;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::ChildId;

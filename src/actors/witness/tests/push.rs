@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
+use crate::actors::refusal::LASTING;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::root::ChildState;
-use crate::actors::sagas::charge::Charged;
-use crate::actors::witness::LASTING;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::zombies::{exhaust, fragile};
 use super::{GROWN, PATROL};
-use crate::actors::root::ChildState;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
 use crate::actors::shaman;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::PATROL;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
 use crate::domain::event::EventType;
 use crate::domain::merge::{MrState, Review};
 use crate::domain::message;

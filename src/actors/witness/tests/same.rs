@@ -14,8 +14,8 @@ use proptest::test_runner::TestError;
 
 use super::zombies::{exhaust, fragile};
 use super::{close, unhook, zombies};
-use crate::actors::sagas::charge::Charged;
-use crate::actors::witness::WitnessMsg;
+use crate::actors::mail::Charged;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::domain::restart::History;
 use crate::ports::repo::RepoError;

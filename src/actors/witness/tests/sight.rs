@@ -3,10 +3,11 @@
 
 use super::{GROWN, PATROL, session_dead, unhook, zombies};
 use crate::actors::ask;
+use crate::actors::mail::WitnessMsg;
+use crate::actors::mail::{NukeTarget, Nuked};
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::actors::sagas::nuke::{Nuked, Target};
 use crate::actors::sagas::repair;
-use crate::actors::witness::{WitnessMsg, sight};
+use crate::actors::witness::sight;
 use crate::domain::cause::Cause;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, RelicStatus};
@@ -24,7 +25,7 @@ async fn was(town: &Town) -> Option<Hook> {
 
 async fn nuke(town: &Town, salvage: bool) -> Result<Nuked, Refusal> {
     let hook = was(town).await.unwrap();
-    let target = Box::new(Target::of(&hook, Cause::Operator));
+    let target = Box::new(NukeTarget::of(&hook, Cause::Operator));
     let message = |reply| WitnessMsg::Nuke {
         target,
         salvage,

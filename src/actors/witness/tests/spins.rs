@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::actors::conditions;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;

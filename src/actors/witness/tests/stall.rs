@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actors::root::ChildState;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
+use crate::actors::mail::WitnessMsg;
 use crate::actors::shaman;
-use crate::actors::witness::{WitnessMsg, stall};
+use crate::actors::witness::stall;
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::PATROL;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
 use crate::actors::sagas::land;
 use crate::actors::witness::rework;
 use crate::domain::asker::Asker;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::actors::witness::WitnessMsg;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::city::WispGc;
 use crate::domain::event::EventType;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{GROWN, PATROL, close, session_dead, unhook, zombies};
-use crate::actors::root::ChildState;
-use crate::actors::sagas::charge::Charged;
-use crate::actors::witness::WitnessMsg;
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;

@@ -17,8 +17,8 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 
 use crate::actors::ask;
-use crate::actors::root::StopEnd;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::StopEnd;
 use crate::control::handlers::Handlers;
 use crate::control::protocol::{LINE_MAX, OpName};
 use crate::control::server::{bind, serve};

@@ -225,7 +225,7 @@ async fn standing_agent_resumes_after_a_stop_a_restart_a_drift_and_a_new_supervi
     goes_on(&town, 5, "crash").await;
     // `hd stop`, `hd up`.
     let (clock, parts) = (town.world.clock.clone(), town.parts.rewired());
-    let end = crate::actors::root::StopMode::Graceful;
+    let end = crate::actors::mail::StopMode::Graceful;
     town.stop(end).await;
     let again = scenario().with(|city| city.agents[0].fingerprint = "two".into());
     town = again.start_on(parts, clock).await;

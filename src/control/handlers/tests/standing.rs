@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{PATROL, ask};
-use crate::actors::root::ChildState;
-use crate::actors::sagas::charge::Charged;
+use crate::actors::mail::Charged;
+use crate::actors::mail::ChildState;
 use crate::control::protocol::ErrorKind;
 use crate::domain::city::{Pool, RestartType};
 use crate::domain::ids::ChildId;

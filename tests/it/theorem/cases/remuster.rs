@@ -10,7 +10,7 @@ use super::super::forms::{Agent, Form};
 use super::super::lab::Lab;
 use super::super::look::Seen;
 use super::{Run, SECOND};
-use horde_supervisor::actors::sagas::charge::Charged;
+use horde_supervisor::actors::mail::Charged;
 use horde_supervisor::domain::relic::RelicStatus;
 use horde_supervisor::domain::saga::FaultPoint;
 

@@ -1,15 +1,17 @@
 //! What befalls a town: edits of the configuration, accidents, persons, time.
 
+use crate::actors::mail::RootMail;
 use std::time::Duration;
 
 use proptest::prelude::{Strategy as Generator, *};
 
-use super::super::super::{RootMsg, StopMode, standing};
+use super::super::super::standing;
 use super::model::{CHECK, Model, NAMES, SLOTS};
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
-use crate::actors::dispatcher::DispatcherMsg;
-use crate::actors::witness::WitnessMsg;
+use crate::actors::mail::DispatcherMsg;
+use crate::actors::mail::StopMode;
+use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::{RestartType, Strategy};
 use crate::domain::ids::{ChildId, SessionId};
@@ -348,7 +350,7 @@ async fn suspend(town: &Town, model: &mut Model, id: ChildId, on: bool) {
         true => model.suspended.insert(id),
         false => model.suspended.remove(&id),
     };
-    town.root.cast(RootMsg::Look).unwrap();
+    town.tell(RootMail::Look).unwrap();
     town.settle().await;
 }
 

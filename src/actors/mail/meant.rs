@@ -2,8 +2,7 @@
 //! its next generation. What was decided about one is never done to the other (`witness-patrol.md`,
 //! TOCTOU guard).
 
-use super::slot::{ChildState, Slot};
-use super::{ChildSpec, Work};
+use super::child::{ChildSpec, Work};
 use crate::domain::facts::SessionFacts;
 use crate::domain::ids::{ChildId, Incarnation, RaiderId, SessionId};
 
@@ -14,10 +13,12 @@ pub struct Meant {
     pub id: ChildId,
     /// The id of its sessions.
     pub session: SessionId,
-    incarnation: Option<Incarnation>,
-    token: Option<String>,
-    /// Nobody who is up.
-    at_rest: bool,
+    /// Only this incarnation of a raider, where that is said.
+    pub incarnation: Option<Incarnation>,
+    /// Only the session of this token, where that is said.
+    pub token: Option<String>,
+    /// Only while no session of it is up.
+    pub at_rest: bool,
 }
 
 impl Meant {
@@ -52,7 +53,7 @@ impl Meant {
     }
 
     /// The child of this spec, whatever session it has.
-    pub(super) fn of(spec: &ChildSpec) -> Self {
+    pub(in crate::actors) fn of(spec: &ChildSpec) -> Self {
         Self {
             incarnation: incarnation(spec),
             ..Self::any(spec.id.clone(), spec.session.clone())
@@ -71,21 +72,8 @@ impl Meant {
         }
     }
 
-    /// Whether it is the child of this slot.
-    pub(super) fn is_of(&self, slot: &Slot) -> bool {
-        let of = incarnation(&slot.spec);
-        let has = |token: &String| match &slot.session {
-            Some(session) => session.handle.token == *token,
-            // What may still run of it is looked at when it is ended.
-            None => !slot.has_actor(),
-        };
-        self.incarnation.is_none_or(|meant| of == Some(meant))
-            && (!self.at_rest || rests(slot))
-            && self.token.as_ref().is_none_or(has)
-    }
-
     /// Whether it is this session, which runs.
-    pub(super) fn is_seen_in(&self, facts: &SessionFacts) -> bool {
+    pub(in crate::actors) fn is_seen_in(&self, facts: &SessionFacts) -> bool {
         !self.at_rest
             && self
                 .incarnation
@@ -97,15 +85,11 @@ impl Meant {
     }
 }
 
-fn incarnation(spec: &ChildSpec) -> Option<Incarnation> {
+/// Returns the incarnation of a raider's child; none for an agent.
+#[must_use]
+pub fn incarnation(spec: &ChildSpec) -> Option<Incarnation> {
     match &spec.work {
         Work::Raider { hook, .. } => Some(hook.incarnation),
         Work::Agent(_) => None,
     }
-}
-
-/// Whether nothing starts it by itself for now.
-fn rests(slot: &Slot) -> bool {
-    use ChildState::{Finished, Quarantined, Stopped};
-    !slot.has_actor() && matches!(slot.state, Quarantined | Stopped | Finished)
 }

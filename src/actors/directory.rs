@@ -1,0 +1,230 @@
+//! Where each actor is written to, and what is known of all at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use jiff::Timestamp;
+use ractor::{ActorRef, Message};
+
+use super::accounts::Accounts;
+use super::conditions::Conditions;
+use super::glances::Glances;
+use super::ground::Ground;
+use super::mail::{Address, ConfigMsg, DispatcherMsg, ForgeMsg, RootMail, ShamanMsg, WitnessMsg};
+use super::remotes::Unlanded;
+use super::world::World;
+use crate::domain::age::Ages;
+use crate::domain::ids::RigName;
+
+/// The present address of every actor that others talk to. The root replaces those of restarted actors, so
+/// none is kept elsewhere.
+///
+/// A message to an actor that is being restarted is lost on purpose: what matters is in the store, and the
+/// successor looks there first.
+#[derive(Default)]
+pub struct Directory {
+    root: OnceLock<Address<RootMail>>,
+    witnesses: Each<Address<WitnessMsg>>,
+    forges: Each<Address<ForgeMsg>>,
+    shaman: Place<Address<ShamanMsg>>,
+    dispatcher: Place<Address<DispatcherMsg>>,
+    config: Place<Address<ConfigMsg>>,
+    patrols: Each<Timestamp>,
+    pub(super) ages: Mutex<Ages>,
+    /// What the remotes said of heads that were not landed.
+    pub unlanded: Unlanded,
+    /// Conditions of sessions: questions, limits, logins.
+    pub conditions: Conditions,
+    /// What git said of sandboxes last.
+    pub glances: Glances,
+    /// Accounts of harnesses: which are at a limit, or want a login.
+    pub accounts: Accounts,
+    /// What is wrong with the supervisor's own files.
+    pub ground: Ground,
+    reload_error: Place<String>,
+    /// Weak, because the world holds its directory; the root keeps it alive.
+    newest: Place<Weak<World>>,
+}
+
+/// A value that comes and is replaced.
+struct Place<T>(RwLock<Option<T>>);
+
+impl<T> Default for Place<T> {
+    fn default() -> Self {
+        Self(RwLock::new(None))
+    }
+}
+
+impl<T: Clone> Place<T> {
+    fn get(&self) -> Option<T> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, value: Option<T>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+}
+
+/// A value for each rig.
+struct Each<T>(RwLock<BTreeMap<RigName, T>>);
+
+impl<T> Default for Each<T> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+impl<T: Clone> Each<T> {
+    fn get(&self, rig: &RigName) -> Option<T> {
+        let of: RwLockReadGuard<'_, _> = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        of.get(rig).cloned()
+    }
+
+    fn all(&self) -> RwLockWriteGuard<'_, BTreeMap<RigName, T>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn send<M>(to: Option<Address<M>>, msg: M) {
+    if let Some(to) = to {
+        let _restarting = to.send_message(msg);
+    }
+}
+
+impl Directory {
+    /// Enters the root; there is one for the life of the process.
+    pub fn set_root<M: Message + From<RootMail>>(&self, root: &ActorRef<M>)
+    where
+        RootMail: TryFrom<M>,
+    {
+        // A second root cannot be: the daemon makes exactly one.
+        let _first_wins = self.root.set(root.get_derived());
+    }
+
+    /// Enters a rig's witness.
+    pub fn set_witness(&self, rig: RigName, witness: &ActorRef<WitnessMsg>) {
+        self.witnesses.all().insert(rig, witness.get_derived());
+    }
+
+    /// Enters a rig's forge.
+    pub fn set_forge(&self, rig: RigName, forge: &ActorRef<ForgeMsg>) {
+        self.forges.all().insert(rig, forge.get_derived());
+    }
+
+    /// Enters the shaman.
+    pub fn set_shaman(&self, shaman: &ActorRef<ShamanMsg>) {
+        self.shaman.set(Some(shaman.get_derived()));
+    }
+
+    /// Enters the dispatcher.
+    pub fn set_dispatcher(&self, dispatcher: &ActorRef<DispatcherMsg>) {
+        self.dispatcher.set(Some(dispatcher.get_derived()));
+    }
+
+    /// Enters the watcher of the configuration.
+    pub fn set_config(&self, config: &ActorRef<ConfigMsg>) {
+        self.config.set(Some(config.get_derived()));
+    }
+
+    /// Takes a rig's actors out: it is not configured any more.
+    pub fn remove_rig(&self, rig: &RigName) {
+        self.witnesses.all().remove(rig);
+        self.forges.all().remove(rig);
+        self.patrols.all().remove(rig);
+    }
+
+    /// The root.
+    #[must_use]
+    pub fn root(&self) -> Option<Address<RootMail>> {
+        self.root.get().cloned()
+    }
+
+    /// A rig's witness.
+    #[must_use]
+    pub fn witness(&self, rig: &RigName) -> Option<Address<WitnessMsg>> {
+        self.witnesses.get(rig)
+    }
+
+    /// A rig's forge.
+    #[must_use]
+    pub fn forge(&self, rig: &RigName) -> Option<Address<ForgeMsg>> {
+        self.forges.get(rig)
+    }
+
+    /// The dispatcher.
+    #[must_use]
+    pub fn dispatcher(&self) -> Option<Address<DispatcherMsg>> {
+        self.dispatcher.get()
+    }
+
+    /// The watcher of the configuration.
+    #[must_use]
+    pub fn config(&self) -> Option<Address<ConfigMsg>> {
+        self.config.get()
+    }
+
+    /// Sends to the root.
+    pub fn tell_root(&self, msg: RootMail) {
+        send(self.root(), msg);
+    }
+
+    /// Sends to a rig's witness.
+    pub fn tell_witness(&self, rig: &RigName, msg: WitnessMsg) {
+        send(self.witness(rig), msg);
+    }
+
+    /// Sends to a rig's forge.
+    pub fn tell_forge(&self, rig: &RigName, msg: ForgeMsg) {
+        send(self.forge(rig), msg);
+    }
+
+    /// Sends to the shaman.
+    pub fn tell_shaman(&self, msg: ShamanMsg) {
+        send(self.shaman.get(), msg);
+    }
+
+    /// Sends to the dispatcher.
+    pub fn tell_dispatcher(&self, msg: DispatcherMsg) {
+        send(self.dispatcher(), msg);
+    }
+
+    /// Sends to the watcher of the configuration.
+    pub fn tell_config(&self, msg: ConfigMsg) {
+        send(self.config(), msg);
+    }
+
+    /// Enters the world with the newest configuration.
+    pub fn set_newest(&self, world: &Arc<World>) {
+        self.newest.set(Some(Arc::downgrade(world)));
+    }
+
+    pub(super) fn newest(&self) -> Option<Arc<World>> {
+        self.newest.get()?.upgrade()
+    }
+
+    /// Notes what keeps the configuration on disk from being in force.
+    pub fn set_reload_error(&self, error: Option<String>) {
+        self.reload_error.set(error);
+    }
+
+    /// What keeps the configuration on disk from being in force.
+    #[must_use]
+    pub fn reload_error(&self) -> Option<String> {
+        self.reload_error.get()
+    }
+
+    /// Notes that a rig's witness patrolled and saw its rig, for displays.
+    pub fn patrolled(&self, rig: RigName, at: Timestamp) {
+        self.patrols.all().insert(rig, at);
+    }
+
+    /// When a rig's witness last patrolled and saw its rig.
+    #[must_use]
+    pub fn last_patrol(&self, rig: &RigName) -> Option<Timestamp> {
+        self.patrols.get(rig)
+    }
+}

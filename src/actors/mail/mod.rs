@@ -1,0 +1,25 @@
+//! What actors say to each other: one file per receiver, and the words that they share. Nothing here does
+//! anything, so that an actor can be told something by another that does not know it.
+
+mod child;
+mod config;
+mod dispatcher;
+mod forge;
+mod meant;
+mod requests;
+mod root;
+mod shaman;
+mod witness;
+
+pub use self::child::{ChildSpec, ChildState, ChildView, How, SessionView, Work};
+pub use self::config::{Applied, ConfigMsg, Outcome, Reloaded};
+pub use self::dispatcher::DispatcherMsg;
+pub use self::forge::{Attempt, ForgeMsg, Landing};
+pub use self::meant::{Meant, incarnation};
+pub use self::requests::{Accepted, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked};
+pub use self::root::{EndRefused, PoolView, Reload, RootMail, StopEnd, StopMode};
+pub use self::shaman::ShamanMsg;
+pub use self::witness::WitnessMsg;
+
+/// Where an actor is written to, by those that do not know it.
+pub type Address<M> = ractor::DerivedActorRef<M>;
