@@ -15,10 +15,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::refusal::{Refusal, RefusalKind};
-use super::shaman;
 use super::world::World;
 use crate::actors::mail::RootMail;
 use crate::actors::mail::WitnessMsg;
+use crate::actors::records::escalations;
 use crate::domain::account::{Account, Due, Park, Record, Told, Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -261,7 +261,7 @@ async fn call(
             park.text, park.told_by, park.told_by
         ),
     };
-    shaman::escalate(world, "root", body).await
+    escalations::escalate(world, "root", body).await
 }
 
 /// Reads what an earlier supervisor stored, once.
@@ -442,9 +442,9 @@ fn look_for_work(world: &World) {
 /// Closes the escalation of a login: the account is open again.
 async fn settle(world: &World, name: &str) {
     let subject = format!("account {name}");
-    let settled = world
-        .store
-        .run(move |txn| shaman::over(txn, &[ProblemKind::LoginWanted], |who, _| who == subject));
+    let settled = world.store.run(move |txn| {
+        escalations::over(txn, &[ProblemKind::LoginWanted], |who, _| who == subject)
+    });
     if let Err(error) = settled.await {
         tracing::warn!(%error, "the call for a login stays open");
     }

@@ -12,11 +12,11 @@
 pub mod automations;
 mod fire;
 mod look;
-mod outbox;
 #[cfg(test)]
 mod tests;
 
 use crate::actors::mail::DispatcherMsg;
+use crate::actors::outbox;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ use crate::domain::message;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::ports::relics::RelicFilter;
 
-pub use self::fire::{recall, switch};
+pub use self::fire::switch;
 pub use self::look::next;
-pub use self::outbox::settle as settle_outbox;
+pub use crate::actors::records::automations::recall;
 
 /// How long runs may take to end when the supervisor stops; they are killed well before.
 const LAST_RUNS: Duration = Duration::from_secs(9);

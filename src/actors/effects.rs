@@ -1,6 +1,7 @@
 //! The one place where actors touch the world. Everything slow runs on a blocking thread and comes
 //! back as a value; nothing here decides.
 
+use crate::actors::mail::ShamanMsg;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::claims::ClaimKey;
-use super::shaman::unkillable;
 use super::world::World;
 use crate::domain::city::{Agent, Rights};
 use crate::domain::facts::{RunState, SessionFacts};
@@ -224,8 +224,9 @@ pub async fn stop(
     });
     let stopped = stopped.await;
     if let Err(SessionError::Failed { id, why }) = &stopped {
-        // Beside everything else: nobody waits for what cannot be ended, nor for a store.
-        tokio::spawn(unkillable::call(world.clone(), id.clone(), why.clone()));
+        let (session, why) = (id.clone(), why.clone());
+        let unkillable = ShamanMsg::Unkillable { session, why };
+        world.directory.tell_shaman(unkillable);
     }
     stopped
 }

@@ -17,11 +17,12 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::claims::ClaimKey;
+use super::effects;
 use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land;
 use super::world::World;
-use super::{effects, shaman};
 use crate::actors::mail::Attempt;
+use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RelicId, RigName};
@@ -270,7 +271,7 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
         severity: Severity::High,
         evidence: format!("{} at {}: {error}", ready.mr, ready.head),
     };
-    shaman::escalate(&args.world, &message::forge(&args.rig), body).await
+    escalations::escalate(&args.world, &message::forge(&args.rig), body).await
 }
 
 /// Finishes what was interrupted, else lands the next one; none when there is nothing to do.

@@ -1,6 +1,7 @@
 //! Running the gates of a rig, and telling a red branch from broken infrastructure
 //! (`1-product.md`; `4-rules.md`, gates).
 
+use crate::actors::rig_settings::gate_env;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -185,7 +186,7 @@ async fn run_once(
         name: gate.name.clone(),
         run: gate.run.clone(),
         timeout: gate.timeout,
-        env: super::launch::gate_env(world, rig),
+        env: gate_env(world, rig),
         log_dir: world.city.gate_logs(&rig.name),
     };
     let commit = commit.clone();

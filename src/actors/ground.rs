@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 
-use super::shaman;
 use super::world::World;
+use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::doctor::{Finding, Kind};
 use crate::domain::escalation::gist;
@@ -154,12 +154,12 @@ async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Ref
         },
         evidence: trouble.hint,
     };
-    shaman::escalate(world, "root", body).await
+    escalations::escalate(world, "root", body).await
 }
 
 async fn settle(world: &World, over: Vec<Trouble>) -> Result<(), super::refusal::Refusal> {
     let settle = move |txn: &mut dyn Txn| {
-        shaman::over_where(txn, |entry| {
+        escalations::over_where(txn, |entry| {
             let problem = entry.problem();
             over.iter()
                 .any(|trouble| trouble.problem().is_same(&problem))

@@ -4,39 +4,44 @@
 //!                       root supervisor
 //!   ┌────────┬──────────┬───────────┬──────────┬──────────┬───────────┐
 //! store   shaman   dispatcher    witness     forge     raider …     agent …
-//!         config                one per rig  one per rig      (child.rs)
+//!         config                one per rig  one per rig      (session/)
 //! ```
 //!
-//! `effects.rs` is the one place that touches the world, `sagas/` are the operations that survive
-//! `kill -9`, `ask.rs` is how tasks put questions to actors.
+//! `mail/` is what they say to each other, `records/` what several of them read and write, `effects.rs` the one
+//! place that touches the world. `sagas/` are the operations that survive `kill -9`, `ask.rs` is how tasks put
+//! questions to actors. Each part names only parts below it, and actors never name each other
+//! (`tests/it/tidy/actors.rs`).
 
 pub mod accounts;
 pub mod ask;
-pub mod child;
+pub mod briefs;
 pub mod claims;
 pub mod compaction;
 pub mod conditions;
 pub mod config;
+pub mod declared;
 pub mod directory;
 pub mod dispatcher;
 pub mod doctor;
 pub mod effects;
-pub mod endings;
 pub mod forge;
 pub mod gates;
 pub mod glances;
 pub mod ground;
-pub mod launch;
 mod lookout;
 pub mod mail;
 pub mod metrics;
+mod outbox;
 pub mod prompting;
-pub mod quarantine;
+pub mod records;
 pub mod refusal;
 pub mod remotes;
 mod retention;
+pub mod rig_settings;
 pub mod root;
 pub mod sagas;
+pub mod sandboxes;
+pub mod session;
 pub mod shaman;
 pub mod store;
 pub mod typing;

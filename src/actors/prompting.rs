@@ -11,9 +11,10 @@ use std::time::Duration;
 use super::claims::ClaimKey;
 use super::typing::{self, By, Typing, Unanswered, Undelivered};
 use super::world::World;
-use super::{conditions, effects, shaman};
+use super::{conditions, effects};
 use crate::actors::directory::Directory;
 use crate::actors::mail::{ChildSpec, Work};
+use crate::actors::records::escalations;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::domain::condition::Condition;
 use crate::domain::first_prompt::{
@@ -403,7 +404,7 @@ impl FirstPrompt {
         let child = self.child.to_string();
         let standing = world
             .store
-            .run(move |txn| shaman::standing(txn, ProblemKind::PromptUntyped, &child));
+            .run(move |txn| escalations::standing(txn, ProblemKind::PromptUntyped, &child));
         match standing.await {
             Ok(Some(standing)) => {
                 self.is_call_open = true;
@@ -433,7 +434,7 @@ impl FirstPrompt {
             severity: Severity::High,
             evidence,
         };
-        match shaman::call(world, "root", body).await {
+        match escalations::call(world, "root", body).await {
             Ok(()) => self.delay.called(reason),
             Err(error) => {
                 tracing::warn!(child = %self.child, %error, "a person could not be called yet");
@@ -457,7 +458,7 @@ impl FirstPrompt {
         let untyped = [ProblemKind::PromptUntyped];
         let over = world
             .store
-            .run(move |txn| shaman::over(txn, &untyped, |of, _| of == who));
+            .run(move |txn| escalations::over(txn, &untyped, |of, _| of == who));
         if let Err(error) = over.await {
             tracing::warn!(child = %self.child, %error, "a call about its first prompt may stay open");
         }

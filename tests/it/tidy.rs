@@ -3,6 +3,7 @@
 //! Everything is read as text, so a rule can be read here; what only the compiler can know is left
 //! to the lints.
 
+mod actors;
 mod docs;
 mod layers;
 mod pages;

@@ -12,9 +12,10 @@ use super::super::conditions::Conditions;
 use super::super::refusal::Refusal;
 use super::super::typing::{self, Typing};
 use super::super::world::World;
-use super::super::{ask, effects, shaman};
+use super::super::{ask, effects};
 use super::account_of;
 use crate::actors::mail::{ChildState, ChildView, Work};
+use crate::actors::records::escalations;
 use crate::domain::account::{Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::dialog::Dialog;
@@ -181,7 +182,7 @@ impl Kept {
             severity: Severity::Medium,
             evidence: format!("{why}\n`hd attach {}` shows its terminal.", self.child),
         };
-        if let Err(error) = shaman::escalate(&self.world, "root", body).await {
+        if let Err(error) = escalations::escalate(&self.world, "root", body).await {
             tracing::warn!(child = %self.child, %error, "a session could not be told that its limit is over");
         }
     }

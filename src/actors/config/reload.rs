@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::actors::mail::{Applied, Outcome};
 use crate::actors::mail::{Reload, RootMail};
+use crate::actors::records::standing;
 use crate::actors::refusal::Refusal;
-use crate::actors::root::standing;
 use crate::actors::world::World;
 use crate::actors::{ask, conditions, effects};
 use crate::domain::city::City;

@@ -6,6 +6,7 @@
 //!                     └─ supervisor killed ─► next start: leftovers ended ─► `failed` (crash)
 //! ```
 
+use crate::actors::records::automations::recall;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,30 +56,6 @@ impl Trigger {
             Self::Operator => Cause::Operator,
         }
     }
-}
-
-/// What is remembered of an automation; one that is new, has another gate than before, or was
-/// switched on or off in its file, is discovered now.
-///
-/// # Errors
-/// The store's.
-pub fn recall(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreError> {
-    let known = txn.mark(&automation.id)?;
-    let gate = match automation.enabled {
-        true => automation.gate.identity(),
-        false => "off".to_owned(),
-    };
-    let disabled = known.as_ref().is_some_and(|mark| mark.disabled);
-    if let Some(mark) = known.filter(|mark| mark.gate == gate) {
-        return Ok(mark);
-    }
-    Ok(Mark {
-        automation: automation.id.clone(),
-        gate,
-        disabled,
-        slots: txn.now(),
-        cursor: txn.last_seq()?,
-    })
 }
 
 /// Switches an automation on or off for good. What came while it was off is over.

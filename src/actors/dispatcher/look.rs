@@ -1,5 +1,6 @@
 //! One look at the gates of all automations.
 
+use crate::actors::records::automations;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -117,7 +118,7 @@ fn see(
     let (mut seen, newest) = (Vec::new(), txn.last_seq()?);
     let up_since = up_since.min(txn.now());
     for automation in automations {
-        let mut mark = fire::recall(txn, automation)?;
+        let mut mark = automations::recall(txn, automation)?;
         mark.slots = cron::settled(mark.slots, txn.now());
         let on = automation.enabled && !mark.disabled;
         if let Gate::Cron { schedule, catch_up } = &automation.gate

@@ -5,18 +5,19 @@ mod programs;
 mod relics;
 mod remedies;
 
+use crate::actors::records::slots;
+use crate::actors::sandboxes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::claims::ClaimKey;
 use super::refusal::Refusal;
-use super::sagas;
 use super::sagas::nuke;
 use super::witness::ailing::ailing;
-use super::witness::sight::{self, Hookless};
 use super::world::World;
 use super::{ask, effects};
 use crate::actors::mail::NukeTarget;
+use crate::actors::sandboxes::Hookless;
 use crate::domain::cause::Cause;
 use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, Stray, examine};
 use crate::domain::facts::Probed;
@@ -80,7 +81,7 @@ struct Owned {
 
 fn owned(txn: &mut dyn Txn) -> Result<Owned, StoreError> {
     let hooks = txn.hooks(None)?;
-    let held = sagas::held(txn, None)?;
+    let held = slots::held(txn, None)?;
     let queued = txn.mrs(None, true)?.into_iter().map(|mr| mr.branch);
     let relics = txn.relics(&RelicFilter::default())?.into_iter();
     let open = relics.filter(|relic| relic.status != RelicStatus::Closed);
@@ -110,7 +111,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     let left = effects::tasks(world, |tasks| tasks.leftovers()).await;
     let mut seen = Vec::new();
     for rig in &world.city.rigs {
-        let lone = sight::hookless(world, rig).await;
+        let lone = sandboxes::hookless(world, rig).await;
         let spare = effects::repo(world, &rig.name, |repo| repo.spare_branches()).await;
         let ailing = ailing(world, &rig.name).await;
         seen.push((rig, lone, spare, ailing));

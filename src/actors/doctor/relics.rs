@@ -1,11 +1,11 @@
 //! Relics whose raider is nowhere: no patrol comes across them, for there is nothing of the raider to be
 //! seen.
 
+use crate::actors::records::slots;
 use std::collections::BTreeSet;
 
 use super::super::effects;
 use super::super::refusal::Refusal;
-use super::super::sagas;
 use super::super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -54,7 +54,7 @@ pub(super) fn lost(
         status: Some(RelicStatus::Hooked),
         ..RelicFilter::default()
     };
-    let held = sagas::held(txn, None)?;
+    let held = slots::held(txn, None)?;
     let mut lost = Vec::new();
     for relic in txn.relics(&hooked)? {
         let raider = relic.assignee.as_deref().and_then(|who| who.parse().ok());

@@ -1,18 +1,19 @@
 //! What `hd doctor --fix` tries. Nothing here decides that work may go: a sandbox goes through the
 //! safety protocol, a branch only while another ref reaches it.
 
+use crate::actors::outbox;
+use crate::actors::sandboxes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::dispatcher;
 use super::super::effects;
 use super::super::refusal::Refusal;
 use super::super::root::end_orphan;
 use super::super::sagas::nuke;
-use super::super::witness::sight::{self, Hookless};
 use super::super::world::World;
 use super::{owned, relics, said, wanted};
 use crate::actors::mail::NukeTarget;
+use crate::actors::sandboxes::Hookless;
 use crate::domain::cause::Cause;
 use crate::domain::doctor::Remedy;
 use crate::domain::event::{EventType, NewEvent};
@@ -35,7 +36,7 @@ pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), Stri
         }
         Remedy::Empty => empty(world).await,
         Remedy::CarryOut(file) => {
-            dispatcher::settle_outbox(world).await;
+            outbox::settle(world).await;
             match is_left(world, &file).await? {
                 true => Err("it waits on; the supervisor's log says what for".to_owned()),
                 false => Ok(()),
@@ -81,7 +82,7 @@ async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
     let gone = || format!("rig {} is not configured any more", raider.rig);
     let rig = world.city.rig(&raider.rig).ok_or_else(gone)?;
     let removed = async {
-        let lone = sight::hookless(world, rig).await?;
+        let lone = sandboxes::hookless(world, rig).await?;
         let mut was = lone.iter().filter_map(Hookless::hook);
         let was = was.find(|hook| hook.raider == raider);
         let held = || Refusal::conflict("it is gone, or a raider has it by now");

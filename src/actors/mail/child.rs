@@ -1,5 +1,6 @@
 //! A child of the root: what it is made from, the session that it has, and how the root shows it.
 
+use crate::domain::city::City;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,3 +194,35 @@ pub enum How {
     /// After one that handed off.
     HandedOver,
 }
+
+/// The child of a hook.
+#[must_use]
+pub fn raider_spec(city: &City, hook: Hook, problem: Option<Problem>) -> ChildSpec {
+    let id = ChildId::Raider(hook.raider.clone());
+    ChildSpec {
+        session: id.session_id(&city.name),
+        id,
+        work: Work::Raider {
+            hook: Arc::new(hook),
+            problem,
+        },
+        restart: RestartType::Permanent,
+        grace: city.daemon.shutdown_timeout,
+    }
+}
+
+/// The child of a standing agent.
+#[must_use]
+pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
+    let id = ChildId::Agent(agent.name.clone());
+    ChildSpec {
+        session: id.session_id(&city.name),
+        id,
+        work: Work::Agent(Arc::new(agent.clone())),
+        restart: agent.restart,
+        grace: agent.shutdown_timeout,
+    }
+}
+
+/// Ends when what is to be on record before a session starts is written, or will not be.
+pub type Written = tokio::sync::watch::Receiver<()>;

@@ -11,7 +11,9 @@ mod root;
 mod shaman;
 mod witness;
 
-pub use self::child::{ChildSpec, ChildState, ChildView, How, SessionView, Work};
+pub use self::child::{
+    ChildSpec, ChildState, ChildView, How, SessionView, Work, Written, agent_spec, raider_spec,
+};
 pub use self::config::{Applied, ConfigMsg, Outcome, Reloaded};
 pub use self::dispatcher::DispatcherMsg;
 pub use self::forge::{Attempt, ForgeMsg, Landing};

@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use crate::domain::ids::SessionId;
+
 /// Messages to the shaman.
 #[derive(Debug)]
 pub enum ShamanMsg {
@@ -9,6 +11,13 @@ pub enum ShamanMsg {
     Look,
     /// Something happened that people are told of.
     Tell,
+    /// A session could not be ended by any signal: a person is called for it.
+    Unkillable {
+        /// Which.
+        session: SessionId,
+        /// What happened.
+        why: String,
+    },
     /// A look is over; when the next is due, if nothing happens before.
     Looked(Option<Timestamp>),
 }

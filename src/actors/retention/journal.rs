@@ -1,9 +1,9 @@
 //! The journal: old events go, except those that an automation has yet to be run for, and with them the
 //! messages that were handled so long ago.
 
+use crate::actors::records::automations;
 use jiff::Timestamp;
 
-use super::super::dispatcher;
 use super::super::world::World;
 use crate::domain::automation::Automation;
 use crate::domain::gates::{Gate, event};
@@ -49,7 +49,7 @@ fn first_waiting(
     let Gate::Event { on } = &automation.gate else {
         return Ok(end);
     };
-    let mark = dispatcher::recall(txn, automation)?;
+    let mark = automations::recall(txn, automation)?;
     if !automation.enabled || mark.disabled {
         return Ok(end);
     }

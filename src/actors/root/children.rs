@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 
-use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use super::super::mail::RootMail;
 use super::super::prompting;
 use super::slot::{Desired, Slot, answer};
@@ -22,6 +21,7 @@ use crate::actors::mail::How;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildState, EndRefused};
 use crate::actors::mail::{SessionView, Work};
+use crate::actors::session::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, Generation};

@@ -7,14 +7,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::ActorRef;
 
-use super::super::child::ChildExit;
-use super::super::launch::is_crash;
-use super::super::quarantine;
 use super::children::tell_operators;
 use super::slot::Desired;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::Work;
+use crate::actors::records::quarantine;
+use crate::actors::session::child::ChildExit;
+use crate::actors::session::launch::is_crash;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};

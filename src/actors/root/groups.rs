@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 
-use super::super::child::ChildMsg;
 use super::slot::{Desired, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
+use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::{Group, RestartType};
 use crate::domain::event::{EventType, NewEvent};

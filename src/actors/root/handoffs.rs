@@ -2,9 +2,9 @@
 
 use ractor::ActorRef;
 
-use super::super::shaman;
 use super::{Root, RootMsg};
 use crate::actors::mail::Work;
+use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff::Pace;
@@ -91,7 +91,7 @@ impl Root {
     fn settle_handoffs(&self, id: &ChildId) {
         let child = id.to_string();
         let settled = (self.world.store).begin(move |txn| {
-            shaman::over(txn, &[ProblemKind::HandoffLoop], |who, _| who == child)
+            escalations::over(txn, &[ProblemKind::HandoffLoop], |who, _| who == child)
         });
         let id = id.clone();
         tokio::spawn(async move {
@@ -130,5 +130,5 @@ fn call(
         severity: Severity::High,
         evidence,
     };
-    shaman::send(txn, "root", Body::Escalation(body))
+    escalations::send(txn, "root", Body::Escalation(body))
 }

@@ -15,6 +15,7 @@
 //! With either history a raider that is in quarantine stays there over a restart of the supervisor, until the time that was
 //! promised (`actors/quarantine.rs`).
 
+use crate::actors::mail::Written;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +24,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::super::quarantine::Held;
 use super::Root;
 use super::slot::Slot;
 use crate::actors::mail::ChildState;
 use crate::actors::mail::{ChildSpec, Work};
+use crate::actors::records::quarantine::Held;
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
 use crate::domain::reconcile::Decision;
 use crate::domain::restart::{DeathWindow, Deaths, Mono};
@@ -35,9 +36,6 @@ use crate::domain::restart::{DeathWindow, Deaths, Mono};
 /// How long a start waits for its row. Sessions start without a store, too (`4-rules.md`, store):
 /// then deaths are counted in memory alone.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Ends when the row is written, or will not be.
-pub type Written = watch::Receiver<()>;
 
 /// What an earlier supervisor left in the store.
 pub(super) struct Left {

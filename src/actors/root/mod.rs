@@ -38,7 +38,6 @@ mod reload;
 mod shells;
 mod shutdown;
 mod slot;
-pub mod standing;
 mod unseen;
 mod wanted;
 
@@ -52,11 +51,9 @@ pub use self::left::Left;
 pub use self::recovery::end_orphan;
 pub use self::reload::RigInfra;
 pub use self::shutdown::Pass;
-pub use self::wanted::{agent_spec, raider_spec};
 
 use self::groups::Together;
 use self::history::Histories;
-pub use self::history::Written;
 use self::infra::Infra;
 use self::look::Look;
 use self::pools::Pools;

@@ -9,14 +9,15 @@ use jiff::tz::TimeZone;
 use ractor::ActorRef;
 use serde_json::json;
 
-use super::super::child::ChildExit;
+use super::super::accounts;
 use super::super::claims::ClaimKey;
 use super::super::mail::RootMail;
-use super::super::{accounts, shaman};
 use super::slot::{Desired, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::{SessionView, Work};
+use crate::actors::records::escalations;
+use crate::actors::session::child::ChildExit;
 use crate::domain::account::{Told, Trouble};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
@@ -179,7 +180,7 @@ impl Root {
         };
         let (world, id) = (Arc::clone(&self.world), id.clone());
         tokio::spawn(async move {
-            if let Err(error) = shaman::escalate(&world, "root", body).await {
+            if let Err(error) = escalations::escalate(&world, "root", body).await {
                 tracing::warn!(child = %id, %error, "no person is called about its limits");
             }
         });
@@ -188,7 +189,7 @@ impl Root {
     fn settle_parks(&self, id: &ChildId) {
         let child = id.to_string();
         let settled = (self.world.store).begin(move |txn| {
-            shaman::over(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)
+            escalations::over(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)
         });
         let id = id.clone();
         tokio::spawn(async move {

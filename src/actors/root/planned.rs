@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
-use super::super::child::ChildMsg;
 use super::super::mail::RootMail;
 use super::super::typing::{self, Typing};
 use super::look::Look;
@@ -13,6 +12,7 @@ use super::slot::Desired;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::Work;
+use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;

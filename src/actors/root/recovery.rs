@@ -1,6 +1,7 @@
 //! Start-up and patrol: look at the world (look.rs), and apply what that came to. The same code
 //! serves both, so a crash and a restart are one more patrol.
 
+use crate::actors::outbox;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,9 @@ use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::claims::ClaimKey;
-use super::super::dispatcher;
+use super::super::effects;
 use super::super::mail::RootMail;
 use super::super::world::World;
-use super::super::{effects, endings};
 use super::look::{self, Known, Look};
 use super::slot::{Desired, Slot};
 use super::{Root, RootMsg};
@@ -22,6 +22,7 @@ use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::ShamanMsg;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildSpec, ChildState};
+use crate::actors::session::endings;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
@@ -117,7 +118,7 @@ impl Root {
                 if first {
                     endings::adopt_tasks(&world).await;
                     // Who said `hd done` while the supervisor was away wants no session.
-                    dispatcher::settle_outbox(&world).await;
+                    outbox::settle(&world).await;
                 }
                 let begun = world.clock.mono();
                 let look = look::look(&world, known).await;

@@ -16,7 +16,6 @@ use std::time::Duration;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
 
-use super::super::child::ChildMsg;
 use super::super::effects;
 use super::super::mail::StopMode;
 use super::super::world::World;
@@ -24,6 +23,7 @@ use super::slot::Slot;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::DispatcherMsg;
+use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{RunState, SessionFacts};

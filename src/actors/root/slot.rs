@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{ActorId, ActorRef, RpcReplyPort};
 
-use super::super::child::ChildMsg;
 use super::super::mail::{self, ChildState, ChildView, EndRefused, Meant};
 use crate::actors::mail::{ChildSpec, SessionView, StopMode};
+use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff::{CycleBrake, HandoffBrake, Progress};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::shaman;
 use super::super::world::World;
 use super::Root;
+use crate::actors::records::escalations;
 use crate::domain::ids::ChildId;
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::problem::ProblemKind;
@@ -51,7 +51,7 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
         severity: Severity::High,
         evidence: format!("{why}\n{hint}"),
     };
-    if let Err(error) = shaman::call(&world, "root", body).await {
+    if let Err(error) = escalations::call(&world, "root", body).await {
         tracing::warn!(child = %id, %error, "nobody could be told of a session that cannot be seen");
     }
 }
@@ -60,7 +60,7 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
 pub(super) async fn seen(world: Arc<World>, id: ChildId) {
     let who = id.to_string();
     let seen =
-        move |txn: &mut dyn Txn| shaman::over(txn, &[ProblemKind::Unseen], |it, _| it == who);
+        move |txn: &mut dyn Txn| escalations::over(txn, &[ProblemKind::Unseen], |it, _| it == who);
     match world.store.run(seen).await {
         Ok(()) => {}
         Err(error) => tracing::warn!(child = %id, %error, "a call that is over stays open"),

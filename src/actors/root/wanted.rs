@@ -1,49 +1,20 @@
 //! Who should be there: raiders by their hooks, agents by the configuration, members of pools by
 //! the size that is wanted of them. From these, `domain::reconcile` decides.
 
+use crate::actors::mail::agent_spec;
+use crate::actors::mail::raider_spec;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::actors::mail::{ChildSpec, Work};
-use crate::domain::city::{Agent, City, RestartType};
+use crate::actors::mail::ChildSpec;
+use crate::domain::city::{Agent, City};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::pools::{self, Member};
-use crate::domain::prompt::Problem;
 use crate::domain::reconcile::{Mode, Tended, Wanted};
 use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
-
-/// The child of a hook.
-#[must_use]
-pub fn raider_spec(city: &City, hook: Hook, problem: Option<Problem>) -> ChildSpec {
-    let id = ChildId::Raider(hook.raider.clone());
-    ChildSpec {
-        session: id.session_id(&city.name),
-        id,
-        work: Work::Raider {
-            hook: Arc::new(hook),
-            problem,
-        },
-        restart: RestartType::Permanent,
-        grace: city.daemon.shutdown_timeout,
-    }
-}
-
-/// The child of a standing agent.
-#[must_use]
-pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
-    let id = ChildId::Agent(agent.name.clone());
-    ChildSpec {
-        session: id.session_id(&city.name),
-        id,
-        work: Work::Agent(Arc::new(agent.clone())),
-        restart: agent.restart,
-        grace: agent.shutdown_timeout,
-    }
-}
 
 /// A child that should be there, and what it is made from.
 pub(super) type Want = (Wanted, ChildSpec);

@@ -15,16 +15,18 @@ mod unwind;
 
 use crate::actors::mail::ChargeRequest;
 use crate::actors::mail::Charged;
+use crate::actors::rig_settings;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::super::claims::Claim;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::raider_spec;
 use super::super::world::World;
-use super::super::{accounts, ask, effects, launch, quarantine, usage};
+use super::super::{accounts, ask, effects, usage};
 use super::{claimed, pack, step, unpack};
+use crate::actors::mail::raider_spec;
+use crate::actors::records::quarantine;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -167,7 +169,7 @@ pub async fn begin(
     usage::afford(world, rig, &harness).await?;
     let target = match asked.target.clone() {
         Some(target) => target,
-        None => launch::target(world, rig).await?,
+        None => rig_settings::target(world, rig).await?,
     };
     let (base, from_target) = base(world, rig, &relic, &target).await?;
     let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
@@ -230,7 +232,7 @@ fn taken(
     rig: &Rig,
     on_disk: &BTreeSet<SlotName>,
 ) -> Result<BTreeSet<SlotName>, StoreError> {
-    let held = super::held(txn, Some(&rig.name))?;
+    let held = crate::actors::records::slots::held(txn, Some(&rig.name))?;
     let held = held.into_iter().map(|raider| raider.name);
     Ok(held.chain(on_disk.iter().cloned()).collect())
 }

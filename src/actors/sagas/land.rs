@@ -17,6 +17,7 @@ mod wait;
 
 use crate::actors::mail::Attempt;
 use crate::actors::mail::NukeTarget;
+use crate::actors::rig_settings;
 use serde::{Deserialize, Serialize};
 
 pub use record::{record_mr, restore, set_back, withdraw};
@@ -25,7 +26,7 @@ use self::record::{fail, note_verdicts, open, park, park_on, push_begins, record
 use self::wait::{put_back, wait_for_checkout};
 use super::super::refusal::Refusal;
 use super::super::world::World;
-use super::super::{effects, gates, launch};
+use super::super::{effects, gates};
 use super::{nuke, pack, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -203,7 +204,7 @@ async fn land_request(
             format!("Horde-MR: {}", mr.id),
             format!("Raider: {}", mr.raider),
         ],
-        committer: launch::forge_signature(world, rig),
+        committer: rig_settings::forge_signature(world, rig),
     })
 }
 

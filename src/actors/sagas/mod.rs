@@ -4,13 +4,10 @@
 
 pub mod charge;
 pub mod done;
-pub mod failures;
 pub mod land;
 pub mod nuke;
 pub mod prune;
 pub mod repair;
-
-use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,9 +16,8 @@ use serde_json::Value;
 use super::claims::{Claim, ClaimKey, Claims};
 use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
-use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::saga::{Saga, SagaKind};
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::StoreError;
 
 /// The saga's plan as JSON.
 fn pack(plan: &impl Serialize) -> Value {
@@ -71,17 +67,6 @@ async fn step(
     saga.step = name;
     saga.data = data;
     Ok(())
-}
-
-/// Raiders that hold a slot, of a rig or of all: by a hook, or by a saga that is under way.
-///
-/// # Errors
-/// The store's.
-pub fn held(txn: &mut dyn Txn, rig: Option<&RigName>) -> Result<BTreeSet<RaiderId>, StoreError> {
-    let hooks = txn.hooks(rig)?.into_iter().map(|hook| hook.raider);
-    let sagas = txn.sagas(rig)?.into_iter();
-    let busy = sagas.filter_map(|saga| saga.subject.parse().ok());
-    Ok(hooks.chain(busy).collect())
 }
 
 /// Claims a saga in the transaction that opens it: nobody can see it before it is committed, so

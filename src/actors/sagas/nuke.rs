@@ -28,10 +28,10 @@ use serde::{Deserialize, Serialize};
 
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::standing;
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::{claimed, done, pack, step, unpack};
+use crate::actors::records::standing;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;

@@ -3,17 +3,17 @@
 //! overwritten.
 
 use crate::actors::mail::NukeTarget;
+use crate::actors::sandboxes;
 use serde::Serialize;
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::raider_spec;
-use super::super::witness::sight;
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::charge::{self, sandbox_spec};
 use super::nuke;
 use crate::actors::mail::Meant;
+use crate::actors::mail::raider_spec;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
@@ -86,7 +86,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
 async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
     let nobody = || Refusal::not_found(format!("{raider} holds no slot"));
     let rig = world.city.rig(&raider.rig).ok_or_else(nobody)?;
-    let lone = sight::hookless(world, rig).await?.into_iter();
+    let lone = sandboxes::hookless(world, rig).await?.into_iter();
     let mut own = lone.filter(|lone| lone.raider == *raider);
     match own.next().ok_or_else(nobody)?.was {
         Probed::Known(was) => was.ok_or_else(nobody),

@@ -8,13 +8,11 @@
 //!   event that people are told of, each Look ─► Tell: the command, one at a time, apart from all that
 //! ```
 
-mod book;
 mod notify;
 mod reraise;
-mod settle;
 #[cfg(test)]
 mod tests;
-pub mod unkillable;
+mod unkillable;
 
 use crate::actors::mail::ShamanMsg;
 use std::sync::Arc;
@@ -24,15 +22,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::lookout::{self, Lookout};
-use super::refusal::Refusal;
 use super::world::World;
 use crate::domain::event::EventType;
-use crate::domain::message::{self, Body, Escalation};
-use crate::ports::relics::{StoreError, Txn};
 
-pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
-pub use self::settle::{about, over, over_where, settle, standing, still_so};
 
 /// What it holds; nothing of it matters.
 pub struct Shaman {
@@ -78,6 +71,11 @@ impl Actor for ShamanActor {
                 if shaman.world.city.notify.command.is_some() {
                     self::notify::tell(&shaman.world);
                 }
+            }
+            // In a task of its own: nothing waits for what cannot be ended.
+            ShamanMsg::Unkillable { session, why } => {
+                let world = Arc::clone(&shaman.world);
+                tokio::spawn(unkillable::call(world, session, why));
             }
             ShamanMsg::Tell => self::notify::tell(&shaman.world),
             ShamanMsg::Looked(next) => shaman.lookout.looked(&me, &shaman.world, next),
@@ -164,40 +162,4 @@ fn may_end_one(kind: &str) -> bool {
         EventType::MrRejected,
     ];
     ENDS.iter().any(|end| end.as_str() == kind)
-}
-
-/// Sends RECOVERY_NEEDED to the shaman: trouble with the sandbox of whom it is about, which is over
-/// when that sandbox is gone. What the shaman knows already is not sent.
-///
-/// # Errors
-/// The store's.
-pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
-    say(world, from, Body::RecoveryNeeded(body)).await
-}
-
-/// Sends ESCALATION to the shaman: trouble with the work that it is about, whatever becomes of a
-/// sandbox. What the shaman knows already is not sent.
-///
-/// # Errors
-/// The store's.
-pub async fn escalate(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
-    say(world, from, Body::Escalation(body)).await
-}
-
-async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
-    let from = from.to_owned();
-    let sent = world
-        .store
-        .run(move |txn| book::send(txn, &from, body.clone()));
-    sent.await?;
-    world.nudge(message::SHAMAN);
-    Ok(())
-}
-
-/// As [`call`], within a transaction.
-///
-/// # Errors
-/// The store's.
-pub fn report(txn: &mut dyn Txn, from: &str, body: &Escalation) -> Result<(), StoreError> {
-    book::send(txn, from, Body::RecoveryNeeded(body.clone()))
 }

@@ -8,7 +8,7 @@ use crate::domain::cause::Cause;
 use crate::domain::escalation;
 use crate::ports::relics::{StoreError, Txn};
 
-use super::{book, settle};
+use crate::actors::records::escalations;
 
 /// How old a stamp of this key is.
 type Age<'a> = &'a dyn Fn(&str, Timestamp) -> Duration;
@@ -19,11 +19,11 @@ pub(super) fn look(
     reraise: Option<Duration>,
     age: Age<'_>,
 ) -> Result<Option<Duration>, StoreError> {
-    book::read_inbox(txn)?;
-    settle::vanished(txn)?;
+    escalations::read_inbox(txn)?;
+    escalations::vanished(txn)?;
     let now = txn.now();
     let mut next = None;
-    for mut entry in book::open(txn)? {
+    for mut entry in escalations::open(txn)? {
         let age = age(&format!("told/{}", entry.relic.id), entry.standing.told);
         let mut due = entry.standing.due(reraise, age);
         if due.is_some_and(|wait| wait.is_zero()) {

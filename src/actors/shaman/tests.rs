@@ -2,11 +2,17 @@
 
 mod reworded;
 
+use crate::actors::records::escalations;
+use crate::domain::message;
+use crate::domain::message::Body;
+use crate::domain::message::Escalation;
+use crate::ports::relics::StoreError;
+use crate::ports::relics::Txn;
 use std::time::Duration;
 
 use super::*;
 use crate::actors::mail::StopMode;
-use crate::actors::sagas::failures;
+use crate::actors::records::failures;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, NewEvent};
@@ -58,7 +64,7 @@ async fn only(town: &Town) -> Relic {
 
 async fn ack(town: &Town, relic: &Relic) {
     let id = relic.id.clone();
-    town.store(move |txn| acknowledge(txn, &id, &Asker::person()))
+    town.store(move |txn| escalations::acknowledge(txn, &id, &Asker::person()))
         .await;
     town.world.nudge(message::SHAMAN);
     town.settle().await;
@@ -149,7 +155,7 @@ async fn only_open_escalations_are_acknowledged() {
     let refused = town
         .world
         .store
-        .run(move |txn| acknowledge(txn, &task, &Asker::person()))
+        .run(move |txn| escalations::acknowledge(txn, &task, &Asker::person()))
         .await;
     assert!(
         matches!(refused, Err(StoreError::Conflict(_))),
@@ -204,7 +210,7 @@ async fn a_time_in_the_future_is_now() {
     help(&town, about("mayor", "no key", Severity::Low)).await;
     let id = only(&town).await.id;
     town.store(move |txn| {
-        let mut entry = open(txn)?.remove(0);
+        let mut entry = escalations::open(txn)?.remove(0);
         assert_eq!(entry.relic.id, id);
         entry.standing.told += 9000 * HOUR;
         entry.write(txn)
@@ -222,8 +228,10 @@ async fn what_a_nuke_ends_is_settled_and_what_it_does_not_end_stays() {
     let charged = town.worker("a").await;
     let toast = charged.raider.to_string();
     let trouble = about(&toast, "its sandbox cannot be measured", Severity::High);
-    call(&town.world, "horde/witness", trouble).await.unwrap();
-    call(
+    escalations::call(&town.world, "horde/witness", trouble)
+        .await
+        .unwrap();
+    escalations::call(
         &town.world,
         "horde/witness",
         about("horde/witness", "no room", Severity::High),
@@ -297,7 +305,9 @@ async fn what_the_shaman_knows_is_not_sent_again() {
             Severity::High,
         );
         trouble.evidence = format!("attempt {attempt} failed\n{long}");
-        call(&town.world, "horde/witness", trouble).await.unwrap();
+        escalations::call(&town.world, "horde/witness", trouble)
+            .await
+            .unwrap();
         town.settle().await;
     }
     assert_eq!(raised(&town).await.len(), 1);

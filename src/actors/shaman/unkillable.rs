@@ -1,8 +1,7 @@
 //! Sessions that outlive every signal: they are in the kernel's hands, and a person's.
 
-use super::settle;
-use super::{Entry, book, find, read_inbox};
 use crate::actors::effects;
+use crate::actors::records::escalations::{self, Entry, find, read_inbox};
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
@@ -15,10 +14,11 @@ use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Relic;
 use crate::ports::relics::Txn;
 use crate::ports::sessions::SessionError;
+use std::sync::Arc;
 
 /// Calls a person, once, about a session that outlives every signal: it is in the kernel's hands, and
 /// neither a restart nor waiting helps. One that cannot be seen was not tried.
-pub async fn call(world: World, session: SessionId, why: String) {
+pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
     let seen = effects::facts(&world, &session).await;
     let Some(facts) = seen.ok().flatten() else {
         return;
@@ -46,7 +46,7 @@ pub async fn call(world: World, session: SessionId, why: String) {
         let data = serde_json::json!({ "session": session, "error": why });
         let event = NewEvent::new(EventType::AgentUnkillable, &body.agent, Cause::Internal);
         txn.record(&event.with(data))?;
-        book::send(txn, "root", Body::Escalation(body.clone()))?;
+        escalations::send(txn, "root", Body::Escalation(body.clone()))?;
         // Here and now: the next attempt finds it in the book.
         read_inbox(txn)
     });
@@ -64,7 +64,7 @@ pub async fn call(world: World, session: SessionId, why: String) {
 /// Neither sessions nor store can be read.
 pub(super) async fn over(world: &World) -> Result<(), Refusal> {
     let calls = world.store.run(|txn| {
-        let mut open = book::open(txn)?;
+        let mut open = escalations::open(txn)?;
         open.retain(|entry| entry.problem().kind() == ProblemKind::Unkillable);
         Ok(open)
     });
@@ -72,7 +72,7 @@ pub(super) async fn over(world: &World) -> Result<(), Refusal> {
     if over.is_empty() {
         return Ok(());
     }
-    let settle = move |txn: &mut dyn Txn| settle::settle(txn, over.clone(), Cause::Vanished);
+    let settle = move |txn: &mut dyn Txn| escalations::settle(txn, over.clone(), Cause::Vanished);
     Ok(world.store.run(settle).await?)
 }
 

@@ -6,9 +6,9 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::shaman;
 use super::super::world::World;
 use super::{collect, day};
+use crate::actors::records::escalations;
 use crate::domain::budget::{self, Budget, OnExceed, Over, Scope};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -36,7 +36,7 @@ pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
     within.retain(|scope| !holds(scope));
     let settled = world.store.run(move |txn| {
         // It need not be configured any more.
-        shaman::over(txn, &[ProblemKind::BudgetSpent], |scope, _| {
+        escalations::over(txn, &[ProblemKind::BudgetSpent], |scope, _| {
             over.iter().all(|over| over.scope.to_string() != scope)
         })?;
         for scope in &within {
@@ -157,7 +157,7 @@ fn tell_unpriced(
                 budget.usd_per_day,
             ),
         };
-        shaman::report(txn, "supervisor", &escalation)?;
+        escalations::report(txn, "supervisor", &escalation)?;
         called = true;
     }
     Ok(called)
@@ -201,7 +201,7 @@ async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<
                 severity: Severity::Medium,
                 evidence: format!("{follows} `hd cost --by raider` tells where it went."),
             };
-            shaman::report(txn, "supervisor", &escalation)?;
+            escalations::report(txn, "supervisor", &escalation)?;
             called = true;
         }
         Ok((over, called))

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::claims::ClaimKey;
 use super::super::effects;
 use super::super::refusal::Refusal;
-use super::super::shaman;
 use super::super::world::World;
 use super::WitnessArgs;
 use super::inbox;
+use crate::actors::records::escalations;
 use crate::domain::ailment::Ailment;
 use crate::domain::ids::{Incarnation, RaiderId, RigName};
 use crate::domain::relic::Hook;
@@ -61,7 +61,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     let rig = args.rig.clone();
     let settled = move |txn: &mut dyn Txn| {
         let mut still = still.iter();
-        still.try_for_each(|(problem, these)| shaman::still_so(txn, &rig, *problem, these))
+        still.try_for_each(|(problem, these)| escalations::still_so(txn, &rig, *problem, these))
     };
     Ok(args.world.store.run(settled).await?)
 }

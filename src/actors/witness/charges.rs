@@ -3,10 +3,10 @@
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::charge;
-use super::super::sagas::failures;
 use super::WitnessArgs;
 use super::inbox::Handled;
 use crate::actors::mail::ChargeRequest;
+use crate::actors::records::failures;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
 use crate::domain::message;

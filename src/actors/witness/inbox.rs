@@ -1,8 +1,8 @@
 //! The witness's messages, and whom it tells of what it may not mend itself.
 
 use super::super::refusal::Refusal;
-use super::super::shaman;
 use super::{WitnessArgs, merged, rework, validate};
+use crate::actors::records::escalations;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
@@ -63,5 +63,5 @@ pub async fn escalate(
 /// # Errors
 /// The store's.
 pub async fn raise(args: &WitnessArgs, body: Escalation) -> Result<(), Refusal> {
-    shaman::call(&args.world, &message::witness(&args.rig), body).await
+    escalations::call(&args.world, &message::witness(&args.rig), body).await
 }

@@ -3,6 +3,7 @@
 //! the store and the world, so that it may be repeated, interrupted and resumed at will.
 
 use crate::actors::mail::NukeTarget;
+use crate::actors::sandboxes;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
@@ -10,13 +11,14 @@ use jiff::Timestamp;
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, done, nuke, prune};
-use super::super::{ask, glances, shaman};
+use super::super::{ask, glances};
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
 use super::{
     WitnessArgs, absent, ailing, charges, merged, nuke_now, overdue, quarantined, review, sight,
     stall, trouble, unread, wisps, zombies,
 };
+use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
@@ -65,7 +67,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(None);
     };
-    let lone = sight::lone(world, &rig.name).await.map_err(|error| {
+    let lone = sandboxes::lone(world, &rig.name).await.map_err(|error| {
         tracing::warn!(rig = %args.rig, %error, "the sandboxes cannot be seen");
     });
     let views = match patrol {
@@ -95,7 +97,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         }
         if let (true, Some(lone)) = (patrol, &seen.lone) {
             let lone = lone.iter().cloned().collect();
-            shaman::still_so(txn, &rig.name, ProblemKind::Nameless, &lone)?;
+            escalations::still_so(txn, &rig.name, ProblemKind::Nameless, &lone)?;
         }
         if patrol {
             overdue::over(txn, &rig.name)?;

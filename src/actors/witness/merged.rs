@@ -6,10 +6,10 @@
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::nuke;
-use super::super::shaman;
 use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
 use crate::actors::mail::NukeTarget;
+use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
@@ -37,7 +37,7 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
             severity: Severity::High,
             evidence: format!("{} says {commit}, which is not on {target}", merged.mr),
         };
-        shaman::escalate(world, &message::witness(&args.rig), body).await?;
+        escalations::escalate(world, &message::witness(&args.rig), body).await?;
         return Ok(Handled::AtPatrol);
     }
     world.at(FaultPoint::MergedCloseBefore);
@@ -83,8 +83,8 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
             txn.record(&event.with(data.clone()))?;
         }
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
-        let settled = shaman::about(txn, &[&merged.relic, &merged.mr], None)?;
-        shaman::settle(txn, settled, Cause::Merged)?;
+        let settled = escalations::about(txn, &[&merged.relic, &merged.mr], None)?;
+        escalations::settle(txn, settled, Cause::Merged)?;
         if let Some(mr) = all.iter_mut().find(|mr| mr.id == merged.mr) {
             mr.settled_at = Some(txn.now());
             txn.put_mr(mr)?;

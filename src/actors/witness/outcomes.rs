@@ -2,6 +2,8 @@
 //! section 5). An outcome on a tree that is not clean is told to the session, a few times, then to
 //! a person; the supervisor never commits.
 
+use crate::actors::briefs;
+use crate::actors::declared;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,18 +12,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::super::ask;
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::raider_spec;
-use super::super::sagas::done;
 use super::super::typing::{self, Typing};
 use super::super::world::World;
-use super::super::{ask, endings, launch};
 use super::inbox::escalate;
 use super::{WitnessArgs, remembered};
 use crate::actors::mail::DoneRequest;
 use crate::actors::mail::WitnessMsg;
+use crate::actors::mail::raider_spec;
 use crate::actors::mail::{ChildState, ChildView, SessionView};
+use crate::actors::session::endings;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, Incarnation, RaiderId};
@@ -133,7 +135,7 @@ async fn act(
             (Problem::Unclear(why), refused)
         }
         OutcomeFile::Said(outcome) => {
-            let request = done::request_of(&hook, outcome);
+            let request = declared::request_of(&hook, outcome);
             let Err(refused) = declare(args, request).await else {
                 return Ok(());
             };
@@ -354,7 +356,7 @@ async fn tell(
     let Some(rig) = world.city.rig(&args.rig) else {
         return Ok(false);
     };
-    let text = launch::nudge_text(world, rig, hook, problem).await?;
+    let text = briefs::nudge_text(world, rig, hook, problem).await?;
     let handle = session.handle;
     let (accounts, child) = (
         &world.directory.accounts,

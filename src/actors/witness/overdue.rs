@@ -1,7 +1,7 @@
 //! A look that does not come to an end: a directory that does not answer, most likely.
 
-use super::super::shaman;
 use super::{WitnessArgs, inbox};
+use crate::actors::records::escalations;
 use crate::domain::ids::RigName;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
@@ -30,5 +30,5 @@ pub(super) async fn call(args: &WitnessArgs) {
 /// The store's.
 pub(super) fn over(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let witness = message::witness(rig);
-    shaman::over(txn, &[ProblemKind::LookHangs], |who, _| who == witness)
+    escalations::over(txn, &[ProblemKind::LookHangs], |who, _| who == witness)
 }

@@ -8,12 +8,13 @@ use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::nuke;
-use super::super::{ask, effects, quarantine};
+use super::super::{ask, effects};
 use super::inbox::Handled;
 use super::kept::{self, Kept};
 use super::sight::Sight;
 use super::{WitnessArgs, wisps};
 use crate::actors::mail::{ChildState, ChildView, Work};
+use crate::actors::records::quarantine;
 use crate::domain::cause::Cause;
 use crate::domain::message;
 use crate::domain::problem::ProblemKind;

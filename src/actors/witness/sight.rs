@@ -2,17 +2,17 @@
 //! of the provider and open sagas, looked at anew each time (`witness-patrol.md`, discovery over
 //! tracking). A probe that fails is `Unknown`, and proves nothing.
 
+use crate::actors::sandboxes::hookless;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::Refusal;
-use super::super::sagas::{self, done};
+use super::super::sagas::done;
 use super::super::world::World;
-use super::super::{ask, effects, launch};
+use super::super::{ask, effects};
 use crate::actors::mail::{ChildState, ChildView};
 use crate::domain::city::Rig;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
@@ -21,28 +21,10 @@ use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::zombie::{Bond, Facts, Session};
 use crate::ports::relics::{StoreError, Txn};
-use crate::ports::repo::Provenance;
 use crate::ports::sessions::SessionError;
 
 /// Sessions by their ids, or why they cannot be seen.
 type Seen = Result<BTreeMap<SessionId, SessionFacts>, SessionError>;
-
-/// A sandbox that no hook is tied to and no saga is at. It holds its slot.
-#[derive(Debug, Clone)]
-pub struct Hookless {
-    /// Whose name it has.
-    pub raider: RaiderId,
-    /// The hook that it was made for; none when nothing tells, unknown when it cannot be read.
-    pub was: Probed<Option<Hook>>,
-}
-
-impl Hookless {
-    /// The hook that it was made for, as far as that can be told.
-    #[must_use]
-    pub fn hook(&self) -> Option<&Hook> {
-        self.was.known().and_then(Option::as_ref)
-    }
-}
 
 /// One raider, as it was seen.
 #[derive(Debug)]
@@ -61,56 +43,6 @@ pub struct Sight {
     pub quarantined_until: Option<Timestamp>,
     /// When it was looked at. A session that began later is another than the one that was seen.
     pub at: Timestamp,
-}
-
-/// The sandboxes of a rig that no hook is tied to.
-///
-/// # Errors
-/// Directory, repository or store cannot be read.
-pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal> {
-    let lone = lone(world, &rig.name).await?;
-    if lone.is_empty() {
-        return Ok(Vec::new());
-    }
-    let onto = launch::target(world, rig).await?;
-    let paths: Vec<PathBuf> = lone.iter().map(|one| world.city.sandbox(one)).collect();
-    let origins = effects::repo(world, &rig.name, move |repo| {
-        Ok(paths
-            .iter()
-            .map(|path| repo.provenance(path))
-            .collect::<Vec<_>>())
-    });
-    let mut found = Vec::new();
-    for (raider, origin) in lone.into_iter().zip(origins.await?) {
-        let made_for = |origin: Provenance| Hook {
-            raider: raider.clone(),
-            incarnation: origin.incarnation,
-            relic: origin.relic,
-            branch: origin.branch,
-            base: origin.base,
-            from_target: false,
-            target: onto.clone(),
-            harness: rig.raiders.harness.clone(),
-            charged_at: origin.made,
-            done: None,
-        };
-        let was = Probed::from(origin.map(|origin| origin.map(made_for)));
-        found.push(Hookless { raider, was });
-    }
-    Ok(found)
-}
-
-/// Names of sandboxes without hook or saga. The directory is read first: who is charged meanwhile has
-/// a saga or a hook by the time that the store is asked.
-pub(super) async fn lone(world: &World, rig: &RigName) -> Result<Vec<RaiderId>, Refusal> {
-    let on_disk = effects::repo(world, rig, |repo| repo.sandboxes()).await?;
-    let wanted = rig.clone();
-    let read = move |txn: &mut dyn Txn| sagas::held(txn, Some(&wanted));
-    let held = world.store.run(read).await?;
-    let raiders = on_disk
-        .into_iter()
-        .map(|(name, _)| RaiderId::new(rig.clone(), name));
-    Ok(raiders.filter(|raider| !held.contains(raider)).collect())
 }
 
 /// Everything that is to be seen of all raiders of a rig, or of one. Whom somebody is at is left out.

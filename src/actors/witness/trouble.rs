@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::shaman;
 use super::WitnessArgs;
 use super::inbox::{self, Handled};
 use super::look::Piece;
+use crate::actors::records::escalations;
 use crate::domain::ids::RaiderId;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::{Identity, Problem, ProblemKind};
@@ -141,7 +141,7 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
     }
     let (who, problem) = call(args, piece);
     let over = move |txn: &mut dyn Txn| {
-        shaman::over_where(txn, |entry| {
+        escalations::over_where(txn, |entry| {
             entry.about().0 == who && entry.problem().is_same(&problem)
         })
     };
@@ -176,7 +176,7 @@ pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), Sto
     }
     let (rig, witness) = (args.rig.clone(), message::witness(&args.rig));
     let settle = move |txn: &mut dyn Txn| {
-        shaman::over_where(txn, |entry| {
+        escalations::over_where(txn, |entry| {
             let (who, problem) = (entry.about().0.to_owned(), entry.problem());
             let own = who == witness;
             let ours = own

@@ -2,9 +2,10 @@
 //! them, and they hold their slots. What is so for a moment is nobody's matter; when it lasts, a person is called.
 
 use super::super::refusal::Refusal;
-use super::super::shaman;
 use super::inbox::raise;
-use super::{WitnessArgs, sight, wisps};
+use super::{WitnessArgs, wisps};
+use crate::actors::records::escalations;
+use crate::actors::sandboxes;
 use crate::domain::facts::Probed;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
@@ -20,7 +21,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     let Some(rig) = world.city.rig(&args.rig) else {
         return Ok(());
     };
-    let lone = sight::hookless(world, rig).await?;
+    let lone = sandboxes::hookless(world, rig).await?;
     let nobodys = lone.iter().filter(|lone| lone.hook().is_none());
     let nobodys = nobodys.map(|lone| lone.raider.clone()).collect();
     let unread = lone.into_iter().filter_map(|lone| match lone.was {
@@ -56,10 +57,10 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     let settled = move |txn: &mut dyn Txn| {
         let witness = message::witness(&name);
         wisps::nobodys(txn, &name, &nobodys)?;
-        shaman::over(txn, &[ProblemKind::SandboxesUnseen], |who, _| {
+        escalations::over(txn, &[ProblemKind::SandboxesUnseen], |who, _| {
             who == witness
         })?;
-        shaman::still_so(txn, &name, ProblemKind::Unread, &these)
+        escalations::still_so(txn, &name, ProblemKind::Unread, &these)
     };
     Ok(world.store.run(settled).await?)
 }

@@ -224,15 +224,20 @@ mod tests {
         holder: Child,
     }
 
-    const TOKEN: &str = "that-of-a-copied-record";
-
     impl City {
         fn new() -> Self {
             let temp = crate::testing::scratch();
             let dir = temp.path().join("city/.horde/sessions/s");
             fs::create_dir_all(&dir).unwrap();
             // It holds the lock, and so does its agent, which is marked.
-            let text = format!("exec 9>>alive.lock; flock 9; {TOKEN_VARIABLE}={TOKEN} cat; :\n");
+            // No other session has it: what carries it is ended wherever it is.
+            let token = temp
+                .path()
+                .file_name()
+                .unwrap()
+                .to_string_lossy()
+                .into_owned();
+            let text = format!("exec 9>>alive.lock; flock 9; {TOKEN_VARIABLE}={token} cat; :\n");
             fs::write(dir.join("hold"), text).unwrap();
             let mut sh = Command::new("env");
             let words = ["sh", "hold"].map(std::ffi::OsStr::new);
@@ -247,7 +252,7 @@ mod tests {
             });
             let state = State {
                 id: SessionId::new("s").unwrap(),
-                token: TOKEN.to_owned(),
+                token,
                 generation: Generation(1),
                 incarnation: Incarnation(1),
                 boot: proc::boot_id().to_owned(),

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{names, own, status};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
+use crate::actors::records::standing;
+use crate::actors::records::standing::Said;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::root::standing::{self, Said};
 use crate::actors::witness::ailing::ailing;
 use crate::actors::world::World;
 use crate::actors::{ask, usage};

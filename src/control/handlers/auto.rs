@@ -1,5 +1,6 @@
 //! `auto.*`: automations.
 
+use crate::actors::records::automations;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ pub(super) async fn list(world: &World) -> Result<Vec<Value>, ControlError> {
     let automations = world.city.automations.clone();
     let seen = world.store.run(move |txn| {
         let seen = automations.iter().map(|automation| {
-            let mark = dispatcher::recall(txn, automation)?;
+            let mark = automations::recall(txn, automation)?;
             let last = txn.runs(Some(&automation.id), 1)?.pop();
             Ok((automation.clone(), mark, last))
         });

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{caller, names, to_json};
 use crate::actors::ask;
-use crate::actors::shaman::{self, Entry};
+use crate::actors::records::escalations::{self, Entry};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
@@ -56,11 +56,11 @@ pub(super) async fn escalate(
         false => ("operator".to_owned(), Body::Escalation(call.clone())),
     };
     let taken = world.store.run(move |txn| {
-        let before = shaman::find(txn, &call)?;
-        shaman::send(txn, &from, body.clone())?;
-        shaman::read_inbox(txn)?;
+        let before = escalations::find(txn, &call)?;
+        escalations::send(txn, &from, body.clone())?;
+        escalations::read_inbox(txn)?;
         let lost = || StoreError::Failed("the shaman did not take the call up".to_owned());
-        Ok((before, shaman::find(txn, &call)?.ok_or_else(lost)?))
+        Ok((before, escalations::find(txn, &call)?.ok_or_else(lost)?))
     });
     let (before, entry) = taken.await?;
     // It is due to be raised again some time.
@@ -104,7 +104,7 @@ fn in_one_line(problem: &str, evidence: &str) -> Result<(String, String), Contro
 
 /// Open escalations, the most urgent first.
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
-    let open = world.store.run(shaman::open).await?;
+    let open = world.store.run(escalations::open).await?;
     open.iter().map(shown).collect()
 }
 
@@ -113,7 +113,7 @@ pub(super) async fn ack(world: &World, asker: Asker, id: &str) -> Result<Value, 
     let id = names::relic(id)?;
     let acked = world
         .store
-        .run(move |txn| shaman::acknowledge(txn, &id, &asker));
+        .run(move |txn| escalations::acknowledge(txn, &id, &asker));
     let entry = acked.await?;
     world.nudge(message::SHAMAN);
     shown(&entry)

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{names, status};
+use crate::actors::records::escalations;
 use crate::actors::sagas::land;
-use crate::actors::shaman;
 use crate::actors::witness::rework;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
@@ -107,7 +107,7 @@ fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Value {
 
 /// What a merge request waits for that its raider has declared and nobody has to approve.
 fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreError> {
-    let open = shaman::about(txn, &[&mr.relic, &mr.id], None)?;
+    let open = escalations::about(txn, &[&mr.relic, &mr.id], None)?;
     let why = match open.last() {
         Some(escalation) => format!("{} ({})", escalation.title, escalation.id),
         None => "its raider's work is being verified".to_owned(),

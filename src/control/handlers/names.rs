@@ -3,9 +3,10 @@
 
 use crate::actors::ask;
 use crate::actors::mail::ChildView;
+use crate::actors::records::standing;
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::actors::root::standing;
-use crate::actors::witness::sight::{self, Hookless};
+use crate::actors::sandboxes;
+use crate::actors::sandboxes::Hookless;
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::city::{Agent, Rig};
@@ -124,7 +125,7 @@ pub(super) async fn hookless(
     let slots = slots(world, name);
     let named = |rig: &&Rig| slots.iter().any(|slot| slot.rig == rig.name);
     for rig in world.city.rigs.iter().filter(named) {
-        match sight::hookless(world, rig).await {
+        match sandboxes::hookless(world, rig).await {
             Ok(lone) => found.extend(lone.into_iter().filter(|lone| means(&lone.raider, name))),
             // What the others hold can be named all the same.
             Err(unreadable) => missing = unreadable.into(),

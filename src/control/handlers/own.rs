@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 
 use super::caller::{own_hook, own_member};
 use super::to_json;
+use crate::actors::declared::parse_args;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{Meant, RootMail};
 use crate::actors::refusal::Refusal;
-use crate::actors::sagas::done::parse_args;
+use crate::actors::session::launch;
 use crate::actors::witness::stall;
 use crate::actors::world::World;
-use crate::actors::{ask, effects, launch};
+use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::Who;

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::work::created;
 use super::{agent, caller, escalation, names, to_json};
-use crate::actors::quarantine;
+use crate::actors::records::escalations::Entry;
+use crate::actors::records::quarantine;
 use crate::actors::sagas::land;
-use crate::actors::shaman::Entry;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{RelicClose, RelicCreate, RelicList};

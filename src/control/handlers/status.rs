@@ -3,6 +3,7 @@
 
 mod blocked;
 
+use crate::actors::sandboxes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,12 +13,14 @@ use serde_json::{Value, json};
 use self::blocked::Blocked;
 use super::accounts;
 use crate::actors::mail::{ChildState, ChildView, PoolView, SessionView};
-use crate::actors::root::standing::{self, Said};
+use crate::actors::records::escalations;
+use crate::actors::records::standing;
+use crate::actors::records::standing::Said;
 use crate::actors::sagas::done;
-use crate::actors::witness::sight::{self, Hookless};
+use crate::actors::sandboxes::Hookless;
 use crate::actors::witness::{ailing, stall};
 use crate::actors::world::World;
-use crate::actors::{ask, glances, shaman, usage};
+use crate::actors::{ask, glances, usage};
 use crate::control::protocol::ControlError;
 use crate::domain::ailment::Ailment;
 use crate::domain::budget::OnExceed;
@@ -65,7 +68,7 @@ pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
     let stored = world.store.run(move |txn| {
         let mut relics = BTreeMap::new();
         let tasks = txn.relics(&tasks)?;
-        let open = shaman::open(txn)?;
+        let open = escalations::open(txn)?;
         for relic in &tasks {
             let prefix = relic.id.prefix().to_owned();
             *relics.entry((prefix, relic.status)).or_default() += 1;
@@ -182,7 +185,7 @@ async fn rig_status(
 
 /// Sandboxes without a hook, as far as they can be seen in time.
 pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
-    match tokio::time::timeout(GLANCE_LIMIT, sight::hookless(world, rig)).await {
+    match tokio::time::timeout(GLANCE_LIMIT, sandboxes::hookless(world, rig)).await {
         Ok(Ok(lone)) => lone,
         Ok(Err(_)) | Err(_) => Vec::new(),
     }

@@ -1,7 +1,6 @@
 //! What a test orders the root to do with a child, and how it kills actors.
 
 use ractor::ActorRef;
-use ractor::MessagingErr;
 
 use super::{HOUR, Town};
 use crate::actors::ask;
@@ -13,8 +12,9 @@ use crate::domain::ids::ChildId;
 
 impl Town {
     /// Sends to the root.
-    pub fn tell(&self, msg: impl Into<RootMsg>) -> Result<(), MessagingErr<RootMsg>> {
-        self.root.cast(msg.into())
+    pub fn tell(&self, msg: impl Into<RootMsg>) -> Result<(), &'static str> {
+        let sent = self.root.cast(msg.into());
+        sent.map_err(|_| "the root has ended")
     }
 
     /// Has the root end a child.

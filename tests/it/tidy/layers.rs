@@ -88,13 +88,13 @@ fn layer_of(module: &str) -> Option<&'static Layer> {
 }
 
 /// `src/control/handlers/mod.rs` is `control::handlers`.
-fn module_of(name: &str) -> String {
+pub(super) fn module_of(name: &str) -> String {
     let path = name.trim_start_matches("src/").trim_end_matches(".rs");
     path.trim_end_matches("/mod").replace('/', "::")
 }
 
 /// The paths that a line names, as from the crate's root.
-fn named(line: &str, module: &str) -> Vec<String> {
+pub(super) fn named(line: &str, module: &str) -> Vec<String> {
     let mut found = Vec::new();
     for start in ["crate::", "super::"] {
         for (index, _) in line.match_indices(start) {
@@ -160,7 +160,7 @@ fn expand(base: &[&str], rest: &str) -> Vec<String> {
 }
 
 /// A `use` over several lines as one, so that what it names can be read.
-fn statements(source: &Source) -> Vec<(usize, String)> {
+pub(super) fn statements(source: &Source) -> Vec<(usize, String)> {
     let mut out: Vec<(usize, String)> = Vec::new();
     let mut open: Option<(usize, String)> = None;
     for (number, line) in source.shipped() {

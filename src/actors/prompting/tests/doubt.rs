@@ -2,7 +2,7 @@
 
 use super::once::{enters, in_line, pasted};
 use super::*;
-use crate::actors::shaman::acknowledge;
+use crate::actors::records::escalations::acknowledge;
 use crate::domain::asker::Asker;
 use crate::testing::fake_sessions::Silence;
 

@@ -4,7 +4,7 @@ use crate::actors::mail::RootMail;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actors::shaman;
+use crate::actors::records::escalations;
 use crate::actors::store::StoreHandle;
 use crate::domain::city::{City, RestartType};
 use crate::domain::event::EventType;
@@ -125,7 +125,9 @@ async fn a_jump_of_the_wall_clock_calls_nobody_again_before_its_time_or_after() 
             severity: Severity::Low,
             evidence: String::new(),
         };
-        shaman::escalate(&town.world, "mayor", call).await.unwrap();
+        escalations::escalate(&town.world, "mayor", call)
+            .await
+            .unwrap();
         town.pass(SECOND * 40).await;
         clock.jump(jump);
         for (seconds, raised) in [(500, 1), (120, 2), (500, 2), (120, 3)] {

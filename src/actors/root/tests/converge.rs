@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::actors::child::ChildMsg;
 use crate::actors::mail::ChildState;
 use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::WitnessMsg;
+use crate::actors::session::child::ChildMsg;
 use crate::domain::city::RestartType;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{Sessions, StartError};

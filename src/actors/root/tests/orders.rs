@@ -3,11 +3,11 @@
 use crate::actors::mail::RootMail;
 use std::time::Duration;
 
-use super::super::agent_spec;
 use crate::actors::ask;
-use crate::actors::child::ChildMsg;
+use crate::actors::mail::agent_spec;
 use crate::actors::mail::{ChildState, Meant};
 use crate::actors::refusal::RefusalKind;
+use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::ids::{ChildId, Incarnation};

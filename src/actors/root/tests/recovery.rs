@@ -4,12 +4,12 @@ use crate::actors::mail::RootMail;
 use std::time::Duration;
 
 use crate::actors::ask;
-use crate::actors::child::ChildMsg;
 use crate::actors::mail::ChildState;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::ShamanMsg;
 use crate::actors::mail::WitnessMsg;
+use crate::actors::session::child::ChildMsg;
 use crate::actors::store::StoreHandle;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;

@@ -4,8 +4,8 @@ use crate::actors::mail::RootMail;
 use std::time::Duration;
 
 use crate::actors::ask;
-use crate::actors::child::ChildMsg;
 use crate::actors::mail::ChildState;
+use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;

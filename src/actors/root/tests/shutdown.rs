@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::ask;
-use crate::actors::child::ChildMsg;
 use crate::actors::mail::{ChildState, Meant, StopMode};
 use crate::actors::refusal::RefusalKind;
+use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;

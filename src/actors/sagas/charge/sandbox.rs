@@ -1,9 +1,11 @@
 //! The sandbox of a charge: task, worktree, set-up commands.
 
+use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
-use super::super::super::{effects, launch};
 use super::Plan;
+use crate::actors::briefs;
+use crate::actors::rig_settings;
 use crate::domain::city::Rig;
 use crate::domain::relic::Hook;
 use crate::ports::repo::SandboxSpec;
@@ -15,14 +17,14 @@ pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
         .rig(&plan.raider.rig)
         .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", plan.raider.rig)))?;
     let task_dir = city.task_dir(&plan.raider, &plan.relic, plan.incarnation);
-    let text = launch::task_text(world, rig, &plan.hook(world)).await?;
+    let text = briefs::task_text(world, rig, &plan.hook(world)).await?;
     let dir = task_dir.clone();
     effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;
     let spec = sandbox_spec(world, rig, &plan.hook(world), task_dir);
     effects::repo(world, &rig.name, move |repo| repo.make_sandbox(&spec)).await?;
     if !rig.raiders.setup.is_empty() {
         let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
-        let env = launch::raider_env(world, rig, &plan.hook(world));
+        let env = rig_settings::raider_env(world, rig, &plan.hook(world));
         let made = effects::tasks(world, move |tasks| tasks.set_up(&sandbox, &commands, &env));
         made.await.map_err(|error| {
             let hint =

@@ -2,12 +2,13 @@
 
 use super::super::super::ask;
 use super::super::super::refusal::Refusal;
-use super::super::super::root::standing;
 use super::super::super::world::World;
-use super::super::{failures, nuke, unpack};
+use super::super::{nuke, unpack};
 use super::Plan;
 use crate::actors::mail::Meant;
 use crate::actors::mail::NukeTarget;
+use crate::actors::records::failures;
+use crate::actors::records::standing;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RaiderId;
 use crate::domain::message;

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::super::super::{effects, shaman};
 use super::super::pack;
 use super::Plan;
+use crate::actors::records::escalations;
 use crate::actors::refusal::LASTING;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -37,8 +38,8 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
                 let relic = plan.relic.clone();
                 let taken = world.store.run(move |txn| {
                     let blocked = Some(ProblemKind::PushBlocked);
-                    let settled = shaman::about(txn, &[&relic], blocked)?;
-                    shaman::settle(txn, settled, Cause::Done)
+                    let settled = escalations::about(txn, &[&relic], blocked)?;
+                    escalations::settle(txn, settled, Cause::Done)
                 });
                 taken.await?;
             }
@@ -90,7 +91,7 @@ async fn tell(
         let blocked = NewEvent::new(EventType::RaiderPushBlocked, &raider, Cause::Done);
         txn.record(&blocked.with(event.clone()))?;
         if calls {
-            shaman::report(txn, &from, &body)?;
+            escalations::report(txn, &from, &body)?;
         }
         Ok(())
     });

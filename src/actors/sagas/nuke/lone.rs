@@ -1,7 +1,7 @@
 //! A sandbox that lost its hook: its relic may still say that this raider is at it.
 
-use super::super::super::shaman;
 use crate::actors::mail::NukeTarget;
+use crate::actors::records::escalations;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{RelicFilter, SalvageEntry, StoreError, Txn};
@@ -18,7 +18,7 @@ pub(super) fn reopen(
 ) -> Result<(), StoreError> {
     let problems = [ProblemKind::Hookless, ProblemKind::NukeStuck];
     let raider = target.raider.to_string();
-    shaman::over(txn, &problems, |who, work| who == raider && work.is_none())?;
+    escalations::over(txn, &problems, |who, work| who == raider && work.is_none())?;
     let Some(id) = &target.relic else {
         return Ok(());
     };

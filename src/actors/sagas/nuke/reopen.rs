@@ -1,7 +1,7 @@
 //! The relic of a raider that is gone.
 
-use super::super::failures;
 use crate::actors::mail::NukeTarget;
+use crate::actors::records::failures;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;

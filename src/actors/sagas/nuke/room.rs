@@ -2,9 +2,9 @@
 
 use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
-use super::super::super::shaman;
 use super::super::super::world::World;
 use crate::actors::mail::NukeTarget;
+use crate::actors::records::escalations;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 
@@ -27,7 +27,7 @@ pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<(), Refu
         severity: Severity::High,
         evidence: format!("{numbers}\n{HINT}"),
     };
-    shaman::call(world, &message::witness(&target.raider.rig), body).await?;
+    escalations::call(world, &message::witness(&target.raider.rig), body).await?;
     Err(refusal(target, &numbers))
 }
 

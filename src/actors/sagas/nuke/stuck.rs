@@ -2,10 +2,10 @@
 //! a person knows.
 
 use super::super::super::refusal::Refusal;
-use super::super::super::shaman;
 use super::super::super::world::World;
 use super::super::step;
 use super::Plan;
+use crate::actors::records::escalations;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::domain::saga::Saga;
@@ -37,5 +37,5 @@ pub(super) async fn count(
         severity: Severity::High,
         evidence: format!("{failure}\nnothing is removed meanwhile; it is tried again and again"),
     };
-    shaman::call(world, &message::witness(&target.raider.rig), body).await
+    escalations::call(world, &message::witness(&target.raider.rig), body).await
 }

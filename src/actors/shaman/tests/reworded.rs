@@ -1,5 +1,8 @@
 //! Problems are known by their codes: no text of the supervisor decides which escalation is meant.
 
+use crate::actors::records::escalations;
+use crate::domain::message::Escalation;
+use crate::ports::relics::Txn;
 use std::collections::BTreeSet;
 
 use super::*;
@@ -20,7 +23,9 @@ async fn called(town: &Town, kind: ProblemKind) {
         problem: kind.into(),
         ..about(TOAST, "", Severity::High)
     };
-    call(&town.world, "horde/witness", body).await.unwrap();
+    escalations::call(&town.world, "horde/witness", body)
+        .await
+        .unwrap();
     town.settle().await;
 }
 
@@ -31,7 +36,9 @@ async fn open(town: &Town) -> Vec<Relic> {
 }
 
 async fn standing_of(town: &Town, kind: ProblemKind) -> bool {
-    let standing = town.store(move |txn| standing(txn, kind, TOAST)).await;
+    let standing = town
+        .store(move |txn| escalations::standing(txn, kind, TOAST))
+        .await;
     standing.is_some()
 }
 
@@ -50,10 +57,10 @@ async fn problem_of_each_kind_is_repeated_and_closed_in_whatever_words_it_was_st
         assert_eq!(raised[before].data["code"], kind.code());
         assert!(standing_of(&town, kind).await, "{kind:?}");
         let others: Vec<_> = kinds().filter(|other| *other != kind).collect();
-        let settle = move |txn: &mut dyn Txn| over(txn, &others, |_, _| true);
+        let settle = move |txn: &mut dyn Txn| escalations::over(txn, &others, |_, _| true);
         town.store(settle).await;
         assert_eq!(open(&town).await.len(), 1, "{kind:?}");
-        town.store(move |txn| over(txn, &[kind], |who, _| who == TOAST))
+        town.store(move |txn| escalations::over(txn, &[kind], |who, _| who == TOAST))
             .await;
         assert!(open(&town).await.is_empty(), "{kind:?}");
         assert!(!standing_of(&town, kind).await, "{kind:?}");
@@ -68,7 +75,7 @@ async fn problem_that_a_raider_still_has_stays_open_in_whatever_words_it_was_sto
         town.reword().await;
         for (still, open_then) in [(true, 1), (false, 0)] {
             let these: BTreeSet<_> = [raider("Toast")].into_iter().filter(|_| still).collect();
-            town.store(move |txn| still_so(txn, &rig(), kind, &these))
+            town.store(move |txn| escalations::still_so(txn, &rig(), kind, &these))
                 .await;
             assert_eq!(open(&town).await.len(), open_then, "{kind:?}");
         }
@@ -82,7 +89,8 @@ async fn words_of_an_agent_are_no_problem_of_the_supervisor() {
     help(&town, about(TOAST, kind.text(), Severity::High)).await;
     called(&town, kind).await;
     assert_eq!(open(&town).await.len(), 2);
-    town.store(move |txn| over(txn, &[kind], |_, _| true)).await;
+    town.store(move |txn| escalations::over(txn, &[kind], |_, _| true))
+        .await;
     let left = open(&town).await;
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(left[0].labels, ["about:horde/raiders/Toast"]);
@@ -96,7 +104,9 @@ async fn problems_of_one_kind_with_different_things_are_different_problems() {
             problem: ProblemKind::LandingParked.of(of, "it was tried 5 times"),
             ..about(TOAST, "", Severity::High)
         };
-        call(&town.world, "horde/forge", body).await.unwrap();
+        escalations::call(&town.world, "horde/forge", body)
+            .await
+            .unwrap();
         town.settle().await;
         town.reword().await;
     }

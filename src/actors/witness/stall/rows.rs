@@ -1,8 +1,8 @@
 //! What the store knows of a raider's silence: what was done about it, and the wait that its session
 //! declared. One small fact each, void for another incarnation or session.
 
-use super::super::super::shaman;
 use super::super::remembered::{read, write};
+use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RigName};
@@ -113,7 +113,7 @@ pub(super) fn over(
     kinds: &[ProblemKind],
 ) -> Result<(), StoreError> {
     let raider = hook.raider.to_string();
-    shaman::over(txn, kinds, |who, work| {
+    escalations::over(txn, kinds, |who, work| {
         who == raider && work == Some(&hook.relic)
     })
 }
@@ -122,7 +122,7 @@ pub(super) fn over(
 pub(super) fn forget(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let hooks = txn.hooks(Some(rig))?;
     let raiders: Vec<_> = hooks.iter().map(|hook| hook.raider.to_string()).collect();
-    shaman::over(txn, &[ProblemKind::StalledSpins], |who, _| {
+    escalations::over(txn, &[ProblemKind::StalledSpins], |who, _| {
         raiders.iter().any(|raider| raider == who)
     })?;
     for hook in hooks {

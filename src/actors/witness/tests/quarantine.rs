@@ -7,7 +7,7 @@ use super::zombies::{exhaust, fragile};
 use super::{GROWN, PATROL};
 use crate::actors::mail::Charged;
 use crate::actors::mail::ChildState;
-use crate::actors::shaman;
+use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
@@ -206,7 +206,7 @@ async fn a_quarantine_that_ended_while_no_supervisor_ran_is_followed_by_one_try(
     let id = charged.relic.clone();
     let passed = town.world.clock.now();
     town.store(move |txn| {
-        let mut held = crate::actors::quarantine::held(txn)?;
+        let mut held = crate::actors::records::quarantine::held(txn)?;
         held[0].until = passed;
         let text = serde_json::json!(held).to_string();
         txn.set("raiders.quarantined", Some(&text))
@@ -232,7 +232,11 @@ async fn a_person_ends_a_quarantine_for_the_next_supervisor_too() {
     let (town, charged) = crashed().await;
     town.wake(&child(&charged)).await.unwrap();
     town.settle().await;
-    assert!(town.store(crate::actors::quarantine::held).await.is_empty());
+    assert!(
+        town.store(crate::actors::records::quarantine::held)
+            .await
+            .is_empty()
+    );
     let town = restarted(town).await;
     town.parts.sessions.crash(&charged.session, 9);
     town.pass(PATROL).await;
@@ -250,7 +254,7 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
         relic.status = RelicStatus::Hooked;
         txn.put_relic(&relic)?;
         // Nor was a person called.
-        shaman::over_where(txn, |_| true)
+        escalations::over_where(txn, |_| true)
     })
     .await;
     assert!(calls(&town).await.is_empty());

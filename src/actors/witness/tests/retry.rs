@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::actors::ask;
+use crate::actors::mail::raider_spec;
 use crate::actors::refusal::LASTING;
-use crate::actors::root::raider_spec;
 use crate::actors::sagas::repair;
 use crate::domain::cause::Cause;
 use crate::domain::relic::{Relic, RelicStatus};

@@ -7,7 +7,7 @@ use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{NukeTarget, Nuked};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::repair;
-use crate::actors::witness::sight;
+use crate::actors::sandboxes;
 use crate::domain::cause::Cause;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, RelicStatus};
@@ -18,7 +18,7 @@ use crate::testing::world::{Scenario, Town, raider, rig};
 async fn was(town: &Town) -> Option<Hook> {
     let world = town.world.newest();
     let rig = world.city.rig(&rig()).unwrap();
-    let mut lone = sight::hookless(&world, rig).await.unwrap();
+    let mut lone = sandboxes::hookless(&world, rig).await.unwrap();
     assert_eq!(lone.len(), 1, "{lone:?}");
     lone.pop().unwrap().hook().cloned()
 }

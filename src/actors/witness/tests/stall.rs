@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::actors::mail::Charged;
 use crate::actors::mail::ChildState;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::shaman;
+use crate::actors::records::escalations;
 use crate::actors::witness::stall;
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
@@ -70,7 +70,7 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     // Somebody knows; work begins everything anew, and ends what people were called for.
     let called = town.escalations().await.remove(0).id;
     let known = called.clone();
-    town.store(move |txn| shaman::acknowledge(txn, &known, &Asker::person()))
+    town.store(move |txn| escalations::acknowledge(txn, &known, &Asker::person()))
         .await;
     town.parts.repo.commit(&charged.raider.name);
     town.pass(MINUTE).await;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::actors::shaman::Entry;
+use crate::actors::records::escalations::Entry;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::relic::{Relic, RelicStatus};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{PATROL, ask};
-use crate::actors::launch;
+use crate::actors::session::launch;
 use crate::control::protocol::ErrorKind;
 use crate::domain::city::City;
 use crate::domain::ids::ChildId;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{PATROL, ask};
-use crate::actors::launch;
+use crate::actors::session::launch;
 use crate::control::handlers::dispatch;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use proptest::prelude::{Strategy as Generator, *};
 
-use super::super::super::standing;
 use super::model::{CHECK, Model, NAMES, SLOTS};
 use crate::actors::ask;
-use crate::actors::child::ChildMsg;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::StopMode;
 use crate::actors::mail::WitnessMsg;
+use crate::actors::records::standing;
+use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::{RestartType, Strategy};
 use crate::domain::ids::{ChildId, SessionId};

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use super::driven::{self, Site};
-use super::env::raider_env;
-use super::words::brief;
-use super::{OpenFailure, Start};
-use super::{keys, moved};
+use crate::actors::briefs::brief;
+use crate::actors::effects;
 use crate::actors::mail::How;
+use crate::actors::rig_settings::raider_env;
+use crate::actors::session::endings;
+use crate::actors::session::launch::driven::{self, Site};
+use crate::actors::session::launch::{OpenFailure, Start};
+use crate::actors::session::launch::{keys, moved};
 use crate::actors::world::World;
-use crate::actors::{effects, endings};
 use crate::domain::cause::Cause;
 use crate::domain::city::{Harness, Rig};
 use crate::domain::facts::SessionFacts;

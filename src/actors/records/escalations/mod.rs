@@ -1,5 +1,9 @@
-//! The shaman's book: escalations as relics, within a transaction.
+//! Escalations as relics: what people were called for, and what became of it (`witness-patrol.md`, escalate).
 
+mod settle;
+
+use crate::actors::refusal::Refusal;
+use crate::actors::world::World;
 use serde_json::json;
 
 use crate::domain::asker::Asker;
@@ -11,6 +15,8 @@ use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::Problem;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
+
+pub use self::settle::{about, over, over_where, settle, standing, still_so, vanished};
 
 /// Prefix of the ids of escalations.
 const PREFIX: &str = "esc";
@@ -37,7 +43,7 @@ impl Entry {
         Ok(Self { relic, standing })
     }
 
-    pub(super) fn write(&self, txn: &mut dyn Txn) -> Result<(), StoreError> {
+    pub(in crate::actors) fn write(&self, txn: &mut dyn Txn) -> Result<(), StoreError> {
         txn.put_relic(&self.relic)?;
         put_standing(txn, &self.relic.id, &self.standing)
     }
@@ -62,7 +68,11 @@ impl Entry {
     }
 
     /// The event that calls people, or calls them again.
-    pub(super) fn raised(&self, txn: &mut dyn Txn, cause: Cause) -> Result<(), StoreError> {
+    pub(in crate::actors) fn raised(
+        &self,
+        txn: &mut dyn Txn,
+        cause: Cause,
+    ) -> Result<(), StoreError> {
         let (agent, about) = self.about();
         let relic = &self.relic;
         let data = json!({
@@ -120,7 +130,7 @@ fn put_standing(txn: &mut dyn Txn, id: &RelicId, standing: &Standing) -> Result<
 }
 
 /// Forgets what is remembered of one that is closed.
-pub(super) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+pub(in crate::actors) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
     txn.set(&key(id), None)
 }
 
@@ -206,7 +216,7 @@ pub fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreEr
 }
 
 /// What a message calls people about.
-pub(super) fn called(body: &Body) -> Option<&Escalation> {
+pub(in crate::actors) fn called(body: &Body) -> Option<&Escalation> {
     match body {
         Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
         Body::PolecatDone(_)
@@ -262,7 +272,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         standing.sandbox = Some(hook.incarnation);
     }
     standing.relic = match &body.relic {
-        Some(relic) => super::settle::status(txn, relic)?,
+        Some(relic) => settle::status(txn, relic)?,
         None => None,
     };
     let relic = txn.create_relic(&NewRelic {
@@ -305,4 +315,38 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Ent
         txn.record(&event.with(data))?;
     }
     Ok(entry)
+}
+
+/// Sends RECOVERY_NEEDED to the shaman: trouble with the sandbox of whom it is about, which is over
+/// when that sandbox is gone. What the shaman knows already is not sent.
+///
+/// # Errors
+/// The store's.
+pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
+    say(world, from, Body::RecoveryNeeded(body)).await
+}
+
+/// Sends ESCALATION to the shaman: trouble with the work that it is about, whatever becomes of a
+/// sandbox. What the shaman knows already is not sent.
+///
+/// # Errors
+/// The store's.
+pub async fn escalate(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
+    say(world, from, Body::Escalation(body)).await
+}
+
+async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
+    let from = from.to_owned();
+    let sent = world.store.run(move |txn| send(txn, &from, body.clone()));
+    sent.await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+/// As [`call`], within a transaction.
+///
+/// # Errors
+/// The store's.
+pub fn report(txn: &mut dyn Txn, from: &str, body: &Escalation) -> Result<(), StoreError> {
+    send(txn, from, Body::RecoveryNeeded(body.clone()))
 }

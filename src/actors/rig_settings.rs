@@ -1,5 +1,8 @@
-//! Environments of sessions, set-up commands and gates.
+//! What a rig's settings come to: environments, the branch that work lands on, and the identity that commits it.
 
+use crate::actors::effects;
+use crate::actors::refusal::Refusal;
+use crate::ports::repo::Signature;
 use std::collections::BTreeMap;
 
 use crate::actors::world::World;
@@ -43,4 +46,30 @@ pub fn gate_env(world: &World, rig: &Rig) -> BTreeMap<String, String> {
     let own = world.env.iter().filter(|(name, _)| passed(name));
     own.map(|(name, value)| (name.clone(), value.clone()))
         .collect()
+}
+
+/// Who commits what lands.
+#[must_use]
+pub fn forge_signature(world: &World, rig: &Rig) -> Signature {
+    let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
+    Signature {
+        name: format!("{}/forge", rig.name),
+        email: email.unwrap_or_else(|| format!("forge@{}.invalid", world.city.name)),
+    }
+}
+
+/// The branch that a rig's work lands on.
+///
+/// # Errors
+/// It is not configured and cannot be discovered.
+pub async fn target(world: &World, rig: &Rig) -> Result<String, Refusal> {
+    if let Some(target) = rig
+        .forge
+        .target
+        .clone()
+        .or_else(|| rig.default_branch.clone())
+    {
+        return Ok(target);
+    }
+    Ok(effects::repo(world, &rig.name, |repo| repo.default_branch()).await?)
 }

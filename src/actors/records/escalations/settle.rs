@@ -10,7 +10,7 @@ use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
-use super::book::{self, Entry};
+use super::Entry;
 
 /// Returns the open escalations about these relics or merge requests; of one kind, where that is said.
 ///
@@ -21,7 +21,7 @@ pub fn about(
     ids: &[&RelicId],
     kind: Option<ProblemKind>,
 ) -> Result<Vec<Relic>, StoreError> {
-    let open = book::open(txn)?.into_iter();
+    let open = super::open(txn)?.into_iter();
     let named = |entry: &Entry| {
         let (_, relic) = entry.about();
         relic.is_some_and(|relic| ids.contains(&&relic))
@@ -55,8 +55,8 @@ pub fn standing(
     kind: ProblemKind,
     child: &str,
 ) -> Result<Option<Standing>, StoreError> {
-    book::read_inbox(txn)?;
-    let mut open = book::open(txn)?.into_iter();
+    super::read_inbox(txn)?;
+    let mut open = super::open(txn)?.into_iter();
     let entry = open.find(|entry| entry.about().0 == child && entry.problem().kind() == kind);
     Ok(entry.map(|entry| entry.standing))
 }
@@ -66,8 +66,8 @@ pub fn standing(
 /// # Errors
 /// The store's.
 pub fn over_where(txn: &mut dyn Txn, is_over: impl Fn(&Entry) -> bool) -> Result<(), StoreError> {
-    book::read_inbox(txn)?;
-    let mut over = book::open(txn)?;
+    super::read_inbox(txn)?;
+    let mut over = super::open(txn)?;
     over.retain(is_over);
     let over = over.into_iter().map(|entry| entry.relic);
     settle(txn, over.collect(), Cause::Vanished)
@@ -98,7 +98,7 @@ pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<()
         escalation.status = RelicStatus::Closed;
         escalation.closed = Some(txn.now());
         txn.put_relic(&escalation)?;
-        book::forget(txn, &escalation.id)?;
+        super::forget(txn, &escalation.id)?;
         let code = Problem::stored(&escalation.labels, &escalation.title).kind();
         let data = serde_json::json!({ "problem": escalation.title, "code": code, "closed": true });
         let event = NewEvent::new(EventType::EscalationAcked, &escalation.id, cause);
@@ -108,9 +108,9 @@ pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<()
 }
 
 /// Closes every escalation whose problem is no more, whoever or whatever made it so.
-pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
+pub fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
     let mut gone = Vec::new();
-    for entry in book::open(txn)? {
+    for entry in super::open(txn)? {
         if has_vanished(txn, &entry)? {
             gone.push(entry.relic);
         }

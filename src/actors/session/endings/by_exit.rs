@@ -1,13 +1,13 @@
 //! The end of a program that can neither run `hd` nor write its outcome file (`done_on_exit`): its
 //! exit code and its commits say what became of its work.
 
+use crate::actors::declared;
 use jiff::tz::TimeZone;
 
-use super::super::effects;
-use super::super::refusal::RefusalKind;
-use super::super::sagas::done;
-use super::super::world::World;
-use super::outcome;
+use crate::actors::effects;
+use crate::actors::refusal::RefusalKind;
+use crate::actors::session::endings::outcome;
+use crate::actors::world::World;
 use crate::domain::condition::last_words;
 use crate::domain::facts::SessionExit;
 use crate::domain::outcome::{Outcome, OutcomeFile, render};
@@ -40,8 +40,8 @@ pub async fn settle(
         return Ok(false);
     }
     let passed = Outcome::Passed { no_change: None };
-    let request = done::request_of(hook, passed.clone());
-    let said = match done::preview(world, &request, hook).await {
+    let request = declared::request_of(hook, passed.clone());
+    let said = match declared::preview(world, &request, hook).await {
         // What is not clean is told to the next session.
         Ok(()) => passed,
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => passed,

@@ -19,11 +19,12 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::launch::{self, OpenFailure, Opened};
-use super::root::Written;
-use super::world::World;
-use super::{effects, endings};
+use crate::actors::effects;
+use crate::actors::mail::Written;
 use crate::actors::mail::{ChildSpec, RootMail, SessionView};
+use crate::actors::session::endings;
+use crate::actors::session::launch::{self, OpenFailure, Opened};
+use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::Generation;
@@ -89,7 +90,7 @@ pub enum ChildExit {
 
 impl ChildExit {
     /// Why it has no session, if it never had one.
-    pub(super) fn unopened(&self) -> Option<&str> {
+    pub(in crate::actors) fn unopened(&self) -> Option<&str> {
         match self {
             Self::Unseen(why)
             | Self::Unwritable(why)
@@ -104,12 +105,12 @@ impl ChildExit {
     }
 
     /// Whether it says nothing of the child, and is only to be waited for.
-    pub(super) fn will_pass(&self) -> bool {
+    pub(in crate::actors) fn will_pass(&self) -> bool {
         matches!(self, Self::Unseen(_) | Self::Unwritable(_))
     }
 
     /// How its session was ended, if it was told to end.
-    pub(super) fn how(&self) -> Option<Stopped> {
+    pub(in crate::actors) fn how(&self) -> Option<Stopped> {
         match self {
             Self::Ended(how) => Some(*how),
             Self::Died { .. }

@@ -1,8 +1,8 @@
 //! Whether the commits of a completion may go to a remote.
 
-use super::super::super::effects;
-use super::super::super::refusal::{Refusal, RefusalKind};
-use super::super::super::world::World;
+use super::super::effects;
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::world::World;
 use crate::domain::facts::GitFacts;
 use crate::domain::relic::Hook;
 use crate::ports::repo::{Repo, RepoError};

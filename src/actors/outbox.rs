@@ -18,11 +18,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::super::claims::{Claim, ClaimKey};
-use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::done;
-use super::super::world::World;
-use super::super::{ask, effects};
+use super::claims::{Claim, ClaimKey};
+use super::declared;
+use super::refusal::{Refusal, RefusalKind};
+use super::world::World;
+use super::{ask, effects};
 use crate::actors::mail::DoneRequest;
 use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
@@ -49,7 +49,7 @@ pub async fn settle(world: &Arc<World>) {
 
 /// Tries every intent: those of one raider in the order that they were left in, each raider's in a task
 /// of their own. Returns the claims of those that somebody else is at, who then looks once more.
-pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<ClaimKey>, Refusal> {
+pub async fn empty(world: &Arc<World>) -> Result<Vec<ClaimKey>, Refusal> {
     let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
     let left = effects::tasks(world, |tasks| tasks.outbox()).await?;
     let authors: BTreeSet<_> = left.iter().map(|(_, intent)| author(intent)).collect();
@@ -234,7 +234,7 @@ fn done_request(intent: &Intent, now: Timestamp) -> Result<DoneRequest, Refusal>
         .parse()
         .map_err(|error: InvalidId| bad(error.to_string()))?;
     let args = Value::Object(intent.args.clone());
-    let mut request: DoneRequest = done::parse_args(raider, &args, now)?;
+    let mut request: DoneRequest = declared::parse_args(raider, &args, now)?;
     let incarnation = intent.incarnation.map(Incarnation);
     request.incarnation = Some(incarnation.ok_or_else(|| bad("it names no incarnation".into()))?);
     Ok(request)

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::super::effects;
-use super::super::world::World;
-use super::OpenFailure;
+use crate::actors::effects;
+use crate::actors::session::launch::OpenFailure;
+use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Harness;
 use crate::domain::facts::{RunState, SessionFacts};

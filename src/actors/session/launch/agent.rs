@@ -1,9 +1,9 @@
 //! The start of a standing agent's session.
 
-use super::driven::{self, Site};
-use super::keys;
-use super::{OpenFailure, Start};
 use crate::actors::mail::How;
+use crate::actors::session::launch::driven::{self, Site};
+use crate::actors::session::launch::keys;
+use crate::actors::session::launch::{OpenFailure, Start};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Agent;

@@ -3,14 +3,14 @@
 
 mod by_exit;
 
+use crate::actors::declared;
 use jiff::Timestamp;
 
-use super::child::{ChildArgs, ChildExit};
-use super::effects;
-use super::refusal::{Refusal, RefusalKind};
-use super::sagas::done;
-use super::world::World;
+use crate::actors::effects;
 use crate::actors::mail::{ChildSpec, Work};
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::session::child::{ChildArgs, ChildExit};
+use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::outcome::{self, OutcomeFile};
@@ -117,8 +117,8 @@ pub async fn problem(world: &World, hook: &Hook) -> Option<Problem> {
         OutcomeFile::Empty => None,
         OutcomeFile::Unclear(why) => Some(Problem::Unclear(why)),
         OutcomeFile::Said(outcome) => {
-            let request = done::request_of(hook, outcome);
-            let refused = done::preview(world, &request, hook).await.err()?;
+            let request = declared::request_of(hook, outcome);
+            let refused = declared::preview(world, &request, hook).await.err()?;
             problem_of(&refused)
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::quarantine;
+use super::quarantine;
 use crate::domain::ids::{AgentName, ChildId, Incarnation, RaiderId};
 use crate::ports::relics::{StoreError, Txn};
 

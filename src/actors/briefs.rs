@@ -1,7 +1,7 @@
 //! What a raider is told of its work, from the relic as it stands.
 
-use super::super::refusal::Refusal;
-use super::super::world::World;
+use crate::actors::refusal::Refusal;
+use crate::actors::world::World;
 use crate::domain::city::Rig;
 use crate::domain::prompt::{self, Brief, Problem};
 use crate::domain::relic::{Hook, Relic};
@@ -39,7 +39,7 @@ pub async fn nudge_text(
     ))
 }
 
-pub(super) fn brief<'a>(
+pub(in crate::actors) fn brief<'a>(
     world: &'a World,
     rig: &'a Rig,
     hook: &'a Hook,

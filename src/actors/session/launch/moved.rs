@@ -1,8 +1,8 @@
 //! A raider whose rig runs another harness by now takes it over with its next session. One that was charged with a
 //! harness of its own keeps that.
 
-use super::super::world::World;
 use crate::actors::mail::RootMail;
+use crate::actors::world::World;
 use crate::domain::city::City;
 use crate::domain::relic::Hook;
 use crate::ports::relics::{StoreError, Txn};

@@ -15,7 +15,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::shaman;
+use super::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
@@ -123,7 +123,7 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
         severity: Severity::High,
         evidence: deaths.evidence(&hook.raider, &relic.id, &relic.title),
     };
-    shaman::send(
+    escalations::send(
         txn,
         &message::witness(&hook.raider.rig),
         Body::Escalation(call),
@@ -157,7 +157,7 @@ pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), Stor
 /// # Errors
 /// The store's.
 pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
-    let open = shaman::about(txn, &[id], Some(ProblemKind::Quarantined))?;
+    let open = escalations::about(txn, &[id], Some(ProblemKind::Quarantined))?;
     Ok(!open.is_empty())
 }
 
@@ -167,5 +167,5 @@ pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
 /// The store's.
 pub fn settle(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
     keep(txn, |held| held.relic != *id, None)?;
-    shaman::over(txn, &[ProblemKind::Quarantined], |_, work| work == Some(id))
+    escalations::over(txn, &[ProblemKind::Quarantined], |_, work| work == Some(id))
 }

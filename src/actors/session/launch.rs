@@ -12,11 +12,9 @@
 
 mod agent;
 mod driven;
-mod env;
 mod keys;
 mod moved;
 mod raider;
-mod words;
 
 use crate::actors::mail::How;
 use std::collections::BTreeMap;
@@ -25,23 +23,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::child::ChildArgs;
-use super::refusal::Refusal;
-use super::world::World;
-use super::{effects, endings, prompting};
 use crate::actors::mail::Work;
+use crate::actors::refusal::Refusal;
+use crate::actors::session::child::ChildArgs;
+use crate::actors::session::endings;
+use crate::actors::world::World;
+use crate::actors::{effects, prompting};
 use crate::domain::cause::Cause;
-use crate::domain::city::Rig;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{ChildId, Generation, HarnessName, Incarnation};
-use crate::ports::repo::Signature;
 use crate::ports::sessions::{SessionSpec, StartError, Started};
 
 pub use self::driven::begin_afresh;
 pub(crate) use self::driven::{CONVERSATION, TRANSCRIPT};
-pub use self::env::{gate_env, raider_env};
-pub(super) use self::moved::move_on;
-pub use self::words::{nudge_text, task_text};
+pub(in crate::actors) use self::moved::move_on;
 
 /// A session that is up.
 #[derive(Debug)]
@@ -300,30 +295,4 @@ pub fn is_crash(cause: Cause) -> bool {
         cause,
         Cause::SessionDied | Cause::SessionLost | Cause::AgentDead | Cause::WindowPassed
     )
-}
-
-/// Who commits what lands.
-#[must_use]
-pub fn forge_signature(world: &World, rig: &Rig) -> Signature {
-    let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
-    Signature {
-        name: format!("{}/forge", rig.name),
-        email: email.unwrap_or_else(|| format!("forge@{}.invalid", world.city.name)),
-    }
-}
-
-/// The branch that a rig's work lands on.
-///
-/// # Errors
-/// It is not configured and cannot be discovered.
-pub async fn target(world: &World, rig: &Rig) -> Result<String, Refusal> {
-    if let Some(target) = rig
-        .forge
-        .target
-        .clone()
-        .or_else(|| rig.default_branch.clone())
-    {
-        return Ok(target);
-    }
-    Ok(effects::repo(world, &rig.name, |repo| repo.default_branch()).await?)
 }

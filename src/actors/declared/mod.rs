@@ -1,0 +1,150 @@
+//! A declared completion, before anything is done about it: how it is read, and whether the sandbox bears it out
+//! (`4-rules.md`, done).
+
+mod fit;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+
+use super::effects;
+use super::mail::DoneRequest;
+use super::refusal::{Refusal, RefusalKind};
+use super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::RaiderId;
+use crate::domain::nuke::{self, CleanupStatus};
+use crate::domain::outcome::Outcome;
+use crate::domain::relic::{Exit, Hook};
+use crate::domain::until;
+
+/// Reads a request from the arguments of `done`, as they come over the socket or from the outbox.
+///
+/// # Errors
+/// [`RefusalKind::BadRequest`].
+pub fn parse_args(
+    raider: RaiderId,
+    args: &serde_json::Value,
+    now: Timestamp,
+) -> Result<DoneRequest, Refusal> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Args {
+        status: Option<Exit>,
+        cleanup_status: Option<CleanupStatus>,
+        no_change: bool,
+        until: Option<String>,
+        reason: Option<String>,
+    }
+    let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
+    let args: Args =
+        serde_json::from_value(args.clone()).map_err(|error| bad(error.to_string()))?;
+    let read = |text: &str| {
+        let hint = "RFC 3339, seconds since 1970, or as a harness says it: 7:04am (UTC), in 2h";
+        let until = until::declared(text, now, &TimeZone::system());
+        until.ok_or_else(|| bad(format!("{text:?} is not a time")).hint(hint))
+    };
+    let until = args.until.as_deref().map(read).transpose()?;
+    Ok(DoneRequest {
+        raider,
+        incarnation: None,
+        exit: args.status.unwrap_or(Exit::Completed),
+        cleanup_status: args.cleanup_status,
+        no_change: args.no_change,
+        wants_review: false,
+        until,
+        reason: args.reason,
+        cause: Cause::Done,
+    })
+}
+
+/// The request that an outcome on file comes to.
+#[must_use]
+pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
+    let (exit, no_change, wants_review, reason) = match outcome {
+        Outcome::Passed { no_change } => (Exit::Completed, no_change.is_some(), false, no_change),
+        Outcome::Reviewing => (Exit::Completed, false, true, None),
+        Outcome::Stuck { reason } => (Exit::Escalated, false, false, Some(reason)),
+    };
+    DoneRequest {
+        raider: hook.raider.clone(),
+        incarnation: Some(hook.incarnation),
+        exit,
+        cleanup_status: None,
+        no_change,
+        wants_review,
+        until: None,
+        reason,
+        cause: Cause::OutcomeFile,
+    }
+}
+
+/// Returns what git says of the sandbox that a hook is tied to.
+///
+/// # Errors
+/// It cannot be seen.
+pub async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
+    let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
+    let rig = &hook.raider.rig;
+    let measured = effects::repo(world, rig, move |repo| repo.facts(&sandbox, &target)).await;
+    // `hd` writes down what is declared on a full disk, and it is taken up when there is room.
+    measured.map_err(Refusal::passing_on_a_full_disk)
+}
+
+/// Whether the declaration would be accepted as things are.
+///
+/// # Errors
+/// As [`check`].
+pub async fn preview(world: &World, request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
+    let git = measure(world, hook).await?;
+    check(world, request, hook, &git).await
+}
+
+/// Checks a declaration against what git says of its sandbox.
+///
+/// # Errors
+/// [`RefusalKind::WorkAtRisk`] for a dirty tree, [`RefusalKind::BadRequest`] for one without commits, or with commits
+/// that a remote may refuse.
+pub async fn check(
+    world: &World,
+    request: &DoneRequest,
+    hook: &Hook,
+    git: &GitFacts,
+) -> Result<(), Refusal> {
+    is_complete(request, hook, git)?;
+    fit::check(world, hook, git).await
+}
+
+/// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
+fn is_complete(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+    if !git.is_committed() {
+        let losses = nuke::losses(git);
+        let message = "the work tree is not clean";
+        let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
+        return Err(Refusal::work_at_risk(message, losses).hint(hint));
+    }
+    fit::on_branch(hook, git)?;
+    if request.exit != Exit::Completed {
+        return Ok(());
+    }
+    if request.no_change {
+        if request.reason.as_deref().is_none_or(str::is_empty) {
+            let message = "--no-change needs --reason";
+            return Err(Refusal::new(RefusalKind::BadRequest, message));
+        }
+        if git.ahead > 0 {
+            let message = format!("{} has {} commits of its own", hook.branch, git.ahead);
+            let hint = "leave --no-change away to land them";
+            return Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint));
+        }
+        return Ok(());
+    }
+    if git.ahead == 0 {
+        let message = format!("{} has no commits", hook.branch);
+        let hint =
+            "commit the work; or, if nothing had to change: hd done --no-change --reason WHY";
+        return Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint));
+    }
+    Ok(())
+}

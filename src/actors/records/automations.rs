@@ -1,0 +1,28 @@
+//! What is remembered of automations.
+
+use crate::domain::automation::{Automation, Mark};
+use crate::ports::relics::{StoreError, Txn};
+
+/// What is remembered of an automation; one that is new, has another gate than before, or was
+/// switched on or off in its file, is discovered now.
+///
+/// # Errors
+/// The store's.
+pub fn recall(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreError> {
+    let known = txn.mark(&automation.id)?;
+    let gate = match automation.enabled {
+        true => automation.gate.identity(),
+        false => "off".to_owned(),
+    };
+    let disabled = known.as_ref().is_some_and(|mark| mark.disabled);
+    if let Some(mark) = known.filter(|mark| mark.gate == gate) {
+        return Ok(mark);
+    }
+    Ok(Mark {
+        automation: automation.id.clone(),
+        gate,
+        disabled,
+        slots: txn.now(),
+        cursor: txn.last_seq()?,
+    })
+}

@@ -1,0 +1,8 @@
+//! Records that several actors read and write: functions on a transaction, none of which waits for anything.
+
+pub mod automations;
+pub mod escalations;
+pub mod failures;
+pub mod quarantine;
+pub mod slots;
+pub mod standing;

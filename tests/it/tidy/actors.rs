@@ -1,0 +1,138 @@
+//! The order of the parts of `src/actors/`: each names only those before it, so that there is no circle, and actors
+//! never name each other: they meet in `mail/`.
+
+use std::collections::BTreeSet;
+
+use super::layers::{named, statements};
+use super::source::Source;
+use super::{below, expect_none};
+
+/// The parts, from the lowest to the highest. Parts of one line never name each other.
+#[rustfmt::skip]
+const ORDER: &[&[&str]] = &[
+    &["refusal", "metrics", "claims"],
+    &["mail"],
+    &["store", "remotes"],
+    // One idea in two files: what every part is handed.
+    &["world", "directory"],
+    &["effects"],
+    &["ask", "lookout", "records"],
+    &["rig_settings", "ground", "glances", "usage"],
+    &["sandboxes", "declared", "briefs", "gates", "typing"],
+    &["outbox", "compaction"],
+    // One idea in two files: conditions of sessions, and of the accounts that they use.
+    &["conditions", "accounts"],
+    &["prompting"],
+    &["session", "sagas"],
+    &["root", "witness", "forge", "shaman", "config", "retention"],
+    &["dispatcher"],
+    &["doctor"],
+];
+
+/// Parts of one line that are one idea.
+const TOGETHER: &[[&str; 2]] = &[["world", "directory"], ["conditions", "accounts"]];
+
+/// What the world holds for those above it, and names the types of. The aim is that it holds nothing of an actor.
+const HELD: &[(&str, &str)] = &[
+    ("directory", "accounts"),
+    ("directory", "conditions"),
+    ("directory", "glances"),
+    ("directory", "ground"),
+    ("world", "dispatcher"),
+    ("world", "shaman"),
+];
+
+fn rank(part: &str) -> Option<usize> {
+    ORDER.iter().position(|line| line.contains(&part))
+}
+
+/// `actors::witness::look` is of the part `witness`.
+fn part(path: &str) -> Option<&str> {
+    path.strip_prefix("actors::")?.split("::").next()
+}
+
+fn may(from: &str, to: &str) -> bool {
+    let together = |pair: &[&str; 2]| pair.contains(&from) && pair.contains(&to);
+    from == to
+        || rank(to) < rank(from)
+        || TOGETHER.iter().any(together)
+        || HELD.contains(&(from, to))
+}
+
+fn broken(source: &Source) -> Vec<String> {
+    let module = super::layers::module_of(&source.name);
+    let Some(from) = part(&module) else {
+        return Vec::new();
+    };
+    if rank(from).is_none() {
+        return vec![format!("{} is in no line of the order", source.name)];
+    }
+    let mut found = Vec::new();
+    for (number, line) in statements(source) {
+        let paths = named(&line, &module);
+        let parts: BTreeSet<&str> = paths.iter().filter_map(|path| part(path)).collect();
+        let wrong = |to: &&str| rank(to).is_some() && !may(from, to);
+        found.extend(
+            parts
+                .into_iter()
+                .filter(wrong)
+                .map(|to| format!("{}:{number} names {to}, which {from} may not", source.name)),
+        );
+    }
+    found
+}
+
+#[test]
+fn actors_have_no_circle_and_never_name_each_other() {
+    let broken: Vec<_> = below("src/actors/").flat_map(broken).collect();
+    expect_none(
+        "a part of actors/ names only parts below it (tests/it/tidy/actors.rs)",
+        &broken,
+    );
+}
+
+#[test]
+fn what_the_world_holds_of_others_only_becomes_less() {
+    let named: BTreeSet<(String, String)> = below("src/actors/")
+        .flat_map(|source| {
+            let module = super::layers::module_of(&source.name);
+            let lines = statements(source);
+            let names = lines.iter().flat_map(|(_, line)| named(line, &module));
+            let pairs =
+                names.filter_map(|path| Some((part(&module)?.to_owned(), part(&path)?.to_owned())));
+            pairs.collect::<Vec<_>>()
+        })
+        .collect();
+    let unused: Vec<String> = HELD
+        .iter()
+        .filter(|(from, to)| !named.contains(&((*from).to_owned(), (*to).to_owned())))
+        .map(|(from, to)| format!("{from} names {to} no more: take it off the list"))
+        .collect();
+    expect_none("what is allowed is needed", &unused);
+}
+
+#[test]
+fn an_actor_that_names_another_is_caught() {
+    let count = |name: &str, text: &str| broken(&Source::new(name, text)).len();
+    let root = "use crate::actors::root::RootMsg;";
+    assert_eq!(count("src/actors/witness/x.rs", root), 1);
+    assert_eq!(
+        count("src/actors/mail/x.rs", "use super::super::world::World;"),
+        1
+    );
+    assert_eq!(
+        count(
+            "src/actors/sagas/x.rs",
+            "use crate::actors::{ask, witness};"
+        ),
+        1
+    );
+    assert_eq!(
+        count(
+            "src/actors/witness/x.rs",
+            "use crate::actors::mail::RootMail;"
+        ),
+        0
+    );
+    assert_eq!(count("src/actors/novel.rs", ""), 1);
+}
