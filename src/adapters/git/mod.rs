@@ -44,6 +44,7 @@ mod refusals;
 mod remote;
 mod repair;
 mod retired;
+mod revive;
 pub mod rig;
 mod salvage;
 mod sandbox;

@@ -23,6 +23,7 @@ const WRITTEN: &[&str] = &["HEAD", "logs/HEAD", "index"];
 pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoError> {
     // Every patrol comes by here.
     super::settings::keep(repo);
+    super::revive::check(repo, sandbox);
     super::stash::keep(repo, sandbox);
     let place = locate(repo, sandbox)?;
     let mut mark = String::new();

@@ -65,6 +65,8 @@ pub struct GitRepo {
     config_seen: Mutex<Option<String>>,
     /// A stamp of the packed refs of theirs when git was last seen to be able to read them.
     packed_seen: Mutex<Option<String>>,
+    /// A stamp of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
+    branches_seen: Mutex<HashMap<PathBuf, String>>,
     /// A stamp of the list of stash entries when those of a sandbox were last pinned, by sandbox.
     stash_seen: Mutex<HashMap<PathBuf, String>>,
     prepared: Mutex<Prepared>,
@@ -100,6 +102,7 @@ impl GitRepo {
             format: OnceLock::new(),
             config_seen: Mutex::new(None),
             packed_seen: Mutex::new(None),
+            branches_seen: Mutex::default(),
             stash_seen: Mutex::default(),
             prepared: Mutex::default(),
             mended: Mutex::default(),
@@ -305,6 +308,12 @@ impl GitRepo {
     /// The stamp of the packed refs of theirs, held while they are looked at.
     pub(super) fn packed_seen(&self) -> MutexGuard<'_, Option<String>> {
         let seen = self.packed_seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stamps of the packed refs of theirs, by sandbox.
+    pub(super) fn branches_seen(&self) -> MutexGuard<'_, HashMap<PathBuf, String>> {
+        let seen = self.branches_seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner)
     }
 
