@@ -7,7 +7,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::relic::Hook;
 use crate::ports::repo::{Repo, RepoError};
 
-/// Refuses commits that git itself would not make: a remote may refuse them, and then nobody would tell the agent.
+/// Refuses commits that a remote may refuse, and a head that cannot be merged: later, the raider is gone that can mend it.
 ///
 /// # Errors
 /// [`RefusalKind::BadRequest`] names the commit, and says how to make it anew.
@@ -23,8 +23,9 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
             let message = format!("a commit of {} cannot land: {why}", hook.branch);
             let base = git.merge_base.as_ref().unwrap_or(&hook.base);
             let hint = format!(
-                "make one commit of the files as they are (git reset --soft {base} && git commit), then say \
-                 `hd done` again"
+                "make one commit of the files as they are (git reset --soft {base} && git commit), which takes the place \
+                 of all commits of the branch and of what they merged; or, to keep the others, make only that commit anew \
+                 (git rebase -i --rebase-merges {base}). Then say `hd done` again"
             );
             Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
         }
