@@ -201,7 +201,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     }
     let git = measure(world, &hook).await?;
     let mismatch = report::compare(world, &request, &git);
-    check(&request, &hook, &git)?;
+    check(world, &request, &hook, &git).await?;
     fit::check(world, &hook, &git).await?;
     let plan = Plan {
         raider: hook.raider.clone(),
@@ -268,19 +268,24 @@ async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
 /// As [`begin`] for what the sandbox holds.
 pub async fn preview(world: &World, request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
     let git = measure(world, hook).await?;
-    check(request, hook, &git)?;
+    check(world, request, hook, &git).await?;
     fit::check(world, hook, &git).await
 }
 
 /// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
-fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+async fn check(
+    world: &World,
+    request: &DoneRequest,
+    hook: &Hook,
+    git: &GitFacts,
+) -> Result<(), Refusal> {
     if !git.is_committed() {
         let losses = nuke::losses(git);
         let message = "the work tree is not clean";
         let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
         return Err(Refusal::work_at_risk(message, losses).hint(hint));
     }
-    fit::on_branch(hook, git)?;
+    fit::on_branch(world, hook, git).await?;
     if request.exit != Exit::Completed {
         return Ok(());
     }

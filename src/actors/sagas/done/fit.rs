@@ -36,8 +36,8 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
 /// The raider's branch is what is pushed and measured again: HEAD must be on it.
 ///
 /// # Errors
-/// [`RefusalKind::BadRequest`].
-pub(super) fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+/// [`RefusalKind::BadRequest`] says how HEAD gets there.
+pub(super) async fn on_branch(world: &World, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
     let branch = &hook.branch;
     let (at, from) = match git.branch.as_deref() {
         Some(at) if at == branch => return Ok(()),
@@ -45,6 +45,20 @@ pub(super) fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
         None => ("a detached HEAD", git.head.short()),
     };
     let message = format!("the sandbox is on {at}, not on {branch}");
-    let hint = format!("git checkout {branch} && git merge {from}, then say `hd done` again");
+    let back = match (is_there(world, hook).await, &git.branch) {
+        (true, _) => format!("git checkout {branch} && git merge {from}"),
+        (false, Some(other)) => {
+            format!("there is no {branch} any more: git branch -m {other} {branch}")
+        }
+        (false, None) => format!("there is no {branch} any more: git checkout -b {branch}"),
+    };
+    let hint = format!("{back}, then say `hd done` again");
     Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
+}
+
+/// Whether the raider's branch is there, on which its HEAD is not. Where that cannot be said, it is.
+async fn is_there(world: &World, hook: &Hook) -> bool {
+    let spare = |repo: &dyn Repo| repo.spare_branches();
+    let spare = effects::repo(world, &hook.raider.rig, spare).await;
+    spare.map_or(true, |spare| spare.iter().any(|it| it.name == hook.branch))
 }
