@@ -24,7 +24,8 @@ pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErr
     // Every patrol comes by here.
     super::settings::keep(repo);
     super::revive::check(repo, sandbox);
-    super::stash::keep(repo, sandbox);
+    super::stash_watch::watch(repo);
+    super::stash::keep(repo);
     let place = locate(repo, sandbox)?;
     let mut mark = String::new();
     for name in WRITTEN {
