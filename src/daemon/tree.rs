@@ -191,7 +191,7 @@ async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonEr
 
 pub(super) fn git(city: &City, rig: &Rig) -> Arc<dyn Repo> {
     let dir = city.rig_dir(&rig.name);
-    Arc::new(GitRepo::new(GitRig {
+    GitRepo::watched(GitRig {
         name: rig.name.clone(),
         source: rig.source.clone(),
         ours: city.custody_dir(&rig.name),
@@ -199,7 +199,7 @@ pub(super) fn git(city: &City, rig: &Rig) -> Arc<dyn Repo> {
         raiders_dir: city.raiders_dir(&rig.name),
         forge_dir: dir.join("forge"),
         push: rig.forge.push,
-    }))
+    })
 }
 
 /// 0..1, different at each call; good enough to spread restarts.

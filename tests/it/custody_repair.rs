@@ -5,12 +5,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use horde_supervisor::domain::ailment::Ailment;
+use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::support::city::{City, snapshot, toast};
+use crate::support::city::{City, repo, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// A sandbox with a commit, a staged and a dirty file, an untracked and a deleted one.
@@ -375,4 +376,55 @@ fn what_a_filter_makes_of_a_file_is_as_clean_as_before() {
     fs::remove_file(sandbox.join(".git")).unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(city.facts(&sandbox), before);
+}
+
+/// Its `.git` names the administrative directory that the first incarnation had.
+#[test]
+fn directory_that_was_moved_elsewhere_does_not_work_on_the_next_incarnation() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let away = city.root().join("away");
+    fs::rename(&sandbox, &away).unwrap();
+    city.repo
+        .forget_sandbox(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    let fresh = city.spec(2);
+    city.repo.make_sandbox(&fresh).unwrap();
+    let moved = try_git(&away, &["checkout", "-q", "--detach"]);
+    assert!(!moved.status.success(), "{moved:?}");
+    assert_eq!(
+        git(&fresh.path, &["branch", "--show-current"]),
+        fresh.branch
+    );
+    // The entry is found again, also where the links say nothing.
+    fs::remove_file(fresh.path.join(".git")).unwrap();
+    city.repo.repair_sandbox(&fresh).unwrap();
+    assert_eq!(
+        git(&fresh.path, &["branch", "--show-current"]),
+        fresh.branch
+    );
+    let entries = fs::read_dir(city.repo.theirs().join("worktrees")).unwrap();
+    assert_eq!(entries.count(), 1);
+}
+
+#[test]
+fn city_that_was_moved_twice_borrows_from_its_own_custody_alone() {
+    let city = City::new();
+    let at = city.repo.theirs().join("objects/info/alternates");
+    let own = fs::read_to_string(&at).unwrap();
+    // As an agent has it.
+    fs::write(&at, format!("{own}/of/an/agent\n")).unwrap();
+    let mut from = city.root();
+    for to in ["once", "twice"] {
+        let to = city.root().join(to);
+        fs::create_dir(&to).unwrap();
+        fs::rename(from.join("city"), to.join("city")).unwrap();
+        from = to;
+        let moved = repo(&from, RigSource::Path(city.checkout()), true);
+        moved.prepare().unwrap();
+    }
+    let at = from.join("city/horde/repo.git/objects/info/alternates");
+    let objects = from.join("city/.horde/custody/horde.git/objects");
+    let lenders = format!("{}\n/of/an/agent\n", objects.display());
+    assert_eq!(fs::read_to_string(at).unwrap(), lenders);
 }

@@ -4,18 +4,28 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use horde_supervisor::adapters::git::GitRepo;
+use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::domain::other_work::{OtherWork, WorkKind};
 use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::testing::eventually;
 
-use crate::support::city::{City, permit, toast};
-use crate::support::git::{git, rev, try_git, write};
+use crate::support::city::{City, permit, rig, toast};
+use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// Puts a change of the sandbox aside. Returns the entry's commit.
+/// Puts a change of the sandbox aside, as its raider does. Returns the entry's commit.
 fn stash(sandbox: &Path, text: &str) -> String {
     write(sandbox, "README", text);
-    git(sandbox, &["stash", "push", "-q"]);
+    as_raider(sandbox, "git stash push -q");
     rev(sandbox, "stash@{0}")
+}
+
+/// Runs a command of git with the name that its session gives a raider.
+fn as_raider(sandbox: &Path, command: &str) {
+    let name = sandbox.file_name().unwrap().display();
+    let alias = format!("alias.x=!GIT_COMMITTER_NAME=horde/raiders/{name} {command}");
+    let _ended_with_a_conflict = try_git(sandbox, &["-c", &alias, "x"]);
 }
 
 /// Names of the refs that keep stash entries, and what the commits hold that they name.
@@ -329,4 +339,114 @@ fn single_pin_of_an_earlier_version_goes_by_the_time_of_this_one() {
     );
     city.repo.expire_stash(jiff::Timestamp::MAX).unwrap();
     assert_eq!(pins(&city), "");
+}
+
+/// Another raider clears the list before the next patrol.
+#[test]
+fn stash_entry_is_pinned_when_it_is_made() {
+    let city = City::bare();
+    let source = RigSource::Path(city.checkout());
+    let watched = GitRepo::watched(rig(&city.root(), source, true));
+    watched.prepare().unwrap();
+    let (spec, nux) = (city.spec(1), city.spec_of("Nux", 1));
+    for spec in [&spec, &nux] {
+        watched.make_sandbox(spec).unwrap();
+    }
+    let logs = watched.theirs().join("logs/refs");
+    for replaced in [false, true] {
+        if replaced {
+            // The next patrol watches what is in its place.
+            fs::rename(&logs, logs.with_extension("old")).unwrap();
+            fs::create_dir(&logs).unwrap();
+            watched.progress(&nux.path).unwrap();
+        }
+        let entry = stash(&spec.path, &format!("{replaced}\n"));
+        let is_pinned = || pins(&city).contains(&entry).then_some(());
+        eventually("a pin", is_pinned);
+        git(&nux.path, &["stash", "clear"]);
+        git(&nux.path, &["gc", "-q", "--prune=now"]);
+        let facts = watched.facts(&spec.path, "main").unwrap();
+        let told = OtherWork::left_behind(&entry[..8]).to_string();
+        let mut lines = facts.special.iter();
+        let is_told = lines.any(|line| line.starts_with(&told));
+        assert!(is_told, "{facts:?}");
+    }
+}
+
+/// `git merge --autostash` leaves an entry that names no branch, on a commit that every raider began at.
+#[test]
+fn entry_that_names_no_branch_holds_up_no_other_raider() {
+    for is_told in [true, false] {
+        let city = City::new();
+        let (spec, nux) = (city.spec(1), city.spec_of("Nux", 1));
+        for spec in [&spec, &nux] {
+            city.repo.make_sandbox(spec).unwrap();
+        }
+        let sandbox = &spec.path;
+        git(sandbox, &["checkout", "-q", "-b", "side"]);
+        write(sandbox, "README", "of the side\n");
+        commit_all(sandbox, "side");
+        git(sandbox, &["checkout", "-q", &spec.branch]);
+        write(sandbox, "README", "mine\n");
+        match is_told {
+            true => as_raider(sandbox, "git merge -q --autostash side"),
+            false => drop(try_git(sandbox, &["merge", "-q", "--autostash", "side"])),
+        }
+        let entry = rev(sandbox, "stash@{0}");
+        assert_eq!(rev(sandbox, &format!("{entry}^")), spec.base.as_str());
+        git(sandbox, &["reset", "-q", "--hard"]);
+        city.repo.progress(sandbox).unwrap();
+        let own: &[&str] = if is_told { &["autostash"] } else { &[] };
+        assert_eq!(city.facts(sandbox).stashes, own);
+        let facts = city.facts(&nux.path);
+        assert!(facts.is_clean() && facts.special.is_empty(), "{facts:?}");
+        city.repo
+            .discard_sandbox(&permit(&nux, &facts), &city.trash(), &|| Ok(()))
+            .unwrap();
+        // It is safe in ours, whoever made it.
+        git(sandbox, &["stash", "clear"]);
+        git(sandbox, &["gc", "-q", "--prune=now"]);
+        let kept = pins(&city);
+        let place = if is_told { "/Toast/" } else { "/unclaimed/" };
+        let is_kept = |line: &str| line.contains(place) && line.contains(&entry);
+        assert!(kept.lines().any(is_kept), "{kept}");
+        // And goes the way of all work of its sandbox.
+        let left = city.facts(sandbox).special;
+        let count = left.iter().filter(|it| it.kind() == WorkKind::LeftBehind);
+        assert!(!is_told || count.count() > 0, "{left:?}");
+    }
+}
+
+/// Each new one had all of them written again, with a new time.
+#[test]
+fn pin_of_nobody_goes_when_it_is_old_also_in_a_rig_that_is_always_busy() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let ours = city.repo.repo_dir();
+    let tree = rev(&sandbox, "HEAD^{tree}");
+    let old = [
+        "-c",
+        "alias.old=!GIT_COMMITTER_DATE=@1000000000 git commit-tree -m old",
+        "old",
+        &tree,
+    ];
+    let theirs = city.repo.theirs().display().to_string();
+    let entry = git(&sandbox, &old);
+    git(ours, &["fetch", "-q", &theirs, &entry]);
+    let alias = format!("{} -p {entry} -p {entry}", old[1]);
+    let pin = git(ours, &["-c", &alias, "old", &tree]);
+    git(
+        ours,
+        &["update-ref", "refs/horde/stash/unclaimed/list", &pin],
+    );
+    let root = git(&sandbox, &["commit-tree", "-m", "root", &tree]);
+    let alone = ["commit-tree", "-m", "new", "-p", &root, "-p", &root, &tree];
+    let alone = git(&sandbox, &alone);
+    git(&sandbox, &["stash", "store", "-m", "new", &alone]);
+    city.repo.progress(&sandbox).unwrap();
+    assert!(pins(&city).contains(&alone) && pins(&city).contains(&entry));
+    let ago = std::time::Duration::from_secs(60);
+    let ago = jiff::Timestamp::now().checked_sub(ago).unwrap();
+    city.repo.expire_stash(ago).unwrap();
+    assert!(pins(&city).contains(&alone) && !pins(&city).contains(&entry));
 }

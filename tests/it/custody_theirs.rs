@@ -305,7 +305,7 @@ fn links_and_pipes_in_the_shared_repository_hang_and_stop_nothing() {
 /// A link in the place of one raider's branch: all others of the rig could not be judged, and its own sandbox
 /// could neither be saved nor go.
 #[test]
-fn link_in_the_place_of_a_branch_stops_nothing_but_its_own_sandbox() {
+fn link_in_the_place_of_a_branch_is_set_aside_and_the_branch_is_put_back() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "README", "mine\n");
@@ -319,12 +319,14 @@ fn link_in_the_place_of_a_branch_stops_nothing_but_its_own_sandbox() {
     whole_life(&city, "Nux");
     city.repo.spare_branches().unwrap();
     let facts = city.facts(&sandbox);
-    assert!(!facts.is_clean() && facts.dirty == ["README"], "{facts:?}");
+    assert_eq!((facts.ahead, facts.head.as_str()), (1, &*head));
+    assert!(facts.is_committed(), "{facts:?}");
     let record = city
         .repo
         .salvage(&sandbox, &toast(), Incarnation(1))
         .unwrap();
-    assert!(own.is_symlink() && away.exists());
+    assert!(!own.is_symlink() && away.exists());
+    assert_eq!(rev(&sandbox, "HEAD"), head);
     // What its reflog named is kept.
     let kept = git(city.repo.repo_dir(), &["for-each-ref", "--contains", &head]);
     assert!(!kept.is_empty(), "{record:?}");

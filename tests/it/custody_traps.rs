@@ -200,7 +200,7 @@ impl Wires {
         repo.make_sandbox(&spec).unwrap();
         self.unsprung("make_sandbox");
         assert!(repo.facts(&spec.path, "main").unwrap().is_clean());
-        let admin = repo.theirs().join("worktrees/Nux");
+        let admin = repo.theirs().join("worktrees/Nux.2");
         fs::remove_file(admin.join("index")).unwrap();
         fs::write(admin.join("gitdir"), "/nowhere\n").unwrap();
         repo.repair_sandbox(&spec).unwrap();

@@ -9,6 +9,7 @@ mod cli_terminal;
 mod cli_up;
 mod control;
 mod custody_attack;
+mod custody_branches;
 mod custody_bytes;
 mod custody_deep;
 mod custody_facts;

@@ -7,7 +7,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::relic::Hook;
 use crate::ports::repo::{Repo, RepoError};
 
-/// Refuses commits that git itself would not make: a remote may refuse them, and then nobody would tell the agent.
+/// Refuses commits that a remote may refuse, and a head that cannot be merged: later, the raider is gone that can mend it.
 ///
 /// # Errors
 /// [`RefusalKind::BadRequest`] names the commit, and says how to make it anew.
@@ -23,8 +23,9 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
             let message = format!("a commit of {} cannot land: {why}", hook.branch);
             let base = git.merge_base.as_ref().unwrap_or(&hook.base);
             let hint = format!(
-                "make one commit of the files as they are (git reset --soft {base} && git commit), then say \
-                 `hd done` again"
+                "make one commit of the files as they are (git reset --soft {base} && git commit), which takes the place \
+                 of all commits of the branch and of what they merged; or, to keep the others, make only that commit anew \
+                 (git rebase -i --rebase-merges {base}). Then say `hd done` again"
             );
             Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
         }
@@ -35,8 +36,8 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
 /// The raider's branch is what is pushed and measured again: HEAD must be on it.
 ///
 /// # Errors
-/// [`RefusalKind::BadRequest`].
-pub(super) fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+/// [`RefusalKind::BadRequest`] says how HEAD gets there.
+pub(super) async fn on_branch(world: &World, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
     let branch = &hook.branch;
     let (at, from) = match git.branch.as_deref() {
         Some(at) if at == branch => return Ok(()),
@@ -44,6 +45,20 @@ pub(super) fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
         None => ("a detached HEAD", git.head.short()),
     };
     let message = format!("the sandbox is on {at}, not on {branch}");
-    let hint = format!("git checkout {branch} && git merge {from}, then say `hd done` again");
+    let back = match (is_there(world, hook).await, &git.branch) {
+        (true, _) => format!("git checkout {branch} && git merge {from}"),
+        (false, Some(other)) => {
+            format!("there is no {branch} any more: git branch -m {other} {branch}")
+        }
+        (false, None) => format!("there is no {branch} any more: git checkout -b {branch}"),
+    };
+    let hint = format!("{back}, then say `hd done` again");
     Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
+}
+
+/// Whether the raider's branch is there, on which its HEAD is not. Where that cannot be said, it is.
+async fn is_there(world: &World, hook: &Hook) -> bool {
+    let spare = |repo: &dyn Repo| repo.spare_branches();
+    let spare = effects::repo(world, &hook.raider.rig, spare).await;
+    spare.map_or(true, |spare| spare.iter().any(|it| it.name == hook.branch))
 }

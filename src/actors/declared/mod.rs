@@ -112,19 +112,24 @@ pub async fn check(
     hook: &Hook,
     git: &GitFacts,
 ) -> Result<(), Refusal> {
-    is_complete(request, hook, git)?;
+    is_complete(world, request, hook, git).await?;
     fit::check(world, hook, git).await
 }
 
 /// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
-fn is_complete(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+async fn is_complete(
+    world: &World,
+    request: &DoneRequest,
+    hook: &Hook,
+    git: &GitFacts,
+) -> Result<(), Refusal> {
     if !git.is_committed() {
         let losses = nuke::losses(git);
         let message = "the work tree is not clean";
         let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
         return Err(Refusal::work_at_risk(message, losses).hint(hint));
     }
-    fit::on_branch(hook, git)?;
+    fit::on_branch(world, hook, git).await?;
     if request.exit != Exit::Completed {
         return Ok(());
     }

@@ -145,7 +145,11 @@ fn zeros(repo: &GitRepo) -> Result<Oid, RepoError> {
 }
 
 /// None without target or without common history.
-fn merge_base(repo: &GitRepo, head: &Oid, tip: Option<&Oid>) -> Result<Option<Oid>, RepoError> {
+pub(super) fn merge_base(
+    repo: &GitRepo,
+    head: &Oid,
+    tip: Option<&Oid>,
+) -> Result<Option<Oid>, RepoError> {
     let Some(tip) = tip else { return Ok(None) };
     if let Some(base) = repo.known().and_then(|known| known.merge_base(head, tip)) {
         return Ok(Some(base));

@@ -1,23 +1,28 @@
-//! Whether the commits that a branch brings are ones that git itself would make. Plumbing makes others: with a directory
-//! `.git` in a tree, which a checkout may take for a repository, or with a line that tells no author. A remote that checks
-//! what it is given refuses them, and one that does not gives them to everybody.
+//! Whether the commits that a branch brings are ones that a remote takes, and that can be merged. Plumbing makes others:
+//! with a directory `.git` in a tree, which a checkout may take for a repository, or with a line that tells no author. A
+//! remote that checks what it is given refuses them, and one that does not gives them to everybody.
 //!
-//! It is what `git fsck` calls `hasDotgit`, `hasDot`, `hasDotdot`, `emptyName`, `fullPathname`, `duplicateEntries`, and its
-//! rules for the lines of a commit. Looked at are the commits that no remote has, and of their trees what is new: what a
-//! project has already is no matter of an agent's.
+//! Refused is what a remote with `receive.fsckObjects` refuses: what `git fsck --strict` calls an error in a tree or a
+//! commit. `.gitmodules` and `.gitattributes` are read by git itself. Looked at are the commits that no remote has, and of
+//! their trees what is new: what a project has already is no matter of an agent's.
+
+mod commit;
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use super::admin::Note;
-use super::bytes;
+use self::commit::commit_fault;
+use super::admin::{self, Note};
 use super::known::Known;
 use super::rig::{GitRepo, oid};
+use super::{bytes, facts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// So many commits are followed in this process. git follows more.
 const COMMITS_MAX: usize = 2_000;
+/// A remote refuses longer names.
+const NAME_MAX: usize = 4_096;
 
 /// What is wrong with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +31,19 @@ struct Fault {
     why: String,
     /// The entry of a tree that it is about: its name, and what it names.
     entry: Option<(Vec<u8>, Oid)>,
+    /// A tree of which git is to say whether anything is wrong with it.
+    asked: Option<Oid>,
+}
+
+impl Fault {
+    /// One of a whole object.
+    fn whole(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            entry: None,
+            asked: None,
+        }
+    }
 }
 
 /// Checks the commits of a head that no remote has.
@@ -41,24 +59,69 @@ pub(super) fn check(
     repo.take(std::slice::from_ref(head))?;
     let tip = repo.target_tip(target)?;
     let base = Note::read(repo, sandbox).map(|note| note.base);
-    let old: Vec<Oid> = [tip, base].into_iter().flatten().collect();
-    let found = match repo.known() {
-        Some(known) => match commits(repo, &known, head, &old)? {
-            Some(commits) => Seen::of(&known).search(&commits),
-            None => by_git(repo, head, &old)?,
-        },
-        None => by_git(repo, head, &old)?,
+    let old: Vec<Oid> = [tip.clone(), base].into_iter().flatten().collect();
+    let known = repo.known();
+    let listed = known
+        .as_ref()
+        .map(|known| commits(repo, known, head, &old))
+        .transpose()?;
+    let (found, has_root) = match (&known, listed.flatten()) {
+        (Some(known), Some(commits)) => {
+            let is_root = |id| {
+                known
+                    .raw(id)
+                    .is_some_and(|it| named(&it, b"parent ").is_empty())
+            };
+            let has_root = commits.iter().any(is_root);
+            (Seen::of(known).search(&commits), has_root)
+        }
+        _ => (by_git(repo, head, &old)?, true),
     };
+    // One without any commit takes whatever comes first.
+    if let Some(tip) = tip.filter(|_| has_root)
+        && facts::merge_base(repo, head, Some(&tip))?.is_none()
+    {
+        return Err(RepoError::Rejected(format!(
+            "{}: it shares no history with {target}",
+            head.short()
+        )));
+    }
     for (id, fault) in found {
-        if !is_old(repo, &fault, &old)? && !is_known(repo, &id, &old)? {
-            return Err(RepoError::Rejected(format!(
-                "{}: {}",
-                id.short(),
-                fault.why
-            )));
+        if is_old(repo, &fault, &old)? || is_known(repo, &id, &old)? {
+            continue;
+        }
+        let why = match &fault.asked {
+            Some(tree) => strict(repo, tree)?,
+            None => Some(fault.why),
+        };
+        if let Some(why) = why {
+            return Err(RepoError::Rejected(format!("{}: {why}", id.short())));
         }
     }
     Ok(())
+}
+
+/// What git says is wrong with a tree, as a remote would that checks it: the files that git reads in it are looked at, too.
+fn strict(repo: &GitRepo, tree: &Oid) -> Result<Option<String>, RepoError> {
+    let packed = repo.git().args(["pack-objects", "--stdout", "-q"]);
+    let packed = packed.stdin(format!("{tree}\n")).run()?.stdout;
+    let scratch = admin::scratch(repo)?;
+    let file = scratch.path().join("asked.pack");
+    admin::write_whole(&file, &packed)?;
+    let told = repo.git().args(["index-pack", "--strict"]).arg(&file);
+    let told = told.output()?;
+    let said = told
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("error: object "));
+    match said.and_then(|line| line.splitn(3, ": ").nth(2)) {
+        _ if told.ok() => Ok(None),
+        Some(why) => Ok(Some(why.trim_end().to_owned())),
+        None => Err(RepoError::Failed(format!(
+            "git index-pack: {}",
+            told.stderr.trim_end()
+        ))),
+    }
 }
 
 /// The commits of a head that no remote has, the head first. None where there are too many to follow here.
@@ -140,7 +203,7 @@ impl<'k> Seen<'k> {
             let Some(text) = self.known.raw(&tree) else {
                 continue;
             };
-            faults.extend(tree_faults(&text, tree.as_str().len() / 2));
+            faults.extend(tree_faults(&text, &tree));
             let read = |id: &Oid| entries(&self.known.raw(id)?, id.as_str().len() / 2);
             let before: Vec<Vec<Entry>> = before.iter().filter_map(read).collect();
             let below = read(&tree).unwrap_or_default().into_iter();
@@ -184,7 +247,7 @@ fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, 
         };
         let faults = match kind {
             "commit" => commit_fault(text).into_iter().collect(),
-            "tree" => tree_faults(text, id.len() / 2),
+            "tree" => tree_faults(text, &oid(id)?),
             _ => Vec::new(),
         };
         let id = oid(id)?;
@@ -236,6 +299,16 @@ struct Entry {
     name: Vec<u8>,
     id: Oid,
     is_dir: bool,
+    /// Whether its mode begins with a zero.
+    is_padded: bool,
+}
+
+impl Entry {
+    /// What git sorts it by.
+    fn key(&self) -> Vec<u8> {
+        let end: &[u8] = if self.is_dir { b"/" } else { b"" };
+        [&self.name, end].concat()
+    }
 }
 
 /// The entries of a tree, `<mode> <name>\0<id>` each; none where it has another form.
@@ -253,37 +326,59 @@ fn entries(text: &[u8], id_len: usize) -> Option<Vec<Entry>> {
             name: name.to_vec(),
             id: Oid::new(hex).ok()?,
             is_dir: mode == b"40000" || mode == b"040000",
+            is_padded: mode.starts_with(b"0"),
         });
     }
     Some(found)
 }
 
-fn tree_faults(text: &[u8], id_len: usize) -> Vec<Fault> {
-    let Some(entries) = entries(text, id_len) else {
-        let why = "one of its trees is garbled".to_owned();
-        return vec![Fault { why, entry: None }];
+/// What is wrong with a tree of this text.
+fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
+    let Some(entries) = entries(text, tree.as_str().len() / 2) else {
+        return vec![Fault::whole("one of its trees is garbled")];
     };
     let mut names = BTreeSet::new();
     let mut faults = Vec::new();
+    let is_sorted = entries.is_sorted_by(|one, next| one.key() <= next.key());
+    if !is_sorted {
+        faults.push(Fault::whole("the entries of a tree are not sorted"));
+    }
     for entry in entries {
         let is_twice = !names.insert(entry.name.clone());
-        let why = match entry.name.as_slice() {
-            b"" => "an entry of a tree without a name".to_owned(),
-            b"." | b".." => format!("an entry of a tree named {}", bytes::lossy(&entry.name)),
-            name if name.contains(&b'/') => format!("a path for a name: {}", bytes::lossy(name)),
+        let shown = || bytes::lossy(&entry.name);
+        let (why, asked) = match entry.name.as_slice() {
+            b"" => ("an entry of a tree without a name".to_owned(), None),
+            b"." | b".." => (format!("an entry of a tree named {}", shown()), None),
+            name if name.contains(&b'/') => (format!("a path for a name: {}", shown()), None),
             name if is_dot_git(name) => {
-                let name = bytes::lossy(name);
-                format!("{name:?} in a tree, which some file systems take for .git")
+                let why = "in a tree, which some file systems take for .git";
+                (format!("{:?} {why}", shown()), None)
             }
-            name if is_twice => format!("{} twice in a tree", bytes::lossy(name)),
+            name if name.len() > NAME_MAX => ("a name that is too long".to_owned(), None),
+            _ if is_twice => (format!("{} twice in a tree", shown()), None),
+            _ if entry.is_padded => (format!("a mode that begins with 0: {}", shown()), None),
+            _ if entry.id.as_str().bytes().all(|digit| digit == b'0') => {
+                (format!("an entry that names nothing: {}", shown()), None)
+            }
+            name if is_read_by_git(name) => (String::new(), Some(tree.clone())),
             _ => continue,
         };
         faults.push(Fault {
             why,
             entry: Some((entry.name, entry.id)),
+            asked,
         });
     }
     faults
+}
+
+/// Whether some file system may take the name for that of a file that git reads in every directory. More names than those
+/// are asked about.
+fn is_read_by_git(name: &[u8]) -> bool {
+    let name = bytes::lossy(name).to_ascii_lowercase();
+    let name: String = name.chars().filter(is_shown).collect();
+    let starts = [".gitmodules", ".gitattributes", "gitmod~", "gitatt~", "gi7"];
+    starts.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether some file system takes the name for `.git`.
@@ -310,94 +405,14 @@ fn is_hfs(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else {
         return false;
     };
-    let is_shown = |char: &char| {
-        !matches!(char,
-            '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
-    };
     let shown: String = name.chars().filter(is_shown).collect();
     shown.eq_ignore_ascii_case(".git")
 }
 
-/// What is wrong with a commit itself.
-fn commit_fault(text: &[u8]) -> Option<Fault> {
-    let fault = |why: &str| {
-        let why = why.to_owned();
-        Some(Fault { why, entry: None })
-    };
-    let end = text.windows(2).position(|two| two == b"\n\n");
-    let head = &text[..end.map_or(text.len(), |end| end + 1)];
-    if head.contains(&0) {
-        return fault("a NUL in its head");
-    }
-    let mut lines = head.split(|byte| *byte == b'\n').peekable();
-    let is_id = |id: &[u8]| Oid::new(bytes::lossy(id)).is_ok();
-    let is_named = |line: Option<&[u8]>, key: &[u8]| {
-        line.and_then(|line| line.strip_prefix(key))
-            .is_some_and(is_id)
-    };
-    if !is_named(lines.next(), b"tree ") {
-        return fault("no line that names its tree");
-    }
-    while lines
-        .peek()
-        .is_some_and(|line| line.starts_with(b"parent "))
-    {
-        if !is_named(lines.next(), b"parent ") {
-            return fault("a garbled line that names its parent");
-        }
-    }
-    for (key, what) in [("author ", "author"), ("committer ", "committer")] {
-        let line = lines
-            .next()
-            .and_then(|line| line.strip_prefix(key.as_bytes()));
-        let Some(line) = line else {
-            return fault(&format!("no line that names its {what}"));
-        };
-        if let Some(why) = ident_fault(line) {
-            let line = bytes::lossy(line);
-            return fault(&format!("its {what} is garbled ({why}): {line:?}"));
-        }
-    }
-    None
-}
-
-/// What is wrong with `<name> <<address>> <time> <zone>`.
-fn ident_fault(line: &[u8]) -> Option<&'static str> {
-    let stop = |text: &[u8]| text.iter().position(|byte| matches!(byte, b'<' | b'>'));
-    let Some(open) = stop(line) else {
-        return Some("no address");
-    };
-    let (name, rest) = line.split_at(open);
-    if rest[0] == b'>' {
-        return Some("a > in the name");
-    }
-    match name.last() {
-        None => return Some("no name"),
-        Some(b' ') => {}
-        Some(_) => return Some("no space before the address"),
-    }
-    let address = &rest[1..];
-    let Some(close) = stop(address).filter(|at| address[*at] == b'>') else {
-        return Some("an address without an end");
-    };
-    let Some(time) = address[close + 1..].strip_prefix(b" ") else {
-        return Some("no space before the time");
-    };
-    let mut fields = time.splitn(2, |byte| *byte == b' ');
-    let (time, zone) = (fields.next().unwrap_or_default(), fields.next());
-    let number = std::str::from_utf8(time)
-        .ok()
-        .filter(|time| !time.is_empty() && time.bytes().all(|digit| digit.is_ascii_digit()));
-    match number.map(str::parse::<i64>) {
-        None | Some(Err(_)) => return Some("no time"),
-        Some(Ok(_)) if time.len() > 1 && time[0] == b'0' => return Some("a time with zeros"),
-        Some(Ok(_)) => {}
-    }
-    let is_zone = |zone: &[u8]| match zone.split_first() {
-        Some((b'+' | b'-', digits)) => digits.len() == 4 && digits.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    (!zone.is_some_and(is_zone)).then_some("no time zone")
+/// Whether HFS+ takes a character for one.
+fn is_shown(char: &char) -> bool {
+    !matches!(char,
+        '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::admin::{self, Note, failed, locate};
 use super::measure::commit;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
-use super::whole;
+use super::{revive, whole};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -46,6 +46,7 @@ impl Ground {
 /// Finds out. A sandbox that is a link or a file is none.
 pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError> {
     whole::heal(repo);
+    revive::check(repo, sandbox);
     let gone = match fs::symlink_metadata(sandbox) {
         Ok(_) => false,
         Err(error) if error.kind() == ErrorKind::NotFound => true,

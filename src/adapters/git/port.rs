@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use super::rig::GitRepo;
 use super::{
     ailment, branches, checkout, discard, facts, fetch, fit, gate, ignored, land, merge, pins,
-    prepare, progress, provenance, remote, repair, retired, salvage, sandbox, stash, upkeep,
+    prepare, progress, provenance, remote, repair, retired, salvage, sandbox, stash, stash_watch,
+    upkeep,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -24,6 +25,7 @@ impl Repo for GitRepo {
     fn prepare(&self) -> Result<(), RepoError> {
         let prepared = prepare::prepare(self);
         self.set_prepared(&prepared);
+        stash_watch::watch(self);
         prepared
     }
 

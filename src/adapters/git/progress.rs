@@ -23,7 +23,9 @@ const WRITTEN: &[&str] = &["HEAD", "logs/HEAD", "index"];
 pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoError> {
     // Every patrol comes by here.
     super::settings::keep(repo);
-    super::stash::keep(repo, sandbox);
+    super::revive::check(repo, sandbox);
+    super::stash_watch::watch(repo);
+    super::stash::keep(repo);
     let place = locate(repo, sandbox)?;
     let mut mark = String::new();
     for name in WRITTEN {

@@ -224,14 +224,32 @@ fn refusal(summary: &str, said: String) -> Result<Answer, RepoError> {
     ]) {
         return Ok(Answer::Stale(told));
     }
-    if has(&[
-        "unpack",
-        "missing necessary objects",
-        "failed to report status",
-    ]) {
+    if has(&["missing necessary objects", "failed to report status"])
+        || has(&["unpack"]) && passes(&told)
+    {
         return Err(RepoError::Remote(told));
     }
+    // What it could not unpack otherwise, it does not want: the same objects come the next time.
     Ok(Answer::Refused(told))
+}
+
+/// Whether the other end could not take the objects in for a reason that is not theirs.
+fn passes(said: &str) -> bool {
+    let signs = [
+        "no space left",
+        "quota",
+        "read-only file system",
+        "input/output error",
+        "out of memory",
+        "too many open files",
+        "unable to create",
+        "unable to write",
+        "unable to fork",
+        "died of signal",
+        "early eof",
+    ];
+    let said = said.to_lowercase();
+    signs.iter().any(|sign| said.contains(sign))
 }
 
 #[cfg(test)]
@@ -280,8 +298,14 @@ mod tests {
         ] {
             assert!(matches!(refused(summary), Answer::Refused(_)), "{summary}");
         }
-        let disk_full = answer(1, &line("!", "[remote rejected] (unpacker error)"), "");
+        let unpacked = |said| answer(1, &line("!", "[remote rejected] (unpacker error)"), said);
+        let disk_full = unpacked("remote: fatal: write error: No space left on device\n");
         assert!(matches!(disk_full, Err(RepoError::Remote(_))));
+        let checked = "remote: error: object abc: treeNotSorted: not properly sorted\n";
+        let Ok(Answer::Refused(why)) = unpacked(checked) else {
+            panic!("{:?}", unpacked(checked));
+        };
+        assert!(why.contains("treeNotSorted"), "{why}");
     }
 
     #[test]

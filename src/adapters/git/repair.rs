@@ -127,7 +127,9 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
     let is_ours = note.as_ref().is_none_or(|note| note.is_of(spec));
     // Without a note anybody may have made one of that name.
     let by_name = by_name.filter(|_| note.is_some());
-    for name in [by_link, by_name].into_iter().flatten() {
+    let entry = entry_name(spec);
+    let by_entry = by_name.and(Some(entry.as_ref()));
+    for name in [by_link, by_entry, by_name].into_iter().flatten() {
         let admin = admin::worktrees(repo).join(name);
         if admin.is_dir() && is_ours && !claimed(&admin) {
             return Ok(Some(admin));
@@ -154,7 +156,17 @@ pub(super) fn claimed(admin: &Path) -> bool {
 /// A new administrative directory on the sandbox's branch, as `git worktree add` would make it.
 fn new_admin(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let head = head_line(spec);
-    admin::make(repo, spec.raider.name.as_str(), head.as_bytes(), &spec.path)
+    admin::make(repo, &entry_name(spec), head.as_bytes(), &spec.path)
+}
+
+/// The name of a sandbox's administrative directory. Another incarnation never had it: the link in a directory that was
+/// moved elsewhere still names that, and git would work on the fresh raider's HEAD and index there.
+fn entry_name(spec: &SandboxSpec) -> String {
+    let name = &spec.raider.name;
+    match spec.incarnation.0 {
+        1 => name.to_string(),
+        later => format!("{name}.{later}"),
+    }
 }
 
 fn head_line(spec: &SandboxSpec) -> String {

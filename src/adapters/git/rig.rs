@@ -9,13 +9,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::admin::failed;
 use super::command::Git;
 use super::files::compare::{Tree, tree};
 use super::files::recent::Recent;
 use super::settings;
+use super::stash_watch::StashWatch;
 use super::theirs::Said;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
@@ -65,8 +66,13 @@ pub struct GitRepo {
     config_seen: Mutex<Option<String>>,
     /// A stamp of the packed refs of theirs when git was last seen to be able to read them.
     packed_seen: Mutex<Option<String>>,
-    /// A stamp of the list of stash entries when those of a sandbox were last pinned, by sandbox.
-    stash_seen: Mutex<HashMap<PathBuf, String>>,
+    /// A stamp of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
+    branches_seen: Mutex<HashMap<PathBuf, String>>,
+    /// A stamp of the list of stash entries when those were last pinned.
+    stash_seen: Mutex<Option<String>>,
+    stash_watch: StashWatch,
+    /// Itself, where it is shared.
+    me: Weak<Self>,
     prepared: Mutex<Prepared>,
     /// What was made whole again since that was asked for.
     mended: Mutex<Vec<String>>,
@@ -100,11 +106,23 @@ impl GitRepo {
             format: OnceLock::new(),
             config_seen: Mutex::new(None),
             packed_seen: Mutex::new(None),
+            branches_seen: Mutex::default(),
             stash_seen: Mutex::default(),
+            stash_watch: StashWatch::default(),
+            me: Weak::new(),
             prepared: Mutex::default(),
             mended: Mutex::default(),
             recent: Recent::default(),
         }
+    }
+
+    /// The same, which also pins stash entries as they are made.
+    #[must_use]
+    pub fn watched(rig: GitRig) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            ..Self::new(rig)
+        })
     }
 
     /// The rig's name.
@@ -308,8 +326,24 @@ impl GitRepo {
         seen.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stamps of the list of stash entries, by sandbox.
-    pub(super) fn stash_seen(&self) -> MutexGuard<'_, HashMap<PathBuf, String>> {
+    /// The stamps of the packed refs of theirs, by sandbox.
+    pub(super) fn branches_seen(&self) -> MutexGuard<'_, HashMap<PathBuf, String>> {
+        let seen = self.branches_seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The watch of the list of stash entries.
+    pub(super) fn stash_watch(&self) -> &StashWatch {
+        &self.stash_watch
+    }
+
+    /// Itself, for what is done beside its callers; none where it is not shared.
+    pub(super) fn me(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    /// The stamp of the list of stash entries.
+    pub(super) fn stash_seen(&self) -> MutexGuard<'_, Option<String>> {
         let seen = self.stash_seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner)
     }

@@ -16,6 +16,9 @@ use crate::ports::repo::RepoError;
 /// Refs that agents find where git puts them.
 const SHOWN: &[&str] = &["refs/remotes", "refs/tags"];
 
+/// The objects of ours are `.horde/custody/<rig>.git/objects` below the city.
+const CUSTODY_DEPTH: usize = 4;
+
 /// Where git finds the directories that a repository borrows objects from.
 pub(super) const LENDERS: &str = "objects/info/alternates";
 
@@ -76,15 +79,23 @@ fn lenders(repo: &GitRepo) -> Vec<u8> {
     text.ok().flatten().unwrap_or_default()
 }
 
-/// Has it borrow the objects of ours: neither a charge nor a fetch copies any.
+/// Has it borrow the objects of ours: neither a charge nor a fetch copies any. Where ours was before the city was moved is
+/// left out: nothing is there, or the custody of a copy of the city, which goes its own way.
 pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
-    if borrows(repo) {
-        return Ok(());
+    let own = repo.repo_dir().join("objects");
+    let lenders = lenders(repo);
+    let line = bytes::of(&own).to_vec();
+    let place = own.iter().rev().take(CUSTODY_DEPTH);
+    let place: PathBuf = place.collect::<Vec<_>>().into_iter().rev().collect();
+    let is_former = |other: &&[u8]| bytes::path(other).ends_with(&place);
+    let others = lenders.split(|byte| *byte == b'\n');
+    let others = others.filter(|other| !other.is_empty() && !is_former(other));
+    let lines: Vec<&[u8]> = std::iter::once(&line[..]).chain(others).collect();
+    let text = [&lines.join(&b'\n')[..], b"\n"].concat();
+    match text == lenders {
+        true => Ok(()),
+        false => write(repo, LENDERS, &text),
     }
-    let mut text = bytes::of(&repo.repo_dir().join("objects")).to_vec();
-    text.push(b'\n');
-    text.extend_from_slice(&lenders(repo));
-    write(repo, LENDERS, &text)
 }
 
 /// The same where an agent undid it. A city of the first plan that was not taken over yet borrows nothing.

@@ -17,14 +17,23 @@ use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// What is known of an entry that is in the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sight {
     /// Its number.
     pub(super) nth: u64,
     /// When it was first seen, in seconds since 1970.
     pub(super) at: i64,
-    /// Whether it ever named the branch of a sandbox that was there when it came to light.
-    pub(super) is_named: bool,
+    /// The branch of the sandbox that it is of; none where that could not be told when it came to light.
+    pub(super) owner: Option<String>,
+}
+
+/// What an entry says of its sandbox, and what else tells of that.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Claim {
+    /// The branch of a sandbox that it names, and the number that was next when that was made.
+    pub(super) named: Option<(u64, String)>,
+    /// The branch of the sandbox that made it by all other signs. It counts when the entry comes to light.
+    pub(super) seems: Option<String>,
 }
 
 /// What is known of all entries in the list.
@@ -33,24 +42,37 @@ pub(super) struct Sighted {
     /// The number of the next one that comes to light.
     pub(super) next: u64,
     entries: BTreeMap<Oid, Sight>,
+    /// Those of which an earlier version did not note the owner.
+    open: BTreeSet<Oid>,
 }
 
 impl Sighted {
     /// What is known of an entry.
-    pub(super) fn of(&self, entry: &Oid) -> Option<Sight> {
-        self.entries.get(entry).copied()
+    pub(super) fn of(&self, entry: &Oid) -> Option<&Sight> {
+        self.entries.get(entry)
     }
 }
 
-/// Takes in what the list has now: entries, each with the number that was next when the sandbox was made whose branch it
-/// names, if there is such a sandbox. One that the list has no more is forgotten; it is new when it comes back. No number below the floor is given: notes have those.
+/// Those of these entries that come to light, or whose owner was never looked for.
+pub(super) fn new<'e>(
+    repo: &GitRepo,
+    listed: impl IntoIterator<Item = &'e Oid>,
+) -> Result<BTreeSet<Oid>, RepoError> {
+    let _serial = repo.stash_seen();
+    let known = read(repo)?;
+    let is_new = |id: &&Oid| !known.entries.contains_key(*id) || known.open.contains(*id);
+    Ok(listed.into_iter().filter(is_new).cloned().collect())
+}
+
+/// Takes in what the list has now. An entry that the list has no more is forgotten; it is new when it comes back. No number
+/// below the floor is given: notes have those.
 ///
 /// # Errors
 /// What is known cannot be read or written.
 pub(super) fn sight(
     repo: &GitRepo,
     floor: u64,
-    listed: impl IntoIterator<Item = (Oid, Option<u64>)>,
+    listed: impl IntoIterator<Item = (Oid, Claim)>,
 ) -> Result<Sighted, RepoError> {
     // What another thread has seen at the same time is not to be lost.
     let _serial = repo.stash_seen();
@@ -58,20 +80,23 @@ pub(super) fn sight(
     let now = Timestamp::now().as_second();
     let mut found = Sighted {
         next: known.next.max(floor),
-        entries: BTreeMap::new(),
+        ..Sighted::default()
     };
-    for (entry, named) in listed {
-        let sight = found.entries.get(&entry).or(known.entries.get(&entry));
-        let mut sight = sight.copied().unwrap_or_else(|| {
+    for (entry, claim) in listed {
+        let before = found.entries.get(&entry).or(known.entries.get(&entry));
+        let is_new = before.is_none() || known.open.contains(&entry);
+        let mut sight = before.cloned().unwrap_or_else(|| {
             found.next += 1;
             Sight {
                 nth: found.next - 1,
                 at: now,
-                is_named: false,
+                owner: None,
             }
         });
         // One from before was planted.
-        sight.is_named |= named.is_some_and(|from| from <= sight.nth);
+        let named = claim.named.filter(|(from, _)| *from <= sight.nth);
+        let seems = claim.seems.filter(|_| is_new);
+        sight.owner = sight.owner.or(named.map(|it| it.1)).or(seems);
         found.entries.insert(entry, sight);
     }
     if found != known {
@@ -84,7 +109,7 @@ fn file(repo: &GitRepo) -> PathBuf {
     repo.repo_dir().join("horde/stash.seen")
 }
 
-/// Reads `next <n>`, and `<oid> <nth> <at> <is named>` for each. A line that is torn is as if it were not there: its entry
+/// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each, with `-` for none. An earlier version wrote `0` or `1`. A line that is torn is as if it were not there: its entry
 /// is new, and stays for longer.
 fn read(repo: &GitRepo) -> Result<Sighted, RepoError> {
     let file = file(repo);
@@ -99,10 +124,14 @@ fn read(repo: &GitRepo) -> Result<Sighted, RepoError> {
         let fields: Vec<&str> = line.split(' ').collect();
         match fields[..] {
             ["next", next] => known.next = next.parse().unwrap_or_default(),
-            [id, nth, at, is_named] => {
+            [id, nth, at, owner] => {
                 if let (Ok(id), Ok(nth), Ok(at)) = (Oid::new(id), nth.parse(), at.parse()) {
-                    let is_named = is_named == "1";
-                    known.entries.insert(id, Sight { nth, at, is_named });
+                    if matches!(owner, "0" | "1") {
+                        known.open.insert(id.clone());
+                    }
+                    let owner =
+                        Some(owner.to_owned()).filter(|it| !matches!(&**it, "-" | "0" | "1"));
+                    known.entries.insert(id, Sight { nth, at, owner });
                 }
             }
             _ => {}
@@ -117,8 +146,8 @@ fn read(repo: &GitRepo) -> Result<Sighted, RepoError> {
 fn write(repo: &GitRepo, known: &Sighted) -> Result<(), RepoError> {
     let mut text = format!("next {}\n", known.next);
     for (id, sight) in &known.entries {
-        let Sight { nth, at, is_named } = sight;
-        text += &format!("{id} {nth} {at} {}\n", u8::from(*is_named));
+        let owner = sight.owner.as_deref().unwrap_or("-");
+        text += &format!("{id} {} {} {owner}\n", sight.nth, sight.at);
     }
     let file = file(repo);
     if let Some(dir) = file.parent() {
@@ -136,17 +165,27 @@ mod tests {
         Oid::new(digit.to_string().repeat(40)).unwrap()
     }
 
+    fn named(from: u64) -> Claim {
+        let named = Some((from, "raider/Toast/gt-1-1".to_owned()));
+        Claim {
+            named,
+            ..Claim::default()
+        }
+    }
+
     #[test]
     fn entries_are_numbered_as_they_come_to_light() {
         let rigged = Rigged::new();
         let repo = &rigged.repo;
         let see = |ids: &[(char, bool)]| {
-            let ids = ids
-                .iter()
-                .map(|(digit, named)| (id(*digit), named.then_some(1)));
+            let claim = |is_named| if is_named { named(1) } else { Claim::default() };
+            let ids = ids.iter().map(|(digit, named)| (id(*digit), claim(*named)));
             sight(repo, 0, ids).unwrap()
         };
-        let nth = |seen: &Sighted, digit| seen.of(&id(digit)).map(|it| (it.nth, it.is_named));
+        let nth = |seen: &Sighted, digit| {
+            let sight = seen.of(&id(digit));
+            sight.map(|it| (it.nth, it.owner.is_some()))
+        };
         assert_eq!(see(&[]).next, 0);
         let seen = see(&[('a', false), ('b', true)]);
         assert_eq!(nth(&seen, 'a'), Some((0, false)));
@@ -161,7 +200,35 @@ mod tests {
         assert_eq!((nth(&again, 'a'), again.next), (Some((3, false)), 4));
         assert_eq!(see(&[]).next, 4, "no number is given twice");
         fs::write(file(repo), "next x\nfoo\n\u{0}").unwrap();
-        let torn = sight(repo, 7, [(id('a'), None)]).unwrap();
+        let torn = sight(repo, 7, [(id('a'), Claim::default())]).unwrap();
         assert_eq!(nth(&torn, 'a'), Some((7, false)));
+    }
+
+    /// A later look at it, when another sandbox may be on the same commit, changes nothing.
+    #[test]
+    fn owner_of_an_entry_is_the_one_it_seems_to_have_when_it_comes_to_light() {
+        let rigged = Rigged::new();
+        let repo = &rigged.repo;
+        let seems = |branch: Option<&str>| Claim {
+            seems: branch.map(str::to_owned),
+            ..Claim::default()
+        };
+        let see = |claim: Claim| {
+            let seen = sight(repo, 0, [(id('a'), claim)]).unwrap();
+            seen.of(&id('a')).unwrap().owner.clone()
+        };
+        fs::create_dir_all(file(repo).parent().unwrap()).unwrap();
+        fs::write(file(repo), format!("next 1\n{} 0 5 0\n", id('a'))).unwrap();
+        assert_eq!(new(repo, &[id('a'), id('b')]).unwrap().len(), 2);
+        assert_eq!(
+            see(seems(Some("one"))).as_deref(),
+            Some("one"),
+            "of an earlier version"
+        );
+        assert_eq!(see(seems(Some("two"))).as_deref(), Some("one"));
+        assert_eq!(new(repo, &[id('a'), id('b')]).unwrap(), [id('b')].into());
+        sight(repo, 0, []).unwrap();
+        assert_eq!(see(seems(None)), None);
+        assert_eq!(see(seems(Some("two"))), None);
     }
 }

@@ -4,33 +4,26 @@
 //! A nuke saves the entries of its branch without taking them out of the list: they go when they were kept for as
 //! long as salvage is. An agent writes what an entry says of its time: what counts is when it was first seen here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
+mod pins;
+
+use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
+pub(super) use self::pins::{PINS, dropped, unpin};
+use self::pins::{UNCLAIMED, expire_pins, pin_in, place, unclaimed};
 use super::admin::{Note, stamp};
 use super::branches::checked_out;
-use super::ground::{Ground, ground};
-use super::rig::{GitRepo, oid};
-use super::sighted::{Sighted, sight};
+use super::claim;
+use super::ground::Ground;
+use super::rig::GitRepo;
+use super::sighted::{self, Claim, Sighted, sight};
 use super::traces::{self, HeadReflog};
-use crate::domain::ids::{Incarnation, Oid, RaiderId};
+use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The list.
 const STASH: &str = "refs/stash";
-/// Where entries are pinned in ours: `<rig>/<raider>/<incarnation>/list`. There may be any number of entries, and every
-/// look at a sandbox reads all refs of ours: one ref names a commit whose first parent is another such commit, and whose
-/// others are entries. An earlier version had a ref for each entry, which has its commit's name in place of `list`.
-pub(super) const PINS: &str = "refs/horde/stash/";
-/// The last part of that.
-const LIST: &str = "list";
-/// The place of those that no sandbox's branch names: whoever made them, another agent may take them out of the list.
-const UNCLAIMED: &str = "refs/horde/stash/unclaimed/";
-/// So many entries are parents of one commit.
-const CHUNK: usize = 1_000;
-
 /// A stash entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stash {
@@ -38,39 +31,50 @@ pub(super) struct Stash {
     pub(super) commit: Oid,
     /// Its message.
     pub(super) message: String,
+    /// The name of its committer.
+    pub(super) by: String,
 }
 
-/// Where the entries of a sandbox are pinned.
-fn place(raider: &RaiderId, incarnation: Incarnation) -> String {
-    format!("{PINS}{}/{}/{incarnation}/", raider.rig, raider.name)
-}
-
-/// Pins the entries that a sandbox has now, where the list is another than when it was last looked at. A failure is logged
-/// and no error: the next patrol tries again.
-pub(super) fn keep(repo: &GitRepo, sandbox: &Path) {
-    let log = repo.theirs().join("logs").join(STASH);
-    let Some(now) = stamp(&log) else {
-        return;
-    };
-    if repo.stash_seen().get(sandbox) == Some(&now) {
+/// Pins the entries that the list has now, where it is another than when it was last looked at. A failure is logged and no
+/// error: the next patrol tries again.
+pub(super) fn keep(repo: &GitRepo) {
+    let now = stamp(&repo.theirs().join("logs").join(STASH));
+    if now.is_none() || *repo.stash_seen() == now {
         return;
     }
-    let kept = || {
-        let ground = ground(repo, sandbox)?;
-        let reflog = traces::reflogs(repo, &ground)?;
-        let entries = whole(repo, &ground, &reflog)?.0;
-        pin(repo, ground.note.as_ref(), &entries)?;
-        pin_unclaimed(repo)
-    };
-    match kept() {
-        Ok(()) => drop(repo.stash_seen().insert(sandbox.to_owned(), now)),
-        // It has no entries that could be told from others, which its ailment says.
-        Err(RepoError::Broken { .. } | RepoError::NotFound(_)) => {}
+    match pin_listed(repo) {
+        Ok(()) => *repo.stash_seen() = now,
         Err(why) => {
-            let sandbox = sandbox.display();
-            tracing::warn!(%sandbox, %why, "its stash entries cannot be pinned");
+            let rig = repo.name();
+            tracing::warn!(%rig, %why, "stash entries cannot be pinned");
         }
     }
+}
+
+/// Pins each for its sandbox, or as one of none.
+fn pin_listed(repo: &GitRepo) -> Result<(), RepoError> {
+    let (entries, sighted) = listed(repo)?;
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let there = sound(repo, entries.iter().map(|entry| entry.commit.clone()))?;
+    let of = |id: &Oid| sighted.of(id).and_then(|sight| sight.owner.as_deref());
+    for note in Note::all(repo).unwrap_or_default() {
+        let own = there.iter().filter(|id| of(id) == Some(&note.branch));
+        let place = place(&note.raider, note.incarnation);
+        pin_in(repo, &place, &own.cloned().collect())?;
+    }
+    pin_unclaimed(repo)
+}
+
+/// Those of these commits that are there and whole, taken into ours.
+fn sound(repo: &GitRepo, ids: impl Iterator<Item = Oid>) -> Result<BTreeSet<Oid>, RepoError> {
+    let there = traces::kinds(repo, &ids.collect())?.into_iter();
+    let mut there: BTreeSet<Oid> = there.map(|it| it.0).collect();
+    for damaged in repo.take_whole(&there.iter().cloned().collect::<Vec<_>>())? {
+        there.remove(&damaged);
+    }
+    Ok(there)
 }
 
 /// Returns the entries of a sandbox, taken into ours, and those that are damaged.
@@ -95,179 +99,24 @@ pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Res
     pin_in(repo, &place(&note.raider, note.incarnation), &entries)
 }
 
-/// Pins the entries that name no branch of a sandbox that is there or was when they came to light.
+/// Pins the entries that are of no sandbox as far as can be told.
 fn pin_unclaimed(repo: &GitRepo) -> Result<(), RepoError> {
     let (entries, sighted) = listed(repo)?;
-    let is_unclaimed = |id: &Oid| sighted.of(id).is_some_and(|sight| !sight.is_named);
+    let is_unclaimed = |id: &Oid| sighted.of(id).is_some_and(|sight| sight.owner.is_none());
     let ids = entries.into_iter().map(|entry| entry.commit);
-    let ids: BTreeSet<Oid> = ids.filter(is_unclaimed).collect();
-    let mut there: BTreeSet<Oid> = traces::kinds(repo, &ids)?
-        .into_iter()
-        .map(|it| it.0)
-        .collect();
-    for damaged in repo.take_whole(&there.iter().cloned().collect::<Vec<_>>())? {
-        there.remove(&damaged);
-    }
-    pin_in(repo, UNCLAIMED, &there)
-}
-
-fn pin_in(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), RepoError> {
-    if entries.is_empty() {
+    let mut ids: BTreeSet<Oid> = ids.filter(is_unclaimed).collect();
+    if ids.is_empty() {
         return Ok(());
     }
-    // What another thread pins at the same time is not to be lost.
-    let _serial = repo.stash_seen();
-    let pinned = pinned(repo, place)?;
-    let new: BTreeSet<&Oid> = entries.difference(&pinned.entries).collect();
-    if new.is_empty() {
-        return Ok(());
+    for pinned in unclaimed(repo)? {
+        ids.remove(&pinned);
     }
-    // The last commit is written again with more parents, unless it has enough.
-    let (mut last, mut open) = match (&pinned.tip, pinned.last) {
-        (Some(_), Some((before, last))) if last.len() < CHUNK => (before, last),
-        (Some(tip), _) => (tip.clone(), Vec::new()),
-        (None, _) => (write(repo, &[])?, Vec::new()),
-    };
-    open.extend(new.into_iter().cloned());
-    for chunk in open.chunks(CHUNK) {
-        last = write(repo, &[std::slice::from_ref(&last), chunk].concat())?;
-    }
-    let name = format!("{place}{LIST}");
-    let was = pinned.tip.as_ref().map_or("", Oid::as_str);
-    let git = repo.git();
-    git.args(["update-ref", &name, last.as_str(), was])
-        .run()
-        .map(drop)
-}
-
-/// Writes a commit that holds others. Its time is that of the pin: what an entry says is the agent's word.
-fn write(repo: &GitRepo, parents: &[Oid]) -> Result<Oid, RepoError> {
-    let store = |kind: &str, text: String| {
-        let git = repo
-            .git()
-            .args(["hash-object", "-t", kind, "-w", "--stdin"]);
-        oid(&git.stdin(text).run()?.text())
-    };
-    let tree = store("tree", String::new())?;
-    let parents: String = parents.iter().map(|id| format!("parent {id}\n")).collect();
-    let now = Timestamp::now().as_second();
-    let by = format!("horde <stash@horde.invalid> {now} +0000");
-    let head = format!("tree {tree}\n{parents}author {by}\ncommitter {by}\n");
-    store("commit", head + "\nStash entries of a sandbox\n")
-}
-
-/// What is pinned for a sandbox.
-#[derive(Default)]
-struct Pinned {
-    entries: BTreeSet<Oid>,
-    /// Those that an earlier version pinned, each with a ref.
-    single: BTreeSet<Oid>,
-    /// What the ref names.
-    tip: Option<Oid>,
-    /// The commit before that, and its entries.
-    last: Option<(Oid, Vec<Oid>)>,
-}
-
-fn pinned(repo: &GitRepo, place: &str) -> Result<Pinned, RepoError> {
-    let mut found = Pinned::default();
-    for (id, name) in repo.refs()? {
-        match name.strip_prefix(place) {
-            Some(LIST) => found.tip = Some(id),
-            Some(_) => drop(found.single.insert(id)),
-            None => {}
-        }
-    }
-    let Some(tip) = &found.tip else {
-        return Ok(found);
-    };
-    let git = repo
-        .git()
-        .args(["rev-list", "--first-parent", "--format=%H %P"]);
-    let told = git.arg(tip.as_str()).run()?.text();
-    for line in told.lines().filter(|line| !line.starts_with("commit ")) {
-        let mut parents = line.split(' ').skip(1).filter(|id| !id.is_empty());
-        let Some(before) = parents.next() else {
-            continue;
-        };
-        let entries = parents.map(oid).collect::<Result<Vec<_>, _>>()?;
-        found.entries.extend(entries.iter().cloned());
-        found.last.get_or_insert((oid(before)?, entries));
-    }
-    Ok(found)
-}
-
-/// The entries of a sandbox that the list has no more. Its owner may have taken them back: that cannot be told.
-pub(super) fn dropped(
-    repo: &GitRepo,
-    note: Option<&Note>,
-    listed: &[Stash],
-) -> Result<Vec<Oid>, RepoError> {
-    let Some(note) = note else {
-        return Ok(Vec::new());
-    };
-    let listed: BTreeSet<&Oid> = listed.iter().map(|entry| &entry.commit).collect();
-    let pinned = pinned(repo, &place(&note.raider, note.incarnation))?;
-    let mut dropped = &pinned.entries | &pinned.single;
-    dropped.retain(|commit| !listed.contains(commit));
-    Ok(dropped.into_iter().collect())
-}
-
-/// Removes the pins of a sandbox that is gone. What it had is saved.
-pub(super) fn unpin(
-    repo: &GitRepo,
-    raider: &RaiderId,
-    incarnation: Incarnation,
-) -> Result<(), RepoError> {
-    let place = place(raider, incarnation);
-    drop_pins(repo, |name, _| name.starts_with(&place)).map(drop)
-}
-
-fn drop_pins(repo: &GitRepo, goes: impl Fn(&str, &Oid) -> bool) -> Result<usize, RepoError> {
-    let mut refs = repo.refs()?;
-    refs.retain(|(id, name)| name.starts_with(PINS) && goes(name, id));
-    let script: String = refs
-        .iter()
-        .map(|(id, name)| format!("delete {name} {id}\n"))
-        .collect();
-    if !script.is_empty() {
-        let git = repo.git().args(["update-ref", "--stdin"]).stdin(script);
-        git.run()?;
-    }
-    Ok(refs.len())
-}
-
-/// Removes the pins of sandboxes that were forgotten without being discarded, from before that time.
-fn expire_pins(repo: &GitRepo, before: Timestamp, notes: &[Note]) -> Result<(), RepoError> {
-    let living: Vec<String> = notes
-        .iter()
-        .map(|note| place(&note.raider, note.incarnation))
-        .collect();
-    let is_gone = |name: &str| !living.iter().any(|place| name.starts_with(place));
-    join_pins(repo, is_gone)?;
-    let made = |id: &Oid| Some(repo.known()?.committed(id)?.1);
-    drop_pins(repo, |name, id| {
-        let is_old = |made| made < before.as_second();
-        is_gone(name) && name.ends_with(LIST) && made(id).is_some_and(is_old)
-    })
-    .map(drop)
-}
-
-/// Pins anew what an earlier version pinned with a ref for each entry: such a ref says nothing of when that was, and the
-/// entry what its agent wanted.
-fn join_pins(repo: &GitRepo, is_gone: impl Fn(&str) -> bool) -> Result<(), RepoError> {
-    let mut single: BTreeMap<String, BTreeSet<Oid>> = BTreeMap::new();
-    for (id, name) in repo.refs()? {
-        let place = name.strip_suffix(id.as_str());
-        if let Some(place) = place.filter(|place| place.starts_with(PINS) && is_gone(place)) {
-            single.entry(place.to_owned()).or_default().insert(id);
-        }
-    }
-    for (place, entries) in &single {
-        pin_in(repo, place, entries)?;
-        let is_single = |name: &str, id: &Oid| name == format!("{place}{id}");
-        drop_pins(repo, is_single)?;
-    }
-    Ok(())
+    let today = Timestamp::now().strftime("%Y-%m-%d");
+    pin_in(
+        repo,
+        &format!("{UNCLAIMED}{today}/"),
+        &sound(repo, ids.into_iter())?,
+    )
 }
 
 /// Takes the entries that were first seen before that time out of the list, but those that a living sandbox may have made,
@@ -290,9 +139,11 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         let (Some(entry), Some(sight)) = (entry, sight) else {
             return true;
         };
-        // One that named the branch of a sandbox was that one's.
-        let may_be = |note: &Note| !sight.is_named && note.stashes_from <= sight.nth;
-        let living = branch_of(&entry.message).is_some_and(is_used) || notes.iter().any(may_be);
+        let owner = match &sight.owner {
+            Some(owner) => is_used(owner),
+            None => notes.iter().any(|note| note.stashes_from <= sight.nth),
+        };
+        let living = branch_of(&entry.message).is_some_and(is_used) || owner;
         living || sight.at >= before.as_second()
     };
     // What the list has is pinned for as long as it has that.
@@ -324,60 +175,76 @@ fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
         true => Vec::new(),
         false => Note::all(repo).unwrap_or_default(),
     };
-    let branch = |note: &'_ Note| (note.branch.clone(), note.stashes_from);
-    let branches: HashMap<String, u64> = notes.iter().map(branch).collect();
+    let from = |note: &Note| (note.branch.clone(), note.stashes_from);
+    let branches: HashMap<String, u64> = notes.iter().map(from).collect();
     let floor = notes.iter().map(|note| note.stashes_from).max();
-    let named = entries.iter().map(|entry| {
-        let from = branch_of(&entry.message).and_then(|branch| branches.get(branch));
-        (entry.commit.clone(), from.copied())
+    let named = |entry: &Stash| {
+        let branch = branch_of(&entry.message)?;
+        Some((*branches.get(branch)?, branch.to_owned()))
+    };
+    let new = sighted::new(repo, entries.iter().map(|entry| &entry.commit))?;
+    let is_open = |entry: &&Stash| new.contains(&entry.commit) && named(entry).is_none();
+    let open: Vec<&Stash> = entries.iter().filter(is_open).collect();
+    let owners = claim::owners(repo, &open, &notes)?;
+    let claims = entries.iter().map(|entry| {
+        let seems = owners.get(&entry.commit).cloned();
+        let named = named(entry);
+        (entry.commit.clone(), Claim { named, seems })
     });
-    let sighted = sight(repo, floor.unwrap_or_default(), named)?;
+    let sighted = sight(repo, floor.unwrap_or_default(), claims)?;
     Ok((entries, sighted))
 }
 
 /// The stash entries that belong to this sandbox: of those that came to light since it exists, the ones whose message names
-/// one of its branches, and the ones that named no sandbox's branch and were made on a commit that it had.
+/// its branch, and the ones that are its own by other signs ([`super::claim`]). One that has no note has all that name a
+/// branch of it or were made on a commit that it had, and are of no other.
 fn stashes(
     repo: &GitRepo,
     note: Option<&Note>,
     ground: &Ground,
     reflog: &HeadReflog,
 ) -> Result<Vec<Stash>, RepoError> {
-    let (entries, sighted) = listed(repo)?;
+    let (mut entries, sighted) = listed(repo)?;
+    if let Some(note) = note {
+        entries.retain(|stash| {
+            let sight = sighted.of(&stash.commit);
+            let is_owner = sight.is_some_and(|it| it.owner.as_ref() == Some(&note.branch));
+            let is_since = sight.is_none_or(|sight| sight.nth >= note.stashes_from);
+            is_since && (is_owner || branch_of(&stash.message) == Some(&note.branch))
+        });
+        return Ok(entries);
+    }
     let ids: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
     let parents = parents(repo, &ids)?;
-    let is_own = |branch: &str| {
-        ground.branch.as_deref() == Some(branch)
-            || note.is_some_and(|note| note.branch == branch)
-            || reflog.branches.contains(branch)
-    };
-    let since = note.map_or(0, |note| note.stashes_from);
+    let is_own =
+        |branch: &str| ground.branch.as_deref() == Some(branch) || reflog.branches.contains(branch);
     let is_here = |entry: &Oid| {
         let on = parents.get(entry);
         on.is_some_and(|on| reflog.commits.contains(on) || ground.head.as_ref() == Some(on))
     };
-    let ours = entries.into_iter().filter(|stash| {
+    entries.retain(|stash| {
         let sight = sighted.of(&stash.commit);
-        let names_own = branch_of(&stash.message).is_some_and(is_own);
-        let is_named = sight.is_some_and(|sight| sight.is_named);
-        sight.is_none_or(|sight| sight.nth >= since)
-            && (names_own || (!is_named && is_here(&stash.commit)))
+        let is_free = sight.is_none_or(|sight| sight.owner.is_none());
+        is_free && (branch_of(&stash.message).is_some_and(is_own) || is_here(&stash.commit))
     });
-    Ok(ours.collect())
+    Ok(entries)
 }
 
 /// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`. The time is the word of an agent.
 fn stash_entry(line: &str) -> Option<Stash> {
     let (head, message) = line.split_once('\t').unwrap_or((line, ""));
-    let commit = Oid::new(head.split(' ').nth(1)?).ok()?;
+    let mut fields = head.splitn(3, ' ').skip(1);
+    let commit = Oid::new(fields.next()?).ok()?;
+    let by = fields.next().and_then(|rest| rest.split_once(" <"));
     Some(Stash {
         commit,
         message: message.to_owned(),
+        by: by.map_or_else(String::new, |(name, _)| name.to_owned()),
     })
 }
 
 /// The first parents of commits, as far as they are there.
-fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
+pub(super) fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
@@ -397,7 +264,7 @@ fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, Rep
 }
 
 /// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
-fn branch_of(message: &str) -> Option<&str> {
+pub(super) fn branch_of(message: &str) -> Option<&str> {
     let rest = message
         .strip_prefix("WIP on ")
         .or_else(|| message.strip_prefix("On "))?;

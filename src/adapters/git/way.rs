@@ -77,9 +77,17 @@ pub(super) fn move_branch(repo: &GitRepo, name: &str, tip: &Oid) -> Result<(), R
 }
 
 /// The names of the directories that a ref is in: `refs/heads`, `refs/heads/raider` ...
-fn above(name: &str) -> impl Iterator<Item = &str> + Clone {
+pub(super) fn above(name: &str) -> impl Iterator<Item = &str> + Clone {
     let ends = name.match_indices('/').map(|(at, _)| &name[..at]);
     ends.filter(|above| *above != "refs")
+}
+
+/// Whether nothing but directories is on the way to a ref: git would follow a link.
+pub(super) fn is_clear(repo: &GitRepo, name: &str) -> bool {
+    above(name).all(|above| {
+        let found = fs::symlink_metadata(repo.theirs().join(above));
+        found.map_or_else(|error| admin::is_nothing(&error), |found| found.is_dir())
+    })
 }
 
 /// Gives refs another name: `place`, which has all of them, ends with `.aside`. Each worktree that has one of them

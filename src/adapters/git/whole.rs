@@ -6,14 +6,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::PoisonError;
 
-use super::admin::{self, Note, failed, free_name, write_whole};
-use super::measure::commit;
+use super::admin::{self, failed, free_name, write_whole};
 use super::prepare::{again, is_adopted};
 use super::rig::GitRepo;
 use super::settings::FILE;
-use super::{lists, sandbox, share, theirs};
+use super::{lists, revive, sandbox, share, theirs};
 use crate::adapters::beneath;
-use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// What git takes for a repository has these directories.
@@ -103,7 +101,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     if !revival.exists() {
         return listed;
     }
-    revive(repo)?;
+    revive::all(repo)?;
     fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))?;
     listed
 }
@@ -177,43 +175,5 @@ fn open_up(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
         // It is no directory, or is gone by now.
         Err(error) if admin::is_strange(&error) || error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed("cannot open", &path, &error)),
-    }
-}
-
-/// Points the branches of the sandboxes where their reflogs say that they were; where one cannot be read, its branch is
-/// where it began.
-fn revive(repo: &GitRepo) -> Result<(), RepoError> {
-    let theirs = repo.their_refs();
-    let mut failure = None;
-    for (_, path) in sandbox::list(repo)? {
-        let Some(note) = Note::read(repo, &path) else {
-            continue;
-        };
-        let name = format!("refs/heads/{}", note.branch);
-        if theirs.resolve(&name).ok().flatten().is_some() {
-            continue;
-        }
-        let tip = last(repo, &name).ok().flatten().unwrap_or(note.base);
-        match theirs.create(&name, &tip) {
-            Ok(()) => repo.mended(format!(
-                "the branch {} was removed, and is made again at {}",
-                note.branch,
-                tip.short()
-            )),
-            // One raider's branch stops no other's.
-            Err(why) => failure = Some(why),
-        }
-    }
-    failure.map_or(Ok(()), Err)
-}
-
-/// Where a ref was last, by its reflog.
-fn last(repo: &GitRepo, name: &str) -> Result<Option<Oid>, RepoError> {
-    let log = repo.their_refs().reflog(name)?;
-    let log = String::from_utf8_lossy(&log).into_owned();
-    let line = log.lines().last().and_then(|line| line.split(' ').nth(1));
-    match line.and_then(|id| Oid::new(id).ok()) {
-        Some(id) => commit(repo, &id),
-        None => Ok(None),
     }
 }

@@ -137,8 +137,13 @@ impl City {
 
 /// The adapter of a rig under `root`.
 pub fn repo(root: &Path, source: RigSource, push: bool) -> GitRepo {
+    GitRepo::new(rig(root, source, push))
+}
+
+/// A rig under `root`.
+pub fn rig(root: &Path, source: RigSource, push: bool) -> GitRig {
     let rig = root.join("city/horde");
-    GitRepo::new(GitRig {
+    GitRig {
         name: "horde".parse().expect("a name"),
         source,
         ours: root.join("city/.horde/custody/horde.git"),
@@ -146,7 +151,7 @@ pub fn repo(root: &Path, source: RigSource, push: bool) -> GitRepo {
         raiders_dir: rig.join("raiders"),
         forge_dir: rig.join("forge"),
         push,
-    })
+    }
 }
 
 /// The permit of these facts, as if salvage had been written from them.

@@ -204,8 +204,18 @@ async fn done_is_refused_on_another_branch_and_on_none() {
         let refused = town.completed(&charged.raider).await.unwrap_err();
         assert_eq!(refused.kind, RefusalKind::BadRequest);
         assert!(refused.message.contains(&charged.branch), "{refused}");
-        assert!(refused.hint.unwrap().contains("git checkout"));
+        // Its agent has renamed it, or deleted it.
+        let hint = refused.hint.unwrap();
+        let way = match &branch {
+            Some(other) => format!("git branch -m {other} {}", charged.branch),
+            None => format!("git checkout -b {}", charged.branch),
+        };
+        assert!(hint.contains(&way), "{hint}");
     }
+    town.parts.repo.leave_branch(&charged.branch, false);
+    let refused = town.completed(&charged.raider).await.unwrap_err();
+    let way = format!("git checkout {} && git merge", charged.branch);
+    assert!(refused.hint.as_ref().unwrap().contains(&way), "{refused:?}");
     assert!(town.mr(&charged.relic).await.is_none());
 }
 

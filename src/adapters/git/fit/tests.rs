@@ -94,7 +94,7 @@ fn entry_that_some_file_system_takes_for_a_repository_is_refused() {
         assert!(told(&rigged, &after).unwrap().starts_with(odd.short()));
     }
     // git goes down no such tree.
-    let nameless = tree_faults(&[&b"100644 \0"[..], &[1; 20]].concat(), 20);
+    let nameless = tree_faults(&[&b"100644 \0"[..], &[1; 20]].concat(), &rigged.base);
     assert!(nameless[0].why.contains("without a name"), "{nameless:?}");
     for name in [
         &b".gitignore"[..],
@@ -177,4 +177,137 @@ fn fault_that_the_project_has_already_is_no_matter_of_a_branch() {
     let new = tree_with(&rigged, b"..");
     let new = commit_on(&rigged, new.as_str(), &beside, BY);
     assert!(matches!(fits(&new), Err(RepoError::Rejected(_))));
+}
+
+/// A push to a remote that checks what it is given.
+fn is_taken(rigged: &Rigged, head: &Oid) -> bool {
+    let url = rigged.repo.push_url().unwrap();
+    let check = "--receive-pack=git -c receive.fsckObjects=true receive-pack";
+    let push = rigged.repo.git().args(["push", "-q", check, &url]);
+    let pushed = push.arg(format!("{head}:refs/heads/{head}")).output();
+    pushed.unwrap().ok()
+}
+
+/// Trees that plumbing makes, odd ones and others.
+fn trees(rigged: &Rigged) -> Vec<Vec<u8>> {
+    let blob = write(rigged, "blob", "x\n");
+    let dir = [b"100644 a\0", &raw_id(blob.as_str())[..]].concat();
+    let dir = write(rigged, "tree", dir);
+    let entry = |mode: &str, name: &[u8], id: &str| {
+        [mode.as_bytes(), b" ", name, b"\0", &raw_id(id)].concat()
+    };
+    let file = |name: &[u8]| entry("100644", name, blob.as_str());
+    let modules = |name: &[u8], text: &str| {
+        let blob = write(rigged, "blob", text);
+        entry("100644", name, blob.as_str())
+    };
+    let option = "[submodule \"x\"]\n\turl = -x\n";
+    let sound = "[submodule \"x\"]\n\turl = https://a/b\n\tpath = x\n";
+    vec![
+        file(b"a"),
+        [file(b"b"), file(b"a")].concat(),
+        [file(b"a"), file(b"a")].concat(),
+        [file(b"a"), entry("40000", b"a", dir.as_str())].concat(),
+        [file(b"a"), file(b"a.b"), entry("40000", b"a", dir.as_str())].concat(),
+        [entry("40000", b"a", dir.as_str()), file(b"a.b")].concat(),
+        [file(b"a.b"), entry("40000", b"a", dir.as_str())].concat(),
+        entry("040000", b"a", dir.as_str()),
+        entry("160000", b"a", &"0".repeat(40)),
+        entry("160000", b"a", &"1".repeat(40)),
+        entry("100664", b"a", blob.as_str()),
+        file(&[b'a'; 4096]),
+        file(&[b'a'; 4097]),
+        file(".g\u{200c}it".as_bytes()),
+        file(b"GIT~1 x"),
+        file(b"a:.git"),
+        modules(b".gitmodules", sound),
+        modules(b".gitmodules", option),
+        modules(b".gitmodules", "[submodule \"..\"]\n\turl = https://a/b\n"),
+        modules(b".gitmodules", "[submodule \"x\"]\n\tupdate = !x\n"),
+        modules(b".gitmodules", "[submodule \"x\"]\n\tpath = -x\n"),
+        modules(b".gitmodules", "no [list\n"),
+        modules(b".GitModules", option),
+        modules(b"GITMOD~1", option),
+        modules(b"gi7eba~1", option),
+        modules(".gitmod\u{200c}ules".as_bytes(), option),
+        modules(b"gitmodules", option),
+        entry("120000", b".gitmodules", blob.as_str()),
+        entry("120000", b".gitattributes", blob.as_str()),
+        entry("40000", b".gitmodules", dir.as_str()),
+        modules(b".gitattributes", &"a".repeat(3_000)),
+        modules(b".gitattributes", "* text\n"),
+    ]
+}
+
+#[test]
+fn commit_is_refused_exactly_where_a_remote_that_checks_refuses_it() {
+    let rigged = Rigged::new();
+    let fetch = ["fetch", "-q", "origin"];
+    rigged.repo.git().args(fetch).run().unwrap();
+    let on = |tree: Vec<u8>| {
+        let tree = write(&rigged, "tree", tree);
+        commit_on(&rigged, tree.as_str(), &rigged.base, BY)
+    };
+    let own = rigged.tree(&rigged.base);
+    let by = |author: &str| commit_on(&rigged, &own, &rigged.base, author);
+    let head = format!("tree {own}\nparent {}\nauthor {BY}\n", rigged.base);
+    let commits = [
+        format!("{head}committer {BY}\n\na\0b\n"),
+        format!("{head}author {BY}\ncommitter {BY}\n\nx\n"),
+        format!("{head}committer {BY}\nfoo bar\n\nx\n"),
+        format!("{head}committer {BY}\n"),
+        format!("{head}committer {BY}"),
+    ];
+    let authors = [
+        "Ada <a>  1 +0000",
+        "Ada <a>\t1 +0000",
+        "Ada <a> 1\t+0000",
+        "Ada <a> 1  +0000",
+    ];
+    let mut heads: Vec<Oid> = trees(&rigged).into_iter().map(on).collect();
+    heads.extend(commits.map(|text| write(&rigged, "commit", text)));
+    heads.extend(authors.map(by));
+    let mut refused = 0;
+    for head in &heads {
+        let fits = check(&rigged.repo, &PathBuf::from("/none"), head, "main");
+        let show = ["ls-tree", head.as_str()];
+        let shown = rigged.repo.git().args(show).output().unwrap().stdout;
+        let shown = bytes::lossy(&shown);
+        assert_eq!(fits.is_ok(), is_taken(&rigged, head), "{fits:?} {shown}");
+        refused += usize::from(fits.is_err());
+    }
+    assert_eq!((refused, heads.len()), (26, 41));
+}
+
+/// The forge cannot merge it, and by then its raider is gone.
+#[test]
+fn head_without_common_history_is_refused_where_the_target_has_any() {
+    let rigged = Rigged::new();
+    let fetch = ["fetch", "-q", "origin"];
+    rigged.repo.git().args(fetch).run().unwrap();
+    let tree = rigged.tree(&rigged.base);
+    let head = format!("tree {tree}\nauthor {BY}\ncommitter {BY}\n\nalone\n");
+    let alone = write(&rigged, "commit", head);
+    let after = commit_on(&rigged, &tree, &alone, BY);
+    let fits = |head: &Oid, target| check(&rigged.repo, &PathBuf::from("/none"), head, target);
+    for head in [&alone, &after] {
+        let Err(RepoError::Rejected(why)) = fits(head, "main") else {
+            panic!("{:?}", fits(head, "main"));
+        };
+        assert!(why.contains("shares no history with main"), "{why}");
+    }
+    assert_eq!(fits(&alone, "new"), Ok(()), "no commit is on that");
+    // One that was merged brings its own root.
+    let both = [
+        "commit-tree",
+        "-m",
+        "both",
+        "-p",
+        rigged.base.as_str(),
+        "-p",
+        alone.as_str(),
+        &tree,
+    ];
+    let both = oid(&rigged.repo.git().args(both).run().unwrap().text()).unwrap();
+    assert_eq!(fits(&both, "main"), Ok(()));
 }

@@ -1,0 +1,91 @@
+//! Whose a stash entry is that names no branch of a sandbox, as `git merge --autostash` makes them, or `git stash` with a
+//! detached HEAD. It is one sandbox's at the most: entries of one agent do not hold up all others of its rig. One that
+//! cannot be told is of none; it is kept in ours all the same.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::admin::Note;
+use super::ground::ground;
+use super::rig::GitRepo;
+use super::stash::{Stash, branch_of, parents};
+use super::traces;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// A sandbox that may have made an entry.
+struct Maker<'n> {
+    note: &'n Note,
+    /// Commits on which its HEAD was or is.
+    commits: BTreeSet<Oid>,
+    branches: BTreeSet<String>,
+}
+
+/// Returns the branch of the sandbox that made each of these entries, as far as that can be told: by the name of the
+/// raider that git wrote beside it, by the branch that it names, or by the commit that it was made on.
+pub(super) fn owners(
+    repo: &GitRepo,
+    entries: &[&Stash],
+    notes: &[Note],
+) -> Result<BTreeMap<Oid, String>, RepoError> {
+    if entries.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let ids = entries.iter().map(|entry| entry.commit.clone()).collect();
+    let parents = parents(repo, &ids)?;
+    // One that cannot be looked at claims nothing by its commits.
+    let makers: Vec<_> = notes.iter().filter_map(|note| maker(repo, note)).collect();
+    let told = |entry: &&&Stash| {
+        Some((
+            entry.commit.clone(),
+            owner(entry, notes, &makers, &parents)?,
+        ))
+    };
+    Ok(entries.iter().filter_map(|entry| told(&entry)).collect())
+}
+
+fn maker<'n>(repo: &GitRepo, note: &'n Note) -> Option<Maker<'n>> {
+    let sandbox = repo.raiders_dir().join(note.raider.name.as_str());
+    let ground = ground(repo, &sandbox).ok()?;
+    let reflog = traces::reflogs(repo, &ground).ok()?;
+    let mut commits = reflog.commits;
+    commits.extend(ground.head);
+    let mut branches: BTreeSet<String> = reflog.branches.into_iter().collect();
+    branches.extend(ground.branch);
+    Some(Maker {
+        note,
+        commits,
+        branches,
+    })
+}
+
+fn owner(
+    entry: &Stash,
+    notes: &[Note],
+    makers: &[Maker<'_>],
+    parents: &HashMap<Oid, Oid>,
+) -> Option<String> {
+    let by = only(
+        notes
+            .iter()
+            .filter(|note| note.raider.to_string() == entry.by),
+    );
+    let of = |is_of: &dyn Fn(&Maker<'_>) -> bool| {
+        only(makers.iter().filter(|maker| is_of(maker))).map(|maker| maker.note)
+    };
+    let on_branch = || {
+        let branch = branch_of(&entry.message)?;
+        of(&|maker| maker.branches.contains(branch))
+    };
+    let on_commit = || {
+        let commit = parents.get(&entry.commit)?;
+        of(&|maker| maker.commits.contains(commit))
+    };
+    let owner = by.or_else(on_branch).or_else(on_commit);
+    owner.map(|note| note.branch.clone())
+}
+
+/// The only one there is.
+fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
+}

@@ -1,0 +1,266 @@
+//! Where stash entries are pinned in ours, for as long as their sandbox is there or salvage is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::super::admin::Note;
+use super::super::rig::{GitRepo, oid};
+use super::Stash;
+use crate::domain::ids::{Incarnation, Oid, RaiderId};
+use crate::ports::repo::RepoError;
+
+/// Where entries are pinned in ours: `<rig>/<raider>/<incarnation>/list`. There may be any number of entries, and every
+/// look at a sandbox reads all refs of ours: one ref names a commit whose first parent is another such commit, and whose
+/// others are entries. An earlier version had a ref for each entry, which has its commit's name in place of `list`.
+pub(in super::super) const PINS: &str = "refs/horde/stash/";
+/// The last part of that.
+const LIST: &str = "list";
+/// The place of those that are of no sandbox as far as can be told, with the day on which they were pinned: another agent may
+/// take them out of the list. Those of a day go together; what comes later does not keep them.
+pub(super) const UNCLAIMED: &str = "refs/horde/stash/unclaimed/";
+/// So many entries are parents of one commit.
+const CHUNK: usize = 1_000;
+
+/// Where the entries of a sandbox are pinned.
+pub(super) fn place(raider: &RaiderId, incarnation: Incarnation) -> String {
+    format!("{PINS}{}/{}/{incarnation}/", raider.rig, raider.name)
+}
+
+/// Those that are pinned as of no sandbox.
+pub(super) fn unclaimed(repo: &GitRepo) -> Result<BTreeSet<Oid>, RepoError> {
+    let refs = repo.refs()?.into_iter();
+    let tips = refs.filter(|(_, name)| name.starts_with(UNCLAIMED) && name.ends_with(LIST));
+    let links = chain(repo, tips.map(|it| it.0))?.into_iter();
+    Ok(links.flat_map(|(_, entries)| entries).collect())
+}
+
+/// How often it is tried to pin entries while something else pins others in the same place.
+const TRIES: usize = 10;
+
+/// Pins entries that ours has in a place. Nothing is waited for: where another thread was faster, what it pinned is read
+/// again.
+pub(super) fn pin_in(
+    repo: &GitRepo,
+    place: &str,
+    entries: &BTreeSet<Oid>,
+) -> Result<(), RepoError> {
+    let mut pinned = try_pin(repo, place, entries);
+    for _ in 1..TRIES {
+        if pinned.is_ok() {
+            break;
+        }
+        pinned = try_pin(repo, place, entries);
+    }
+    pinned
+}
+
+fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), RepoError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let pinned = pinned(repo, place)?;
+    let new: BTreeSet<&Oid> = entries.difference(&pinned.entries).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    // The last commit is written again with more parents, unless it has enough.
+    let (mut last, mut open) = match (&pinned.tip, pinned.last) {
+        (Some(_), Some((before, last))) if last.len() < CHUNK => (before, last),
+        (Some(tip), _) => (tip.clone(), Vec::new()),
+        (None, _) => (write(repo, &[])?, Vec::new()),
+    };
+    open.extend(new.into_iter().cloned());
+    for chunk in open.chunks(CHUNK) {
+        last = write(repo, &[std::slice::from_ref(&last), chunk].concat())?;
+    }
+    let name = format!("{place}{LIST}");
+    let was = pinned.tip.as_ref().map_or("", Oid::as_str);
+    let git = repo.git();
+    git.args(["update-ref", &name, last.as_str(), was])
+        .run()
+        .map(drop)
+}
+
+/// Writes a commit that holds others. Its time is that of the pin: what an entry says is the agent's word.
+fn write(repo: &GitRepo, parents: &[Oid]) -> Result<Oid, RepoError> {
+    let store = |kind: &str, text: String| {
+        let git = repo
+            .git()
+            .args(["hash-object", "-t", kind, "-w", "--stdin"]);
+        oid(&git.stdin(text).run()?.text())
+    };
+    let tree = store("tree", String::new())?;
+    let parents: String = parents.iter().map(|id| format!("parent {id}\n")).collect();
+    let now = Timestamp::now().as_second();
+    let by = format!("horde <stash@horde.invalid> {now} +0000");
+    let head = format!("tree {tree}\n{parents}author {by}\ncommitter {by}\n");
+    store("commit", head + "\nStash entries of a sandbox\n")
+}
+
+/// What is pinned for a sandbox.
+#[derive(Default)]
+struct Pinned {
+    entries: BTreeSet<Oid>,
+    /// Those that an earlier version pinned, each with a ref.
+    single: BTreeSet<Oid>,
+    /// What the ref names.
+    tip: Option<Oid>,
+    /// The commit before that, and its entries.
+    last: Option<(Oid, Vec<Oid>)>,
+}
+
+fn pinned(repo: &GitRepo, place: &str) -> Result<Pinned, RepoError> {
+    let mut found = Pinned::default();
+    for (id, name) in repo.refs()? {
+        match name.strip_prefix(place) {
+            Some(LIST) => found.tip = Some(id),
+            Some(_) => drop(found.single.insert(id)),
+            None => {}
+        }
+    }
+    for (before, entries) in chain(repo, found.tip.clone().into_iter())? {
+        found.entries.extend(entries.iter().cloned());
+        found.last.get_or_insert((before, entries));
+    }
+    Ok(found)
+}
+
+/// The commits that hold entries, from these tips back: the one before each, and its entries.
+fn chain(
+    repo: &GitRepo,
+    tips: impl Iterator<Item = Oid>,
+) -> Result<Vec<(Oid, Vec<Oid>)>, RepoError> {
+    let tips: String = tips.map(|tip| format!("{tip}\n")).collect();
+    if tips.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = ["rev-list", "--first-parent", "--format=%H %P", "--stdin"];
+    let told = repo.git().args(list).stdin(tips).run()?.text();
+    let mut found = Vec::new();
+    for line in told.lines().filter(|line| !line.starts_with("commit ")) {
+        let mut parents = line.split(' ').skip(1).filter(|id| !id.is_empty());
+        if let Some(before) = parents.next() {
+            let entries = parents.map(oid).collect::<Result<Vec<_>, _>>()?;
+            found.push((oid(before)?, entries));
+        }
+    }
+    Ok(found)
+}
+
+/// The entries of a sandbox that the list has no more. Its owner may have taken them back: that cannot be told.
+pub(in super::super) fn dropped(
+    repo: &GitRepo,
+    note: Option<&Note>,
+    listed: &[Stash],
+) -> Result<Vec<Oid>, RepoError> {
+    let Some(note) = note else {
+        return Ok(Vec::new());
+    };
+    let listed: BTreeSet<&Oid> = listed.iter().map(|entry| &entry.commit).collect();
+    let pinned = pinned(repo, &place(&note.raider, note.incarnation))?;
+    let mut dropped = &pinned.entries | &pinned.single;
+    dropped.retain(|commit| !listed.contains(commit));
+    Ok(dropped.into_iter().collect())
+}
+
+/// Removes the pins of a sandbox that is gone. What it had is saved.
+pub(in super::super) fn unpin(
+    repo: &GitRepo,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<(), RepoError> {
+    let place = place(raider, incarnation);
+    drop_pins(repo, |name, _| name.starts_with(&place)).map(drop)
+}
+
+fn drop_pins(repo: &GitRepo, goes: impl Fn(&str, &Oid) -> bool) -> Result<usize, RepoError> {
+    let mut refs = repo.refs()?;
+    refs.retain(|(id, name)| name.starts_with(PINS) && goes(name, id));
+    let script: String = refs
+        .iter()
+        .map(|(id, name)| format!("delete {name} {id}\n"))
+        .collect();
+    if !script.is_empty() {
+        let git = repo.git().args(["update-ref", "--stdin"]).stdin(script);
+        git.run()?;
+    }
+    Ok(refs.len())
+}
+
+/// Removes the pins of sandboxes that were forgotten without being discarded, from before that time.
+pub(super) fn expire_pins(
+    repo: &GitRepo,
+    before: Timestamp,
+    notes: &[Note],
+) -> Result<(), RepoError> {
+    let living: Vec<String> = notes
+        .iter()
+        .map(|note| place(&note.raider, note.incarnation))
+        .collect();
+    let is_gone = |name: &str| !living.iter().any(|place| name.starts_with(place));
+    join_pins(repo, is_gone)?;
+    let made = |id: &Oid| Some(repo.known()?.committed(id)?.1);
+    drop_pins(repo, |name, id| {
+        let is_old = |made| made < before.as_second();
+        is_gone(name) && name.ends_with(LIST) && made(id).is_some_and(is_old)
+    })
+    .map(drop)
+}
+
+/// Pins anew what an earlier version pinned with a ref for each entry: such a ref says nothing of when that was, and the
+/// entry what its agent wanted.
+fn join_pins(repo: &GitRepo, is_gone: impl Fn(&str) -> bool) -> Result<(), RepoError> {
+    let mut single: BTreeMap<String, BTreeSet<Oid>> = BTreeMap::new();
+    for (id, name) in repo.refs()? {
+        let place = name.strip_suffix(id.as_str());
+        if let Some(place) = place.filter(|place| place.starts_with(PINS) && is_gone(place)) {
+            single.entry(place.to_owned()).or_default().insert(id);
+        }
+    }
+    for (place, entries) in &single {
+        pin_in(repo, place, entries)?;
+        let is_single = |name: &str, id: &Oid| name == format!("{place}{id}");
+        drop_pins(repo, is_single)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::super::super::testing::Rigged;
+    use super::*;
+
+    /// A patrol that looks at the list does not wait for git.
+    #[test]
+    fn pins_of_two_threads_are_all_kept_and_nothing_is_locked_meanwhile() {
+        let rigged = Rigged::new();
+        let repo = &rigged.repo;
+        let commits: Vec<Oid> = (0..12)
+            .map(|n| rigged.commit(&rigged.base, &[("f", &*format!("{n}\n"))]))
+            .collect();
+        let place = format!("{PINS}horde/Toast/1/");
+        std::thread::scope(|scope| {
+            let _looks = repo.stash_seen();
+            let (told, heard) = mpsc::channel();
+            for half in commits.chunks(6) {
+                let (told, place) = (told.clone(), &place);
+                scope.spawn(move || {
+                    for commit in half {
+                        let one = BTreeSet::from([commit.clone()]);
+                        told.send(pin_in(repo, place, &one)).unwrap();
+                    }
+                });
+            }
+            for _ in &commits {
+                let pinned = heard.recv_timeout(Duration::from_secs(20));
+                pinned.expect("it waits for the lock").unwrap();
+            }
+        });
+        let pinned = pinned(repo, &place).unwrap();
+        assert_eq!(pinned.entries, commits.into_iter().collect());
+    }
+}

@@ -1,0 +1,120 @@
+//! The branches of raiders lie in refs that all of them share: one agent removes those of another, and they come back.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use horde_supervisor::ports::repo::Repo;
+
+use crate::custody_theirs::whole_life;
+use crate::support::city::City;
+use crate::support::git::{commit_all, git, rev, write};
+
+/// A rig with Toast, whose work is committed, and Nux, who has done nothing. Returns their sandboxes and Toast's head.
+fn two(city: &City) -> ([std::path::PathBuf; 2], String) {
+    let (toast, nux) = (city.spec(1), city.spec_of("Nux", 1));
+    for spec in [&toast, &nux] {
+        city.repo.make_sandbox(spec).unwrap();
+    }
+    write(&toast.path, "README", "mine\n");
+    let head = commit_all(&toast.path, "mine");
+    ([toast.path, nux.path], head)
+}
+
+/// What an agent does to the refs of all, in the repository that they share.
+type Harm = (&'static str, fn(&Path));
+
+fn empty(theirs: &Path, text: &str) {
+    git(theirs, &["pack-refs", "--all"]);
+    fs::write(theirs.join("packed-refs"), text).unwrap();
+}
+
+/// Puts a link in the place of the directory of all branches of raiders, older values of which are packed.
+fn link(theirs: &Path, to: &Path) {
+    let place = theirs.join("refs/heads/raider");
+    fs::rename(&place, to).unwrap();
+    symlink(to, place).unwrap();
+}
+
+const HARMS: [Harm; 6] = [
+    ("an emptied list", |theirs| {
+        empty(theirs, "# pack-refs with: peeled fully-peeled sorted \n");
+    }),
+    ("nothing in the list", |theirs| empty(theirs, "")),
+    ("no logs of branches", |theirs| {
+        fs::remove_dir_all(theirs.join("logs/refs/heads")).unwrap();
+        empty(theirs, "");
+    }),
+    ("no refs at all", |theirs| {
+        fs::remove_dir_all(theirs.join("refs/heads/raider")).unwrap();
+    }),
+    ("a link to a directory elsewhere", |theirs| {
+        link(theirs, &theirs.with_file_name("elsewhere"));
+    }),
+    ("a link to a directory of refs", |theirs| {
+        link(theirs, &theirs.join("refs/heads/others"));
+    }),
+];
+
+#[test]
+fn branch_of_a_living_raider_that_another_removes_is_put_back_where_it_was() {
+    for (what, harm) in HARMS {
+        for by_done in [false, true] {
+            let city = City::new();
+            let ([sandbox, nux], head) = two(&city);
+            harm(city.repo.theirs());
+            if by_done {
+                let facts = city.facts(&sandbox);
+                assert_eq!((facts.ahead, facts.head.as_str()), (1, &*head), "{what}");
+                assert!(facts.is_committed(), "{what}: {facts:?}");
+            } else {
+                city.repo.progress(&sandbox).unwrap();
+            }
+            assert_eq!(rev(&sandbox, "HEAD"), head, "{what}");
+            assert_eq!(rev(&nux, "HEAD"), city.spec(1).base.as_str(), "{what}");
+            let place = city.repo.theirs().join("refs/heads/raider");
+            let is_dir = fs::symlink_metadata(place).unwrap().is_dir();
+            assert!(is_dir, "{what}");
+            let told = city.repo.take_mended().join("; ");
+            for name in ["raider/Toast/gt-1-1 was", "raider/Nux/gt-1-1 was"] {
+                assert!(told.contains(name), "{what}: {told}");
+            }
+            city.facts(&nux);
+            assert_eq!(city.repo.take_mended(), Vec::<String>::new(), "{what}");
+            whole_life(&city, "Shadow");
+        }
+    }
+}
+
+/// What is behind a link may be anything.
+#[test]
+fn ref_behind_a_link_that_names_no_commit_is_not_taken_over() {
+    let city = City::new();
+    let ([sandbox, nux], head) = two(&city);
+    let blob = rev(&sandbox, "HEAD:README");
+    let elsewhere = city.root().join("elsewhere");
+    link(city.repo.theirs(), &elsewhere);
+    fs::write(elsewhere.join("Toast/gt-1-1"), format!("{blob}\n")).unwrap();
+    fs::write(elsewhere.join("Nux/gt-1-1"), "garbage").unwrap();
+    city.repo.progress(&sandbox).unwrap();
+    assert_eq!(rev(&sandbox, "HEAD"), head, "by its reflog");
+    assert_eq!(rev(&nux, "HEAD"), city.spec(1).base.as_str());
+}
+
+/// It is the agent's own.
+#[test]
+fn branch_that_its_agent_renames_or_deletes_does_not_come_back() {
+    let city = City::new();
+    let ([sandbox, nux], head) = two(&city);
+    git(&sandbox, &["branch", "-m", "other"]);
+    git(&nux, &["checkout", "-q", "-b", "own"]);
+    git(&nux, &["branch", "-D", "raider/Nux/gt-1-1"]);
+    for sandbox in [&sandbox, &nux] {
+        city.repo.progress(sandbox).unwrap();
+        city.facts(sandbox);
+    }
+    let listed = git(&sandbox, &["branch", "--list", "raider/*"]);
+    assert_eq!(listed, "");
+    assert_eq!(rev(&sandbox, "other"), head);
+    assert_eq!(city.repo.take_mended(), Vec::<String>::new());
+}
