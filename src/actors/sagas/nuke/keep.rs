@@ -23,7 +23,7 @@ pub(super) async fn save(world: &World, target: &Target) -> Result<GitFacts, Ref
     let (facts, record) = write_salvage(world, target).await?;
     if record.fingerprint.as_deref() != Some(&*facts.fingerprint) {
         // It may be as it was by now, and what is saved be something else.
-        let what = "it changed while it was saved".to_owned();
+        let what = format!("it changed while it was saved{}", facts.in_files());
         return Err(RepoError::PermitStale(what).into());
     }
     Ok(facts)
