@@ -169,6 +169,7 @@ pub fn record_salvage(
         refs: record.refs.clone(),
         bytes: record.bytes,
         ignored: record.ignored.clone(),
+        work: Some(record.work.clone()),
     };
     if prune::is_under_way(txn, &entry.id)? {
         return Err(StoreError::Conflict(format!(
