@@ -158,11 +158,14 @@ async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Ref
 }
 
 async fn settle(world: &World, over: Vec<Trouble>) -> Result<(), super::refusal::Refusal> {
+    let city = world.city.name.clone();
     let settle = move |txn: &mut dyn Txn| {
         escalations::over_where(txn, |entry| {
-            let problem = entry.problem();
-            over.iter()
-                .any(|trouble| trouble.problem().is_same(&problem))
+            let (problem, is_own) = (entry.problem(), entry.about().0 == city);
+            is_own
+                && over
+                    .iter()
+                    .any(|trouble| trouble.problem().is_same(&problem))
         })
     };
     world.store.run(settle).await?;
@@ -209,6 +212,27 @@ mod tests {
         looked(&town.world, Look::default()).await;
         let open = |relic: &Relic| relic.status != RelicStatus::Closed;
         assert!(!town.escalations().await.iter().any(open));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_of_an_agent_about_the_same_file_stays_open_when_the_trouble_is_over() {
+        let town = Scenario::new().start().await;
+        let world = &town.world;
+        looked(world, lost("it is a FIFO")).await;
+        let body = Escalation {
+            agent: "mayor".to_owned(),
+            relic: None,
+            problem: lost("mine").left[0].problem(),
+            severity: Severity::High,
+            evidence: String::new(),
+        };
+        escalations::escalate(world, "mayor", body).await.unwrap();
+        town.settle().await;
+        looked(world, Look::default()).await;
+        let mut calls = town.escalations().await;
+        calls.retain(|relic| relic.status != RelicStatus::Closed);
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        assert!(calls[0].title.ends_with(": mine"), "{calls:?}");
     }
 
     #[tokio::test(start_paused = true)]

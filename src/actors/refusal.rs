@@ -47,6 +47,8 @@ pub enum RefusalKind {
     Parked,
     /// The present state forbids it.
     Conflict,
+    /// What it was judged by changed meanwhile; nothing was touched.
+    Changed,
     /// It was tried, and what it needs did not work: a set-up command, the start of a session.
     Failed,
     /// It cannot be done at present; try again later.
@@ -124,6 +126,13 @@ impl Refusal {
     pub fn is_passing(&self) -> bool {
         matches!(self.kind, RefusalKind::Unavailable | RefusalKind::Timeout)
     }
+
+    /// Whether a removal is left to the next patrol, and calls nobody for that: something else is at the sandbox, or it
+    /// changed meanwhile, which is counted where it happens.
+    #[must_use]
+    pub fn is_for_the_patrol(&self) -> bool {
+        matches!(self.kind, RefusalKind::Conflict | RefusalKind::Changed)
+    }
 }
 
 impl From<StoreError> for Refusal {
@@ -159,9 +168,8 @@ impl From<RepoError> for Refusal {
             }
             RepoError::Timeout { .. } => RefusalKind::Timeout,
             RepoError::NotFound(_) => RefusalKind::NotFound,
-            RepoError::Rejected(_) | RepoError::Moved { .. } | RepoError::PermitStale(_) => {
-                RefusalKind::Conflict
-            }
+            RepoError::Rejected(_) | RepoError::Moved { .. } => RefusalKind::Conflict,
+            RepoError::PermitStale(_) => RefusalKind::Changed,
             RepoError::Broken { .. } => RefusalKind::Failed,
             RepoError::Failed(_) => RefusalKind::Internal,
         };

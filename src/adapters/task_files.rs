@@ -36,6 +36,8 @@ pub struct DiskTaskFiles {
     open: Open,
     committed: OnceLock<Committed>,
     watching: Mutex<Watching>,
+    /// What the last emptying of the trash left because it was written to.
+    written: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
 /// Says whether the HEAD of a sandbox has these bytes under a name.
@@ -87,6 +89,7 @@ impl DiskTaskFiles {
             open,
             committed: OnceLock::new(),
             watching: Mutex::default(),
+            written: Mutex::default(),
         };
         files.watch(&files.outbox);
         Ok(files)
@@ -103,6 +106,10 @@ impl DiskTaskFiles {
     fn is_checked_out(&self, sandbox: &Path, name: &str, text: &str) -> bool {
         let committed = self.committed.get();
         committed.is_some_and(|committed| committed(sandbox, name, text.as_bytes()))
+    }
+
+    fn written(&self) -> MutexGuard<'_, BTreeMap<PathBuf, PathBuf>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn watching(&self) -> MutexGuard<'_, Watching> {
@@ -419,9 +426,11 @@ impl TaskFiles for DiskTaskFiles {
 
     fn empty_trash(&self) -> Result<(), TaskError> {
         let mut first = None;
+        let mut written = BTreeMap::new();
         let room = beneath::open_room(&self.trash).map_err(at(&self.trash))?;
         let names = beneath::names(&room).map_err(at(&self.trash))?;
         if names.is_empty() {
+            *self.written() = written;
             return Ok(());
         }
         let uses = trash::Uses::of(&self.trash).map_err(at(&self.trash))?;
@@ -429,7 +438,9 @@ impl TaskFiles for DiskTaskFiles {
             let path = self.trash.join(&name);
             let removed = match trash::is_note(&name) {
                 true => trash::tidy(&path),
-                false => throw_away(&room, &name, &path, &uses),
+                false => throw_away(&room, &name, &path, &uses).map(|late| {
+                    written.extend(late.map(|late| (path.clone(), late)));
+                }),
             };
             if let Err(error) = removed
                 && error.kind() != io::ErrorKind::NotFound
@@ -437,31 +448,38 @@ impl TaskFiles for DiskTaskFiles {
                 first.get_or_insert_with(|| at(&path)(error));
             }
         }
+        *self.written() = written;
         first.map_or(Ok(()), Err)
+    }
+
+    fn written_in_trash(&self) -> BTreeMap<PathBuf, PathBuf> {
+        self.written().clone()
     }
 }
 
-/// Removes an entry of the trash, and the note of it. What is in use stays, and what was written to since it was thrown away.
-fn throw_away(room: &OwnedFd, name: &OsStr, path: &Path, uses: &trash::Uses) -> io::Result<()> {
+/// Removes an entry of the trash, and the note of it. What is in use stays, and what was written to since it was thrown away:
+/// that file is returned.
+fn throw_away(
+    room: &OwnedFd,
+    name: &OsStr,
+    path: &Path,
+    uses: &trash::Uses,
+) -> io::Result<Option<PathBuf>> {
     let shown = path.display();
     match trash::stays(path, uses)? {
         Some(Stays::Used(used)) => {
             let used = used.display();
             tracing::info!(%used, "{shown} was removed, and a process works in it: it is deleted later");
-            return Ok(());
+            return Ok(None);
         }
-        Some(Stays::Written(written)) => {
-            let written = written.display();
-            tracing::error!(%written, "{shown} was written to after it was removed: it is kept; take what you need, and delete it");
-            return Ok(());
-        }
+        Some(Stays::Written(written)) => return Ok(Some(written)),
         None => {}
     }
     mounts::none_in(path)?;
     removal::remove_at(room, name)?;
     match removal::remove_at(room, &trash::note_of(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 

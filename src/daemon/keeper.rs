@@ -61,6 +61,16 @@ impl Keeper {
                 let says = format!("changes of files are not seen: {why}");
                 look.leave(Part::Watch, world.city.outbox_dir(), says, hint);
             }
+            for (entry, file) in world.tasks.written_in_trash() {
+                let says = format!(
+                    "{} was written after its sandbox had been judged and removed: it is in no commit and no salvage",
+                    file.display()
+                );
+                let hint = "take what you need out of it, and delete the directory";
+                look.leave(Part::Trash, entry, says, hint);
+            }
+            // What was in use may have been left by now.
+            effects::empty_trash(&world);
             for (rig, why) in effects::prepare_held(&world) {
                 let says = format!("rig {rig} is held: {why}");
                 let hint = "the other rigs are worked on; this one is tried again at each patrol";

@@ -6,17 +6,32 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 macro_rules! causes {
-    ($($(#[$doc:meta])* $variant:ident => $text:literal),+ $(,)?) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident => $text:literal),+ $(,)?) => {
         /// Why something was done.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Cause { $($(#[$doc])* $variant),+ }
+        pub enum Cause { $($(#[doc = $doc])+ $variant),+ }
 
         impl Cause {
             /// The name as it stands in events and logs.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
+            }
+
+            /// What it means, in a sentence.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+).trim_ascii()),+ }
+            }
+
+            /// Returns the cause with this name; none for one of another version.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($text => Some(Self::$variant),)+
+                    _ => None,
+                }
             }
         }
 
@@ -29,6 +44,8 @@ macro_rules! causes {
                 for cause in [$(Cause::$variant),+] {
                     let json = serde_json::to_value(cause).unwrap();
                     assert_eq!(json, cause.as_str());
+                    assert_eq!(Cause::named(cause.as_str()), Some(cause));
+                    assert!(cause.meaning().ends_with('.'), "{cause}: {}", cause.meaning());
                 }
             }
         }

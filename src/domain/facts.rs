@@ -3,12 +3,17 @@
 //! Nothing here is stored. Each patrol and each event looks again (`witness-patrol.md`, discovery
 //! over tracking).
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
 use super::ids::{Generation, Incarnation, Oid, SessionId};
 use super::other_work::OtherWork;
+
+/// So many files of a change are named.
+const NAMED: usize = 5;
 
 /// The answer of a probe. `Unknown` is never acted on: what cannot be probed is precious.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,7 +200,7 @@ impl GitFacts {
     /// What is in the sandbox now and was not then, or the other way round. Where the target is, and hence
     /// how much is ahead of it and what reaches HEAD, may change meanwhile: that is outside.
     #[must_use]
-    pub fn changed_since(&self, then: &Self) -> Option<&'static str> {
+    pub fn changed_since(&self, then: &Self) -> Option<String> {
         let differs = [
             (then.head != self.head, "HEAD moved"),
             (then.branch != self.branch, "another branch is checked out"),
@@ -205,8 +210,23 @@ impl GitFacts {
             (then.special != self.special, "other work changed"),
             (then.fingerprint != self.fingerprint, "content changed"),
         ];
-        let first = differs.iter().find(|(differs, _)| *differs);
-        first.map(|(_, what)| *what)
+        let (_, what) = differs.into_iter().find(|(differs, _)| *differs)?;
+        let (was, now) = (then.files(), self.files());
+        let one: BTreeSet<&str> = was.symmetric_difference(&now).copied().collect();
+        // Of content alone it is not known in which of the files it changed.
+        let named = if one.is_empty() { now } else { one };
+        Some(format!("{what}{}", in_brackets(&named)))
+    }
+
+    /// Names the first of the files that hold work, in brackets; nothing where there is none.
+    #[must_use]
+    pub fn in_files(&self) -> String {
+        in_brackets(&self.files())
+    }
+
+    fn files(&self) -> BTreeSet<&str> {
+        let all = self.dirty.iter().chain(&self.untracked);
+        all.map(String::as_str).collect()
     }
 
     /// Whether all present work is committed. `done` asks this: an agent that amended or rebased
@@ -216,5 +236,44 @@ impl GitFacts {
     pub fn is_committed(&self) -> bool {
         let finished = self.special.iter().all(|work| work.kind().is_finished());
         finished && self.dirty.is_empty() && self.untracked.is_empty()
+    }
+}
+
+fn in_brackets(files: &BTreeSet<&str>) -> String {
+    let named: Vec<&str> = files.iter().copied().take(NAMED).collect();
+    match &named[..] {
+        [] => String::new(),
+        named => format!(" ({})", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_is_named_with_the_files_that_it_is_about() {
+        let facts = |dirty: &[&str], fingerprint: &str| GitFacts {
+            head: Oid::new("a".repeat(40)).unwrap(),
+            branch: None,
+            merge_base: None,
+            ahead: 0,
+            dirty: dirty.iter().map(ToString::to_string).collect(),
+            untracked: Vec::new(),
+            stashes: Vec::new(),
+            head_reachable: true,
+            special: Vec::new(),
+            fingerprint: fingerprint.to_owned(),
+        };
+        let one = facts(&["a"], "1");
+        let changed = |now: &GitFacts| now.changed_since(&one);
+        assert_eq!(changed(&one), None);
+        let more = changed(&facts(&["a", "b"], "2"));
+        assert_eq!(more.unwrap(), "tracked files changed (b)");
+        let content = changed(&facts(&["a"], "2"));
+        assert_eq!(content.unwrap(), "content changed (a)");
+        let clean = facts(&[], "1");
+        let written = facts(&[], "2").changed_since(&clean);
+        assert_eq!(written.unwrap(), "content changed");
     }
 }

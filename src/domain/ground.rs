@@ -27,6 +27,8 @@ pub enum Part {
     Rig,
     /// Changes of files are not seen: the kernel has no watches left.
     Watch,
+    /// A removed sandbox that was written to after it had been judged.
+    Trash,
 }
 
 /// Something of it that is not as it was left.

@@ -47,6 +47,7 @@ pub mod relic;
 pub mod reload;
 pub mod restart;
 pub mod saga;
+pub mod saved_work;
 pub mod screen;
 pub mod session_env;
 pub mod shown;

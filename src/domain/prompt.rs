@@ -11,8 +11,9 @@ use jiff::fmt::friendly::SpanPrinter;
 
 use super::cause::Cause;
 use super::ids::{Oid, RaiderId, RelicId};
-use super::merge::FailureType;
+use super::merge::{FailureType, MergeRequest};
 use super::message::MergeFailed;
+use super::saved_work::{self, SavedWork};
 
 /// More of the task than this is left to the task file: command lines are limited.
 const BODY_MAX: usize = 8_000;
@@ -225,10 +226,12 @@ pub fn silent(relic: &RelicId, silence: Duration, hd: &str) -> String {
     )
 }
 
-/// What the next raider must know of an attempt that did not land.
+/// What the next raider must know of an attempt that did not land. `began` is the tip of the target that it was begun
+/// on, where that is known.
 #[must_use]
-pub fn rework(failed: &MergeFailed) -> String {
-    let (target, head, branch) = (&failed.target, &failed.head, &failed.branch);
+pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
+    let (target, branch) = (&failed.target, &failed.branch);
+    let earlier = earlier(&failed.head, branch, began);
     let what = match failed.failure_type {
         FailureType::Conflict => format!("it conflicts with `{target}`"),
         FailureType::Tests => "a gate was red".to_owned(),
@@ -239,9 +242,7 @@ pub fn rework(failed: &MergeFailed) -> String {
     };
     let mut text = format!(
         "An earlier attempt at this task did not land: {what}.\n\n\
-         The earlier work is commit {head} (branch {branch}); `git log -p {head} --not \
-         HEAD` shows it. Take over what is right, on top of `{target}` as it is now, and mend what \
-         was wrong."
+         {earlier} Take over what is right, on top of `{target}` as it is now, and mend what was wrong."
     );
     if !failed.conflict_files.is_empty() {
         let files = file_list(&failed.conflict_files);
@@ -256,16 +257,23 @@ pub fn rework(failed: &MergeFailed) -> String {
 
 /// What the next raider must know of an attempt that a person said no to.
 #[must_use]
-pub fn rejected(branch: &str, head: &Oid, note: Option<&str>) -> String {
+pub fn rejected(mr: &MergeRequest, note: Option<&str>) -> String {
+    let earlier = earlier(&mr.head, &mr.branch, mr.began.as_ref());
     let mut text = format!(
         "A person looked at an earlier attempt at this task and said no.\n\n\
-         The earlier work is commit {head} (branch {branch}); `git log -p {head} --not HEAD` shows \
-         it. Take over what is right, and mend what was wrong."
+         {earlier} Take over what is right, and mend what was wrong."
     );
     if let Some(note) = note {
         text.push_str(&format!("\n\nWhat was said:\n\n{}", quoted(note)));
     }
     text
+}
+
+/// Names the work of an attempt that was queued. Its commits are in the supervisor's repository, which loses none, and
+/// whose objects sandboxes borrow.
+fn earlier(head: &Oid, branch: &str, began: Option<&Oid>) -> String {
+    let log = saved_work::log(began, head);
+    format!("The earlier work is commit {head} (branch {branch}); `{log}` shows it.")
 }
 
 /// How what is said of salvage begins; only the last is kept.
@@ -274,19 +282,10 @@ const SALVAGED: &str = "An earlier attempt at this task was given up, and its wo
 /// What the next raider must know of an attempt that was given up and salvaged, after what was to be known
 /// before.
 #[must_use]
-pub fn salvaged(before: Option<&str>, id: &str, refs: &[String]) -> String {
-    let of = |last: &str| refs.iter().find(|name| name.ends_with(&format!("/{last}")));
-    let mut text = format!("{SALVAGED} as salvage {id}.");
-    if let Some(head) = of("head") {
-        text.push_str(&format!(
-            " `git log -p {head} --not HEAD` shows its commits."
-        ));
-        if let Some(files) = of("worktree") {
-            let shows = format!(" `git diff {head} {files}` shows what it had not committed.");
-            text.push_str(&shows);
-        }
-    }
-    text.push_str(" Take over what is right.");
+pub fn salvaged(before: Option<&str>, id: &str, work: Option<&SavedWork>) -> String {
+    let unknown = "What it has was not noted by the version that wrote it.";
+    let told = work.map_or_else(|| unknown.to_owned(), SavedWork::told);
+    let text = format!("{SALVAGED} as salvage {id}. {told} Take over what is right.");
     let before = before.map(|text| text.split(SALVAGED).next().unwrap_or(text).trim());
     match before {
         Some(before) if !before.is_empty() => format!("{before}\n\n{text}"),

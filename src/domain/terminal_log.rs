@@ -3,20 +3,26 @@
 
 use jiff::Timestamp;
 
-use super::ids::{Generation, Incarnation};
+use super::ids::{Generation, Incarnation, RelicId};
 
 /// Begins every mark: a control that terminals take no notice of, and that programs do not print.
 const SIGN: &str = "\x1b]7770;horde\x07";
 
-/// What is written between the output of an earlier session and that of this one.
+/// What is written before the output of a session, and behind that of an earlier one. A raider's session works on a relic.
 #[must_use]
-pub fn mark(incarnation: Incarnation, generation: Generation, since: Timestamp) -> String {
+pub fn mark(
+    incarnation: Incarnation,
+    generation: Generation,
+    relic: Option<&RelicId>,
+    since: Timestamp,
+) -> String {
     let of = match incarnation.0 {
         // Standing agents have none.
         0 => String::new(),
         incarnation => format!(" of incarnation {incarnation}"),
     };
-    format!("\r\n{SIGN}\x1b[0m--- session {generation}{of}, since {since:.0} ---\r\n")
+    let on = relic.map_or_else(String::new, |relic| format!(" on {relic}"));
+    format!("\r\n{SIGN}\x1b[0m--- session {generation}{of}{on}, since {since:.0} ---\r\n")
 }
 
 /// The size that a session's terminal has when it begins: rows, columns.
@@ -62,7 +68,7 @@ pub fn from_painted(output: &[u8]) -> Option<&[u8]> {
 /// The output of one session in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session<'a> {
-    /// The line that names it; the first one of a log has none.
+    /// The line that names it; none where the log begins in the middle of it.
     pub title: Option<&'a str>,
     /// What it wrote.
     pub output: &'a [u8],
@@ -107,7 +113,7 @@ mod tests {
     #[test]
     fn the_sessions_of_a_log_have_their_titles() {
         let since = "2026-01-01T00:00:00Z".parse().unwrap();
-        let second = mark(Incarnation(0), Generation(2), since);
+        let second = mark(Incarnation(0), Generation(2), None, since);
         let log = format!("one\n{second}two{second}");
         let sessions = sessions(log.as_bytes());
         let title = "--- session 2, since 2026-01-01T00:00:00Z ---";
@@ -119,6 +125,10 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert!(super::sessions(b"").is_empty());
+        let relic = RelicId::new("gt-7").unwrap();
+        let of_raider = mark(Incarnation(3), Generation(1), Some(&relic), since);
+        let title = "--- session 1 of incarnation 3 on gt-7, since 2026-01-01T00:00:00Z ---";
+        assert_eq!(super::sessions(of_raider.as_bytes())[1].title, Some(title));
     }
 
     #[test]
@@ -141,8 +151,8 @@ mod tests {
     #[test]
     fn a_mark_tells_the_last_sessions_output_from_what_was_before() {
         let since = "2026-01-01T00:00:00.5Z".parse().unwrap();
-        let second = mark(Incarnation(0), Generation(2), since);
-        let third = mark(Incarnation(2), Generation(3), since);
+        let second = mark(Incarnation(0), Generation(2), None, since);
+        let third = mark(Incarnation(2), Generation(3), None, since);
         assert!(second.contains("--- session 2, since 2026-01-01T00:00:00Z ---"));
         assert!(third.contains("--- session 3 of incarnation 2, since"));
         for (log, own) in [

@@ -17,6 +17,7 @@ use crate::domain::message::{Address, Body, Message};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::saved_work::SavedWork;
 use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::repo::SalvageRecord;
 
@@ -114,6 +115,9 @@ pub struct SalvageEntry {
     pub bytes: u64,
     /// Ignored paths that were not salvaged.
     pub ignored: Vec<String>,
+    /// The work of the attempt, as commits; none where a version wrote it that did not note them.
+    #[serde(default)]
+    pub work: Option<SavedWork>,
 }
 
 impl SalvageEntry {
@@ -125,6 +129,7 @@ impl SalvageEntry {
             refs: self.refs.clone(),
             bytes: self.bytes,
             ignored: self.ignored.clone(),
+            work: self.work.clone().unwrap_or_default(),
             fingerprint: None,
         }
     }

@@ -19,6 +19,7 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
+use crate::domain::saved_work::SavedWork;
 
 pub use self::error::{RepoError, is_no_room};
 pub use self::gate::{GateRun, GateSpec};
@@ -81,6 +82,9 @@ pub struct SalvageRecord {
     pub bytes: u64,
     /// Ignored paths that were not salvaged, at most a few hundred.
     pub ignored: Vec<String>,
+    /// The work of the attempt, as commits.
+    #[serde(default)]
+    pub work: SavedWork,
     /// Fingerprint of the state that was written, as [`GitFacts`] has it; none where a commit alone was kept,
     /// or it is not known any more.
     #[serde(default)]

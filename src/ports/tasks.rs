@@ -1,5 +1,6 @@
 //! The files between an agent and the supervisor: `TASK.md`, the outcome file, prompts, the outbox.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -213,9 +214,15 @@ pub trait TaskFiles: Send + Sync {
     /// [`TaskError`].
     fn leftovers(&self) -> Result<Leftovers, TaskError>;
 
-    /// Deletes what lies in the trash.
+    /// Deletes what lies in the trash, unless it is in use, or was written to after it had been thrown away.
     ///
     /// # Errors
     /// [`TaskError`] of the first entry that would not go.
     fn empty_trash(&self) -> Result<(), TaskError>;
+
+    /// What the last emptying left because it was written to after it had been thrown away: each entry, and a file that
+    /// was written.
+    fn written_in_trash(&self) -> BTreeMap<PathBuf, PathBuf> {
+        BTreeMap::new()
+    }
 }

@@ -204,6 +204,24 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
     }
 }
 
+#[test]
+fn run_ends_with_the_commit_that_the_work_landed_as() {
+    let city = FakeCity::start();
+    let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
+    city.fake.answer("status", Ok(json!({"seq": 4})));
+    city.fake.answer("run", Ok(relics));
+    let closed = json!({"id": "gt-1", "status": "closed"});
+    city.fake.answer("relic.show", Ok(closed));
+    let (mut seat, end) = terminal();
+    let mut hd = hd_on(&city, &end, &["run", "a task"]);
+    let mut hd = hd.stderr(Stdio::from(end)).spawn().unwrap();
+    let merged = json!({"seq": 5, "type": "raider.merged", "subject": "horde/raiders/Toast", "cause": "merged",
+        "data": {"relic": "gt-1", "merge_commit": "c0ffee", "target": "main", "noop": false}});
+    followed(&city).blocking_send(Ok(merged)).unwrap();
+    shown(&mut seat, "gt-1 landed as c0ffee on main");
+    assert_eq!(hd.wait().unwrap().code(), Some(0));
+}
+
 /// A relic is blocked while its raider is in quarantine, and stays hooked while a person has to look or its account is
 /// parked (contract 2.3, exit 9).
 #[test]

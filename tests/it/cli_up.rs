@@ -126,3 +126,26 @@ fn where_nobody_answers_the_log_is_named() {
         assert!(told(verb).contains(name), "{verb:?}");
     }
 }
+
+/// A newcomer has no coding agent yet: what was looked for, and what to do then, is said.
+#[test]
+fn init_without_a_coding_agent_says_what_to_do() {
+    let dir = horde_supervisor::testing::scratch();
+    let (empty, city) = (dir.path().join("empty"), dir.path().join("city"));
+    fs::create_dir(&empty).unwrap();
+    let mut hd = assert_cmd::Command::new(cargo_bin("hd"));
+    for name in VARIABLES {
+        hd.env_remove(name);
+    }
+    let ran = run(hd.env("PATH", &empty).arg("init").arg(&city));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for part in [
+        "no coding agent is in the PATH",
+        "claude, codex, gemini",
+        "Install it",
+        "set `harness` in city.toml",
+        "hd harness test NAME",
+    ] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+}

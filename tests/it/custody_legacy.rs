@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::domain::ids::Oid;
+use horde_supervisor::domain::saved_work::SavedWork;
 use horde_supervisor::ports::repo::{Repo, SalvageRecord};
 use serde_json::json;
 
@@ -94,6 +95,7 @@ fn salvage(city: &City, head: &str) -> (SalvageRecord, String) {
         bytes: 0,
         ignored: Vec::new(),
         fingerprint: None,
+        work: SavedWork::default(),
     };
     (record, inner)
 }

@@ -212,6 +212,10 @@ pub async fn run(world: &World, mut saga: Saga, judged: Option<Judged>) -> Resul
             }
             Err(failure)
         }
+        Err(failure) if failure.kind == RefusalKind::Changed => {
+            stuck::changed(world, saga.id, &plan.target, &failure).await?;
+            Err(failure)
+        }
         Err(failure) => {
             let id = saga.id;
             world.store.run(move |txn| txn.close_saga(id)).await?;
@@ -338,6 +342,7 @@ async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>
         let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.origin());
         txn.record(&event.with(data))?;
         txn.close_saga(saga)?;
+        stuck::forget(txn, &target.raider)?;
         Ok(salvage)
     });
     let salvage = released.await?;

@@ -135,6 +135,7 @@ pub fn problem_of(refused: &Refusal) -> Option<Problem> {
         | RefusalKind::NeedsHuman
         | RefusalKind::Parked
         | RefusalKind::Conflict
+        | RefusalKind::Changed
         | RefusalKind::Failed
         | RefusalKind::Unavailable
         | RefusalKind::Timeout

@@ -264,8 +264,13 @@ pub(super) fn give_room(txn: &mut dyn Txn) -> Result<(), StoreError> {
 /// Whom the store's own events are about.
 const SUBJECT: &str = "store";
 
-/// The journal's entry as a log line with the same fields.
+/// The journal's entry as a log line with the same fields. Its message, which a log in JSON leaves out, says in words what
+/// brought it about.
 pub(super) fn announce(event: &Event) {
+    let message = match Cause::named(&event.cause) {
+        Some(cause) => cause.meaning(),
+        None => event.cause.as_str(),
+    };
     tracing::info!(
         target: "horde::journal",
         seq = event.seq,
@@ -274,6 +279,7 @@ pub(super) fn announce(event: &Event) {
         subject = event.subject,
         cause = event.cause,
         data = %event.data,
+        "{message}",
     );
 }
 
@@ -321,7 +327,7 @@ mod tests {
         assert_eq!(line["target"], "horde::journal");
         assert_eq!(
             line["fields"],
-            json!({"seq": 12, "ts": "2026-05-01T10:00:00Z", "type": "raider.nuked", "subject": "horde/raiders/Toast",
+            json!({"message": Cause::DoneCleanPushed.meaning(), "seq": 12, "ts": "2026-05-01T10:00:00Z", "type": "raider.nuked", "subject": "horde/raiders/Toast",
                 "cause": "done_clean_pushed", "data": r#"{"relic":"gt-1"}"#})
         );
     }

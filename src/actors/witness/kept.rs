@@ -61,7 +61,7 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
     if rig.is_some_and(|rig| age >= rig.witness.keep_dirty) {
         return match nuke_now(args, target, true).await {
             Ok(_) => Ok(Handled::Yes),
-            Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+            Err(busy) if busy.is_for_the_patrol() => Ok(Handled::AtPatrol),
             Err(full) if full.kind == RefusalKind::NoRoom => without_room(args, hook, &full).await,
             // It cannot be saved as it is: no time makes it go.
             Err(risk) if risk.kind == RefusalKind::WorkAtRisk => stays(args, &kept).await,

@@ -343,7 +343,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
     match nuke_now(args, target, false).await {
         Ok(_) => Ok(Handled::Yes),
         // Somebody is at it, and tells the witness when it is over.
-        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+        Err(busy) if busy.is_for_the_patrol() => Ok(Handled::AtPatrol),
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
             let kept = Kept {
                 hook: &hook,

@@ -177,7 +177,7 @@ async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal
             Ok(Handled::AtPatrol)
         }
         // Somebody is at it, and tells the witness when it is over.
-        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+        Err(busy) if busy.is_for_the_patrol() => Ok(Handled::AtPatrol),
         Err(error) => Err(error),
     }
 }

@@ -33,6 +33,8 @@ use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::ports::relics::{StoreError, Txn};
 
+/// No program writes its outcome in parts over a longer time.
+const WRITING: Duration = Duration::from_secs(2);
 /// Between two attempts to be the one who looks.
 const TURN: Duration = Duration::from_millis(50);
 
@@ -116,19 +118,23 @@ async fn act(
     ended: bool,
     resting: &mut Option<BTreeSet<ChildId>>,
 ) -> Result<(), Refusal> {
-    let Some(_turn) = turn(args, &hook, ended).await else {
+    let Some(turn) = turn(args, &hook, ended).await else {
         return Ok(());
     };
-    let (said, written) = match endings::outcome(&args.world, &hook).await {
-        Ok(seen) => seen,
-        Err(error) => {
-            tracing::warn!(raider = %hook.raider, %error, "an outcome file cannot be seen");
+    let Some((said, written)) = seen(args, &hook).await else {
+        return Ok(());
+    };
+    if matches!(said, OutcomeFile::Unclear(_)) && !ended {
+        // Of a file without a time it is not known whether it is being written: it is told when the session has ended.
+        let Some(at) = written else { return Ok(()) };
+        if let Some(left) = unsettled(&args.world, at) {
+            drop(turn);
+            look_again(args, hook, at, left);
             return Ok(());
         }
-    };
+    }
     let (problem, refused) = match said {
         OutcomeFile::Empty => return resume(args, hook, resting).await,
-        OutcomeFile::Unclear(_) if !ended && !is_stable(&args.world, written) => return Ok(()),
         OutcomeFile::Unclear(why) => {
             let message = format!("the outcome file cannot be read: {why}");
             let refused = Refusal::new(RefusalKind::BadRequest, message);
@@ -159,6 +165,32 @@ async fn act(
     // What may not be said now is said when a patrol reads the file again.
     let _said = remind(args, &hook, (ended, written), (&problem, &refused)).await?;
     Ok(())
+}
+
+/// What the file says, and when it was written; none where it cannot be seen.
+async fn seen(args: &WitnessArgs, hook: &Hook) -> Option<(OutcomeFile, Option<Timestamp>)> {
+    let seen = endings::outcome(&args.world, hook).await;
+    let warn =
+        |error| tracing::warn!(raider = %hook.raider, %error, "an outcome file cannot be seen");
+    seen.map_err(warn).ok()
+}
+
+/// Looks at the file again in a moment, unless it is written meanwhile: that is heard of. Nothing waits for it.
+fn look_again(args: &WitnessArgs, hook: Hook, written: Timestamp, left: Duration) {
+    let args = args.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(left).await;
+        if seen(&args, &hook)
+            .await
+            .is_some_and(|(_, now)| now == Some(written))
+        {
+            let city = &args.world.city;
+            let dir = city.task_dir(&hook.raider, &hook.relic, hook.incarnation);
+            args.world
+                .directory
+                .tell_witness(&args.rig, WitnessMsg::Outcome(dir));
+        }
+    });
 }
 
 /// A raider with work that says nothing of its end, and rests as if it had: what it said was taken back,
@@ -194,12 +226,12 @@ async fn resume(
     Ok(())
 }
 
-/// Whether nobody is writing the file at this moment: what cannot be read yet may be half of what
-/// will be.
-fn is_stable(world: &World, written: Option<Timestamp>) -> bool {
-    let pause = world.city.daemon.patrol_interval / 2;
-    let age = written.and_then(|at| Duration::try_from(world.clock.now() - at).ok());
-    age.is_some_and(|age| age >= pause)
+/// How long ago a file must have been written before what cannot be understood in it is a mistake: until then it may be half
+/// of what is being written. None where it is long enough; a time that is yet to come is of a clock that was set back.
+fn unsettled(world: &World, written: Timestamp) -> Option<Duration> {
+    let age = Duration::try_from(world.clock.now() - written).ok()?;
+    let left = WRITING.saturating_sub(age);
+    Some(left).filter(|left| !left.is_zero())
 }
 
 async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal> {

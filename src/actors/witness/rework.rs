@@ -9,6 +9,7 @@ use super::inbox::Handled;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::Oid;
 use crate::domain::merge::{FailureType, MergeRequest};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Severity};
 use crate::domain::problem::{Problem, ProblemKind};
@@ -69,7 +70,8 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         return Ok(());
     }
     relic.assignee = None;
-    relic.context = Some(prompt::rework(failed));
+    let began = began(txn, failed)?;
+    relic.context = Some(prompt::rework(failed, began.as_ref()));
     let problem = hopeless(failed, relic.reworks, attempts);
     let cause = match &problem {
         Some((cause, _)) => {
@@ -106,6 +108,13 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         txn.send(&message::witness(&failed.rig), message::SHAMAN, body)?;
     }
     Ok(())
+}
+
+/// The tip of the target that the attempt was begun on.
+fn began(txn: &mut dyn Txn, failed: &MergeFailed) -> Result<Option<Oid>, StoreError> {
+    let attempts = txn.mrs_of(&failed.relic)?;
+    let attempt = attempts.into_iter().find(|mr| mr.id == failed.mr);
+    Ok(attempt.and_then(|mr| mr.began))
 }
 
 /// Why no fresh raider is mustered, for people: there were enough, or none could help.
@@ -165,7 +174,7 @@ pub fn reject(
     relic.status = RelicStatus::Open;
     relic.assignee = None;
     relic.branch = None;
-    relic.context = Some(prompt::rejected(&mr.branch, &mr.head, note));
+    relic.context = Some(prompt::rejected(mr, note));
     if !relic.labels.iter().any(|label| label == REWORK) {
         relic.labels.push(REWORK.to_owned());
     }

@@ -121,7 +121,7 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     };
     match done {
         // It is another by now, or somebody is at it, who tells the witness when that is over.
-        Err(other) if other.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+        Err(other) if other.is_for_the_patrol() => Ok(Handled::AtPatrol),
         done => done,
     }
 }

@@ -185,7 +185,7 @@ fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<Measured, RepoError> {
     let now = facts::judge(repo, &measured, None)?;
     match difference(judged, &now) {
         None => Ok(measured),
-        Some(what) => Err(RepoError::PermitStale(what.to_owned())),
+        Some(what) => Err(RepoError::PermitStale(what)),
     }
 }
 
@@ -249,9 +249,9 @@ fn rename_free(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-fn difference(judged: &GitFacts, now: &GitFacts) -> Option<&'static str> {
+fn difference(judged: &GitFacts, now: &GitFacts) -> Option<String> {
     let lost = judged.head_reachable && !now.head_reachable;
-    let less = lost.then_some("HEAD is not reachable any more");
+    let less = lost.then(|| "HEAD is not reachable any more".to_owned());
     now.changed_since(judged).or(less)
 }
 

@@ -1,12 +1,13 @@
-//! What processes may still write below a directory: it is the working directory of one, or a file in it is open for
-//! writing.
+//! What processes may still write below a directory: one works in it, has a directory of it open, from where it reaches what
+//! lies there, or has a file of it open for writing or mapped to be written.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Returns the working directories and the files open for writing of all other processes, as far as they lie in this
+/// Returns what other processes work in, have open or have mapped as far as they may write by it, and it lies in this
 /// directory or below. A process that belongs to another user may not be seen.
 ///
 /// # Errors
@@ -22,18 +23,27 @@ pub fn used_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
         }
         let process = Path::new("/proc").join(&name);
         let is_below = |path: &PathBuf| path.starts_with(&dir);
-        used.extend(fs::read_link(process.join("cwd")).ok().filter(is_below));
+        for held in ["cwd", "root"] {
+            used.extend(fs::read_link(process.join(held)).ok().filter(is_below));
+        }
         let open = fs::read_dir(process.join("fd")).into_iter().flatten();
         for descriptor in open.flatten() {
             let path = fs::read_link(descriptor.path()).ok().filter(is_below);
             if let Some(path) = path
-                && is_writable(&process, &descriptor.file_name())
+                && (is_dir(&descriptor.path()) || is_writable(&process, &descriptor.file_name()))
             {
                 used.push(path);
             }
         }
+        let maps = fs::read(process.join("maps")).unwrap_or_default();
+        used.extend(mapped(&maps).filter(is_below));
     }
     Ok(used)
+}
+
+/// Whether a descriptor is a directory, in whatever way it was opened.
+fn is_dir(descriptor: &Path) -> bool {
+    fs::metadata(descriptor).is_ok_and(|found| found.is_dir())
 }
 
 /// Whether a descriptor of a process may be written to. One that cannot be asked may be.
@@ -42,4 +52,31 @@ fn is_writable(process: &Path, descriptor: &OsStr) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
     flags.is_none_or(|flags| flags & 0o3 != 0)
+}
+
+/// The files whose bytes a process writes by writing to its memory.
+fn mapped(maps: &[u8]) -> impl Iterator<Item = PathBuf> {
+    let lines = maps.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| {
+        // `<range> <mode> <offset> <device> <inode>   <path>`
+        let mode = line.split(|byte| *byte == b' ').nth(1)?;
+        let is_shared = mode.get(1) == Some(&b'w') && mode.get(3) == Some(&b's');
+        let at = line.iter().position(|byte| *byte == b'/')?;
+        is_shared.then(|| PathBuf::from(OsStr::from_bytes(&line[at..])))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapping_that_is_shared_and_written_names_its_file() {
+        let maps = b"7f0-7f1 rw-s 00000000 00:1f 42      /a/with space\n\
+                     7f0-7f1 rw-p 00000000 00:1f 43      /private\n\
+                     7f0-7f1 r--s 00000000 00:1f 44      /read\n\
+                     7f0-7f1 rw-s 00000000 00:01 45      [anon]\n";
+        let found: Vec<PathBuf> = mapped(maps).collect();
+        assert_eq!(found, [PathBuf::from("/a/with space")]);
+    }
 }

@@ -19,15 +19,16 @@ fn read(row: &Row<'_>) -> rusqlite::Result<SalvageEntry> {
         refs: row.get::<_, Json<_>>("refs")?.0,
         bytes: row.get("bytes")?,
         ignored: row.get::<_, Json<_>>("ignored")?.0,
+        work: row.get::<_, Option<Json<_>>>("work")?.map(|work| work.0),
     })
 }
 
 pub(super) fn put(conn: &Connection, entry: &SalvageEntry) -> Result<(), StoreError> {
     conn.prepare_cached(
         "INSERT OR REPLACE INTO salvages (id, rig, raider, incarnation, relic, reason, created,
-                                          refs, bytes, ignored)
+                                          refs, bytes, ignored, work)
          VALUES (:id, :rig, :raider, :incarnation, :relic, :reason, :created,
-                 :refs, :bytes, :ignored)",
+                 :refs, :bytes, :ignored, :work)",
     )?
     .execute(named_params! {
         ":id": entry.id,
@@ -40,6 +41,7 @@ pub(super) fn put(conn: &Connection, entry: &SalvageEntry) -> Result<(), StoreEr
         ":refs": Json(&entry.refs),
         ":bytes": entry.bytes,
         ":ignored": Json(&entry.ignored),
+        ":work": entry.work.as_ref().map(Json),
     })?;
     Ok(())
 }

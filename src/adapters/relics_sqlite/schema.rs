@@ -17,6 +17,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0008.sql"),
     include_str!("schema/0009.sql"),
     include_str!("schema/0010.sql"),
+    include_str!("schema/0011.sql"),
+    include_str!("schema/0012.sql"),
 ];
 
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).

@@ -254,13 +254,13 @@ fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
     tasks.empty_trash().unwrap();
 }
 
-/// A process that stands in, or writes to, what was thrown away; and what it wrote.
+/// A process that stands in, writes to, or has a directory open of what was thrown away; and what it wrote.
 #[test]
 fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
     let dir = crate::testing::scratch();
     let trash = dir.path().join("trash");
     let tasks = files(dir.path());
-    for name in ["stood-in", "written"] {
+    for name in ["stood-in", "written", "reached"] {
         fs::create_dir_all(trash.join(name).join("sub")).unwrap();
         fs::write(trash.join(name).join("file"), "old").unwrap();
     }
@@ -273,6 +273,14 @@ fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
     let mut cat = std::process::Command::new("cat");
     let late = fs::File::create(trash.join("written/late")).unwrap();
     let writes = start(cat.stdout(late));
+    let mut shell = std::process::Command::new("sh");
+    let script =
+        "exec 3<\"$0\"; echo >&2; read -r line; printf '%s' \"$line\" >/proc/self/fd/3/late";
+    let shell = shell.args(["-c", script]).arg(trash.join("reached/sub"));
+    let mut reaches = start(shell.stderr(std::process::Stdio::piped()));
+    let mut opened = [0];
+    let told = reaches.stderr.as_mut().unwrap();
+    std::io::Read::read_exact(told, &mut opened).unwrap();
     let changed = |path: &Path| {
         let found = fs::metadata(path).unwrap();
         (found.ctime(), found.ctime_nsec())
@@ -284,8 +292,9 @@ fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
         (now > changed(&trash.join("stood-in/file"))).then_some(())
     });
     tasks.empty_trash().unwrap();
-    assert_eq!(tasks.leftovers().unwrap().trash.len(), 2);
-    for (mut child, text) in [(stands, ""), (writes, "late")] {
+    assert_eq!(tasks.leftovers().unwrap().trash.len(), 3);
+    assert!(tasks.written_in_trash().is_empty());
+    for (mut child, text) in [(stands, ""), (writes, "late"), (reaches, "late\n")] {
         let mut input = child.stdin.take().unwrap();
         std::io::Write::write_all(&mut input, text.as_bytes()).unwrap();
         drop(input);
@@ -293,11 +302,19 @@ fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
     }
     for _ in 0..2 {
         tasks.empty_trash().unwrap();
-        assert_eq!(tasks.leftovers().unwrap().trash, [trash.join("written")]);
+        let late = [("reached", "reached/sub/late"), ("written", "written/late")];
+        let late = late.map(|(entry, file)| (trash.join(entry), trash.join(file)));
+        assert_eq!(tasks.leftovers().unwrap().trash.len(), 2);
+        assert_eq!(tasks.written_in_trash(), late.clone().into());
+        for (_, file) in late {
+            assert_eq!(fs::read(file).unwrap(), b"late");
+        }
     }
-    assert_eq!(fs::read(trash.join("written/late")).unwrap(), b"late");
-    fs::remove_dir_all(trash.join("written")).unwrap();
+    for name in ["reached", "written"] {
+        fs::remove_dir_all(trash.join(name)).unwrap();
+    }
     tasks.empty_trash().unwrap();
+    assert!(tasks.written_in_trash().is_empty());
     assert_eq!(fs::read_dir(&trash).unwrap().count(), 0);
 }
 

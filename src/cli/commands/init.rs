@@ -36,6 +36,9 @@ const KNOWN: &[(&str, &str)] = &[
     ("goose", "goose"),
 ];
 
+/// What the file names where none of them is there.
+const DEFAULT: &str = "claude";
+
 pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
     let harness = match &args.harness {
         Some(named) => Some(preset(named)?),
@@ -54,7 +57,7 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
     let text = config::init_text(&config::Init {
         workspace: name_of(&dir, "city"),
         rig: rig_name.clone().zip(rig.clone().map(RigSource::Path)),
-        harness: harness.clone().unwrap_or_else(|| "claude".to_owned()),
+        harness: harness.clone().unwrap_or_else(|| DEFAULT.to_owned()),
     });
     write_new(&file, &text)?;
     if args.here {
@@ -125,8 +128,8 @@ fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
 }
 
 fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
-    if harness.is_none() {
-        output::say("hd: no known coding agent is in the PATH; set `harness` in city.toml");
+    for line in without_agent(harness) {
+        output::say(&line);
     }
     if !rig {
         output::say("hd: name your repository under [[rigs]] in city.toml");
@@ -136,6 +139,26 @@ fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
     output::say(&format!("  cd {}", shell_words::quote(&dir)));
     output::say("  hd up -d");
     output::say("  hd run \"what is to be done\"");
+}
+
+/// What to do where no coding agent was found.
+fn without_agent(harness: Option<&str>) -> Vec<String> {
+    if harness.is_some() {
+        return Vec::new();
+    }
+    let programs: Vec<&str> = KNOWN.iter().map(|(_, program)| *program).collect();
+    vec![
+        format!(
+            "hd: no coding agent is in the PATH; these were looked for: {}",
+            programs.join(", ")
+        ),
+        format!(
+            "hd: city.toml names {DEFAULT}. Install it, or another one of them, and set `harness` in city.toml to it"
+        ),
+        "hd: a program of your own gets a [harness.NAME] with its `command`; `hd harness list` shows what there is, \
+         and `hd harness test NAME` tries it"
+            .to_owned(),
+    ]
 }
 
 /// Where the city goes.

@@ -3,15 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::cli::output::{Style, Tone};
+use crate::domain::cause::Cause;
 
-use super::words::{at, cell, cut, end};
+use super::words::{at, cell, clean, clean_lines, cut, end};
 
 /// One event: number, time, type, subject, cause, particulars.
 pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
     let kind = at(event, "/type");
     let time = at(event, "/ts");
     let seq = format!("{:>6}", at(event, "/seq"));
-    let (subject, cause) = (at(event, "/subject"), format!("({})", at(event, "/cause")));
+    let (subject, cause) = (at(event, "/subject"), format!("({})", cause(event)));
     let plain = format!("{seq}  {time}  {kind:<22}  {subject}  {cause}  ");
     // The particulars are what gives way; a line that is too long without them stays so.
     let left = style
@@ -34,13 +35,44 @@ pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
     parts.join("  ")
 }
 
+/// The name of its cause, and of what ends a call by itself also what that means.
+fn cause(event: &Value) -> String {
+    let name = at(event, "/cause");
+    match Cause::named(&name) {
+        Some(cause @ (Cause::Vanished | Cause::Unanswered)) => {
+            let meaning = cause.meaning().trim_end_matches('.');
+            format!("{name}: {}", meaning.to_lowercase())
+        }
+        _ => name,
+    }
+}
+
+/// Texts of an event that are told whole in its story.
+const WHOLE: [&str; 4] = ["why", "error", "reason", "note"];
+
+/// What the line of an event could not show of such texts.
+fn rest(event: &Value, line: &str, style: Style) -> Vec<String> {
+    let texts = WHOLE.iter().filter_map(|key| {
+        let text = event.get("data")?.get(key)?.as_str()?;
+        let shown = format!("{key}={}", clean(text));
+        let whole = clean_lines(text).replace('\n', "\n          ");
+        (!line.contains(&shown))
+            .then(|| style.paint(Tone::Faint, &format!("        {key}: {whole}")))
+    });
+    texts.collect()
+}
+
 /// The events about one subject, the oldest first.
 pub(in crate::cli) fn why(result: &Value, style: Style) -> String {
     let events = result.get("events").and_then(Value::as_array);
     let lines: Vec<_> = events
         .map_or(&[][..], Vec::as_slice)
         .iter()
-        .map(|e| event(e, style))
+        .flat_map(|e| {
+            let line = event(e, style);
+            let rest = rest(e, &line, style);
+            [vec![line], rest].concat()
+        })
         .collect();
     if lines.is_empty() {
         return style.paint(

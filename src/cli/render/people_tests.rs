@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::tests::{PLAIN, city};
-use super::{cost, status};
+use super::{cost, event, status};
 
 /// What is spent and what follows stands above the table; what can be answered stands behind the question.
 #[test]
@@ -74,4 +74,50 @@ fn quarantine_says_what_it_died_of() {
     let screen = status::status(&shown, PLAIN);
     let line = "! r/Ash: quarantined until 2026-01-31T12:00:00Z; it died of exit code 1: no\\x1b[2J model; hd raider unquarantine r/Ash";
     assert!(screen.lines().any(|said| said == line), "{screen}");
+}
+
+/// What a start shows with file, line and caret is shown so by the status as well.
+#[test]
+fn status_shows_a_wrong_configuration_in_its_lines() {
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    let mut city = city();
+    city["last_reload_error"] = json!("error: no\n --> city.toml:3:1\n3 | mx = 4\n  | ^^");
+    let screen = status::at_time(&city, PLAIN, now);
+    let told = "the last reload failed:\nerror: no\n --> city.toml:3:1\n3 | mx = 4\n  | ^^\n";
+    assert!(screen.contains(told), "{screen}");
+}
+
+/// The line of an event gives way to the width of a terminal; the story of a name leaves nothing out.
+#[test]
+fn story_tells_texts_whole_that_its_lines_cut() {
+    let why = format!("the outcome file cannot be read: {}", "long ".repeat(30));
+    let why = why.trim_end();
+    let event = |why: &str| {
+        json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "raider.nudged",
+            "subject": "horde/raiders/Toast", "cause": "outcome_file", "data": {"why": why}})
+    };
+    let story = |why| {
+        let told = json!({"subject": "horde/raiders/Toast", "events": [event(why)]});
+        event::why(&told, PLAIN)
+    };
+    assert!(!event::event(&event(why), PLAIN).contains(why));
+    assert!(
+        story(why).contains(&format!("\n        why: {why}")),
+        "{}",
+        story(why)
+    );
+    assert_eq!(story("short").matches("short").count(), 1);
+    let nasty = story("a\u{1b}[2Jb");
+    assert!(!nasty.contains('\u{1b}'), "{nasty:?}");
+}
+
+#[test]
+fn call_that_ended_by_itself_is_told_in_words() {
+    let acked = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "escalation.acked",
+        "subject": "gt-5", "cause": "vanished", "data": {}});
+    let line = event::event(&acked, PLAIN);
+    assert!(
+        line.contains("(vanished: what it was about is over)"),
+        "{line}"
+    );
 }

@@ -6,7 +6,7 @@ use crate::cli::output::{Style, Tone};
 use crate::domain::ids::verb_group;
 use crate::domain::ignored::Ignored;
 
-use super::words::{at, cell, clean};
+use super::words::{at, cell, clean, clean_lines};
 
 /// A standing agent or raider that was told to start, stop or rest.
 pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
@@ -218,7 +218,10 @@ pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
         let same = format!("nothing has changed since {since}");
         return style.paint(Tone::Faint, &same);
     }
-    let mut lines = texts("errors");
+    // With file, line and caret.
+    let errors = result["errors"].as_array().into_iter().flatten();
+    let errors = errors.filter_map(Value::as_str).map(clean_lines);
+    let mut lines: Vec<String> = errors.collect();
     for action in result["actions"].as_array().into_iter().flatten() {
         let (agent, action) = (cell(&action["agent"]), cell(&action["action"]));
         lines.push(format!("{action:<9} {agent}"));

@@ -21,8 +21,11 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         .get("last_reload_error")
         .filter(|error| !error.is_null())
     {
-        let line = format!("the last reload failed: {}", cell(error));
-        screen.push(style.paint(Tone::Bad, &line));
+        // File, line and caret of the configuration.
+        let text = clean_lines(error.as_str().unwrap_or_default());
+        let gap = if text.contains('\n') { '\n' } else { ' ' };
+        let text = format!("the last reload failed:{gap}{text}");
+        screen.extend(text.lines().map(|line| style.paint(Tone::Bad, line)));
     }
     for trouble in list(result, "/ground") {
         let (path, says) = (at(trouble, "/path"), at(trouble, "/says"));

@@ -139,7 +139,7 @@ fn an_event_is_one_line() {
         &json!({"subject": "horde/raiders/Toast", "events": [said]}),
         PLAIN,
     );
-    assert_eq!(story.lines().count(), 2);
+    assert_eq!(story.lines().count(), 3, "and the error, whole");
 }
 
 /// Of what somebody printed before it died, the last words say why.

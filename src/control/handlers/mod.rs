@@ -207,7 +207,9 @@ impl From<Refusal> for ControlError {
             RefusalKind::BadRequest => ErrorKind::BadRequest,
             RefusalKind::NotFound => ErrorKind::NotFound,
             RefusalKind::WorkAtRisk | RefusalKind::NoRoom => ErrorKind::Refused,
-            RefusalKind::Conflict | RefusalKind::Failed => ErrorKind::Conflict,
+            RefusalKind::Conflict | RefusalKind::Changed | RefusalKind::Failed => {
+                ErrorKind::Conflict
+            }
             RefusalKind::NeedsHuman => ErrorKind::NeedsHuman,
             RefusalKind::Parked => ErrorKind::Parked,
             RefusalKind::Unavailable => ErrorKind::Unavailable,

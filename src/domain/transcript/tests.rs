@@ -223,7 +223,7 @@ fn a_cut_log_is_read_from_where_the_whole_screen_was_painted() {
 #[test]
 fn each_session_of_a_log_stands_below_its_title() {
     let since = "2026-01-01T00:00:00Z".parse().unwrap();
-    let second = mark(Incarnation(1), Generation(2), since);
+    let second = mark(Incarnation(1), Generation(2), None, since);
     let text = seen(&format!("\x1b[?1049h\x1b[5;5Hone{second}two\r\n"));
     let expected = "    one\n--- session 2 of incarnation 1, since 2026-01-01T00:00:00Z ---\ntwo\n";
     assert_eq!(text, expected);

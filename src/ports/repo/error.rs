@@ -39,7 +39,7 @@ pub enum RepoError {
         why: String,
     },
     /// The permit no longer describes the sandbox; nothing was touched.
-    #[error("the sandbox changed since it was judged: {0}")]
+    #[error("the sandbox is not what was judged: {0}")]
     PermitStale(String),
     /// The checkout of a rig without remote cannot be moved at present, so its branch cannot either.
     #[error("the checkout at {path} {why}")]

@@ -12,6 +12,7 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
+use crate::domain::saved_work::SavedWork;
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord,
     SandboxSpec, TargetState,
@@ -263,6 +264,7 @@ impl Repo for FakeRepo {
             bytes: 1,
             ignored,
             fingerprint,
+            work: SavedWork::default(),
         };
         inner.salvages.push(record.clone());
         Ok(record)
@@ -281,6 +283,10 @@ impl Repo for FakeRepo {
             bytes: 0,
             ignored: Vec::new(),
             fingerprint: None,
+            work: SavedWork {
+                head: Some(head.clone()),
+                ..SavedWork::default()
+            },
         };
         if inner.salvaged.insert(head.clone()) {
             inner.salvages.push(record.clone());

@@ -34,6 +34,32 @@ fn check_tells_a_good_configuration_from_a_bad_one() {
     assert_eq!(city.hd(&["config", "check"]).code, 2);
 }
 
+/// A reload that is refused, and the status after it, show what a start would.
+#[test]
+fn refused_reload_shows_file_line_and_caret_as_a_start_does() {
+    let city = City::new();
+    let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
+    let bad = toml.replace("max = 4", "mx = 4");
+    fs::write(city.root().join("city.toml"), bad).unwrap();
+    let told = supervisor(&city, &["--check"]);
+    let told = String::from_utf8(told.stderr).unwrap();
+    let (message, caret) = ("mx = 4", "^^");
+    let shows = told
+        .lines()
+        .filter(|line| line.contains(message) || line.contains(caret) || line.contains("-->"));
+    let shows: Vec<&str> = shows.map(str::trim_end).collect();
+    assert!(shows.len() >= 3, "{told}");
+    let reload = city.say(&["reload"]);
+    assert_eq!(reload.code, 2);
+    let status = city.say(&["status"]).out;
+    for text in [&reload.out, &status] {
+        for line in &shows {
+            let found = text.lines().any(|shown| shown.trim_end() == *line);
+            assert!(found, "{line:?} is not in:\n{text}");
+        }
+    }
+}
+
 /// 2.1: another rig's role names and unknown harnesses are found before anything runs.
 #[test]
 fn names_of_roles_are_not_accepted_for_slots() {

@@ -118,9 +118,11 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
     );
     shown("last words 3");
     let log = city.say(&["logs", "Toast"]).out;
+    let first = format!("--- session 1 of incarnation 1 on {relic}, since ");
     let places = [
+        &*first,
         "last words 1",
-        "--- session 2 of incarnation 1, since",
+        "--- session 2 of incarnation 1 on ",
         "last words 2",
     ];
     let places: Vec<_> = places.map(|words| log.find(words)).to_vec();

@@ -12,6 +12,7 @@ mod crash;
 mod dialogs;
 mod doctor;
 mod done;
+mod earlier;
 mod escalations;
 mod finding;
 mod handoff;

@@ -22,6 +22,25 @@ fn an_outcome_file_alone_completes() {
     assert!(city.landed().contains(&"a.txt".to_owned()));
 }
 
+/// It is told what is wrong with it, whole, and long before a patrol would look.
+#[test]
+fn outcome_file_that_cannot_be_understood_is_told_to_its_session_at_once() {
+    let city = City::new();
+    let id = format!("gt-{}", "9".repeat(120));
+    let wrong = format!("printf '%s' '{{\"id\":\"{id}\",\"outcome\":\"passed\"}}' >.horde-outcome");
+    let relic = city.work("write it wrong", &["commit a.txt", &wrong, "forever"]);
+    let nudged = city.wait_event(1, "raider.nudged", TOAST);
+    assert_eq!(nudged["cause"], "outcome_file");
+    let whole = format!("it is about {id}, this is {relic}");
+    let why = city.say(&["why", "Toast"]).out;
+    assert!(why.contains(&whole), "{why}");
+    until("it is on its screen", || {
+        let log = city.hd(&["logs", "Toast"]).json();
+        let log = log["text"].as_str().unwrap().replace('\n', "");
+        log.contains("could not be understood")
+    });
+}
+
 /// An agent that writes its outcome and ends is finished, not crashed.
 #[test]
 fn an_agent_that_ends_after_its_outcome_has_not_crashed() {

@@ -24,7 +24,7 @@ pub(super) async fn save(world: &World, target: &NukeTarget) -> Result<GitFacts,
     let (facts, record) = write_salvage(world, target).await?;
     if record.fingerprint.as_deref() != Some(&*facts.fingerprint) {
         // It may be as it was by now, and what is saved be something else.
-        let what = "it changed while it was saved".to_owned();
+        let what = format!("it changed while it was saved{}", facts.in_files());
         return Err(RepoError::PermitStale(what).into());
     }
     Ok(facts)
@@ -178,6 +178,7 @@ pub fn record_salvage(
         refs: record.refs.clone(),
         bytes: record.bytes,
         ignored: record.ignored.clone(),
+        work: Some(record.work.clone()),
     };
     if prune::is_under_way(txn, &entry.id)? {
         return Err(StoreError::Conflict(format!(

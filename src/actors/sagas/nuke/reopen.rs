@@ -42,7 +42,7 @@ pub(super) fn reopen(
         None => {}
     }
     if let Some(kept) = salvage {
-        let told = prompt::salvaged(relic.context.as_deref(), &kept.id, &kept.refs);
+        let told = prompt::salvaged(relic.context.as_deref(), &kept.id, kept.work.as_ref());
         relic.context = Some(told);
     }
     // What its raider died of is not gone with the raider: a person decides whether there is another.

@@ -1,14 +1,19 @@
-//! A nuke that fails again and again in a way that may pass: it is tried for ever, and after a few tries
-//! a person knows.
+//! A nuke that fails again and again in a way that may pass, or because the sandbox changes whenever it is to be removed: it
+//! is tried for ever, and after a few tries a person knows.
+
+use serde::{Deserialize, Serialize};
 
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::super::step;
 use super::Plan;
+use crate::actors::mail::NukeTarget;
 use crate::actors::records::escalations;
+use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::domain::saga::Saga;
+use crate::ports::relics::{StoreError, Txn};
 
 /// As many as a charge has before it is given up.
 const TRIES: u32 = 3;
@@ -30,6 +35,59 @@ pub(super) async fn count(
     if tries < TRIES {
         return Ok(());
     }
+    call(world, &target, failure).await
+}
+
+/// How often the sandbox of an incarnation was another one when it was to be removed. The saga ends with that: its session
+/// goes on with the work.
+#[derive(Serialize, Deserialize)]
+struct Changed {
+    incarnation: Incarnation,
+    count: u32,
+}
+
+fn key(raider: &RaiderId) -> String {
+    format!("changed/{raider}")
+}
+
+/// Ends the saga of a sandbox that changed meanwhile, and counts that; calls a person after a few.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn changed(
+    world: &World,
+    saga: u64,
+    target: &NukeTarget,
+    failure: &Refusal,
+) -> Result<(), Refusal> {
+    let (raider, incarnation) = (target.raider.clone(), target.incarnation);
+    let counted = world.store.run(move |txn| {
+        txn.close_saga(saga)?;
+        let key = key(&raider);
+        let known = txn.get(&key)?;
+        let known = known.and_then(|text| serde_json::from_str::<Changed>(&text).ok());
+        let known = known.filter(|known| known.incarnation == incarnation);
+        let count = known.map_or(0, |known| known.count) + 1;
+        let text = serde_json::to_string(&Changed { incarnation, count });
+        let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
+        txn.set(&key, Some(&text))?;
+        Ok(count)
+    });
+    if counted.await? < TRIES {
+        return Ok(());
+    }
+    call(world, target, failure).await
+}
+
+/// Forgets the count of a raider that is gone.
+///
+/// # Errors
+/// The store's.
+pub(super) fn forget(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
+    txn.set(&key(raider), None)
+}
+
+async fn call(world: &World, target: &NukeTarget, failure: &Refusal) -> Result<(), Refusal> {
     let body = Escalation {
         agent: target.raider.to_string(),
         relic: None,

@@ -5,6 +5,7 @@ mod adversary;
 mod ailing;
 mod apart;
 mod by_exit;
+mod changing;
 mod charge;
 mod deciders;
 mod done;

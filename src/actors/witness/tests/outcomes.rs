@@ -184,7 +184,24 @@ async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalat
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// What is half-written is no mistake yet.
+#[tokio::test(start_paused = true)]
+async fn outcome_that_is_written_in_two_parts_is_no_mistake() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let dir = dir(&town, &charged);
+    let (start, second) = (town.world.clock.now(), Duration::from_secs(1));
+    town.parts.tasks.stamp(&dir, start);
+    town.parts.tasks.say(&dir, r#"{"outcome":"#);
+    town.pass(second).await;
+    town.parts.tasks.stamp(&dir, start + second);
+    town.parts.tasks.say(&dir, PASSED);
+    town.pass(second * 3).await;
+    assert!(town.parts.sessions.sent(&charged.session).is_empty());
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// What is half-written is no mistake yet; what stays so for a moment is told without waiting for a patrol.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_stays_unreadable_is_told_to_the_living_session() {
     let town = Scenario::new().start().await;
@@ -192,9 +209,7 @@ async fn an_outcome_that_stays_unreadable_is_told_to_the_living_session() {
     let dir = dir(&town, &charged);
     town.parts.tasks.stamp(&dir, town.world.clock.now());
     town.parts.tasks.say(&dir, r#"{"outcome":"#);
-    town.settle().await;
-    assert!(town.parts.sessions.sent(&charged.session).is_empty());
-    town.pass(PATROL).await;
+    town.pass(Duration::from_secs(5)).await;
     let sent = town.parts.sessions.sent(&charged.session);
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert!(

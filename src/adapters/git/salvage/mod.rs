@@ -3,6 +3,7 @@
 //! ```text
 //!   refs/horde/salvage/<rig>/<raider>/<incarnation>[.n]/
 //!     head        HEAD's commit
+//!     worktree    a commit with what the files were, where not all were committed; for people
 //!     stash-k     stash entries of this sandbox
 //!     reflog-k    commits that only HEAD's reflog named
 //!     meta        what else there was; its parents are the commits that the state of git names
@@ -27,6 +28,7 @@ mod prune;
 mod relink;
 mod restore;
 mod store;
+mod work;
 mod written;
 
 use std::path::Path;

@@ -15,6 +15,7 @@ use super::super::rig::{GitRepo, oid};
 use super::super::traces::{ids, kinds, tips};
 use super::capture::is_state;
 use super::manifest::render;
+use super::work::{self, FILES, work};
 use super::{Capture, Manifest, describe};
 use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
@@ -90,6 +91,7 @@ pub(super) fn existing(
             readable(repo, &refs)?;
             return Ok(Some(SalvageRecord {
                 id: id(raider, incarnation, number),
+                work: work(repo, raider, incarnation, &refs)?,
                 bytes: manifest.bytes,
                 refs,
                 ignored: manifest.ignored,
@@ -118,25 +120,28 @@ pub(in super::super) fn keep(
     incarnation: Incarnation,
 ) -> Result<SalvageRecord, RepoError> {
     repo.take(std::slice::from_ref(head))?;
-    let record = |number, refs| SalvageRecord {
-        id: id(raider, incarnation, number),
-        refs,
-        bytes: 0,
-        ignored: Vec::new(),
-        fingerprint: None,
+    let record = |number, refs: Vec<String>| {
+        Ok(SalvageRecord {
+            id: id(raider, incarnation, number),
+            work: work(repo, raider, incarnation, &refs)?,
+            refs,
+            bytes: 0,
+            ignored: Vec::new(),
+            fingerprint: None,
+        })
     };
     for (number, refs) in listed(repo, raider, incarnation)? {
         if let [only] = &refs[..]
             && repo.resolve(only)?.as_ref() == Some(head)
         {
-            return Ok(record(number, refs));
+            return record(number, refs);
         }
     }
     let number = next_number(repo, raider, incarnation)?;
     let prefix = format!("{}{}", prefix(raider, incarnation), suffix(number));
     let refs = make_refs(repo, &prefix, vec![("head".to_owned(), head.clone())])?;
     readable(repo, &refs)?;
-    Ok(record(number, refs))
+    record(number, refs)
 }
 
 /// Writes commits and refs, makes them durable, and reads them back.
@@ -172,6 +177,8 @@ pub(super) fn write<F: Fn() -> Git>(
     let head = measured.ground.head.iter();
     let mut refs: Vec<(String, Oid)> = head.map(|head| ("head".to_owned(), head.clone())).collect();
     refs.push(("meta".to_owned(), meta));
+    let shown = work::files(repo, measured, &capture.lines, raider);
+    refs.extend(shown.map(|id| (FILES.to_owned(), id)));
     let numbered = |name: &str, n: usize, id: &Oid| (format!("{name}-{n}"), id.clone());
     let stashes = measured.stashes.iter().map(|stash| &stash.commit);
     let stashes = stashes.chain(&measured.dropped).enumerate();
@@ -183,6 +190,7 @@ pub(super) fn write<F: Fn() -> Git>(
     Ok(SalvageRecord {
         id: id(raider, incarnation, number),
         bytes: size,
+        work: work(repo, raider, incarnation, &refs)?,
         refs,
         ignored,
         fingerprint: Some(measured.fingerprint.clone()),
@@ -307,7 +315,7 @@ fn named_commits(repo: &GitRepo, measured: &Measured) -> Result<Vec<Oid>, RepoEr
     Ok(repo.take_tips(whole, Clone::clone)?.0)
 }
 
-fn commit_tree(
+pub(super) fn commit_tree(
     repo: &GitRepo,
     raider: &RaiderId,
     tree: &Oid,

@@ -92,6 +92,7 @@ fn fill(txn: &mut dyn Txn) -> Result<(), StoreError> {
         refs: vec!["refs/horde/salvage/horde/Nux/1/head".into()],
         bytes: 7,
         ignored: vec!["target/".into()],
+        work: None,
     })?;
     txn.append_cv(&raider.to_string(), "merged", &json!({ "relic": work.id }))?;
     txn.set("cursor", Some("12"))

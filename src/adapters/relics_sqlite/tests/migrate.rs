@@ -217,6 +217,60 @@ fn calls_of_older_versions_get_the_codes_of_their_words() {
     assert_eq!(handled, 0, "what was read is left as it was");
 }
 
+/// What a standing agent said of a path is no trouble with the supervisor's own files, though 0008 took it for that.
+#[test]
+fn call_of_a_standing_agent_that_begins_with_a_slash_is_in_its_own_words() {
+    let dir = crate::testing::scratch();
+    let path = dir.path().join("relics.db");
+    let words = "/etc/x: no access";
+    let mut conn = Connection::open(&path).unwrap();
+    schema::migrate_to(&mut conn, WORDS).unwrap();
+    conn.execute(
+        "INSERT INTO events (ts, type, subject, cause, data) VALUES (0, 'controller.started', 'town', 'startup', '{}')",
+        [],
+    )
+    .unwrap();
+    for (number, about) in [(1, "mayor"), (2, "town")] {
+        conn.execute(
+            "INSERT INTO relics (id, prefix, number, step, kind, title, body, status, priority, created, reworks)
+             VALUES ('esc-' || ?1, 'esc', ?1, 0, 'escalation', ?2, '', 'open', 2, 0, 0)",
+            params![number, words],
+        )
+        .unwrap();
+        conn.execute(
+            "INSERT INTO relic_labels (relic, place, label) VALUES ('esc-' || ?1, 0, 'about:' || ?2)",
+            params![number, about],
+        )
+        .unwrap();
+        let body = json!({
+            "type": "ESCALATION", "agent": about, "relic": null, "problem": words,
+            "severity": "high", "evidence": "",
+        });
+        conn.execute(
+            "INSERT INTO messages (sender, receiver, type, body, sent_at, handled_at)
+             VALUES ('x', 'shaman', 'ESCALATION', ?1, 0, NULL)",
+            [body.to_string()],
+        )
+        .unwrap();
+    }
+    drop(conn);
+    let mut store = SqliteRelics::open(&path, Arc::new(SystemClock::new())).unwrap();
+    let mut relics = run(&mut store, |txn| txn.relics(&RelicFilter::default())).unwrap();
+    relics.sort_by(|a, b| a.id.as_str().cmp(b.id.as_str()));
+    let stored = |relic: &Relic| Problem::stored(&relic.labels, &relic.title);
+    let kinds: Vec<_> = relics.iter().map(|relic| stored(relic).kind()).collect();
+    assert_eq!(kinds, [ProblemKind::Said, ProblemKind::Ground]);
+    let inbox = run(&mut store, |txn| txn.inbox(SHAMAN)).unwrap();
+    let called = inbox.iter().map(|message| match &message.body {
+        Body::Escalation(call) => call.problem.clone(),
+        other => panic!("{other:?}"),
+    });
+    let called: Vec<_> = called.collect();
+    let own = ProblemKind::Ground.of("/etc/x", words);
+    assert_eq!(called[0].identity(), Problem::said(words).identity());
+    assert_eq!(called[1].identity(), own.identity());
+}
+
 /// The last schema that had decisions read from the journal.
 const JOURNAL: usize = 8;
 

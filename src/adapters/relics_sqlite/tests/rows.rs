@@ -8,6 +8,7 @@ use crate::domain::cv::verify;
 use crate::domain::ids::Incarnation;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
+use crate::domain::saved_work::SavedWork;
 use crate::ports::relics::{RelicFilter, SalvageEntry};
 
 /// What one relic costs: steps of SQLite's machine, and rows that are read without an index.
@@ -322,6 +323,11 @@ fn salvage_entries_come_back_the_oldest_first() {
         refs: vec!["refs/horde/salvage/horde/Toast/1/head".into()],
         bytes: 1 << 40,
         ignored: vec!["target/".into()],
+        work: Some(SavedWork {
+            head: Some(oid('a')),
+            commits: Some(2),
+            ..SavedWork::default()
+        }),
     };
     let newer = entry("horde-Toast-1", "2026-05-02T00:00:00Z");
     let older = entry("horde-Toast-2", "2026-05-01T00:00:00Z");

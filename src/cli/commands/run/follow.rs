@@ -40,6 +40,8 @@ pub(super) struct Follow {
     raiders: BTreeMap<String, String>,
     /// Relics that the merge queue gave up on.
     exhausted: Vec<String>,
+    /// Where they landed, in words.
+    landed: BTreeMap<String, String>,
 }
 
 impl Follow {
@@ -86,7 +88,23 @@ impl Follow {
             let all = self.ends.values().all(Option::is_some);
             Ok::<_, CliError>(if all { Flow::Stop } else { Flow::Continue })
         })?;
+        for said in self.closed() {
+            output::say(&format!("hd: {said}"));
+        }
         self.verdict()
+    }
+
+    /// What became of those that are closed, a sentence each.
+    fn closed(&self) -> Vec<String> {
+        let closed = self
+            .ends
+            .iter()
+            .filter(|(_, end)| **end == Some(End::Closed));
+        let said = closed.map(|(relic, _)| match self.landed.get(relic) {
+            Some(landed) => format!("{relic} {landed}"),
+            None => format!("{relic} was closed, and nothing of it landed"),
+        });
+        said.collect()
     }
 
     /// Which of the followed relics an event is about. Slots are given out again: who is charged
@@ -113,6 +131,9 @@ impl Follow {
     fn saw(&mut self, relic: &str, event: &Value, shown: &Value) {
         if is_given_up(event) {
             self.exhausted.push(relic.to_owned());
+        }
+        if let Some(landed) = landed(event) {
+            self.landed.insert(relic.to_owned(), landed);
         }
         let exhausted = self.exhausted.iter().any(|it| it == relic);
         let before = self.ends.get(relic).cloned().flatten();
@@ -183,6 +204,16 @@ fn waits(event: &Value) -> Option<Option<End>> {
         | "raider.resumed" => Some(None),
         _ => None,
     }
+}
+
+/// What an event says of where a relic landed.
+fn landed(event: &Value) -> Option<String> {
+    let word = |at| event.pointer(at).and_then(Value::as_str).map(shown::line);
+    let (commit, target) = (word("/data/merge_commit")?, word("/data/target")?);
+    Some(match event.pointer("/data/noop") {
+        Some(Value::Bool(true)) => format!("changes nothing: {target} has all of it, at {commit}"),
+        _ => format!("landed as {commit} on {target}"),
+    })
 }
 
 /// What an event says of the account that parks a raider.
@@ -304,6 +335,22 @@ mod tests {
         assert_eq!(exit(std::slice::from_ref(&parked)), Exit::Parked);
         assert_eq!(exit(&[End::Closed, parked.clone()]), Exit::Parked);
         assert_eq!(exit(&[parked, End::NotMerged]), Exit::MergeFailed);
+    }
+
+    #[test]
+    fn commit_that_a_relic_landed_as_is_told_at_the_end() {
+        let mut follow = one();
+        let merged = json!({"type": "raider.merged", "subject": "horde/raiders/Toast",
+            "data": {"relic": "gt-1", "merge_commit": "abc", "target": "main", "noop": false}});
+        follow.saw("gt-1", &merged, &json!({"status": "closed"}));
+        assert_eq!(follow.closed(), ["gt-1 landed as abc on main"]);
+        let mut by_hand = one();
+        let closed = json!({"type": "relic.closed", "subject": "gt-1", "data": {}});
+        by_hand.saw("gt-1", &closed, &json!({"status": "closed"}));
+        assert_eq!(
+            by_hand.closed(),
+            ["gt-1 was closed, and nothing of it landed"]
+        );
     }
 
     /// Contract 2.3, exit 9: a limit or a login ends the following, and it says until when.

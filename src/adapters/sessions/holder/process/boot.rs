@@ -21,6 +21,7 @@ use super::{Holder, log::Log};
 use crate::adapters::proc;
 use crate::adapters::sessions::files::{self, Meta, Spec, State};
 use crate::adapters::sessions::launch::{Launch, Reply};
+use crate::domain::ids::RelicId;
 use crate::domain::terminal_log::mark;
 
 /// Reads what to start.
@@ -138,7 +139,10 @@ fn build(
         started_at,
     };
     let mut log = Log::open(here, launch.output_limit);
-    log.begin(&mark(launch.incarnation, launch.generation, started_at));
+    let relic = launch.env.get("HD_RELIC");
+    let relic = relic.and_then(|relic| RelicId::new(relic).ok());
+    let (incarnation, generation) = (launch.incarnation, launch.generation);
+    log.begin(&mark(incarnation, generation, relic.as_ref(), started_at));
     let mut holder = Holder::new(state.clone(), terminal, listener, signals, lock, log);
     let facts = launch.meta;
     let token = launch.token;

@@ -43,16 +43,19 @@ impl Log {
         log
     }
 
-    /// Tells what comes from what an earlier session left, if one did.
+    /// Names the session whose output comes, on a line of its own.
     pub fn begin(&mut self, mark: &str) {
-        if self.length > 0 || self.dir.join(OLDER_LOG).exists() {
-            let written = |file: &File| file.metadata().and_then(|meta| meta.modified()).ok();
-            let before = self.file.as_ref().and_then(written);
-            self.append(mark.as_bytes());
-            if let (Some(file), Some(before)) = (&self.file, before) {
-                // It is nothing that the session wrote. As in `touch`.
-                let _best_effort = file.set_modified(before);
-            }
+        let is_first = self.length == 0 && !self.dir.join(OLDER_LOG).exists();
+        let mark = match is_first {
+            true => mark.trim_start(),
+            false => mark,
+        };
+        let written = |file: &File| file.metadata().and_then(|meta| meta.modified()).ok();
+        let before = self.file.as_ref().and_then(written);
+        self.append(mark.as_bytes());
+        if let (Some(file), Some(before)) = (&self.file, before) {
+            // It is nothing that the session wrote. As in `touch`.
+            let _best_effort = file.set_modified(before);
         }
     }
 
@@ -240,22 +243,22 @@ mod tests {
         assert_eq!(text(dir.path()), format!("{}one", size_mark((10, 20))));
     }
 
-    /// `hd logs` begins with what the first session wrote.
     #[test]
-    fn separator_stands_between_two_sessions_and_not_before_the_first() {
+    fn line_that_names_it_stands_before_the_output_of_each_session() {
         use crate::domain::ids::{Generation, Incarnation};
         let dir = crate::testing::scratch();
         for (generation, output) in [(1, "one\r\n"), (2, "two\r\n")] {
             let mut log = Log::open(dir.path(), 1 << 20);
             let (incarnation, since) = (Incarnation(0), jiff::Timestamp::UNIX_EPOCH);
             let mark =
-                crate::domain::terminal_log::mark(incarnation, Generation(generation), since);
+                crate::domain::terminal_log::mark(incarnation, Generation(generation), None, since);
             log.begin(&mark);
             log.append(output.as_bytes());
         }
         let shown = crate::domain::transcript::text(text(dir.path()).as_bytes(), false, 1000);
-        let second = "--- session 2, since 1970-01-01T00:00:00Z ---";
-        assert_eq!(shown, format!("one\n{second}\ntwo\n"));
+        let title = |n| format!("--- session {n}, since 1970-01-01T00:00:00Z ---");
+        let expected = format!("{}\none\n{}\ntwo\n", title(1), title(2));
+        assert_eq!(shown, expected);
     }
 
     /// Whoever reads the end of a log needs a screen to begin with.
@@ -284,12 +287,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_comes_after_another_sessions_output_is_marked() {
+    fn mark_of_a_session_is_no_output_of_it() {
         let dir = crate::testing::scratch();
         for (session, all) in [
-            ("one", "one"),
-            ("two", "one|two"),
-            ("three", "one|two|three"),
+            ("one", "|one"),
+            ("two", "|one|two"),
+            ("three", "|one|two|three"),
         ] {
             let mut log = Log::open(dir.path(), 16 * 1024);
             let written = || fs::metadata(dir.path().join(LOG)).unwrap().modified();

@@ -1,0 +1,163 @@
+//! The work of an attempt as commits, for people and agents: plain git shows them. A restore takes no part of it.
+
+use std::collections::BTreeSet;
+
+use super::super::admin::{Note, scratch};
+use super::super::command::CHECKOUT;
+use super::super::files::walk::Kind;
+use super::super::measure::Measured;
+use super::super::rig::{GitRepo, oid};
+use super::manifest::{Line, Place};
+use super::store::commit_tree;
+use crate::domain::ids::{Incarnation, Oid, RaiderId};
+use crate::domain::saved_work::SavedWork;
+use crate::ports::repo::RepoError;
+
+/// The last part of the name of the ref with the files.
+pub(super) const FILES: &str = "worktree";
+
+/// Makes a commit with the files as they were, on HEAD; none where all of them were committed. A failure is logged and no
+/// error: salvage has the files all the same.
+pub(super) fn files(
+    repo: &GitRepo,
+    measured: &Measured,
+    lines: &[Line],
+    raider: &RaiderId,
+) -> Option<Oid> {
+    let changed = measured.dirty().chain(measured.untracked());
+    let changed: BTreeSet<&[u8]> = changed.map(Vec::as_slice).collect();
+    if changed.is_empty() {
+        return None;
+    }
+    match commit(repo, measured, lines, &changed, raider) {
+        Ok(commit) => Some(commit),
+        Err(error) => {
+            tracing::warn!(%raider, %error, "the files of a salvage cannot be shown as a commit; they are saved all the same");
+            None
+        }
+    }
+}
+
+fn commit(
+    repo: &GitRepo,
+    measured: &Measured,
+    lines: &[Line],
+    changed: &BTreeSet<&[u8]>,
+    raider: &RaiderId,
+) -> Result<Oid, RepoError> {
+    let dir = scratch(repo)?;
+    // The names are those of files that are there: what other systems cannot write is no danger.
+    let git = || {
+        let git = repo.git().env("GIT_INDEX_FILE", dir.path().join("index"));
+        let git = git.args([
+            "-c",
+            "core.protectHFS=false",
+            "-c",
+            "core.protectNTFS=false",
+        ]);
+        git.limit(CHECKOUT)
+    };
+    let on = &measured.ground;
+    let on = on.head.as_ref().or(on.stands_for.as_ref());
+    if let Some(on) = on {
+        git().args(["read-tree", on.as_str()]).run()?;
+    }
+    let update = ["update-index", "-z", "--replace", "--index-info"];
+    git()
+        .args(update)
+        .stdin(changes(measured, lines, changed))
+        .run()?;
+    let tree = oid(&git().arg("write-tree").run()?.text())?;
+    let message = format!("Files of {raider} that were in no commit");
+    commit_tree(
+        repo,
+        raider,
+        &tree,
+        on.map(std::slice::from_ref).unwrap_or_default(),
+        &message,
+    )
+}
+
+/// What is to be removed from the index, and then what is put into it, as `git update-index` reads it.
+fn changes(measured: &Measured, lines: &[Line], changed: &BTreeSet<&[u8]>) -> Vec<u8> {
+    let mut text = Vec::new();
+    let mut put = |head: String, path: &[u8]| {
+        text.extend_from_slice(head.as_bytes());
+        text.push(b'\t');
+        text.extend_from_slice(path);
+        text.push(0);
+    };
+    for (path, (mode, id)) in measured.tree.iter() {
+        // The files of a submodule are in no tree of this repository.
+        if changed.contains(path.as_slice()) && mode != "160000" {
+            put(format!("0 {}", "0".repeat(id.as_str().len())), path);
+        }
+    }
+    // A repository that nothing tracks is listed as one path, with a slash at its end.
+    let is_changed = |path: &[u8]| {
+        let mut slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        changed.contains(path) || slashes.any(|(at, _)| changed.contains(&path[..=at]))
+    };
+    for line in lines {
+        let Some(id) = &line.id else { continue };
+        let mode = match line.kind {
+            Kind::Link => "120000",
+            Kind::File if line.mode & 0o100 != 0 => "100755",
+            Kind::File => "100644",
+            Kind::Dir | Kind::Other => continue,
+        };
+        if line.place == Place::Work && is_named(line) && is_changed(&line.path) {
+            put(format!("{mode} {id}"), &line.path);
+        }
+    }
+    text
+}
+
+/// Whether an index takes the name.
+fn is_named(line: &Line) -> bool {
+    let mut parts = line.path.split(|byte| *byte == b'/');
+    let is_link =
+        |part: &[u8]| line.kind == Kind::Link && part.eq_ignore_ascii_case(b".gitmodules");
+    parts.all(|part| !part.eq_ignore_ascii_case(b".git") && !is_link(part))
+}
+
+/// Returns the commits that the refs of a salvage name.
+///
+/// # Errors
+/// git cannot read them.
+pub(super) fn work(
+    repo: &GitRepo,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+    refs: &[String],
+) -> Result<SavedWork, RepoError> {
+    let named = |last: &str| {
+        let end = format!("/{last}");
+        let name = refs.iter().find(|name| name.ends_with(&end));
+        Ok::<_, RepoError>(name.map(|name| repo.resolve(name)).transpose()?.flatten())
+    };
+    let (head, files) = (named("head")?, named(FILES)?);
+    let sandbox = repo.raiders_dir().join(raider.name.as_str());
+    let note = Note::read(repo, &sandbox).filter(|note| note.incarnation == incarnation);
+    let base = note.map(|note| note.base);
+    let commits = head
+        .as_ref()
+        .and_then(|head| count(repo, head, base.as_ref()));
+    Ok(SavedWork {
+        base,
+        head,
+        commits,
+        files,
+    })
+}
+
+/// Counts the commits that neither the base nor a branch that is no raider's reaches.
+fn count(repo: &GitRepo, head: &Oid, base: Option<&Oid>) -> Option<u64> {
+    let git = repo
+        .git()
+        .args(["rev-list", "--count", head.as_str(), "--not"]);
+    let git = git.args(base.map(Oid::as_str));
+    let git = git.args(["--exclude=*/raider/*", "--remotes"]);
+    let git = git.args(["--exclude=raider/*", "--branches"]);
+    git.run().ok()?.text().parse().ok()
+}

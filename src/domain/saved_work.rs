@@ -1,0 +1,111 @@
+//! What a salvage has of an attempt's work, by the ids of commits. A sandbox borrows the objects of the supervisor's
+//! own repository and sees none of its refs: git shows these commits there by their ids alone.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::Oid;
+
+/// The work of an attempt.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SavedWork {
+    /// The commit that the attempt was begun on, where that is known.
+    pub base: Option<Oid>,
+    /// Its last commit; none on a branch without commits.
+    pub head: Option<Oid>,
+    /// How many commits of it neither the base nor a branch that is no raider's reaches; none where git could not tell.
+    pub commits: Option<u64>,
+    /// A commit of the files as they were; none where all of them were committed.
+    pub files: Option<Oid>,
+}
+
+/// Returns the command that prints what an attempt committed, without what its target has by now. Where the base is not
+/// known, what was taken off the target since is printed with it.
+#[must_use]
+pub fn log(base: Option<&Oid>, head: &Oid) -> String {
+    match base {
+        Some(base) => format!("git log -p {base}..{head} --not HEAD"),
+        None => format!("git log -p {head} --not HEAD"),
+    }
+}
+
+impl SavedWork {
+    /// Returns sentences that say what there is, with the commands that print it in any sandbox of the rig.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let head = self.head.as_ref().filter(|_| self.commits != Some(0));
+        let commits = head.map(|head| log(self.base.as_ref(), head));
+        let on = self.head.as_ref().or(self.base.as_ref());
+        let files = self.files.as_ref().map(|files| match on {
+            Some(on) => format!("git diff {on} {files}"),
+            None => format!("git show {files}"),
+        });
+        match (commits, files) {
+            (Some(commits), Some(files)) => {
+                format!("`{commits}` shows its commits. `{files}` shows what it had not committed.")
+            }
+            (Some(commits), None) => {
+                format!("`{commits}` shows its commits. All of its files were committed.")
+            }
+            (None, Some(files)) => format!(
+                "It has no commit that is new. `{files}` shows its files that were in no commit."
+            ),
+            (None, None) => {
+                "It has no commit that is new, and no file that was in no commit.".to_owned()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_says_what_there_is_and_names_commits_alone() {
+        let id = |digit: &str| Some(Oid::new(digit.repeat(40)).unwrap());
+        let full = SavedWork {
+            base: id("a"),
+            head: id("b"),
+            commits: Some(2),
+            files: id("c"),
+        };
+        let (a, b, c) = ("a".repeat(40), "b".repeat(40), "c".repeat(40));
+        let (log, diff) = (
+            format!("`git log -p {a}..{b} --not HEAD`"),
+            format!("`git diff {b} {c}`"),
+        );
+        let told = full.told();
+        assert!(told.contains(&log) && told.contains(&diff), "{told}");
+        let committed = SavedWork {
+            files: None,
+            ..full.clone()
+        };
+        let told = committed.told();
+        assert!(told.contains(&log) && told.contains("All of its files were committed"));
+        let only_files = SavedWork {
+            commits: Some(0),
+            ..full.clone()
+        };
+        let told = only_files.told();
+        assert!(told.contains("no commit that is new") && told.contains(&diff));
+        assert!(!told.contains("git log"), "{told}");
+        let unborn = SavedWork {
+            files: id("c"),
+            ..SavedWork::default()
+        };
+        assert!(unborn.told().contains(&format!("`git show {c}`")));
+        let nothing = SavedWork {
+            files: None,
+            ..only_files
+        };
+        assert!(!nothing.told().contains('`'), "{}", nothing.told());
+        let without_base = SavedWork {
+            base: None,
+            commits: None,
+            ..full
+        };
+        let told = without_base.told();
+        assert!(told.contains(&format!("`git log -p {b} --not HEAD`")));
+    }
+}
