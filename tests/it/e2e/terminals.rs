@@ -24,8 +24,14 @@ fn logs_and_the_tail_of_a_crash_read_as_a_person_saw_them() {
         read(&["logs", "painter"]).contains("(9s)")
     });
     let expected = "Unable to connect\n* Waiting (9s)\n";
-    assert_eq!(read(&["logs", "painter"]), expected);
-    assert_eq!(city.hd(&["logs", "painter"]).json()["text"], expected);
+    let written = |log: &str| {
+        let (title, rest) = log.split_once('\n').unwrap();
+        assert!(title.starts_with("--- session 1, since "), "{log}");
+        rest.to_owned()
+    };
+    assert_eq!(written(&read(&["logs", "painter"])), expected);
+    let log = city.hd(&["logs", "painter"]).json();
+    assert_eq!(written(log["text"].as_str().unwrap()), expected);
     let raw = read(&["logs", "painter", "--raw"]);
     assert!(
         raw.contains("Unable\x1b[1Cto") && raw.contains("(1s)"),
@@ -35,5 +41,5 @@ fn logs_and_the_tail_of_a_crash_read_as_a_person_saw_them() {
     let crashed = city.wait_event(1, "agent.crashed", "painter");
     assert_eq!(crashed["data"]["tail"], expected, "{crashed}");
     // The log of a session that has ended is read in the same way.
-    assert_eq!(read(&["logs", "painter"]), expected);
+    assert_eq!(written(&read(&["logs", "painter"])), expected);
 }
