@@ -75,7 +75,7 @@ fn begin(repo: &GitRepo, me: &Weak<GitRepo>, watching: &mut Watching) -> Result<
     };
     // First: one that is put in its place meanwhile is another.
     let now = found();
-    let watched = watch.watch(&[dir.clone()]);
+    let watched = watch.watch(std::slice::from_ref(&dir));
     if let Some(why) = watched.failed {
         return Err(why);
     }
