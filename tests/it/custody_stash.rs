@@ -432,15 +432,16 @@ fn pin_of_nobody_goes_when_it_is_old_also_in_a_rig_that_is_always_busy() {
     ];
     let theirs = city.repo.theirs().display().to_string();
     let entry = git(&sandbox, &old);
+    let head = rev(&sandbox, "HEAD");
     git(ours, &["fetch", "-q", &theirs, &entry]);
-    let alias = format!("{} -p {entry} -p {entry}", old[1]);
+    let alias = format!("{} -p {head} -p {entry}", old[1]);
     let pin = git(ours, &["-c", &alias, "old", &tree]);
     git(
         ours,
         &["update-ref", "refs/horde/stash/unclaimed/list", &pin],
     );
     let root = git(&sandbox, &["commit-tree", "-m", "root", &tree]);
-    let alone = ["commit-tree", "-m", "new", "-p", &root, "-p", &root, &tree];
+    let alone = ["commit-tree", "-m", "new", "-p", &root, "-p", &head, &tree];
     let alone = git(&sandbox, &alone);
     git(&sandbox, &["stash", "store", "-m", "new", &alone]);
     city.repo.progress(&sandbox).unwrap();
