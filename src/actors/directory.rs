@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard, Weak};
 
 use jiff::Timestamp;
 use ractor::{ActorRef, Message};
@@ -32,15 +32,15 @@ pub struct Directory {
     config: Place<Address<ConfigMsg>>,
     patrols: Each<Timestamp>,
     pub(super) ages: Mutex<Ages>,
-    /// What the remotes said of heads that were not landed.
+    /// The heads that no target had when the remotes were asked.
     pub unlanded: Unlanded,
     /// Conditions of sessions: questions, limits, logins.
     pub conditions: Conditions,
-    /// What git said of sandboxes last.
+    /// The last answers of git about sandboxes, for displays.
     pub glances: Glances,
     /// Accounts of harnesses: which are at a limit, or want a login.
     pub accounts: Accounts,
-    /// What is wrong with the supervisor's own files.
+    /// The faults that are known of the supervisor's own files.
     pub ground: Ground,
     reload_error: Place<String>,
     /// Weak, because the world holds its directory; the root keeps it alive.
@@ -80,7 +80,7 @@ impl<T> Default for Each<T> {
 
 impl<T: Clone> Each<T> {
     fn get(&self, rig: &RigName) -> Option<T> {
-        let of: RwLockReadGuard<'_, _> = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let of = self.0.read().unwrap_or_else(PoisonError::into_inner);
         of.get(rig).cloned()
     }
 
@@ -206,12 +206,12 @@ impl Directory {
         self.newest.get()?.upgrade()
     }
 
-    /// Notes what keeps the configuration on disk from being in force.
+    /// Notes the reason why the configuration on disk is not in force.
     pub fn set_reload_error(&self, error: Option<String>) {
         self.reload_error.set(error);
     }
 
-    /// What keeps the configuration on disk from being in force.
+    /// Returns the reason why the configuration on disk is not in force.
     #[must_use]
     pub fn reload_error(&self) -> Option<String> {
         self.reload_error.get()

@@ -16,7 +16,7 @@ use crate::ports::repo::Provenance;
 /// A sandbox that no hook is tied to and no saga is at. It holds its slot.
 #[derive(Debug, Clone)]
 pub struct Hookless {
-    /// Whose name it has.
+    /// The raider whose name it has.
     pub raider: RaiderId,
     /// The hook that it was made for; none when nothing tells, unknown when it cannot be read.
     pub was: Probed<Option<Hook>>,

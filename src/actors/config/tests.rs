@@ -177,7 +177,7 @@ async fn what_is_not_taken_over_is_not_said_to_be() {
     config.stop(None);
 }
 
-/// What the user tells git for all repositories is in no file of the city.
+/// The user's own configuration of git is no file of the city: a change of it is taken over when a reload is asked for.
 #[tokio::test(start_paused = true)]
 async fn asked_for_a_reload_each_rig_takes_its_settings_over_although_the_city_is_the_same() {
     let town = Scenario::new().start().await;

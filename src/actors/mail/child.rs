@@ -14,14 +14,14 @@ use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::ports::sessions::SessionHandle;
 
-/// What a child is.
+/// The specification of a child: the root starts its sessions from it.
 #[derive(Debug, Clone)]
 pub struct ChildSpec {
-    /// Who.
+    /// Its identity.
     pub id: ChildId,
     /// Its session's id.
     pub session: SessionId,
-    /// What it works on.
+    /// Its work.
     pub work: Work,
     /// When it is started again.
     pub restart: RestartType,
@@ -29,14 +29,14 @@ pub struct ChildSpec {
     pub grace: Duration,
 }
 
-/// What a child works on.
+/// The work of a child.
 #[derive(Debug, Clone)]
 pub enum Work {
     /// A raider and its hook.
     Raider {
         /// The hook.
         hook: Arc<Hook>,
-        /// What keeps its outcome from being accepted, told to the next session first.
+        /// The reason why its outcome was refused; the next session is told of it first.
         problem: Option<Problem>,
     },
     /// A standing agent.
@@ -56,7 +56,7 @@ pub struct SessionView {
     pub generation: Generation,
     /// Since when.
     pub since: Timestamp,
-    /// What it was started from, where that is on record.
+    /// The fingerprint of the configuration that it was started from, where that is on record.
     pub fingerprint: Option<String>,
 }
 
@@ -109,7 +109,7 @@ impl ChildSpec {
     }
 }
 
-/// What a child does now.
+/// The state of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildState {
     /// Its session is being started or adopted.
@@ -135,7 +135,7 @@ pub enum ChildState {
 pub struct ChildView {
     /// Its spec.
     pub spec: ChildSpec,
-    /// What it does.
+    /// Its state.
     pub state: ChildState,
     /// Its session, while one is up.
     pub session: Option<SessionView>,
@@ -143,7 +143,7 @@ pub struct ChildView {
     pub restarts: u32,
     /// The time from the oldest death that counts to the newest.
     pub died_within: Duration,
-    /// What it died of, while it is in quarantine; none where a supervisor of an older version put it there.
+    /// The cause of its last death, while it is in quarantine; none where a supervisor of an older version put it there.
     pub died_of: Option<String>,
     /// Until when it is quarantined.
     pub quarantined_until: Option<Timestamp>,

@@ -24,18 +24,18 @@ pub enum ConfigMsg {
         /// Answered with what was done.
         reply: RpcReplyPort<Result<Reloaded, Refusal>>,
     },
-    /// What a look came to.
+    /// A look at the files is over.
     Read {
         /// As it was.
         outcome: Outcome,
         /// Only what would be done was asked.
         dry_run: bool,
-        /// Who waits for it.
+        /// Answered with the outcome.
         replies: Vec<RpcReplyPort<Result<Reloaded, Refusal>>>,
     },
 }
 
-/// What a look at the files came to.
+/// The outcome of a look at the files.
 pub enum Outcome {
     /// They say what is in force already.
     Same,
@@ -51,13 +51,13 @@ pub enum Outcome {
 pub struct Applied {
     /// Its revision.
     pub revision: String,
-    /// What became of each agent.
+    /// The change of each agent.
     pub changes: Vec<AgentChange>,
-    /// What became of each rig that is not as before.
+    /// The change of each rig that is not as before.
     pub rigs: Vec<RigChange>,
     /// The raiders that take a change over with their next session.
     pub raiders: Vec<RaiderChange>,
-    /// What of it takes effect at the next start only.
+    /// The keys that take effect at the next start only.
     pub pending: Vec<String>,
 }
 
@@ -83,15 +83,15 @@ pub struct Reloaded {
     pub revision: String,
     /// When it was applied.
     pub applied_at: Option<Timestamp>,
-    /// What became of each agent.
+    /// The change of each agent.
     pub actions: Vec<AgentChange>,
-    /// What became of each rig that is not as before.
+    /// The change of each rig that is not as before.
     pub rigs: Vec<RigChange>,
     /// The raiders that take a change over with their next session.
     pub raiders: Vec<RaiderChange>,
     /// Why what is on disk is not in force.
     pub errors: Vec<String>,
-    /// What of it takes effect at the next start only.
+    /// The keys that take effect at the next start only.
     pub pending: Vec<String>,
     /// All of this has been answered before: nothing has changed since.
     pub unchanged: bool,

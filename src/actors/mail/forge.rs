@@ -15,7 +15,7 @@ pub enum ForgeMsg {
     Landed(Result<Landing, Refusal>),
 }
 
-/// What one turn of the lane came to.
+/// The outcome of one turn of the lane.
 #[derive(Debug)]
 pub enum Landing {
     /// A merge request had its turn.
@@ -29,7 +29,7 @@ pub enum Landing {
     Paused,
 }
 
-/// What an attempt came to.
+/// The outcome of an attempt to land a merge request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
     /// It is on the target.

@@ -9,7 +9,7 @@ use crate::domain::ids::{ChildId, Incarnation, RaiderId, SessionId};
 /// A child, and what of it is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meant {
-    /// Who.
+    /// The child.
     pub id: ChildId,
     /// The id of its sessions.
     pub session: SessionId,

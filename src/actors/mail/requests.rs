@@ -13,7 +13,7 @@ use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Exit;
 use crate::domain::relic::Hook;
 
-/// What to charge.
+/// A request to charge a relic.
 #[derive(Debug, Clone)]
 pub struct ChargeRequest {
     /// The work.
@@ -48,13 +48,13 @@ pub struct Charged {
 /// A declared completion.
 #[derive(Debug, Clone)]
 pub struct DoneRequest {
-    /// Who declares it.
+    /// The raider that declares it.
     pub raider: RaiderId,
     /// Which incarnation, where the caller said so; a stale one is refused.
     pub incarnation: Option<Incarnation>,
     /// How it ends.
     pub exit: Exit,
-    /// What the agent says of its sandbox.
+    /// The state of the sandbox, as the agent says it.
     pub cleanup_status: Option<CleanupStatus>,
     /// Nothing had to change.
     pub no_change: bool,
@@ -64,14 +64,14 @@ pub struct DoneRequest {
     pub until: Option<Timestamp>,
     /// In the agent's words.
     pub reason: Option<String>,
-    /// Who asked: the agent itself, its outcome file, or the outbox.
+    /// How it was declared: by the agent itself, its outcome file, or the outbox.
     pub cause: Cause,
 }
 
 /// An accepted completion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Accepted {
-    /// Who.
+    /// The raider.
     pub raider: RaiderId,
     /// Which incarnation.
     pub incarnation: Incarnation,
@@ -90,7 +90,7 @@ pub struct Accepted {
 /// Which sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NukeTarget {
-    /// Whose.
+    /// The raider that has it.
     pub raider: RaiderId,
     /// Which incarnation's.
     pub incarnation: Incarnation,
@@ -98,7 +98,7 @@ pub struct NukeTarget {
     pub target: String,
     /// Why.
     pub cause: Cause,
-    /// What it worked on.
+    /// The relic that it worked on.
     pub relic: Option<RelicId>,
     /// When it was seen that nobody is in it; who came since is not touched. None where the session is
     /// to be ended for this.
@@ -114,7 +114,7 @@ pub struct NukeTarget {
 }
 
 impl NukeTarget {
-    /// What brings about the events of its removal.
+    /// Returns the origin that the events of its removal have.
     pub(in crate::actors) fn origin(&self) -> Origin {
         let asked = self.asker.as_ref().map(Origin::from);
         asked.unwrap_or_else(|| self.cause.into())
@@ -145,16 +145,16 @@ impl NukeTarget {
     }
 }
 
-/// What a nuke did.
+/// The outcome of a nuke.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Nuked {
     /// The raider that is no more.
     pub raider: RaiderId,
     /// Which incarnation.
     pub incarnation: Incarnation,
-    /// What holds its work, when salvage was needed.
+    /// The salvage that holds its work, where one was needed.
     pub salvage: Option<String>,
-    /// What went with the sandbox.
+    /// The ignored files that were removed with the sandbox.
     #[serde(flatten)]
     pub ignored: Ignored,
 }

@@ -26,12 +26,12 @@ pub enum RootMail {
         spec: Box<ChildSpec>,
         /// Why.
         cause: Cause,
-        /// Who waits for it; without anybody, a failed start is a death like any other.
+        /// Answered when its session is up or cannot be started. Without it, a failed start counts as a death.
         reply: Option<RpcReplyPort<Result<(), String>>>,
     },
     /// A child's session is up.
     Up {
-        /// Who.
+        /// The child.
         id: ChildId,
         /// Which actor says so.
         actor: ActorId,
@@ -43,7 +43,7 @@ pub enum RootMail {
     /// A child is not wanted any more: end its session whatever state it is in, and forget it.
     /// Answered when nothing of it runs.
     End {
-        /// Who, and what of it.
+        /// The child, and which of its sessions.
         meant: Meant,
         /// Why.
         cause: Cause,
@@ -52,28 +52,28 @@ pub enum RootMail {
     },
     /// End the session and start a fresh one; planned, not a death.
     Cycle {
-        /// Whose.
+        /// The child.
         meant: Meant,
         /// Why.
         cause: Cause,
         /// The end of its terminal, where its end is a death.
         tail: Option<String>,
-        /// What it has to show for its work, where it hands off.
+        /// The progress of its work, where it hands off.
         progress: Progress,
         /// Answered when the old session is told to end.
         reply: RpcReplyPort<Result<(), String>>,
     },
     /// An operator stops a child; sticky for agents.
     Rest {
-        /// Who.
+        /// The child.
         id: ChildId,
         /// Answered when it rests.
         reply: RpcReplyPort<Result<(), EndRefused>>,
     },
     /// An operator starts a resting, backing-off or quarantined child now; its history is cleared.
-    /// Who rested and cannot be started rests on; for the others that is a death like any other.
+    /// A child that rested and cannot be started rests on; for any other, that counts as a death.
     Wake {
-        /// Who.
+        /// The child.
         id: ChildId,
         /// Why.
         cause: Cause,
@@ -82,7 +82,7 @@ pub enum RootMail {
     },
     /// The provider says that a session ended.
     Session(SessionEvent),
-    /// What is there?
+    /// Lists the children.
     Views(RpcReplyPort<Vec<ChildView>>),
     /// How large is each pool, and why?
     Pools(RpcReplyPort<Vec<PoolView>>),
@@ -94,7 +94,7 @@ pub enum RootMail {
     Look,
     /// A draining child's time is up, or it said that it is finished.
     DrainDue {
-        /// Who.
+        /// The child.
         id: ChildId,
         /// A timer of an earlier epoch is void; none when the child itself says so.
         epoch: Option<u64>,
@@ -134,12 +134,12 @@ pub enum EndRefused {
     /// It goes on.
     #[error("the session of {id} could not be ended: {why}")]
     Undead {
-        /// Whose.
+        /// The child.
         id: ChildId,
-        /// What happened.
+        /// The reason.
         why: String,
     },
-    /// What was meant is gone; nothing was done to whoever came after it.
+    /// The child that was meant is gone. Its successor was left alone.
     #[error("somebody else goes by the name of {0} now")]
     Another(ChildId),
 }
@@ -172,7 +172,7 @@ pub enum StopMode {
     KeepSessions,
 }
 
-/// What a stop came to.
+/// The outcome of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopEnd {
     /// How the sessions were stopped.
@@ -182,7 +182,7 @@ pub struct StopEnd {
 }
 
 impl StopEnd {
-    /// What is left, in a sentence.
+    /// Says which sessions are left, in a sentence.
     #[must_use]
     pub fn says(&self) -> String {
         let count = self.left.len();

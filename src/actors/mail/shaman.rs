@@ -15,7 +15,7 @@ pub enum ShamanMsg {
     Unkillable {
         /// Which.
         session: SessionId,
-        /// What happened.
+        /// The reason.
         why: String,
     },
     /// A look is over; when the next is due, if nothing happens before.

@@ -19,7 +19,7 @@ pub enum WitnessMsg {
     Finished(RaiderId),
     /// An outcome file in this task directory changed.
     Outcome(std::path::PathBuf),
-    /// What this raider left in the outbox was refused.
+    /// An intent that this raider left in the outbox was refused.
     Refused(RaiderId, Refusal),
     /// Charge a relic.
     Charge(ChargeRequest, RpcReplyPort<Result<Charged, Refusal>>),

@@ -3,7 +3,7 @@
 use crate::domain::automation::{Automation, Mark};
 use crate::ports::relics::{StoreError, Txn};
 
-/// What is remembered of an automation; one that is new, has another gate than before, or was
+/// Returns the mark of an automation; one that is new, has another gate than before, or was
 /// switched on or off in its file, is discovered now.
 ///
 /// # Errors

@@ -13,11 +13,11 @@ use crate::domain::restart::Mono;
 /// A witness's memory.
 #[derive(Default)]
 pub struct Memory {
-    /// What was seen of sessions that may be stalled.
+    /// The sessions that may be stalled.
     pub(super) silences: Silences,
     /// Pieces of work that do not go on.
     pub(super) troubles: Troubles,
-    /// What was judged of sandboxes.
+    /// The sandboxes that were judged.
     pub(super) kept: Keepers,
 }
 

@@ -59,12 +59,14 @@ fn pin_listed(repo: &GitRepo) -> Result<(), RepoError> {
     }
     let there = sound(repo, entries.iter().map(|entry| entry.commit.clone()))?;
     let of = |id: &Oid| sighted.of(id).and_then(|sight| sight.owner.as_deref());
-    for note in Note::all(repo).unwrap_or_default() {
+    pin_unclaimed(repo)?;
+    // Where a note cannot be read the next patrol tries again: an entry of that sandbox is not pinned yet.
+    for note in Note::all(repo)? {
         let own = there.iter().filter(|id| of(id) == Some(&note.branch));
         let place = place(&note.raider, note.incarnation);
         pin_in(repo, &place, &own.cloned().collect())?;
     }
-    pin_unclaimed(repo)
+    Ok(())
 }
 
 /// Those of these commits that are there and whole, taken into ours.
