@@ -230,7 +230,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
     let (control, requests) = Control::serve(bound, ground, &world)?;
     note(&world, EventType::ControllerReady);
     // Only now: what they run may ask the supervisor.
-    world.automations.open(world.clock.now());
+    world.directory.set_answering(world.clock.now());
     world.directory.tell_root(RootMail::Ready);
     world.directory.tell_dispatcher(DispatcherMsg::Look);
     manager.ready();

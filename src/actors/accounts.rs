@@ -9,7 +9,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -34,87 +34,6 @@ const PARKED: &str = "accounts.parked";
 /// The pause before a release is tried again that failed because the children could not be seen.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The accounts of the harnesses, by their names.
-#[derive(Default)]
-pub struct Accounts(Mutex<Known>);
-
-#[derive(Default)]
-struct Known {
-    /// Set when the parks that an earlier supervisor stored were read.
-    loaded: bool,
-    /// The store does not have it yet.
-    changed: bool,
-    accounts: BTreeMap<String, Account>,
-}
-
-impl Accounts {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        // At worst a limit is told once more.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Why no session of this child may be started or told anything now.
-    #[must_use]
-    pub fn held(&self, world: &World, harness: &HarnessName, child: &ChildId) -> Option<Why> {
-        let name = account_of(world, harness)?;
-        self.known().accounts.get(name)?.holds(child)
-    }
-
-    /// The park of a harness's account; none when it is open, or its sessions go on already.
-    #[must_use]
-    pub fn parked(&self, world: &World, harness: &HarnessName) -> Option<Park> {
-        self.park(world, harness, |account| account.parked().cloned())
-    }
-
-    fn park(
-        &self,
-        world: &World,
-        harness: &HarnessName,
-        of: impl Fn(&Account) -> Option<Park>,
-    ) -> Option<Park> {
-        let name = account_of(world, harness)?;
-        self.known().accounts.get(name).and_then(of)
-    }
-
-    /// When this child goes on, whose account is open again and that waits for its turn.
-    #[must_use]
-    pub fn turn(&self, world: &World, harness: &HarnessName, child: &ChildId) -> Option<Timestamp> {
-        let name = account_of(world, harness)?;
-        self.known().accounts.get(name)?.turn(child)
-    }
-
-    /// Every account that is parked, by its name.
-    #[must_use]
-    pub fn all_parked(&self) -> BTreeMap<String, Park> {
-        let known = self.known();
-        let parked = known.accounts.iter();
-        let parked = parked.filter_map(|(name, account)| Some((name, account.parked()?)));
-        parked
-            .map(|(name, park)| (name.clone(), park.clone()))
-            .collect()
-    }
-
-    fn records(&self) -> BTreeMap<String, Record> {
-        let known = self.known();
-        let records = known.accounts.iter();
-        let records = records.map(|(name, account)| (name.clone(), account.record()));
-        records.collect()
-    }
-
-    fn change<T>(&self, name: &str, change: impl FnOnce(&mut Account) -> T) -> T {
-        let mut known = self.known();
-        let changed = change(known.accounts.entry(name.to_owned()).or_default());
-        known.changed = true;
-        changed
-    }
-}
-
-/// The account of a harness; none for one that is not configured any more.
-fn account_of<'a>(world: &'a World, harness: &HarnessName) -> Option<&'a str> {
-    let harness = world.city.harnesses.get(harness)?;
-    Some(harness.account.as_str())
-}
-
 /// Refuses new work for a harness whose account is parked.
 ///
 /// # Errors
@@ -123,7 +42,7 @@ pub fn refuse_parked(world: &World, harness: &HarnessName) -> Result<(), Refusal
     let closed = world
         .directory
         .accounts
-        .park(world, harness, |account| account.closed().cloned());
+        .park(&world.city, harness, |account| account.closed().cloned());
     closed.map_or(Ok(()), |park| Err(refusal(harness, &park)))
 }
 
@@ -133,7 +52,7 @@ pub fn refuse_parked(world: &World, harness: &HarnessName) -> Result<(), Refusal
 /// [`RefusalKind::Parked`].
 pub fn refuse_held(world: &World, harness: &HarnessName, child: &ChildId) -> Result<(), Refusal> {
     let holding = |account: &Account| account.holding(child).cloned();
-    let park = world.directory.accounts.park(world, harness, holding);
+    let park = world.directory.accounts.park(&world.city, harness, holding);
     park.map_or(Ok(()), |park| Err(refusal(harness, &park)))
 }
 
@@ -163,7 +82,7 @@ fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
 
 /// Takes in what a session says of its account.
 pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trouble) -> Told {
-    let Some(name) = account_of(world, harness) else {
+    let Some(name) = world.city.account(harness) else {
         return Told::Known;
     };
     let now = world.clock.now();
@@ -172,7 +91,7 @@ pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trou
     if told != Told::Parked {
         return told;
     }
-    if let Some(park) = accounts.parked(world, harness) {
+    if let Some(park) = accounts.parked(&world.city, harness) {
         let (subject, cause) = (format!("account {name}"), park.why.cause());
         let event = NewEvent::new(EventType::AccountParked, subject, cause);
         world.store.note(vec![event.with(json!(park))]);
@@ -184,7 +103,7 @@ pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trou
 /// A session goes on although it told of this trouble: it is over for the account, if it was this session
 /// that told of the limit. A login may be made in any of them.
 pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
-    let Some(name) = account_of(world, harness) else {
+    let Some(name) = world.city.account(harness) else {
         return;
     };
     let now = world.clock.now();
@@ -198,7 +117,7 @@ pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
 /// may still be in it.
 pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
     let accounts = &world.directory.accounts;
-    let park = accounts.parked(world, harness);
+    let park = accounts.parked(&world.city, harness);
     if park.is_some_and(|park| park.told_by == child.to_string()) {
         went_on(world, child, harness);
     }
@@ -208,7 +127,10 @@ pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
 /// The work of this child is over, or other work begins: the next raider of its name does not wait for its turn.
 pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
     let mut known = world.directory.accounts.known();
-    let account = account_of(world, harness).and_then(|name| known.accounts.get_mut(name));
+    let account = world
+        .city
+        .account(harness)
+        .and_then(|name| known.accounts.get_mut(name));
     if let Some(account) = account {
         account.forget(child);
     }
@@ -217,7 +139,7 @@ pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
 /// The trouble is over, as a person says: all sessions of the account go on, one after another. False when
 /// it was not parked.
 pub fn over(world: &World, harness: &HarnessName) -> bool {
-    let Some(name) = account_of(world, harness) else {
+    let Some(name) = world.city.account(harness) else {
         return false;
     };
     let accounts = &world.directory.accounts;
@@ -359,7 +281,7 @@ async fn in_use(world: &World) -> Option<BTreeSet<String>> {
         .filter_map(|agent| agent.harness.as_ref());
     let hooks = hooks.iter().map(|hook| &hook.harness);
     let used = rigs.chain(agents).chain(hooks);
-    let used = used.filter_map(|harness| account_of(world, harness));
+    let used = used.filter_map(|harness| world.city.account(harness));
     Some(used.map(str::to_owned).collect())
 }
 
@@ -423,7 +345,7 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
         Due::Open => {
             directory.accounts.known().changed = true;
             // What still stands on a screen then is told anew: it may have missed its turn.
-            let is_of = |harness: &HarnessName| account_of(world, harness) == Some(name);
+            let is_of = |harness: &HarnessName| world.city.account(harness) == Some(name);
             directory.conditions.tell_again(is_of);
             // Work that waited for a trial may be charged.
             look_for_work(world);

@@ -62,7 +62,7 @@ async fn tell(
             return;
         }
         let accounts = &world.directory.accounts;
-        if accounts.held(world, harness, child).is_some() {
+        if accounts.held(&world.city, harness, child).is_some() {
             deadline = world.clock.mono() + PATIENCE;
             continue;
         }

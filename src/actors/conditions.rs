@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::tz::TimeZone;
 
-use self::watched::Entry;
+use super::boards::{Entry, Moment};
 use super::claims::ClaimKey;
 use super::world::World;
 use super::{accounts, compaction, effects};
@@ -26,10 +26,6 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, HarnessName, RigName, SessionId};
 use crate::ports::sessions::{SessionError, SessionHandle};
-
-mod watched;
-
-pub use self::watched::{Conditions, Moment};
 
 /// How long a screen may take to be seen: a look waits for it.
 const GLANCE: Duration = Duration::from_secs(2);
@@ -228,7 +224,10 @@ pub async fn look(world: &World, moment: Moment, observed: &[Observed]) -> BTree
     let holding = conditions.holding();
     let accounts = &world.directory.accounts;
     let left_alone = watched.iter().filter(|(one, _)| {
-        holding.contains(&one.facts.id) || accounts.held(world, &one.harness, &one.child).is_some()
+        holding.contains(&one.facts.id)
+            || accounts
+                .held(&world.city, &one.harness, &one.child)
+                .is_some()
     });
     left_alone.map(|(one, _)| one.facts.id.clone()).collect()
 }

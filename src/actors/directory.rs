@@ -7,10 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use jiff::Timestamp;
 use ractor::{ActorRef, Message};
 
-use super::accounts::Accounts;
-use super::conditions::Conditions;
-use super::glances::Glances;
-use super::ground::Ground;
+use super::boards::{Accounts, Automations, Conditions, Glances, Ground};
 use super::mail::{Address, ConfigMsg, DispatcherMsg, ForgeMsg, RootMail, ShamanMsg, WitnessMsg};
 use super::remotes::Unlanded;
 use super::world::World;
@@ -40,9 +37,12 @@ pub struct Directory {
     pub glances: Glances,
     /// Accounts of harnesses: which are at a limit, or want a login.
     pub accounts: Accounts,
+    /// The automations that run.
+    pub automations: Automations,
     /// The faults that are known of the supervisor's own files.
     pub ground: Ground,
     reload_error: Place<String>,
+    answers_since: OnceLock<Timestamp>,
     /// Weak, because the world holds its directory; the root keeps it alive.
     newest: Place<Weak<World>>,
 }
@@ -204,6 +204,18 @@ impl Directory {
 
     pub(super) fn newest(&self) -> Option<Arc<World>> {
         self.newest.get()?.upgrade()
+    }
+
+    /// Notes that the supervisor answers on its socket from now on.
+    pub fn set_answering(&self, now: Timestamp) {
+        self.answers_since.get_or_init(|| now);
+    }
+
+    /// Returns since when the supervisor answers on its socket. No automation runs before, because its
+    /// command may use `hd`.
+    #[must_use]
+    pub fn answers_since(&self) -> Option<Timestamp> {
+        self.answers_since.get().copied()
     }
 
     /// Notes the reason why the configuration on disk is not in force.

@@ -9,7 +9,6 @@
 //!                                     └───────────────────────────────────────────────┘
 //! ```
 
-pub mod automations;
 mod fire;
 mod look;
 #[cfg(test)]
@@ -34,10 +33,6 @@ use crate::domain::gates::{Gate, event};
 use crate::domain::message;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::ports::relics::RelicFilter;
-
-pub use self::fire::switch;
-pub use self::look::next;
-pub use crate::actors::records::automations::recall;
 
 /// How long runs may take to end when the supervisor stops; they are killed well before.
 const LAST_RUNS: Duration = Duration::from_secs(9);
@@ -97,7 +92,7 @@ impl Actor for DispatcherActor {
                     let _late = reply.send(fire::by_hand(&world, &id).await);
                 });
             }
-            DispatcherMsg::Stop => world.automations.stop_all(),
+            DispatcherMsg::Stop => world.directory.automations.stop_all(),
         }
         Ok(())
     }
@@ -108,7 +103,7 @@ impl Actor for DispatcherActor {
         _me: ActorRef<DispatcherMsg>,
         dispatcher: &mut Dispatcher,
     ) -> Result<(), ActorProcessingErr> {
-        let automations = &dispatcher.world.automations;
+        let automations = &dispatcher.world.directory.automations;
         automations.stop_all();
         let ended = tokio::time::timeout(LAST_RUNS, automations.ended()).await;
         if ended.is_err() {

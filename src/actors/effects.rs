@@ -327,7 +327,7 @@ pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
         rights: Rights::All,
         name: format!("pool/{}", agent.name),
     };
-    let ended = world.automations.runner.start(command).end.await;
+    let ended = world.runner.start(command).end.await;
     let said = ended.tail.trim().lines().last().unwrap_or_default().trim();
     match (&ended.why, ended.timed_out, ended.code) {
         (Some(why), _, _) => Err(why.clone()),

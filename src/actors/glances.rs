@@ -8,17 +8,14 @@
 //!
 //! An idle city asks nothing of git: a sandbox is not looked at again unless a client asks, or its mark moved.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::claims::{Claim, ClaimKey};
 use super::effects;
 use super::refusal::Refusal;
 use super::world::World;
-use crate::domain::ids::{Incarnation, RaiderId, RigName};
+use crate::domain::ids::RigName;
 use crate::domain::relic::Hook;
-use crate::domain::restart::Mono;
 
 /// Counts that are younger are not asked for again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -28,76 +25,6 @@ const REST: u32 = 4;
 
 /// A patrol has at most so many sandboxes of a rig looked at.
 const PATROL_MAX: usize = 16;
-
-/// Commits ahead of the target, dirty paths, untracked paths.
-pub type Counts = (u64, u64, u64);
-
-/// What git said of one sandbox.
-#[derive(Debug, Clone)]
-struct Glance {
-    incarnation: Incarnation,
-    counts: Counts,
-    /// What `Repo::progress` said before.
-    mark: Option<String>,
-    at: Mono,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    raiders: BTreeMap<RaiderId, Glance>,
-    /// When the next refresh of a rig may begin.
-    rest: BTreeMap<RigName, Mono>,
-}
-
-/// What git said of all sandboxes.
-#[derive(Debug, Default)]
-pub struct Glances(Mutex<Known>);
-
-impl Glances {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        // Every change is one insert or removal.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the last counts of the sandbox that was made for this hook, and their age.
-    #[must_use]
-    pub fn of(&self, hook: &Hook, now: Mono) -> Option<(Counts, Duration)> {
-        let known = self.known();
-        let glance = known.raiders.get(&hook.raider)?;
-        let same = glance.incarnation == hook.incarnation;
-        same.then(|| (glance.counts, now.saturating_sub(glance.at)))
-    }
-
-    fn mark(&self, hook: &Hook) -> Option<String> {
-        let known = self.known();
-        let glance = known.raiders.get(&hook.raider)?;
-        glance
-            .mark
-            .clone()
-            .filter(|_| glance.incarnation == hook.incarnation)
-    }
-
-    /// Forgets the sandboxes of a rig that are no more.
-    fn keep_only(&self, rig: &RigName, hooks: &[Hook]) {
-        let there = |raider: &RaiderId| hooks.iter().any(|hook| hook.raider == *raider);
-        let raiders = &mut self.known().raiders;
-        raiders.retain(|raider, _| raider.rig != *rig || there(raider));
-    }
-
-    fn note(&self, hook: &Hook, counts: Counts, mark: Option<String>, at: Mono) {
-        let glance = Glance {
-            incarnation: hook.incarnation,
-            counts,
-            mark,
-            at,
-        };
-        self.known().raiders.insert(hook.raider.clone(), glance);
-    }
-
-    fn rests(&self, rig: &RigName, now: Mono) -> bool {
-        self.known().rest.get(rig).is_some_and(|until| *until > now)
-    }
-}
 
 /// Has the counts of a rig's sandboxes asked for anew, beside whatever goes on, if that is due. `all` are the
 /// sandboxes that the rig has.
@@ -181,6 +108,6 @@ async fn look(world: World, rig: RigName, due: Vec<Hook>, alone: Claim) {
     }
     let ended = world.clock.mono();
     let rest = ended.saturating_sub(began) * REST;
-    glances.known().rest.insert(rig, ended + rest);
+    glances.set_rest(&rig, ended + rest);
     drop(alone);
 }

@@ -1,108 +1,16 @@
 //! What is wrong with the supervisor's own files, as the last look found it: said once by an event, a log
 //! line and an escalation, and shown by `status` and `doctor` for as long as it lasts.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use serde_json::json;
 
+use super::boards::Changed;
 use super::world::World;
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
-use crate::domain::doctor::{Finding, Kind};
-use crate::domain::escalation::gist;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ground::{Look, Part, Trouble};
 use crate::domain::message::{self, Escalation, Severity};
 use crate::ports::relics::Txn;
-
-/// The troubles that are known, by part.
-#[derive(Default)]
-pub struct Ground(Mutex<Known>);
-
-#[derive(Default)]
-struct Known {
-    /// Of the last look.
-    looked: BTreeMap<Place, Trouble>,
-    /// Said by what noticed it, until that says otherwise.
-    standing: BTreeMap<Part, Trouble>,
-    /// What was said, and the words that people were called with.
-    said: BTreeMap<Place, Trouble>,
-}
-
-/// There may be several of a part, as of rigs.
-type Place = (Part, PathBuf);
-
-fn place(trouble: &Trouble) -> Place {
-    (trouble.part, trouble.path.clone())
-}
-
-impl Ground {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is wrong.
-    #[must_use]
-    pub fn troubles(&self) -> Vec<Trouble> {
-        let known = self.known();
-        let all = known.looked.values().chain(known.standing.values());
-        all.cloned().collect()
-    }
-
-    /// Notes that a part is in trouble, or is not any more; the next look says it.
-    pub fn note(&self, part: Part, trouble: Option<Trouble>) {
-        let mut known = self.known();
-        match trouble {
-            Some(trouble) => known.standing.insert(part, trouble),
-            None => known.standing.remove(&part),
-        };
-    }
-
-    /// What `doctor` says of it.
-    #[must_use]
-    pub fn findings(&self) -> Vec<Finding> {
-        let finding = |trouble: Trouble| {
-            let Trouble {
-                path, says, hint, ..
-            } = trouble;
-            Finding::new(Kind::Ground, path.display(), says, hint)
-        };
-        self.troubles().into_iter().map(finding).collect()
-    }
-
-    /// Takes in a look.
-    fn take(&self, look: &Look) -> Changed {
-        let mut known = self.known();
-        let left = look.left.iter().cloned();
-        known.looked = left.map(|trouble| (place(&trouble), trouble)).collect();
-        let standing = known.standing.values().cloned();
-        let standing = standing.map(|trouble| (place(&trouble), trouble));
-        let mut now: BTreeMap<Place, Trouble> = standing.collect();
-        now.extend(known.looked.clone());
-        let before = std::mem::replace(&mut known.said, now.clone());
-        let new = now.iter().filter(|(at, it)| before.get(at) != Some(it));
-        let over = before.iter().filter(|(at, _)| !now.contains_key(at));
-        let replaced = before.iter().filter(|(at, it)| {
-            let now = now.get(at);
-            now.is_some_and(|now| gist(&now.says) != gist(&it.says))
-        });
-        Changed {
-            over: over.map(|(_, it)| it.clone()).collect(),
-            replaced: replaced.map(|(_, it)| it.clone()).collect(),
-            new: new.map(|(_, it)| it.clone()).collect(),
-        }
-    }
-}
-
-/// Changes that a look brings.
-struct Changed {
-    new: Vec<Trouble>,
-    over: Vec<Trouble>,
-    /// Something else is wrong there now: people are called anew.
-    replaced: Vec<Trouble>,
-}
 
 /// Takes in a look at the supervisor's files, and says what changed.
 pub async fn looked(world: &World, look: Look) {

@@ -14,6 +14,7 @@
 
 pub mod accounts;
 pub mod ask;
+pub mod boards;
 pub mod briefs;
 pub mod claims;
 pub mod compaction;

@@ -239,7 +239,7 @@ impl FirstPrompt {
     async fn look(&mut self, world: &World, now: Mono) -> (Look, String) {
         let (typing, view) = typing::observe(world, &self.harness, &self.handle).await;
         let screen = view.as_ref().map(ScreenView::text).unwrap_or_default();
-        let parked = (world.directory.accounts).held(world, &self.harness, &self.child);
+        let parked = (world.directory.accounts).held(&world.city, &self.harness, &self.child);
         let has_condition = world.directory.conditions.has(&self.handle);
         let takes = match &typing {
             Typing::Gone => return (Look::Gone, screen),

@@ -9,9 +9,7 @@ use jiff::Timestamp;
 
 use super::claims::Claims;
 use super::directory::Directory;
-use super::dispatcher::automations::Automations;
 use super::mail::{ForgeMsg, ShamanMsg, WitnessMsg};
-use super::shaman::Notices;
 use super::store::StoreHandle;
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
@@ -22,6 +20,7 @@ use crate::domain::saga::FaultPoint;
 use crate::domain::session_env;
 use crate::ports::clock::Clock;
 use crate::ports::repo::Repo;
+use crate::ports::runner::Runner;
 use crate::ports::sessions::Sessions;
 use crate::ports::tasks::TaskFiles;
 
@@ -43,6 +42,8 @@ pub struct World {
     pub sessions: Arc<dyn Sessions>,
     /// git, per rig.
     pub repos: BTreeMap<RigName, Arc<dyn Repo>>,
+    /// Commands of gates, automations and notices.
+    pub runner: Arc<dyn Runner>,
     /// Task files and outbox.
     pub tasks: Arc<dyn TaskFiles>,
     /// What must survive.
@@ -69,10 +70,6 @@ pub struct World {
     pub directory: Arc<Directory>,
     /// What is being worked on.
     pub claims: Claims,
-    /// Automations as they run.
-    pub automations: Arc<Automations>,
-    /// How people are told.
-    pub notices: Arc<Notices>,
 }
 
 impl World {

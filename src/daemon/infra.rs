@@ -9,7 +9,7 @@ use crate::actors::config::{ConfigActor, ConfigArgs};
 use crate::actors::dispatcher::DispatcherActor;
 use crate::actors::forge::{ForgeActor, ForgeArgs};
 use crate::actors::root::{InfraSpec, Spawn};
-use crate::actors::shaman::ShamanActor;
+use crate::actors::shaman::{ShamanActor, ShamanArgs};
 use crate::actors::store::{self, StoreActor};
 use crate::actors::witness::{WitnessActor, WitnessArgs};
 use crate::actors::world::World;
@@ -31,10 +31,13 @@ pub(super) fn all(
         };
         async move { cell(StoreActor::spawn_linked(None, StoreActor, args, root).await) }
     })];
-    let own = Arc::clone(world);
+    let args = ShamanArgs {
+        world: Arc::clone(world),
+        notices: Arc::default(),
+    };
     specs.push(spec("shaman", move |root| {
-        let world = Arc::clone(&own);
-        async move { cell(ShamanActor::spawn_linked(None, ShamanActor, world, root).await) }
+        let args = args.clone();
+        async move { cell(ShamanActor::spawn_linked(None, ShamanActor, args, root).await) }
     }));
     let args = ConfigArgs {
         world: Arc::clone(world),

@@ -12,7 +12,6 @@ use super::manager::Manager;
 use super::{DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
 use crate::actors::claims::Claims;
 use crate::actors::conditions;
-use crate::actors::dispatcher::automations::Automations;
 use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::RootMail;
@@ -81,8 +80,7 @@ pub(super) async fn build(
         stopping: Arc::default(),
         directory: Arc::default(),
         claims: Claims::default(),
-        automations: Arc::new(Automations::new(Arc::new(Commands))),
-        notices: Arc::default(),
+        runner: Arc::new(Commands),
     });
     let asked = Arc::clone(&world);
     tasks.ask_of_commits(Box::new(move |sandbox, name, bytes| {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
-use super::gates::Gate;
+use super::gates::{Gate, When, condition, cooldown, cron, manual};
 use super::ids::{AutomationName, InvalidId, RigName};
 
 /// Runs that are kept of each automation.
@@ -84,6 +84,32 @@ pub struct Automation {
     pub enabled: bool,
     /// Working directory: the city, or the rig's path.
     pub dir: PathBuf,
+}
+
+impl Automation {
+    /// Returns when the gate opens next by time; the gate of an event never does.
+    #[must_use]
+    pub fn next_opening(
+        &self,
+        mark: &Mark,
+        last: Option<&Run>,
+        last_check: Option<Timestamp>,
+        now: Timestamp,
+    ) -> When {
+        if !self.enabled || mark.disabled {
+            return When::Never;
+        }
+        let started = last.map(|run| run.started);
+        match &self.gate {
+            Gate::Cooldown { interval } => cooldown::when(*interval, started, now),
+            Gate::Cron { schedule, .. } => cron::when(schedule, mark.slots, now),
+            Gate::Condition {
+                interval, every, ..
+            } => condition::when(*interval, *every, started, last_check, now),
+            Gate::Event { .. } => When::Never,
+            Gate::Manual => manual::when(),
+        }
+    }
 }
 
 /// What is remembered of an automation besides its runs.

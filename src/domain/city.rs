@@ -179,6 +179,13 @@ impl City {
         self.state_dir().join("trash")
     }
 
+    /// The account of a harness; none for one that is not configured.
+    #[must_use]
+    pub fn account(&self, harness: &HarnessName) -> Option<&str> {
+        let harness = self.harnesses.get(harness)?;
+        Some(harness.account.as_str())
+    }
+
     /// `.horde/outbox`.
     #[must_use]
     pub fn outbox_dir(&self) -> PathBuf {

@@ -21,7 +21,6 @@ use tokio::task::JoinHandle;
 use crate::actors::ask;
 use crate::actors::claims::Claims;
 use crate::actors::dispatcher::DispatcherActor;
-use crate::actors::dispatcher::automations::Automations;
 use crate::actors::forge::{ForgeActor, ForgeArgs};
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::WitnessMsg;
@@ -32,7 +31,7 @@ use crate::actors::mail::{NukeTarget, Nuked};
 use crate::actors::refusal::Refusal;
 use crate::actors::root::RootMsg;
 use crate::actors::root::{InfraSpec, Left, RootActor, RootArgs, Spawn};
-use crate::actors::shaman::ShamanActor;
+use crate::actors::shaman::{ShamanActor, ShamanArgs};
 use crate::actors::store::StoreHandle;
 use crate::actors::witness::{Memory, WitnessActor, WitnessArgs};
 use crate::actors::world::{FaultHook, World};
@@ -216,8 +215,7 @@ impl Scenario {
             fault: self.fault,
             directory: Arc::default(),
             claims: Claims::default(),
-            automations: Arc::new(Automations::new(Arc::clone(&parts.runner) as _)),
-            notices: Arc::default(),
+            runner: Arc::clone(&parts.runner) as _,
             stopping: Default::default(),
             secret: fake_tasks::secret(),
         });
@@ -294,11 +292,14 @@ fn cell<M>(spawned: Spawned<M>) -> Result<ActorCell, SpawnErr> {
 }
 
 fn infrastructure(world: &Arc<World>) -> Vec<InfraSpec> {
-    let own = Arc::clone(world);
+    let args = ShamanArgs {
+        world: Arc::clone(world),
+        notices: Arc::default(),
+    };
     let shaman: Spawn = Arc::new(move |root| {
-        let world = Arc::clone(&own);
+        let args = args.clone();
         Box::pin(
-            async move { cell(ShamanActor::spawn_linked(None, ShamanActor, world, root).await) },
+            async move { cell(ShamanActor::spawn_linked(None, ShamanActor, args, root).await) },
         )
     });
     let own = Arc::clone(world);
@@ -349,7 +350,7 @@ impl Town {
             .await
             .unwrap();
         assert!(ready.is_success());
-        self.world.automations.open(self.world.clock.now());
+        self.world.directory.set_answering(self.world.clock.now());
         self.world.directory.tell_root(RootMail::Ready);
         let dispatcher = &self.world.directory;
         dispatcher.tell_dispatcher(DispatcherMsg::Look);

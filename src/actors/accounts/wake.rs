@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::super::boards::Conditions;
 use super::super::claims::ClaimKey;
-use super::super::conditions::Conditions;
 use super::super::refusal::Refusal;
 use super::super::typing::{self, Typing};
 use super::super::world::World;
 use super::super::{ask, effects};
-use super::account_of;
 use crate::actors::mail::{ChildState, ChildView, Work};
 use crate::actors::records::escalations;
 use crate::domain::account::{Trouble, Why};
@@ -39,7 +38,10 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 pub(super) async fn order(world: &World, account: &str) -> Result<Vec<ChildId>, Refusal> {
     let views = ask::views(world).await?;
     let waits = |view: &&ChildView| {
-        let of = view.spec.harness().and_then(|name| account_of(world, name));
+        let of = view
+            .spec
+            .harness()
+            .and_then(|name| world.city.account(name));
         let waits = match trouble(&world.directory.conditions, view) {
             Some(shown) => shown.is_some(),
             // A child that rests for another reason, or is finished, would take a turn and try nothing.
@@ -157,7 +159,10 @@ impl Kept {
         let mut deadline = world.clock.mono() + PATIENCE;
         while !world.is_stopping() {
             let accounts = &world.directory.accounts;
-            if accounts.held(world, &self.harness, &self.child).is_some() {
+            if accounts
+                .held(&world.city, &self.harness, &self.child)
+                .is_some()
+            {
                 // Another session told of a limit meanwhile.
                 deadline = world.clock.mono() + PATIENCE;
                 tokio::time::sleep(PAUSE).await;

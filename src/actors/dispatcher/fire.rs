@@ -6,7 +6,6 @@
 //!                     └─ supervisor killed ─► next start: leftovers ended ─► `failed` (crash)
 //! ```
 
-use crate::actors::records::automations::recall;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,9 +13,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::automations::{Busy, Role};
+use crate::actors::boards::{Busy, Role};
 use crate::actors::effects;
 use crate::actors::mail::DispatcherMsg;
+use crate::actors::records::automations::recall;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::domain::automation::{Automation, AutomationId, Mark, Run, RunState};
@@ -58,20 +58,6 @@ impl Trigger {
     }
 }
 
-/// Switches an automation on or off for good. What came while it was off is over.
-///
-/// # Errors
-/// The store's.
-pub fn switch(txn: &mut dyn Txn, automation: &Automation, on: bool) -> Result<(), StoreError> {
-    let mut mark = recall(txn, automation)?;
-    if mark.disabled && on {
-        mark.slots = txn.now();
-        mark.cursor = txn.last_seq()?;
-    }
-    mark.disabled = !on;
-    txn.put_mark(&mark)
-}
-
 /// Begins a run; nothing when the gate is not open after all, or the automation is busy.
 pub(super) async fn fire(
     world: &Arc<World>,
@@ -81,7 +67,7 @@ pub(super) async fn fire(
     if world.is_stopping() {
         return Ok(None);
     }
-    let Some(busy) = world.automations.claim(&automation.id, Role::Run) else {
+    let Some(busy) = world.directory.automations.claim(&automation.id, Role::Run) else {
         if matches!(trigger, Trigger::Cron) {
             pass_over(world, automation).await?;
             look_again(world);
@@ -237,7 +223,7 @@ pub(super) async fn check(
 }
 
 async fn attempt(world: &World, command: Command, busy: &Busy) -> Ended {
-    let running = world.automations.runner.start(command);
+    let running = world.runner.start(command);
     busy.stoppable(&running.stop);
     // Whoever told everything to stop may have been before us.
     if world.is_stopping() {
@@ -285,7 +271,7 @@ async fn carry_out(
 /// A run whose supervisor was killed: what it left behind is ended, and that is told, once.
 pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy, ending: Option<Busy>) {
     let (runner, record) = (
-        Arc::clone(&world.automations.runner),
+        Arc::clone(&world.runner),
         record(&world, &run.automation, Role::Run),
     );
     let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;

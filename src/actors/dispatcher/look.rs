@@ -1,17 +1,17 @@
 //! One look at the gates of all automations.
 
-use crate::actors::records::automations;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::automations::Role;
 use super::fire::{self, Trigger};
+use crate::actors::boards::Role;
+use crate::actors::records::automations;
 use crate::actors::world::World;
 use crate::domain::automation::{Automation, AutomationId, Mark, Run};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::gates::{Gate, When, condition, cooldown, cron, manual};
+use crate::domain::gates::{Gate, When, cron};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 /// What is remembered of one automation.
@@ -23,34 +23,10 @@ struct Seen {
     told: bool,
 }
 
-/// When its gate opens by time; that of an event never does.
-#[must_use]
-pub fn next(
-    automation: &Automation,
-    mark: &Mark,
-    last: Option<&Run>,
-    last_check: Option<Timestamp>,
-    now: Timestamp,
-) -> When {
-    if !automation.enabled || mark.disabled {
-        return When::Never;
-    }
-    let started = last.map(|run| run.started);
-    match &automation.gate {
-        Gate::Cooldown { interval } => cooldown::when(*interval, started, now),
-        Gate::Cron { schedule, .. } => cron::when(schedule, mark.slots, now),
-        Gate::Condition {
-            interval, every, ..
-        } => condition::when(*interval, *every, started, last_check, now),
-        Gate::Event { .. } => When::Never,
-        Gate::Manual => manual::when(),
-    }
-}
-
 /// Runs what is due, each in a task of its own, and says when the next gate opens. What was found
 /// due is on record when this returns.
 pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
-    let up_since = world.automations.up_since()?;
+    let up_since = world.directory.answers_since()?;
     if world.is_stopping() {
         return None;
     }
@@ -68,7 +44,7 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     };
     let mut interrupted = Vec::new();
     for run in open {
-        let claim = |role| world.automations.claim(&run.automation, role);
+        let claim = |role| world.directory.automations.claim(&run.automation, role);
         if let Some(busy) = claim(Role::Run) {
             interrupted.push(run.automation.clone());
             let ending = claim(Role::Interrupted);
@@ -86,12 +62,15 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     {
         // What came while nobody ran it is for the look at its end; it is not too early for it. Another look may
         // have seen the run, and its end may be recorded already.
-        let is_ending = world.automations.is_busy(&automation.id, Role::Interrupted);
+        let is_ending = world
+            .directory
+            .automations
+            .is_busy(&automation.id, Role::Interrupted);
         if is_ending || interrupted.contains(&automation.id) {
             continue;
         }
-        let checked = world.automations.last_check(&automation.id);
-        match next(&automation, &mark, last.as_ref(), checked, now) {
+        let checked = world.directory.automations.last_check(&automation.id);
+        match automation.next_opening(&mark, last.as_ref(), checked, now) {
             When::Now => due(world, automation, last).await,
             When::At(time) => soonest = Some(soonest.map_or(time, |soonest| soonest.min(time))),
             When::Never if told => begin(world, &automation, Trigger::Event).await,
@@ -170,11 +149,22 @@ async fn due(world: &Arc<World>, automation: Automation, last: Option<Run>) {
         Gate::Cron { .. } => begin(world, &automation, Trigger::Cron).await,
         Gate::Condition { check, .. } => {
             let check = check.clone();
-            if world.automations.is_busy(&automation.id, Role::Run) {
+            if world
+                .directory
+                .automations
+                .is_busy(&automation.id, Role::Run)
+            {
                 return;
             }
-            if let Some(busy) = world.automations.claim(&automation.id, Role::Check) {
-                world.automations.checked(&automation.id, world.clock.now());
+            if let Some(busy) = world
+                .directory
+                .automations
+                .claim(&automation.id, Role::Check)
+            {
+                world
+                    .directory
+                    .automations
+                    .checked(&automation.id, world.clock.now());
                 let world = Arc::clone(world);
                 tokio::spawn(async move {
                     let holds = fire::check(&world, &automation, check, &busy).await;

@@ -10,6 +10,7 @@ mod disturbed;
 use crate::actors::ask;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::StopMode;
+use crate::actors::records::automations;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::domain::automation::{Automation, Run};
 use crate::domain::cause::Cause;
@@ -387,7 +388,8 @@ async fn what_an_operator_disabled_stays_so_and_what_came_meanwhile_is_over() {
     let switch = |on: bool| {
         let all = all.clone();
         move |txn: &mut dyn crate::ports::relics::Txn| {
-            all.iter().try_for_each(|one| super::switch(txn, one, on))
+            all.iter()
+                .try_for_each(|one| automations::switch(txn, one, on))
         }
     };
     town.store(switch(false)).await;

@@ -26,3 +26,17 @@ pub fn recall(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreE
         cursor: txn.last_seq()?,
     })
 }
+
+/// Switches an automation on or off for good. Slots and events of the time in which it was off are passed over.
+///
+/// # Errors
+/// The store's.
+pub fn switch(txn: &mut dyn Txn, automation: &Automation, on: bool) -> Result<(), StoreError> {
+    let mut mark = recall(txn, automation)?;
+    if mark.disabled && on {
+        mark.slots = txn.now();
+        mark.cursor = txn.last_seq()?;
+    }
+    mark.disabled = !on;
+    txn.put_mark(&mark)
+}

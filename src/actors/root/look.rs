@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::super::boards::Moment;
 use super::super::claims::ClaimKey;
-use super::super::conditions::{self, Moment, Observed};
+use super::super::conditions::{self, Observed};
 use super::super::usage;
 use super::super::world::World;
 use super::super::{accounts, effects};
@@ -222,7 +223,7 @@ async fn park(world: &World, wants: &mut [Want], by_id: &BTreeMap<&SessionId, &S
         let Some(harness) = spec.harness() else {
             continue;
         };
-        let Some(why) = directory.accounts.held(world, harness, &spec.id) else {
+        let Some(why) = directory.accounts.held(&world.city, harness, &spec.id) else {
             continue;
         };
         let ends = match by_id.get(&spec.session) {
@@ -233,7 +234,7 @@ async fn park(world: &World, wants: &mut [Want], by_id: &BTreeMap<&SessionId, &S
                     token: facts.token.clone(),
                 });
                 let limited = matches!(limited, Some(Condition::RateLimited { .. }));
-                let until = directory.accounts.parked(world, harness);
+                let until = directory.accounts.parked(&world.city, harness);
                 let until = until.and_then(|park| park.until);
                 let lasts = until.is_some_and(|until| {
                     let left = until.duration_since(world.clock.now());

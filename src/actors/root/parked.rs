@@ -83,7 +83,8 @@ impl Root {
         }
         let accounts = &self.world.directory.accounts;
         let harness = slot.spec.harness();
-        let Some(why) = harness.and_then(|harness| accounts.held(&self.world, harness, id)) else {
+        let Some(why) = harness.and_then(|harness| accounts.held(&self.world.city, harness, id))
+        else {
             return false;
         };
         slot.epoch += 1;

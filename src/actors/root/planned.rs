@@ -130,7 +130,7 @@ impl Root {
             let (me, id) = (me.clone(), id.clone());
             tokio::spawn(async move {
                 let accounts = &world.directory.accounts;
-                let is_held = accounts.held(&world, &harness, &id).is_some();
+                let is_held = accounts.held(&world.city, &harness, &id).is_some();
                 if is_held || typing::may_type(&world, &harness, &handle).await != Typing::Free {
                     // The root only goes with the process.
                     let _gone = me.cast(RootMsg::Unsaid { id, words });

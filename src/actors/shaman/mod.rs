@@ -27,9 +27,18 @@ use crate::domain::event::EventType;
 
 pub use self::notify::Notices;
 
-/// What it holds; nothing of it matters.
+/// What the shaman is started with, each time.
+#[derive(Clone)]
+pub struct ShamanArgs {
+    /// The world.
+    pub world: Arc<World>,
+    /// The memory of notices that outlives a restart of the shaman.
+    pub notices: Arc<Notices>,
+}
+
+/// The state of the shaman. A restarted one reads everything again.
 pub struct Shaman {
-    world: Arc<World>,
+    args: ShamanArgs,
     lookout: Lookout<ShamanMsg>,
 }
 
@@ -39,20 +48,20 @@ pub struct ShamanActor;
 impl Actor for ShamanActor {
     type Msg = ShamanMsg;
     type State = Shaman;
-    type Arguments = Arc<World>;
+    type Arguments = ShamanArgs;
 
     async fn pre_start(
         &self,
         me: ActorRef<ShamanMsg>,
-        world: Arc<World>,
+        args: ShamanArgs,
     ) -> Result<Shaman, ActorProcessingErr> {
-        world.directory.set_shaman(&me);
-        listen(&me, &world);
+        args.world.directory.set_shaman(&me);
+        listen(&me, &args.world);
         me.cast(ShamanMsg::Look)?;
-        self::notify::end_leftovers(&world);
-        self::notify::tell(&world);
+        self::notify::end_leftovers(&args);
+        self::notify::tell(&args);
         Ok(Shaman {
-            world,
+            args,
             lookout: Lookout::new(|| ShamanMsg::Look, ShamanMsg::Looked),
         })
     }
@@ -63,22 +72,22 @@ impl Actor for ShamanActor {
         msg: ShamanMsg,
         shaman: &mut Shaman,
     ) -> Result<(), ActorProcessingErr> {
-        shaman.world = shaman.world.newest();
+        shaman.args.world = shaman.args.world.newest();
         match msg {
             ShamanMsg::Look => {
                 shaman.look(&me);
                 // What could not be told, because the store failed then, waits for no further event.
-                if shaman.world.city.notify.command.is_some() {
-                    self::notify::tell(&shaman.world);
+                if shaman.args.world.city.notify.command.is_some() {
+                    self::notify::tell(&shaman.args);
                 }
             }
             // In a task of its own: nothing waits for what cannot be ended.
             ShamanMsg::Unkillable { session, why } => {
-                let world = Arc::clone(&shaman.world);
+                let world = Arc::clone(&shaman.args.world);
                 tokio::spawn(unkillable::call(world, session, why));
             }
-            ShamanMsg::Tell => self::notify::tell(&shaman.world),
-            ShamanMsg::Looked(next) => shaman.lookout.looked(&me, &shaman.world, next),
+            ShamanMsg::Tell => self::notify::tell(&shaman.args),
+            ShamanMsg::Looked(next) => shaman.lookout.looked(&me, &shaman.args.world, next),
         }
         Ok(())
     }
@@ -89,16 +98,16 @@ impl Actor for ShamanActor {
         _me: ActorRef<ShamanMsg>,
         shaman: &mut Shaman,
     ) -> Result<(), ActorProcessingErr> {
-        shaman.world.notices.stop().await;
+        shaman.args.notices.stop().await;
         Ok(())
     }
 }
 
 impl Shaman {
     fn look(&mut self, me: &ActorRef<ShamanMsg>) {
-        let world = Arc::clone(&self.world);
+        let world = Arc::clone(&self.args.world);
         let look = async move { look(&world).await };
-        self.lookout.look(me, &self.world, look);
+        self.lookout.look(me, &self.args.world, look);
     }
 }
 

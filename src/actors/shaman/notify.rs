@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::ShamanArgs;
 use crate::actors::claims::ClaimKey;
 use crate::actors::effects;
 use crate::actors::world::World;
@@ -63,14 +64,14 @@ impl Notices {
 }
 
 /// Tells everything that waits, unless somebody is at it, who is then to look once more.
-pub(super) fn tell(world: &Arc<World>) {
-    let Some(mut claim) = world.claims.claim_or_repeat(ClaimKey::Notify) else {
+pub(super) fn tell(args: &ShamanArgs) {
+    let Some(mut claim) = args.world.claims.claim_or_repeat(ClaimKey::Notify) else {
         return;
     };
-    let world = Arc::clone(world);
+    let args = args.clone();
     tokio::spawn(async move {
         loop {
-            if let Err(error) = tell_all(&world).await {
+            if let Err(error) = tell_all(&args).await {
                 tracing::warn!(%error, "people could not be told; the next look tries again");
             }
             match claim.give_back() {
@@ -82,12 +83,13 @@ pub(super) fn tell(world: &Arc<World>) {
 }
 
 /// Ends what a command left behind whose supervisor was killed.
-pub(super) fn end_leftovers(world: &Arc<World>) {
+pub(super) fn end_leftovers(args: &ShamanArgs) {
+    let world = &args.world;
     let Some(claim) = world.claims.claim(ClaimKey::Notify) else {
         return;
     };
-    let (runner, record) = (Arc::clone(&world.automations.runner), record(world));
-    let world = Arc::clone(world);
+    let (runner, record) = (Arc::clone(&world.runner), record(world));
+    let args = args.clone();
     tokio::spawn(async move {
         let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
         if let Ok(Err(error)) = ended {
@@ -95,13 +97,14 @@ pub(super) fn end_leftovers(world: &Arc<World>) {
             tracing::error!(%error, "a command of [notify] that was left behind cannot be ended");
         }
         drop(claim);
-        tell(&world);
+        tell(&args);
     });
 }
 
-async fn tell_all(world: &Arc<World>) -> Result<(), StoreError> {
+async fn tell_all(args: &ShamanArgs) -> Result<(), StoreError> {
+    let notices = &args.notices;
     loop {
-        let world = world.newest();
+        let world = args.world.newest();
         if world.is_stopping() {
             return Ok(());
         }
@@ -111,11 +114,10 @@ async fn tell_all(world: &Arc<World>) -> Result<(), StoreError> {
         let Some(event) = next.await? else {
             return Ok(());
         };
-        let notices = &world.notices;
         let ended = match &world.city.notify.command {
             // Told before, when the store could not note it.
             _ if notices.told.load(Ordering::Relaxed) >= event.seq => None,
-            Some(line) => Some(run(&world, line.clone(), &event).await),
+            Some(line) => Some(run(&world, notices, line.clone(), &event).await),
             None => None,
         };
         if ended.as_ref().is_some_and(|ended| ended.stopped) {
@@ -229,11 +231,11 @@ fn note(
     remember(txn, &mark)
 }
 
-async fn run(world: &World, line: String, event: &Event) -> Ended {
+async fn run(world: &World, notices: &Notices, line: String, event: &Event) -> Ended {
     let text = serde_json::to_string(event).unwrap_or_default();
     // A command may print it as it is.
     let stdin = shown::json(&text).into_owned() + "\n";
-    let running = world.automations.runner.start(Command {
+    let running = world.runner.start(Command {
         // The city's owner has it run.
         rights: Rights::All,
         line,
@@ -247,13 +249,13 @@ async fn run(world: &World, line: String, event: &Event) -> Ended {
         name: "notify".to_owned(),
     });
     let stop = Arc::clone(&running.stop);
-    world.notices.running.send_replace(Some(stop));
+    notices.running.send_replace(Some(stop));
     // Whoever told everything to stop may have been before us.
     if world.is_stopping() {
         (running.stop)();
     }
     let ended = running.end.await;
-    world.notices.running.send_replace(None);
+    notices.running.send_replace(None);
     ended
 }
 

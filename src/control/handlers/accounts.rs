@@ -37,8 +37,9 @@ pub(super) fn condition(
     let session = view.session.as_ref();
     let shown = session.and_then(|session| world.directory.conditions.of(&session.handle));
     let directory = &world.directory;
-    let turn = harness.and_then(|harness| directory.accounts.turn(world, harness, &view.spec.id));
-    let park = || directory.accounts.parked(world, harness?);
+    let turn =
+        harness.and_then(|harness| directory.accounts.turn(&world.city, harness, &view.spec.id));
+    let park = || directory.accounts.parked(&world.city, harness?);
     let waits = session.is_none() && view.parked.is_some();
     match (shown, turn) {
         // What is over is not shown as if it went on: several sessions go on one after another.

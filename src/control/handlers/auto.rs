@@ -1,15 +1,14 @@
 //! `auto.*`: automations.
 
-use crate::actors::records::automations;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::to_json;
 use crate::actors::ask;
-use crate::actors::dispatcher;
-use crate::actors::dispatcher::automations::Role;
+use crate::actors::boards::Role;
 use crate::actors::mail::DispatcherMsg;
+use crate::actors::records::automations;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::automation::{Automation, Mark, Run};
@@ -40,8 +39,8 @@ pub(super) async fn list(world: &World) -> Result<Vec<Value>, ControlError> {
 
 fn line(world: &World, automation: &Automation, mark: &Mark, last: Option<&Run>) -> Value {
     let now = world.clock.now();
-    let checked = world.automations.last_check(&automation.id);
-    let next = match dispatcher::next(automation, mark, last, checked, now) {
+    let checked = world.directory.automations.last_check(&automation.id);
+    let next = match automation.next_opening(mark, last, checked, now) {
         When::Now => Some(now),
         When::At(time) => Some(time),
         When::Never => None,
@@ -50,7 +49,7 @@ fn line(world: &World, automation: &Automation, mark: &Mark, last: Option<&Run>)
         "name": automation.id, "rig": automation.id.rig, "description": automation.description,
         "gate": automation.gate.word(), "enabled": automation.enabled && !mark.disabled,
         "last": last.map(|run| run.started), "last_state": last.map(|run| run.state),
-        "next": next, "running": world.automations.is_busy(&automation.id, Role::Run),
+        "next": next, "running": world.directory.automations.is_busy(&automation.id, Role::Run),
     })
 }
 
@@ -104,7 +103,7 @@ pub(super) async fn switch(world: &World, name: &str, on: bool) -> Result<Value,
     let id = automation.id.clone();
     let switched = world
         .store
-        .run(move |txn| dispatcher::switch(txn, &automation, on));
+        .run(move |txn| automations::switch(txn, &automation, on));
     switched.await?;
     world.directory.tell_dispatcher(DispatcherMsg::Look);
     Ok(json!({ "name": id, "enabled": on }))

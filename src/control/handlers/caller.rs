@@ -63,7 +63,7 @@ pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, Con
 /// Returns the name that the caller goes by in the events and relics that come of its request.
 pub(super) fn asker(world: &World, caller: &Caller) -> Asker {
     let errand = || {
-        let runner = &world.automations.runner;
+        let runner = &world.runner;
         caller.pid.and_then(|pid| runner.errand_name(pid))
     };
     match &caller.who {

@@ -1,6 +1,7 @@
 //! Automations that are disturbed: by crashes, reloads, and events that concern nobody.
 
 use super::*;
+use crate::actors::records::automations;
 
 /// `2-contract.md`, 2.2: `catch_up = "last"` makes up for missed slots, also when the supervisor was
 /// killed during a run.
@@ -34,7 +35,7 @@ async fn what_an_operator_disabled_is_disabled_when_it_comes_back() {
     let town = start(&all).await;
     assert_eq!(count(&town, "often"), 1);
     let often = all[0].clone();
-    town.store(move |txn| super::super::switch(txn, &often, false))
+    town.store(move |txn| automations::switch(txn, &often, false))
         .await;
     let town = restart(town, &[], secs(5)).await;
     town.pass(secs(60)).await;

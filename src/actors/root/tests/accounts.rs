@@ -356,7 +356,7 @@ async fn park_outlives_the_supervisor() {
     town.pass(PATROL * 4).await;
     assert!(!town.runs(&session));
     let accounts = &town.world.directory.accounts;
-    assert!(accounts.parked(&town.world, &harness(&town)).is_some());
+    assert!(accounts.parked(&town.world.city, &harness(&town)).is_some());
     town.pass_hours(MINUTE * 300).await;
     assert!(town.runs(&session));
 }

@@ -94,7 +94,7 @@ async fn raider_does_not_inherit_the_turn_of_the_one_before_it() {
     assert!(accounts::over(&town.world, &harness(&town)));
     town.settle().await;
     let accounts = &town.world.directory.accounts;
-    let turn = |of: &Charged| accounts.turn(&town.world, &harness(&town), &child(of));
+    let turn = |of: &Charged| accounts.turn(&town.world.city, &harness(&town), &child(of));
     let last = [&first, &second].into_iter().find(|of| turn(of).is_some());
     let last = last.expect("one waits for the other");
     town.nuke(&last.raider, true).await.unwrap();

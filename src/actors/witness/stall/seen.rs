@@ -143,7 +143,7 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
         if let Some(facts) = own.find(is) {
             let accounts = &world.directory.accounts;
             let child = ChildId::Raider(hook.raider.clone());
-            let parked = accounts.held(world, &hook.harness, &child).is_some();
+            let parked = accounts.held(&world.city, &hook.harness, &child).is_some();
             let asks = parked || world.directory.conditions.is_known(&facts.id);
             let hidden = asking.contains(&facts.id) && !asks;
             let picture = world.directory.conditions.picture(&facts.id);

@@ -1,14 +1,14 @@
-//! What runs of automations share, also across restarts of the dispatcher: who is busy, and how to
-//! end that.
+//! The automations whose check or command runs, how to end it, and when each was checked last. Written by the
+//! dispatcher; it outlives a restart of that actor.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::domain::automation::AutomationId;
-use crate::ports::runner::{Runner, Stop};
+use crate::ports::runner::Stop;
 
 /// What of an automation is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,37 +25,13 @@ type Key = (AutomationId, Role);
 type Table = watch::Sender<BTreeMap<Key, Option<Stop>>>;
 
 /// Automations as they run.
+#[derive(Default)]
 pub struct Automations {
-    /// Runs their commands.
-    pub runner: Arc<dyn Runner>,
-    open: OnceLock<Timestamp>,
     busy: Arc<Table>,
     checks: Mutex<BTreeMap<AutomationId, Timestamp>>,
 }
 
 impl Automations {
-    /// None runs, and none will before [`Automations::open`].
-    #[must_use]
-    pub fn new(runner: Arc<dyn Runner>) -> Self {
-        Self {
-            runner,
-            open: OnceLock::new(),
-            busy: Arc::new(watch::Sender::default()),
-            checks: Mutex::default(),
-        }
-    }
-
-    /// Lets gates open: the supervisor answers, so that what runs can use `hd`.
-    pub fn open(&self, now: Timestamp) {
-        self.open.get_or_init(|| now);
-    }
-
-    /// Since when gates open.
-    #[must_use]
-    pub fn up_since(&self) -> Option<Timestamp> {
-        self.open.get().copied()
-    }
-
     /// Whether it is under way.
     #[must_use]
     pub fn is_busy(&self, id: &AutomationId, role: Role) -> bool {
@@ -63,7 +39,7 @@ impl Automations {
     }
 
     /// Claims it; none while it is under way.
-    pub(super) fn claim(&self, id: &AutomationId, role: Role) -> Option<Busy> {
+    pub(in crate::actors) fn claim(&self, id: &AutomationId, role: Role) -> Option<Busy> {
         let key = (id.clone(), role);
         let claimed = self.busy.send_if_modified(|busy| {
             let free = !busy.contains_key(&key);
@@ -79,13 +55,13 @@ impl Automations {
     }
 
     /// Tells everything that runs to end.
-    pub(super) fn stop_all(&self) {
+    pub(in crate::actors) fn stop_all(&self) {
         let stops: Vec<_> = self.busy.borrow().values().flatten().cloned().collect();
         stops.iter().for_each(|stop| stop());
     }
 
     /// Waits until nothing runs.
-    pub(super) async fn ended(&self) {
+    pub(in crate::actors) async fn ended(&self) {
         let mut busy = self.busy.subscribe();
         // The sender is our own.
         let _open = busy.wait_for(BTreeMap::is_empty).await;
@@ -98,21 +74,21 @@ impl Automations {
         checks.get(id).copied()
     }
 
-    pub(super) fn checked(&self, id: &AutomationId, at: Timestamp) {
+    pub(in crate::actors) fn checked(&self, id: &AutomationId, at: Timestamp) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         checks.insert(id.clone(), at);
     }
 }
 
 /// Held while a check or run goes on; dropped, even by a panic, it is over.
-pub(super) struct Busy {
+pub(in crate::actors) struct Busy {
     busy: Arc<Table>,
     key: Key,
 }
 
 impl Busy {
     /// From now on it can be ended early.
-    pub(super) fn stoppable(&self, stop: &Stop) {
+    pub(in crate::actors) fn stoppable(&self, stop: &Stop) {
         self.busy.send_modify(|busy| {
             busy.insert(self.key.clone(), Some(Arc::clone(stop)));
         });

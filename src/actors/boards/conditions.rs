@@ -30,18 +30,18 @@ pub struct Conditions {
 pub struct Moment(u64);
 
 /// A session that is watched.
-pub(super) struct Entry {
-    pub(super) watch: Watch,
+pub(in crate::actors) struct Entry {
+    pub(in crate::actors) watch: Watch,
     /// Which watch it is, counted from the first.
     number: u64,
-    pub(super) child: ChildId,
-    pub(super) harness: HarnessName,
+    pub(in crate::actors) child: ChildId,
+    pub(in crate::actors) harness: HarnessName,
     /// A text that was typed and not submitted: it stands in the program's input line.
     unsubmitted: Option<Unsubmitted>,
     /// The first prompt, where it was pasted.
     first_prompt: Option<Pasted>,
     /// Wakes what waits for another screen.
-    pub(super) looked: Arc<Notify>,
+    pub(in crate::actors) looked: Arc<Notify>,
 }
 
 impl Entry {
@@ -58,7 +58,7 @@ impl Entry {
 
     /// The program begins to work at a text: at the one in the input line, unless that is a first prompt that the last look
     /// did not see there. A dialog may have swallowed that, and the text may be a person's.
-    pub(super) fn begins(&mut self) {
+    pub(in crate::actors) fn begins(&mut self) {
         let swallowed = match (&self.unsubmitted, &mut self.first_prompt) {
             (Some(stands), Some(prompt)) => stands.has(prompt.text()) && !prompt.begins(),
             _ => false,
@@ -69,7 +69,7 @@ impl Entry {
     }
 
     /// A look at the screen.
-    pub(super) fn saw_prompt(&mut self, view: &ScreenView, attached: Option<bool>) {
+    pub(in crate::actors) fn saw_prompt(&mut self, view: &ScreenView, attached: Option<bool>) {
         if let Some(prompt) = &mut self.first_prompt {
             prompt.saw(view, attached);
         }
@@ -77,7 +77,7 @@ impl Entry {
 }
 
 impl Conditions {
-    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
+    pub(in crate::actors) fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
         // At worst a screen is looked at once more.
         (self.entries.lock()).unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,7 +266,7 @@ impl Conditions {
         entries.get(id).is_some_and(|entry| entry.watch.is_known())
     }
 
-    pub(super) fn holding(&self) -> BTreeSet<SessionId> {
+    pub(in crate::actors) fn holding(&self) -> BTreeSet<SessionId> {
         let entries = self.entries();
         let holding = entries.iter().filter(|(_, entry)| entry.watch.holds());
         holding.map(|(id, _)| id.clone()).collect()
@@ -286,7 +286,7 @@ impl Conditions {
     }
 
     /// The session cannot be seen: what its screen shows is not known any more.
-    pub(super) fn missed(&self, handle: &SessionHandle) {
+    pub(in crate::actors) fn missed(&self, handle: &SessionHandle) {
         let mut entries = self.entries();
         let entry = entries.get_mut(&handle.id);
         if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
@@ -300,7 +300,7 @@ impl Conditions {
     }
 
     /// Begins to watch a session that was listed after `moment`, unless a later one of its name is watched.
-    pub(super) fn enroll_seen(
+    pub(in crate::actors) fn enroll_seen(
         &self,
         child: &ChildId,
         harness: &HarnessName,
@@ -328,14 +328,14 @@ impl Conditions {
     }
 
     /// Forgets every session but these, unless it is watched since a look at the sessions that began at `moment`.
-    pub(super) fn forget_others(&self, known: &BTreeSet<SessionId>, moment: Moment) {
+    pub(in crate::actors) fn forget_others(&self, known: &BTreeSet<SessionId>, moment: Moment) {
         let stays =
             |id: &SessionId, entry: &mut Entry| known.contains(id) || entry.number > moment.0;
         self.entries().retain(stays);
     }
 
     /// Whether the screen must be looked at.
-    pub(super) fn is_due(&self, facts: &SessionFacts) -> bool {
+    pub(in crate::actors) fn is_due(&self, facts: &SessionFacts) -> bool {
         let entries = self.entries();
         let entry = entries.get(&facts.id);
         entry.is_some_and(|entry| !entry.watch.is_fresh(facts.last_activity))

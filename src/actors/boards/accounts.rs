@@ -1,0 +1,89 @@
+//! The accounts of the harnesses: which are parked, and whose turn it is.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+
+use crate::domain::account::{Account, Park, Record, Why};
+use crate::domain::city::City;
+use crate::domain::ids::{ChildId, HarnessName};
+
+/// The accounts of the harnesses, by their names.
+#[derive(Default)]
+pub struct Accounts(Mutex<Known>);
+
+#[derive(Default)]
+pub(in crate::actors) struct Known {
+    /// Set when the parks that an earlier supervisor stored were read.
+    pub loaded: bool,
+    /// The store does not have it yet.
+    pub changed: bool,
+    pub accounts: BTreeMap<String, Account>,
+}
+
+impl Accounts {
+    pub(in crate::actors) fn known(&self) -> MutexGuard<'_, Known> {
+        // At worst a limit is told once more.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why no session of this child may be started or told anything now.
+    #[must_use]
+    pub fn held(&self, city: &City, harness: &HarnessName, child: &ChildId) -> Option<Why> {
+        let name = city.account(harness)?;
+        self.known().accounts.get(name)?.holds(child)
+    }
+
+    /// The park of a harness's account; none when it is open, or its sessions go on already.
+    #[must_use]
+    pub fn parked(&self, city: &City, harness: &HarnessName) -> Option<Park> {
+        self.park(city, harness, |account| account.parked().cloned())
+    }
+
+    pub(in crate::actors) fn park(
+        &self,
+        city: &City,
+        harness: &HarnessName,
+        of: impl Fn(&Account) -> Option<Park>,
+    ) -> Option<Park> {
+        let name = city.account(harness)?;
+        self.known().accounts.get(name).and_then(of)
+    }
+
+    /// When this child goes on, whose account is open again and that waits for its turn.
+    #[must_use]
+    pub fn turn(&self, city: &City, harness: &HarnessName, child: &ChildId) -> Option<Timestamp> {
+        let name = city.account(harness)?;
+        self.known().accounts.get(name)?.turn(child)
+    }
+
+    /// Every account that is parked, by its name.
+    #[must_use]
+    pub fn all_parked(&self) -> BTreeMap<String, Park> {
+        let known = self.known();
+        let parked = known.accounts.iter();
+        let parked = parked.filter_map(|(name, account)| Some((name, account.parked()?)));
+        parked
+            .map(|(name, park)| (name.clone(), park.clone()))
+            .collect()
+    }
+
+    pub(in crate::actors) fn records(&self) -> BTreeMap<String, Record> {
+        let known = self.known();
+        let records = known.accounts.iter();
+        let records = records.map(|(name, account)| (name.clone(), account.record()));
+        records.collect()
+    }
+
+    pub(in crate::actors) fn change<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Account) -> T,
+    ) -> T {
+        let mut known = self.known();
+        let changed = change(known.accounts.entry(name.to_owned()).or_default());
+        known.changed = true;
+        changed
+    }
+}

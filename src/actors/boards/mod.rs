@@ -1,0 +1,17 @@
+//! Tables of observations that several actors read, each written by one part of `actors/`. They are
+//! caches: a new process starts with empty ones.
+
+mod accounts;
+mod automations;
+mod conditions;
+mod glances;
+mod ground;
+
+pub use self::accounts::Accounts;
+pub(super) use self::automations::Busy;
+pub use self::automations::{Automations, Role};
+pub(super) use self::conditions::Entry;
+pub use self::conditions::{Conditions, Moment};
+pub use self::glances::Glances;
+pub(super) use self::ground::Changed;
+pub use self::ground::Ground;
