@@ -35,6 +35,8 @@ pub struct Refusal {
 pub enum RefusalKind {
     /// The request makes no sense.
     BadRequest,
+    /// The branch has no commit of its own to land.
+    NoCommits,
     /// No such object.
     NotFound,
     /// Work would be lost.

@@ -69,16 +69,15 @@ pub fn note_use(place: &Path, since: (i64, i64)) -> io::Result<()> {
 /// That cannot be told.
 pub fn stays(place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
     let since = noted(place)?;
-    match (uses.within(place), since) {
-        (Some(used), since) => {
-            if since.is_none() {
-                note(place, stamp_now())?;
-            }
-            Ok(Some(Stays::Used(used.clone())))
-        }
-        (None, Some(since)) => Ok(written(place, since)?.map(Stays::Written)),
-        (None, None) => Ok(None),
+    let used = uses.within(place);
+    if let Some(since) = since {
+        // A person may be looking at what was written: that is said for as long as it is there.
+        let written = written(place, since)?.map(Stays::Written);
+        return Ok(written.or_else(|| used.cloned().map(Stays::Used)));
     }
+    let Some(used) = used else { return Ok(None) };
+    note(place, stamp_now())?;
+    Ok(Some(Stays::Used(used.clone())))
 }
 
 /// Whether this is a note, and no entry itself.

@@ -12,6 +12,7 @@ use crate::actors::ground::looked;
 use crate::actors::world::World;
 use crate::control::server::{AtSocket, SocketFile, bind};
 use crate::domain::ground::{Look, Part};
+use crate::domain::shown;
 
 /// What looks after the files.
 pub(super) struct Keeper {
@@ -64,7 +65,7 @@ impl Keeper {
             for (entry, file) in world.tasks.written_in_trash() {
                 let says = format!(
                     "{} was written after its sandbox had been judged and removed: it is in no commit and no salvage",
-                    file.display()
+                    shown::line(&file.to_string_lossy())
                 );
                 let hint = "take what you need out of it, and delete the directory";
                 look.leave(Part::Trash, entry, says, hint);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::cause::Cause;
 use super::ids::{Generation, Incarnation, Oid, SessionId};
 use super::other_work::OtherWork;
+use super::shown;
 
 /// So many files of a change are named.
 const NAMED: usize = 5;
@@ -240,7 +241,12 @@ impl GitFacts {
 }
 
 fn in_brackets(files: &BTreeSet<&str>) -> String {
-    let named: Vec<&str> = files.iter().copied().take(NAMED).collect();
+    // Agents choose the names, and people read the text.
+    let named: Vec<_> = files
+        .iter()
+        .take(NAMED)
+        .map(|name| shown::line(name))
+        .collect();
     match &named[..] {
         [] => String::new(),
         named => format!(" ({})", named.join(", ")),
@@ -272,6 +278,8 @@ mod tests {
         assert_eq!(more.unwrap(), "tracked files changed (b)");
         let content = changed(&facts(&["a"], "2"));
         assert_eq!(content.unwrap(), "content changed (a)");
+        let forged = changed(&facts(&["a", "b)\nAll is well"], "2")).unwrap();
+        assert!(!forged.contains('\n'), "{forged}");
         let clean = facts(&[], "1");
         let written = facts(&[], "2").changed_since(&clean);
         assert_eq!(written.unwrap(), "content changed");

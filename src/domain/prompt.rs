@@ -111,6 +111,13 @@ pub enum Problem {
     Dirty(Vec<String>),
     /// The branch has no commit of its own.
     NoCommits,
+    /// The declaration was refused for another reason, which the session can mend.
+    Refused {
+        /// The reason, a lowercase fragment.
+        why: String,
+        /// The way out.
+        hint: Option<String>,
+    },
     /// The outcome file cannot be understood, and why.
     Unclear(String),
 }
@@ -410,6 +417,13 @@ fn explain(brief: &Brief<'_>, problem: &Problem) -> String {
              \"no_change\":true and a reason.",
             brief.branch
         ),
+        Problem::Refused { why, hint } => {
+            let hint = hint.as_ref().map(|hint| format!("What to do: {hint}.\n"));
+            format!(
+                "the outcome of {relic} was not taken: {why}.\n{}Then write the outcome again.",
+                hint.unwrap_or_default()
+            )
+        }
         Problem::Unclear(why) => format!(
             "{OUTCOME_FILE} could not be understood: {why}.\n{}",
             outcome(brief)

@@ -155,9 +155,17 @@ fn nudges_name_the_problem_and_the_way_out() {
         assert!(none.contains("\"no_change\":true"), "{none}");
         let unclear = nudge(&brief, &Problem::Unclear("it is about gt-9".into()));
         assert!(unclear.contains("it is about gt-9"), "{unclear}");
+        let refused = nudge(
+            &brief,
+            &Problem::Refused {
+                why: "the sandbox is on wip, not on raider/Toast/gt-7-1".into(),
+                hint: Some("git branch -m wip raider/Toast/gt-7-1".into()),
+            },
+        );
+        assert!(refused.contains("git branch -m wip"), "{refused}");
         golden(
             "nudges",
-            &format!("{dirty}\n\n---\n\n{none}\n\n---\n\n{unclear}"),
+            &[dirty, none, refused, unclear].join("\n\n---\n\n"),
         );
     });
 }

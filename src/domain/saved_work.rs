@@ -15,9 +15,14 @@ pub struct SavedWork {
     pub head: Option<Oid>,
     /// How many commits of it neither the base nor a branch that is no raider's reaches; none where git could not tell.
     pub commits: Option<u64>,
-    /// A commit of the files as they were; none where all of them were committed.
+    /// A commit of the files as they were; none where all of them were committed, or the commit could not be made.
     pub files: Option<Oid>,
+    /// Commits that its branch had left, as a reset leaves them, and stash entries.
+    pub left: Vec<Oid>,
 }
+
+/// The commits of [`SavedWork::left`] that a text names.
+const LEFT_MAX: usize = 5;
 
 /// Returns the command that prints what an attempt committed, without what its target has by now. Where the base is not
 /// known, what was taken off the target since is printed with it.
@@ -40,20 +45,33 @@ impl SavedWork {
             Some(on) => format!("git diff {on} {files}"),
             None => format!("git show {files}"),
         });
-        match (commits, files) {
+        let mut told = match (commits, files) {
             (Some(commits), Some(files)) => {
                 format!("`{commits}` shows its commits. `{files}` shows what it had not committed.")
             }
             (Some(commits), None) => {
-                format!("`{commits}` shows its commits. All of its files were committed.")
+                format!("`{commits}` shows its commits. There is no commit of other files.")
             }
             (None, Some(files)) => format!(
                 "It has no commit that is new. `{files}` shows its files that were in no commit."
             ),
             (None, None) => {
-                "It has no commit that is new, and no file that was in no commit.".to_owned()
+                "Its branch has no commit that is new, and there is no commit of other files."
+                    .to_owned()
             }
+        };
+        if !self.left.is_empty() {
+            let left: Vec<&str> = self.left.iter().take(LEFT_MAX).map(Oid::as_str).collect();
+            let more = match self.left.len().saturating_sub(LEFT_MAX) {
+                0 => String::new(),
+                more => format!(" ({more} more are in the salvage)"),
+            };
+            told += &format!(
+                " `git show {}` shows commits that its branch had left, and stash entries{more}.",
+                left.join(" ")
+            );
         }
+        told
     }
 }
 
@@ -69,6 +87,7 @@ mod tests {
             head: id("b"),
             commits: Some(2),
             files: id("c"),
+            left: Vec::new(),
         };
         let (a, b, c) = ("a".repeat(40), "b".repeat(40), "c".repeat(40));
         let (log, diff) = (
@@ -82,7 +101,7 @@ mod tests {
             ..full.clone()
         };
         let told = committed.told();
-        assert!(told.contains(&log) && told.contains("All of its files were committed"));
+        assert!(told.contains(&log) && told.contains("no commit of other files"));
         let only_files = SavedWork {
             commits: Some(0),
             ..full.clone()
@@ -100,6 +119,16 @@ mod tests {
             ..only_files
         };
         assert!(!nothing.told().contains('`'), "{}", nothing.told());
+        let reset = SavedWork {
+            left: vec![id("d").unwrap(); 7],
+            ..nothing
+        };
+        let told = reset.told();
+        let shown = format!("`git show {}`", vec!["d".repeat(40); 5].join(" "));
+        assert!(
+            told.contains(&shown) && told.contains("2 more are in the salvage"),
+            "{told}"
+        );
         let without_base = SavedWork {
             base: None,
             commits: None,

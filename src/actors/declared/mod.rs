@@ -104,8 +104,8 @@ pub async fn preview(world: &World, request: &DoneRequest, hook: &Hook) -> Resul
 /// Checks a declaration against what git says of its sandbox.
 ///
 /// # Errors
-/// [`RefusalKind::WorkAtRisk`] for a dirty tree, [`RefusalKind::BadRequest`] for one without commits, or with commits
-/// that a remote may refuse.
+/// [`RefusalKind::WorkAtRisk`] for a dirty tree, [`RefusalKind::NoCommits`] for one without commits,
+/// [`RefusalKind::BadRequest`] for another branch, or for commits that a remote may refuse.
 pub async fn check(
     world: &World,
     request: &DoneRequest,
@@ -149,7 +149,7 @@ async fn is_complete(
         let message = format!("{} has no commits", hook.branch);
         let hint =
             "commit the work; or, if nothing had to change: hd done --no-change --reason WHY";
-        return Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint));
+        return Err(Refusal::new(RefusalKind::NoCommits, message).hint(hint));
     }
     Ok(())
 }

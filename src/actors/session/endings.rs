@@ -129,7 +129,11 @@ pub async fn problem(world: &World, hook: &Hook) -> Option<Problem> {
 pub fn problem_of(refused: &Refusal) -> Option<Problem> {
     match refused.kind {
         RefusalKind::WorkAtRisk => Some(Problem::Dirty(refused.losses.clone())),
-        RefusalKind::BadRequest => Some(Problem::NoCommits),
+        RefusalKind::NoCommits => Some(Problem::NoCommits),
+        RefusalKind::BadRequest => Some(Problem::Refused {
+            why: refused.message.clone(),
+            hint: refused.hint.clone(),
+        }),
         RefusalKind::NotFound
         | RefusalKind::NoRoom
         | RefusalKind::NeedsHuman

@@ -163,7 +163,12 @@ async fn act(
         }
     };
     // What may not be said now is said when a patrol reads the file again.
-    let _said = remind(args, &hook, (ended, written), (&problem, &refused)).await?;
+    let about = About {
+        ended,
+        written,
+        in_file: true,
+    };
+    let _said = remind(args, &hook, about, (&problem, &refused)).await?;
     Ok(())
 }
 
@@ -227,9 +232,14 @@ async fn resume(
 }
 
 /// How long ago a file must have been written before what cannot be understood in it is a mistake: until then it may be half
-/// of what is being written. None where it is long enough; a time that is yet to come is of a clock that was set back.
+/// of what is being written. None where it is long enough. A time a little ahead is of a file system whose clock is ahead;
+/// one that is further ahead is of a clock that was set back.
 fn unsettled(world: &World, written: Timestamp) -> Option<Duration> {
-    let age = Duration::try_from(world.clock.now() - written).ok()?;
+    let now = world.clock.now();
+    let Ok(age) = Duration::try_from(now - written) else {
+        let ahead = Duration::try_from(written - now).ok()?;
+        return (ahead <= WRITING).then_some(WRITING);
+    };
     let left = WRITING.saturating_sub(age);
     Some(left).filter(|left| !left.is_zero())
 }
@@ -255,7 +265,12 @@ pub async fn refused(
     let Some(problem) = endings::problem_of(refused) else {
         return Ok(());
     };
-    let (now, mut about) = ((false, Some(world.clock.now())), None);
+    let now = About {
+        ended: false,
+        written: Some(world.clock.now()),
+        in_file: false,
+    };
+    let mut about = None;
     // Nobody else says it again.
     while !world.is_stopping() {
         let raider = raider.clone();
@@ -272,12 +287,27 @@ pub async fn refused(
     Ok(())
 }
 
+/// The declaration that was refused.
+#[derive(Clone, Copy)]
+struct About {
+    /// Set when its session has ended.
+    ended: bool,
+    /// When it was made.
+    written: Option<Timestamp>,
+    /// Set for an outcome file, which the agent may mend meanwhile.
+    in_file: bool,
+}
+
 /// Tells the session what is in the way; starts it again for that when it is gone; calls a person
 /// when that did not help. False when it may not be told now.
 async fn remind(
     args: &WitnessArgs,
     hook: &Hook,
-    (ended, written): (bool, Option<Timestamp>),
+    About {
+        ended,
+        written,
+        in_file,
+    }: About,
     (problem, refused): (&Problem, &Refusal),
 ) -> Result<bool, Refusal> {
     let world = &args.world;
@@ -306,6 +336,10 @@ async fn remind(
         txn.record(&nudged).map(drop)
     };
     let view = settled(world, hook).await?;
+    // Another writing of the file came meanwhile, and is looked at for itself.
+    if in_file && !ended && seen(args, hook).await.is_none_or(|(_, now)| now != written) {
+        return Ok(true);
+    }
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
@@ -395,7 +429,7 @@ async fn tell(
         ChildId::Raider(hook.raider.clone()),
     );
     // Its model would not read it.
-    let is_held = accounts.held(world, &hook.harness, &child).is_some();
+    let is_held = accounts.held(&world.city, &hook.harness, &child).is_some();
     if is_held || world.directory.conditions.is_known(&handle.id) {
         return Ok(false);
     }

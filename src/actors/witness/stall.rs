@@ -42,7 +42,7 @@ use crate::domain::stall::{Depth, Policy, Progress, Steps, Verdict, Watch};
 use crate::ports::relics::Txn;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
-/// Deeper looks at once, in all rigs: each costs a `git status`.
+/// Deeper looks of a rig at once: each costs a `git status`.
 const DEEP: usize = 2;
 
 /// What is remembered of sessions from look to look.

@@ -103,7 +103,7 @@ fn call(args: &WitnessArgs, piece: &Piece) -> (String, Problem) {
 /// What will not pass is a person's, and is tried at each look all the same.
 pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -> Handled {
     let world = &args.world;
-    if error.kind == RefusalKind::Conflict || world.is_stopping() {
+    if error.is_for_the_patrol() || world.is_stopping() {
         return Handled::Soon;
     }
     if error.kind == RefusalKind::NoRoom {

@@ -300,6 +300,9 @@ fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
         drop(input);
         child.wait().unwrap();
     }
+    // A person who looks at what was written is no reason to say no more of it.
+    let mut cat = std::process::Command::new("cat");
+    let mut looks = start(cat.current_dir(trash.join("written")));
     for _ in 0..2 {
         tasks.empty_trash().unwrap();
         let late = [("reached", "reached/sub/late"), ("written", "written/late")];
@@ -310,6 +313,8 @@ fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
             assert_eq!(fs::read(file).unwrap(), b"late");
         }
     }
+    drop(looks.stdin.take());
+    looks.wait().unwrap();
     for name in ["reached", "written"] {
         fs::remove_dir_all(trash.join(name)).unwrap();
     }

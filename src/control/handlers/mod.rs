@@ -79,7 +79,7 @@ impl Service for Handlers {
                     Who::Raider(session)
                 }
             }
-            Membership::Nobodys => match self.world.automations.runner.errand_of(pid) {
+            Membership::Nobodys => match self.world.runner.errand_of(pid) {
                 // What the owner has us run is the owner's.
                 None | Some(Rights::All) => Who::Operator,
                 Some(rights) => Who::Errand(rights),
@@ -204,7 +204,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
 impl From<Refusal> for ControlError {
     fn from(refusal: Refusal) -> Self {
         let kind = match refusal.kind {
-            RefusalKind::BadRequest => ErrorKind::BadRequest,
+            RefusalKind::BadRequest | RefusalKind::NoCommits => ErrorKind::BadRequest,
             RefusalKind::NotFound => ErrorKind::NotFound,
             RefusalKind::WorkAtRisk | RefusalKind::NoRoom => ErrorKind::Refused,
             RefusalKind::Conflict | RefusalKind::Changed | RefusalKind::Failed => {

@@ -90,9 +90,21 @@ fn attempt_that_only_left_files_is_said_to_have_no_commit() {
 #[test]
 fn attempt_that_committed_all_of_its_files_is_said_to_have() {
     let (told, shown) = told_after(&["commit committed.txt 'a line of a commit'"]);
-    assert!(told.contains("All of its files were committed"), "{told}");
+    assert!(told.contains("no commit of other files"), "{told}");
     assert_eq!(shown.len(), 1, "{told}");
     assert!(shown[0].contains("+a line of a commit"), "{shown:?}");
+}
+
+/// `git reset --hard` leaves the commits to the reflog: they are saved, and the next raider is told of them.
+#[test]
+fn commits_that_an_attempt_reset_away_are_shown_by_the_commands_of_the_task() {
+    let (told, shown) = told_after(&[
+        "commit reset.txt 'a line that was reset away'",
+        "git reset --hard HEAD~1",
+    ]);
+    assert!(told.contains("its branch had left"), "{told}");
+    let line = "+a line that was reset away";
+    assert!(shown.iter().any(|text| text.contains(line)), "{shown:?}");
 }
 
 /// What the target had when the attempt was begun, and was taken off it since, is no work of the attempt.

@@ -1,14 +1,18 @@
 //! A nuke that fails again and again in a way that may pass, or because the sandbox changes whenever it is to be removed: it
 //! is tried for ever, and after a few tries a person knows.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::super::super::refusal::Refusal;
+use super::super::super::refusal::{LASTING, Refusal};
 use super::super::super::world::World;
 use super::super::step;
 use super::Plan;
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::escalations;
+use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
@@ -38,12 +42,13 @@ pub(super) async fn count(
     call(world, &target, failure).await
 }
 
-/// How often the sandbox of an incarnation was another one when it was to be removed. The saga ends with that: its session
-/// goes on with the work.
+/// How often in a row the sandbox of an incarnation had changed when it was to be removed. Each such saga ends: the
+/// session goes on with the work.
 #[derive(Serialize, Deserialize)]
 struct Changed {
     incarnation: Incarnation,
     count: u32,
+    last: Timestamp,
 }
 
 fn key(raider: &RaiderId) -> String {
@@ -61,14 +66,28 @@ pub(super) async fn changed(
     failure: &Refusal,
 ) -> Result<(), Refusal> {
     let (raider, incarnation) = (target.raider.clone(), target.incarnation);
+    // An operator reads the refusal, and nothing tries again.
+    let counts = target.cause != Cause::Operator;
+    let pause = LASTING.max(world.city.daemon.patrol_interval * TRIES);
     let counted = world.store.run(move |txn| {
         txn.close_saga(saga)?;
-        let key = key(&raider);
+        if !counts {
+            return Ok(0);
+        }
+        let (key, last) = (key(&raider), txn.now());
         let known = txn.get(&key)?;
         let known = known.and_then(|text| serde_json::from_str::<Changed>(&text).ok());
-        let known = known.filter(|known| known.incarnation == incarnation);
-        let count = known.map_or(0, |known| known.count) + 1;
-        let text = serde_json::to_string(&Changed { incarnation, count });
+        // A sandbox that was worked in for long since then is no removal that fails again and again.
+        let in_a_row = |known: &Changed| {
+            let since = Duration::try_from(last - known.last);
+            known.incarnation == incarnation && since.is_ok_and(|since| since < pause)
+        };
+        let count = known.filter(in_a_row).map_or(0, |known| known.count) + 1;
+        let text = serde_json::to_string(&Changed {
+            incarnation,
+            count,
+            last,
+        });
         let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
         txn.set(&key, Some(&text))?;
         Ok(count)

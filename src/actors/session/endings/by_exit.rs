@@ -45,8 +45,14 @@ pub async fn settle(
         // What is not clean is told to the next session.
         Ok(()) => passed,
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => passed,
-        Err(refused) if refused.kind == RefusalKind::BadRequest => Outcome::Stuck {
+        Err(refused) if refused.kind == RefusalKind::NoCommits => Outcome::Stuck {
             reason: format!("it ended without a commit; it said last:\n{tail}"),
+        },
+        Err(refused) if refused.kind == RefusalKind::BadRequest => Outcome::Stuck {
+            reason: format!(
+                "it ended, and its work cannot be taken: {}; it said last:\n{tail}",
+                refused.text()
+            ),
         },
         Err(refused) => {
             tracing::warn!(raider = %hook.raider, error = %refused, "what an ended session left cannot be measured");

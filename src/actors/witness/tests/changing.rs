@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::PATROL;
+use crate::actors::refusal::RefusalKind;
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::testing::world::Scenario;
@@ -11,6 +12,50 @@ use crate::testing::world::Scenario;
 fn open(calls: Vec<Relic>) -> Vec<Relic> {
     let is_open = |relic: &Relic| relic.status != RelicStatus::Closed;
     calls.into_iter().filter(is_open).collect()
+}
+
+/// What a set-up command left behind still writes while the charge is taken back.
+#[tokio::test(start_paused = true)]
+async fn charge_whose_sandbox_changes_while_it_is_taken_back_is_tried_again_and_calls_no_person() {
+    let town = Scenario::new()
+        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
+        .start()
+        .await;
+    let relic = town.relic("a").await;
+    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let repo = Arc::clone(&town.parts.repo);
+    town.parts.repo.interlude("discard_sandbox", move || {
+        for name in repo.names() {
+            repo.change(&name.parse().unwrap(), |facts| facts.fingerprint.push('x'));
+        }
+    });
+    town.charge(&relic).await.unwrap_err();
+    town.settle().await;
+    assert_eq!(town.parts.repo.names(), ["Toast"], "it changed");
+    assert!(open(town.escalations().await).is_empty());
+    town.parts.repo.interlude("discard_sandbox", || {});
+    town.pass(PATROL).await;
+    assert_eq!(town.sagas().await, 0);
+    assert!(town.parts.repo.names().is_empty());
+    assert!(open(town.escalations().await).is_empty());
+}
+
+/// An operator reads the refusal: nothing tries the removal again.
+#[tokio::test(start_paused = true)]
+async fn no_person_is_called_for_removals_that_an_operator_asked_for() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    repo.interlude("discard_sandbox", {
+        let (repo, name) = (Arc::clone(&repo), name.clone());
+        move || repo.change(&name, |facts| facts.fingerprint.push('x'))
+    });
+    for _ in 0..5 {
+        let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Changed, "{refused}");
+        town.settle().await;
+    }
+    assert!(open(town.escalations().await).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

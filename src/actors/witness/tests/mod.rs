@@ -22,6 +22,7 @@ mod nuke;
 mod outcomes;
 mod push;
 mod quarantine;
+mod refused;
 mod retry;
 mod review;
 mod same;

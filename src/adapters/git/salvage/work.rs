@@ -143,11 +143,19 @@ pub(super) fn work(
     let commits = head
         .as_ref()
         .and_then(|head| count(repo, head, base.as_ref()));
+    let is_left = |name: &&String| {
+        let last = name.rsplit('/').next().unwrap_or_default();
+        last.starts_with("reflog-") || last.starts_with("stash-")
+    };
+    let left = refs.iter().filter(is_left);
+    let left = left.map(|name| repo.resolve(name));
+    let left: Vec<Option<Oid>> = left.collect::<Result<_, _>>()?;
     Ok(SavedWork {
         base,
         head,
         commits,
         files,
+        left: left.into_iter().flatten().collect(),
     })
 }
 
