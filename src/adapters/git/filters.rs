@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   program    by an absolute path outside of the city and the rig's checkout, or found there by the search path
-//!   arguments  %f, for a merge driver %A, %B, %O and the like, options, numbers, absolute paths outside; other words only where the program takes them
-//!              for data or for a command of its own
+//!   arguments  %f, for a merge driver %A, %B, %O and the like, options, numbers, absolute paths outside; other words
+//!              only where the program takes them for data or for a command of its own
 //!   shell      plain and quoted words: no expansion, pipe, list, redirection or variable
 //!   code       a program that runs what it reads has a script outside for its first argument; one that runs its
 //!              arguments is never used
