@@ -389,8 +389,8 @@ impl GitRepo {
     /// Returns the last known commit of the target: the remote-tracking ref or, without pushing, the branch of ours
     /// (the remote-tracking ref until something landed).
     ///
+    /// # Errors
     /// [`RepoError::Failed`] when git cannot tell.
-    /// [`RepoError::Failed`] when git cannot say.
     pub fn target_tip(&self, target: &str) -> Result<Option<Oid>, RepoError> {
         if !self.rig.push
             && let Some(tip) = self.resolve(&format!("refs/heads/{target}"))?
