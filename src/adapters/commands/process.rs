@@ -1,4 +1,4 @@
-//! One command's process: started in a session of its own, watched by events, ended with its whole group.
+//! The process of a command: started in a session of its own, watched by events, ended with its whole group.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, PipeReader, Read};
@@ -53,7 +53,7 @@ pub enum End {
     },
 }
 
-/// Why a command was ended.
+/// The reason for ending a command early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// The timeout was reached.

@@ -1,4 +1,4 @@
-//! One push of one ref and its outcome: the only place that reads the output of `git push`.
+//! Pushes one ref, and reads the outcome: the only place that reads the output of `git push`.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One rig's git: its two repositories, its sandboxes and its remote.
+//! The git adapter of a rig: its two repositories, its sandboxes and its remote.
 //!
 //! ```text
 //!   ours    .horde/custody/<rig>.git   written by the supervisor only; decides
@@ -63,13 +63,13 @@ pub struct GitRepo {
     said: Said,
     /// Cache of the object format: `sha1` or `sha256`.
     format: OnceLock<String>,
-    /// A stamp of the configuration of theirs when it was last seen to be usable.
+    /// A stamp of the configuration of theirs when it was last found usable.
     config_seen: Mutex<Option<String>>,
-    /// A stamp of the packed refs of theirs when git was last seen to be able to read them.
+    /// A stamp of the packed refs of theirs when they were last found readable for git.
     packed_seen: Mutex<Option<String>>,
-    /// A stamp of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
+    /// Stamps of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
     branches_seen: Mutex<HashMap<PathBuf, String>>,
-    /// A stamp of the list of stash entries when those were last pinned.
+    /// A stamp of the list of stash entries when they were last pinned.
     stash_seen: Mutex<Option<String>>,
     stash_watch: StashWatch,
     /// A reference to itself, if it is shared.
@@ -237,7 +237,7 @@ impl GitRepo {
         self.rig.push
     }
 
-    /// A `git` command run in ours.
+    /// Returns a `git` command that runs in ours.
     #[must_use]
     pub fn git(&self) -> Git {
         Git::in_dir(&self.rig.ours)
@@ -318,7 +318,7 @@ impl GitRepo {
         &self.said
     }
 
-    /// The stamp of the configuration of theirs, held while it is looked at.
+    /// Returns the stamp of the configuration of theirs, locked for a check.
     pub(super) fn config_seen(&self) -> MutexGuard<'_, Option<String>> {
         let seen = self.config_seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner)
