@@ -73,7 +73,7 @@ fn under_way() -> MutexGuard<'static, HashMap<String, UnderWay>> {
     RUNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One run. Its record is an empty file named after its token.
+/// A run. Its record is an empty file named after its token.
 #[derive(Debug)]
 pub struct Run {
     record: PathBuf,

@@ -1,4 +1,4 @@
-//! One job's view of the store. Each method calls a function of the file for its subject.
+//! A job's view of the store. Each method calls a function of the file for its subject.
 
 use jiff::Timestamp;
 use rusqlite::Connection;

@@ -1,5 +1,5 @@
-//! Hears of ends: one thread asleep on the pidfds of all holders. A holder ends after it has put
-//! the end of its session on disk, so its end is the event and `exit.json` says which.
+//! Observes the ends of sessions: one thread sleeps on the pidfds of all holders. A holder ends after it has put the
+//! end of its session on disk, so its end is the event and `exit.json` has the details.
 
 use std::collections::HashMap;
 use std::io;
@@ -51,7 +51,7 @@ impl Monitor {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The kernel refuses descriptors or a thread.
+    /// When the kernel refuses descriptors or a thread.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let close = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -74,18 +74,18 @@ impl Monitor {
         })
     }
 
-    /// Sets who hears of ends; the first one stays.
+    /// Sets the listener for ends; only the first one counts.
     pub fn listen(&self, listener: Listener) {
         if self.shared.listener.set(listener).is_err() {
             tracing::error!("a second listener for session ends was refused");
         }
     }
 
-    /// Watches the holder of a session. False when it has ended already: nothing will be announced
-    /// then. Watching twice announces once.
+    /// Watches the holder of a session. Returns false if it has ended already: no end will be announced then.
+    /// Watching twice announces once.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// When the kernel refuses.
     pub fn watch(&self, dir: PathBuf, state: State) -> io::Result<bool> {
         let mut watches = self.shared.watches();
         if watches.by_token.contains_key(&state.token) {
@@ -110,7 +110,7 @@ impl Monitor {
 }
 
 impl Monitor {
-    /// Announces the end of a session whose holder had ended before it could be watched.
+    /// Announces the end of a session whose holder ended before it could be watched.
     pub fn announce(&self, dir: &Path, state: &State) {
         self.shared.announce(dir, state);
     }
@@ -132,7 +132,7 @@ impl Drop for Monitor {
 
 impl Shared {
     fn watches(&self) -> MutexGuard<'_, Watches> {
-        // Every change to the maps is a single call, so a panic elsewhere left them whole.
+        // Every change to the maps is a single call, so a panic elsewhere leaves them consistent.
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,7 +143,7 @@ impl Shared {
             match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
-                    // Never seen; the patrol's list still finds every end.
+                    // Never observed so far; the patrol's list still finds every end.
                     tracing::error!(%error, "the session monitor cannot wait");
                     return;
                 }
@@ -166,7 +166,7 @@ impl Shared {
             watches.by_token.remove(&watch.state.token);
             watch
         };
-        // Dropping the pidfd would not take it out of the set while a fork holds a copy.
+        // Dropping the pidfd would not take it out of the set while a fork has a copy.
         if let Err(error) = epoll::delete(&self.epoll, &watch.pidfd) {
             tracing::warn!(%error, "an ended holder stays in the watched set");
         }
@@ -182,7 +182,7 @@ impl Shared {
             Ok(Some(ended)) => SessionEvent::Exited(handle, ended.exit),
             Ok(None) => SessionEvent::Lost(handle, observe::why_lost(dir, state)),
             Err(error) => {
-                // Not known is never announced as lost; the next list says.
+                // An unknown end is never announced as lost; the next list decides.
                 tracing::warn!(session = %state.id, %error, "the end of a session cannot be read");
                 return;
             }

@@ -1,8 +1,8 @@
 //! The holder process: `horde-supervisor hold <directory>`, or `hold-pane <directory> <tmux>` inside
 //! a tmux pane.
 //!
-//! One process per session, one thread, asleep while nothing happens. It owns the agent's terminal (or has it from
-//! tmux). Apart from the end of the agent, only KILL ends it: the daemon may die, be upgraded and come back.
+//! A session has one such process with one thread, asleep while nothing happens. It owns the agent's terminal (or has
+//! it from tmux). Apart from the end of the agent, only KILL ends it: the daemon may die, be upgraded and come back.
 //!
 //! ```text
 //!   boot ──► Running ──agent ends────────────────────────────► ending ──► gone

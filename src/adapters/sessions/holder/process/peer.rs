@@ -1,5 +1,5 @@
-//! One connection to the holder: hello, requests in, answers out, without blocking. A peer that sends nonsense or
-//! does not read is dropped; the agent never notices.
+//! A connection to the holder: hello, requests in, answers out, without blocking. A peer that sends nonsense or does
+//! not read is dropped; the agent never notices.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
