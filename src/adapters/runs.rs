@@ -222,7 +222,7 @@ pub fn end_leftovers(dir: &Path) -> io::Result<()> {
         if under_way().get(&token).is_none_or(of) {
             Run { record, token }.end()?;
         } else {
-            tracing::warn!(record = %record.display(), "it names a run that is not recorded there, and is removed");
+            tracing::warn!(record = %record.display(), "a record names a run in progress of another directory; the record is removed and the run goes on");
             fs::remove_file(record)?;
         }
     }

@@ -76,7 +76,7 @@ impl DiskTaskFiles {
         open: Open,
     ) -> Result<Self, TaskError> {
         if let Err(error) = runs::end_leftovers(&set_ups) {
-            tracing::error!(%error, "an earlier set-up runs on");
+            tracing::error!(%error, "processes of an earlier set-up command could not be ended");
         }
         for dir in [&outbox, &trash] {
             beneath::make_room(dir).map_err(at(dir))?;
@@ -125,7 +125,7 @@ impl DiskTaskFiles {
             tracing::warn!(
                 error,
                 hint,
-                "outcomes and intents are found by patrols only"
+                "outcome files and the outbox cannot be watched; only patrols find outcomes and intents"
             );
         }
         watching.said = failed;
@@ -163,7 +163,9 @@ fn on_event(
     };
     let event = match event {
         Ok(event) => event,
-        Err(error) => return tracing::warn!(%error, "file events were lost"),
+        Err(error) => {
+            return tracing::warn!(%error, "events of outcome files or the outbox were lost; patrols find the files");
+        }
     };
     if matches!(event.kind, EventKind::Access(_) | EventKind::Remove(_)) {
         return;
@@ -360,7 +362,7 @@ impl TaskFiles for DiskTaskFiles {
             // Carried out meanwhile.
             Ok(None) => None,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "it stays in the outbox");
+                tracing::warn!(path = %path.display(), %error, "an intent in the outbox cannot be read; it stays there and is tried again");
                 None
             }
         };
@@ -469,7 +471,7 @@ fn throw_away(
     match trash::stays(path, uses)? {
         Some(Stays::Used(used)) => {
             let used = used.display();
-            tracing::info!(%used, "{shown} was removed, and a process works in it: it is deleted later");
+            tracing::info!(%used, "{shown} is in the trash but still in use by a process; it is deleted later");
             return Ok(None);
         }
         Some(Stays::Written(written)) => return Ok(Some(written)),

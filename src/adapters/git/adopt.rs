@@ -47,7 +47,7 @@ pub(super) fn adopt(repo: &GitRepo) -> Result<(), RepoError> {
         .args(["update-ref", "--stdin"])
         .stdin(script)
         .run()?;
-    tracing::info!(rig = %repo.name(), refs = wanted.len(), "the city's first repository was taken over");
+    tracing::info!(rig = %repo.name(), refs = wanted.len(), "the refs of a city of the first layout were migrated to the supervisor's repository");
     drop_gates(repo)
 }
 

@@ -77,7 +77,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
     if status.is_some() {
         for left in [out.pipe.map(hand_on), err.pipe.map(hand_on)] {
             if let Some(Err(error)) = left {
-                tracing::warn!(%error, "what git left behind cannot print any more");
+                tracing::warn!(%error, "no reader could be started for the output of processes that git left behind; their next write fails");
             }
         }
     }

@@ -230,7 +230,7 @@ pub(super) fn put_all_back(repo: &GitRepo) {
         if let Some(slot) = slot
             && let Err(why) = put_back(&repo.raiders_dir().join(slot.as_str()))
         {
-            tracing::error!(rig = %repo.name(), %slot, %why, "a sandbox whose removal was cut short is not put back");
+            tracing::error!(rig = %repo.name(), %slot, %why, "a sandbox whose removal was interrupted could not be renamed back; the next start or reload tries again");
         }
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         return Err(RepoError::Failed("the origin has no branches".to_owned()));
     }
     if !fetched.ok() {
-        tracing::warn!(rig = %repo.name(), why, "the origin cannot be reached; going on offline");
+        tracing::warn!(rig = %repo.name(), why, "the origin is unreachable; its last known refs are used");
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
 /// Records the landing in ours. A failure to do so does not undo the landing.
 fn note(repo: &GitRepo, target: &str, new: &Oid) {
     if let Err(error) = track(repo, target, new) {
-        tracing::warn!(target, %error, "what landed is not noted here; the next fetch does");
+        tracing::warn!(target, %error, "the work has landed, but its remote-tracking ref could not be updated; the next fetch does that");
     }
 }
 

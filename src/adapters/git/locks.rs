@@ -36,7 +36,7 @@ pub(super) fn clear_stale(repo: &Path, said: &str) -> bool {
     if is_worked_on(repo, age) {
         return false;
     }
-    tracing::warn!(lock = %lock.display(), ?age, "a lock that a killed git left is removed");
+    tracing::warn!(lock = %lock.display(), ?age, "stale lock of a killed git: it is removed and the command is retried");
     fs::remove_file(&lock).is_ok()
 }
 

@@ -53,7 +53,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     if repo.first_time() {
         clear_scratch(repo)?;
         if let Err(error) = gate::end_leftovers(repo) {
-            tracing::warn!(%error, "the next gate tries again");
+            tracing::warn!(%error, "processes of an earlier gate could not be ended; the next gate tries again");
         }
     }
     let mark = repo.repo_dir().join(READY);
@@ -169,7 +169,7 @@ fn close(dir: &Path) -> Result<(), RepoError> {
     if !found.is_dir() || found.permissions().mode() & 0o077 == 0 {
         return Ok(());
     }
-    tracing::warn!(path = %dir.display(), "others could look into it; that was changed");
+    tracing::warn!(path = %dir.display(), "other users could read this directory of the supervisor; its mode is changed to 0700");
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(fail)
 }
 

@@ -117,7 +117,7 @@ impl Push<'_> {
                 let branch = self.branch;
                 tracing::warn!(
                     branch,
-                    "the remote has what was pushed, and the push goes on"
+                    "the remote has the pushed commit, but the push still runs; it is left to its timeout"
                 );
                 return Ok(None);
             }

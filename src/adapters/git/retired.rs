@@ -55,7 +55,7 @@ pub(super) fn retire(repo: &GitRepo, entry: &Path) -> Result<PathBuf, RepoError>
 /// stay.
 fn named(repo: &GitRepo, entry: &Path) -> Result<BTreeSet<Oid>, RepoError> {
     let files = files_of(entry, true).unwrap_or_else(|why| {
-        tracing::warn!(entry = %entry.display(), %why, "not all of it can be read");
+        tracing::warn!(entry = %entry.display(), %why, "a retired worktree entry cannot be read completely; only its known files are searched for objects");
         PLAIN.iter().map(|name| name.as_bytes().to_vec()).collect()
     });
     let mut named: BTreeSet<Oid> = head(repo, entry).ok().flatten().into_iter().collect();
@@ -80,7 +80,7 @@ pub(super) fn drop(repo: &GitRepo) -> Result<usize, RepoError> {
             Ok(removed) => dropped += usize::from(removed),
             Err(error) => {
                 let entry = entry.display();
-                tracing::warn!(%entry, %error, "what was set aside of a worktree stays");
+                tracing::warn!(%entry, %error, "a retired worktree entry could not be judged or removed; it stays");
             }
         }
     }
@@ -95,7 +95,9 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         let old = set_aside(&entry).is_some_and(|at| at < before);
         match remove(&entry, !old) {
             Ok(removed) => expired += usize::from(removed),
-            Err(error) => tracing::warn!(entry = %entry.display(), %error, "it stays"),
+            Err(error) => {
+                tracing::warn!(entry = %entry.display(), %error, "an expired worktree entry could not be removed; it stays")
+            }
         }
     }
     Ok(expired)

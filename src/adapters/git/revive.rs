@@ -30,7 +30,7 @@ pub(super) fn check(repo: &GitRepo, sandbox: &Path) {
     let Err(why) = all(repo) else { return };
     let mut said = repo.said().lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(why.to_string()) {
-        tracing::error!(rig = %repo.name(), %why, "a branch of a raider was lost and cannot be put back");
+        tracing::error!(rig = %repo.name(), %why, "a raider's branch was lost and could not be restored; the next patrol tries again");
     }
 }
 

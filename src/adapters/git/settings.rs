@@ -228,7 +228,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     user.retain(|(key, _)| is_of_user(key));
     let unused = filters::disarm(&mut own, &mut user, &places);
     if !unused.is_empty() {
-        tracing::warn!(rig = %repo.name(), filters = ?unused, "these filters and merge drivers are not used by the supervisor: their commands may run files that agents can write (the README says which form is used)");
+        tracing::warn!(rig = %repo.name(), filters = ?unused, "the supervisor does not use these filters and merge drivers: their commands may run files that agents can write (docs/guide/custody.md describes the accepted form)");
     }
     let file = of_user_file(repo.repo_dir());
     let dir = file.parent().unwrap_or(repo.repo_dir());
@@ -269,7 +269,7 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
     };
     if fs::symlink_metadata(repo.theirs().join("config")).is_ok() {
         // Agents share the configuration: if one breaks it, the others stop.
-        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
+        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is unusable; it is written anew");
     }
     let text = base(repo.object_format()?, THEIRS, &[("include.path", FILE)]);
     share::write(repo, "config", text.as_bytes())
@@ -289,7 +289,7 @@ pub(super) fn keep(repo: &GitRepo) {
     match kept.and_then(|()| share::lend_again(repo)) {
         Ok(()) => *seen = now(),
         Err(why) => {
-            tracing::warn!(rig = %repo.name(), %why, "what the sandboxes share cannot be looked after");
+            tracing::warn!(rig = %repo.name(), %why, "the shared configuration of the sandboxes could not be checked or repaired; the next patrol tries again");
         }
     }
 }

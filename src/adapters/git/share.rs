@@ -114,7 +114,7 @@ pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
     match beneath::rename(dir, name, to) {
         Ok(()) => {
             let (at, aside) = (dir.join(name), aside.display());
-            tracing::warn!(at = %at.display(), %aside, "this cannot be read as what its name says: it is set aside");
+            tracing::warn!(at = %at.display(), %aside, "a file of the agents' repository has the wrong type; it is set aside");
             Ok(())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -169,7 +169,7 @@ pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) {
         _ => theirs.create(name, at),
     };
     if let Err(error) = told {
-        tracing::warn!(rig = %repo.name(), name, %error, "the ref could not be copied into the repository of the agents");
+        tracing::warn!(rig = %repo.name(), name, %error, "a ref could not be copied into the agents' repository; its next change tries again");
     }
 }
 
@@ -183,10 +183,10 @@ pub(super) fn withdraw(repo: &GitRepo, name: &str) {
     match gone {
         Ok(true) => {}
         Ok(false) => {
-            tracing::warn!(rig = %repo.name(), name, "a copy of a ref that is gone stays: git holds its lock")
+            tracing::warn!(rig = %repo.name(), name, "a deleted ref stays in the agents' repository: git holds its lock")
         }
         Err(error) => {
-            tracing::warn!(rig = %repo.name(), name, %error, "a copy of a ref that is gone stays")
+            tracing::warn!(rig = %repo.name(), name, %error, "a deleted ref could not be removed from the agents' repository")
         }
     }
 }
@@ -195,7 +195,7 @@ pub(super) fn withdraw(repo: &GitRepo, name: &str) {
 /// [`publish`].
 pub(super) fn publish_all(repo: &GitRepo) {
     if let Err(error) = tell_all(repo) {
-        tracing::warn!(rig = %repo.name(), %error, "the refs of the remotes could not be copied into the repository of the agents");
+        tracing::warn!(rig = %repo.name(), %error, "the refs of the remotes could not be copied into the agents' repository");
     }
 }
 

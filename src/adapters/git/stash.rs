@@ -46,7 +46,7 @@ pub(super) fn keep(repo: &GitRepo) {
         Ok(()) => *repo.stash_seen() = now,
         Err(why) => {
             let rig = repo.name();
-            tracing::warn!(%rig, %why, "stash entries cannot be pinned");
+            tracing::warn!(%rig, %why, "new stash entries of the sandboxes could not be pinned; the next patrol tries again");
         }
     }
 }
@@ -161,7 +161,7 @@ pub(super) fn next(repo: &GitRepo) -> u64 {
     match listed(repo) {
         Ok((_, sighted)) => sighted.next,
         Err(why) => {
-            tracing::warn!(rig = %repo.name(), %why, "the stash entries that are there cannot be noted");
+            tracing::warn!(rig = %repo.name(), %why, "existing stash entries could not be recorded; all of them count as possibly the new sandbox's");
             0
         }
     }

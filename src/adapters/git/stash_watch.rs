@@ -53,7 +53,7 @@ pub(super) fn watch(repo: &GitRepo) {
             repo.name(),
             "raise the sysctl fs.inotify.max_user_instances or max_user_watches",
         );
-        tracing::warn!(%rig, why, hint, "stash entries are pinned by patrols only");
+        tracing::warn!(%rig, why, hint, "the stash list of the sandboxes cannot be watched; only patrols pin new entries");
     }
     watching.said = failed;
 }

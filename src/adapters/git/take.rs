@@ -73,7 +73,7 @@ impl GitRepo {
         loop {
             match copy(self, &wanted) {
                 Err(error) if attempt < ATTEMPTS => {
-                    tracing::debug!(rig = %self.name(), %error, "objects are copied again");
+                    tracing::debug!(rig = %self.name(), %error, "copying objects from the agents' repository failed; it is retried");
                     attempt += 1;
                 }
                 done => return done,

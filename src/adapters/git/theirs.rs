@@ -292,7 +292,7 @@ impl Theirs<'_> {
     fn say(&self, name: &str, why: &RepoError) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.insert(name.to_owned()) {
-            tracing::warn!(repository = %self.dir.display(), name, %why, "a ref of the agents' repository is passed over");
+            tracing::warn!(repository = %self.dir.display(), name, %why, "a ref of the agents' repository cannot be read and is ignored");
         }
     }
 
@@ -471,7 +471,7 @@ impl Drop for Lock {
         if let Err(error) = fs::remove_file(&self.0)
             && !is_absent(&error)
         {
-            tracing::warn!(lock = %self.0.display(), %error, "a lock of git's cannot be removed");
+            tracing::warn!(lock = %self.0.display(), %error, "the supervisor could not remove its own lock file; git commands that need the lock will fail");
         }
     }
 }

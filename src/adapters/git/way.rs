@@ -29,7 +29,9 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
                 rename(repo, above, &only, name)?;
             }
             // A link or a pipe is not a branch; it is set aside as it is.
-            Err(why) => tracing::debug!(above, %why, "no branch stands in the way"),
+            Err(why) => {
+                tracing::debug!(above, %why, "a ref above a new branch cannot be read; it counts as no branch and is set aside")
+            }
         }
         unless_dir(repo, Path::new(above))?;
     }
@@ -155,7 +157,7 @@ pub(super) fn save(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<(), RepoErro
     let there = kinds(repo, named)?.into_iter().map(|it| it.0);
     let damaged = repo.take_whole(&there.collect::<Vec<_>>())?;
     if !damaged.is_empty() {
-        tracing::warn!(rig = %repo.name(), objects = ?damaged, "what agents left names objects that are damaged: they cannot be saved");
+        tracing::warn!(rig = %repo.name(), objects = ?damaged, "refs or files of agents name damaged objects, which cannot be saved");
     }
     Ok(())
 }

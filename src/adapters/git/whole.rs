@@ -42,7 +42,7 @@ pub(super) fn heal(repo: &GitRepo) {
     let mut said = repo.said().lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(why.to_string()) {
         let theirs = repo.theirs().display();
-        tracing::error!(rig = %repo.name(), %theirs, %why, "the repository of the agents is damaged and cannot be mended; sandboxes are judged by their files");
+        tracing::error!(rig = %repo.name(), %theirs, %why, "the agents' repository is damaged and could not be repaired; sandboxes are judged by their files");
     }
 }
 

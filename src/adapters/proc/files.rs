@@ -11,7 +11,7 @@ pub fn raise_open_files() -> Option<u64> {
     *STARTED_WITH.get_or_init(|| {
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
         if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-            tracing::warn!(%error, "the limit of open files stays at {soft}");
+            tracing::warn!(%error, "the soft limit of open files could not be raised and stays at {soft}");
         }
         Some(soft)
     })

@@ -142,7 +142,7 @@ pub(super) fn verify(conn: &Connection, known: Known, store: &Path) -> Result<Ma
         Ok(()) => Ok(mark),
         // On a full disk, sessions are taken over all the same. The old mark is still true.
         Err(error) if marked.is_some_and(|marked| marked.id == mark.id) => {
-            tracing::warn!(%error, "how far the store has come is not marked");
+            tracing::warn!(%error, "the mark of the store could not be updated; the old one is kept");
             Ok(mark)
         }
         Err(error) => Err(StoreError::Unavailable(format!("its mark: {error}"))),

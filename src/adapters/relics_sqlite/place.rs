@@ -134,7 +134,7 @@ impl Place {
         self.marked = Instant::now();
         if let Err(error) = self.mark.at(seq).write(&self.path) {
             // An older mark only demands less.
-            tracing::debug!(%error, "how far the store has come is not marked");
+            tracing::debug!(%error, "the mark of the store could not be updated; the old one is kept");
         }
     }
 }

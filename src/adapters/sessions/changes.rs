@@ -100,7 +100,7 @@ impl Drop for Changes {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the watch of screens ended by a panic");
+            tracing::error!("the thread that watches screens panicked");
         }
     }
 }
@@ -151,7 +151,7 @@ impl Watcher {
             match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
-                    tracing::error!(%error, "screens are only looked at by patrols from now on");
+                    tracing::error!(%error, "the watch of screens failed and ends; only patrols look at screens from now on");
                     return;
                 }
             }
@@ -177,7 +177,7 @@ impl Watcher {
         for wish in wishes {
             let session = wish.handle.id.clone();
             if let Err(why) = self.connect(wish) {
-                tracing::debug!(%session, why, "its screen is only looked at by patrols");
+                tracing::debug!(%session, why, "the screen of a session cannot be watched; only patrols look at it");
             }
         }
         true
@@ -234,7 +234,7 @@ impl Watcher {
                 if let Some(watched) = self.watched.remove(&number)
                     && let Err(error) = epoll::delete(&self.epoll, &watched.stream)
                 {
-                    tracing::warn!(%error, "a session that ended stays in the watched set");
+                    tracing::warn!(%error, "the connection of an ended session could not be removed from the watched set");
                 }
             }
         }

@@ -148,7 +148,10 @@ impl LocalSessions {
                 Some(Ok(id)) if entry.file_type()?.is_dir() => {
                     ids.insert(id);
                 }
-                _ => tracing::debug!(?name, "not a session's directory, passed over"),
+                _ => tracing::debug!(
+                    ?name,
+                    "an entry of the sessions directory is not a session's directory and is ignored"
+                ),
             }
         }
         Ok(ids.into_iter().collect())
@@ -174,7 +177,7 @@ impl LocalSessions {
             && !launch::is_of_another_city(state.holder.pid, &self.dir(&state.id))
             && let Err(error) = tmux::remove(pane, state.holder.pid, &state.id)
         {
-            tracing::warn!(session = %state.id, %error, "its tmux pane stays");
+            tracing::warn!(session = %state.id, %error, "the tmux pane of a session could not be removed");
         }
     }
 
@@ -253,7 +256,7 @@ impl LocalSessions {
             // The start may be stuck half-way, together with its agent. No other session can have this lock or token
             // now, so every process with one of them belongs to this start.
             let left = remains::end(dir, None)?;
-            tracing::warn!(session = %spec.id, killed = left.killed, "a broken start was ended");
+            tracing::warn!(session = %spec.id, killed = left.killed, "the start of a session failed; its remaining processes were killed");
             Err(error)
         });
         if !matches!(reply, Ok(Reply::Ready(_))) {
@@ -290,13 +293,13 @@ impl LocalSessions {
             // version to stop.
             Err(Trouble::Gone | Trouble::Foreign(_)) => holder.signal(Signal::TERM)?,
             Err(trouble) => {
-                tracing::warn!(session = %state.id, "its holder is killed: {trouble}");
+                tracing::warn!(session = %state.id, "the holder of a session could not be asked to stop and is killed: {trouble}");
                 holder.signal(Signal::KILL)?;
             }
         }
         // The connection stays open: the request must not vanish with it.
         if !holder.wait(grace.saturating_add(AFTER_GRACE))? {
-            tracing::warn!(session = %state.id, "its holder does not end and is killed");
+            tracing::warn!(session = %state.id, "the holder of a session did not end in time and is killed");
             holder.signal(Signal::KILL)?;
             holder.wait(AFTER_GRACE)?;
         }
@@ -329,8 +332,12 @@ fn mend(dir: &Path, known: &State) {
         .and_then(|()| files::make_dir(dir))
         .and_then(|()| files::write(dir, files::STATE, known));
     match written {
-        Ok(()) => tracing::warn!(session = %known.id, "its record was lost, and is written again"),
-        Err(error) => tracing::warn!(session = %known.id, %error, "its record is lost"),
+        Ok(()) => {
+            tracing::warn!(session = %known.id, "the record of a running session was lost; it was written again")
+        }
+        Err(error) => {
+            tracing::warn!(session = %known.id, %error, "the record of a running session was lost and could not be written again")
+        }
     }
 }
 

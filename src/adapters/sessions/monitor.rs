@@ -119,13 +119,13 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         if let Err(error) = rustix::io::write(&self.shared.close, &1_u64.to_ne_bytes()) {
-            tracing::error!(%error, "the session monitor cannot be told to end");
+            tracing::error!(%error, "the session monitor could not be told to end; its thread is left running");
             return;
         }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the session monitor ended by a panic");
+            tracing::error!("the thread of the session monitor panicked");
         }
     }
 }
@@ -144,7 +144,7 @@ impl Shared {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
                     // Never observed so far; the patrol's list still finds every end.
-                    tracing::error!(%error, "the session monitor cannot wait");
+                    tracing::error!(%error, "the session monitor failed and ends; only patrols notice the ends of sessions from now on");
                     return;
                 }
             }
@@ -168,7 +168,7 @@ impl Shared {
         };
         // Dropping the pidfd would not take it out of the set while a fork has a copy.
         if let Err(error) = epoll::delete(&self.epoll, &watch.pidfd) {
-            tracing::warn!(%error, "an ended holder stays in the watched set");
+            tracing::warn!(%error, "the pidfd of an ended holder could not be removed from the watched set");
         }
         self.announce(&watch.dir, &watch.state);
     }
@@ -183,7 +183,7 @@ impl Shared {
             Ok(None) => SessionEvent::Lost(handle, observe::why_lost(dir, state)),
             Err(error) => {
                 // An unknown end is never announced as lost; the next list decides.
-                tracing::warn!(session = %state.id, %error, "the end of a session cannot be read");
+                tracing::warn!(session = %state.id, %error, "the record of a session's end cannot be read; it is not announced, and a patrol reads it again");
                 return;
             }
         };

@@ -99,7 +99,7 @@ pub fn put_back(dir: &Path, holder: u32) -> io::Result<()> {
     }
     rustix::fs::renameat_with(CWD, &moved, CWD, dir, how)?;
     let (dir, moved) = (dir.display(), moved.display());
-    tracing::warn!(%dir, %moved, "the directory of a session was moved, and is moved back");
+    tracing::warn!(%dir, %moved, "the directory of a session was moved; it is moved back");
     Ok(())
 }
 
@@ -120,7 +120,7 @@ pub fn set_aside(dir: &Path) -> io::Result<()> {
     let aside = aside.ok_or_else(|| io::Error::other("no name is free"))?;
     rustix::fs::renameat_with(CWD, dir, CWD, &aside, RenameFlags::NOREPLACE)?;
     let (kind, dir, aside) = (regular::kind(&found), dir.display(), aside.display());
-    tracing::warn!(%dir, %aside, "in the place of a session's directory was {kind}; it is set aside");
+    tracing::warn!(%dir, %aside, "{kind} was in place of a session's directory; it is set aside");
     Ok(())
 }
 

@@ -65,7 +65,7 @@ impl Sessions for LocalSessions {
             // The session ended during this call: its end is on disk, and this call must send the event.
             Ok(false) => self.monitor.announce(&self.dir(&spec.id), &state),
             Err(error) => {
-                tracing::warn!(session = %spec.id, %error, "its end will be seen only by a patrol");
+                tracing::warn!(session = %spec.id, %error, "the holder of a session cannot be watched; only a patrol will notice its end");
             }
         }
         Ok(started(&state))
@@ -81,7 +81,7 @@ impl Sessions for LocalSessions {
             Ok(true) => {}
             Ok(false) => return Err(SessionError::Gone(id.clone())),
             Err(error) => {
-                tracing::warn!(session = %id, %error, "its end will be seen only by a patrol");
+                tracing::warn!(session = %id, %error, "the holder of a session cannot be watched; only a patrol will notice its end");
             }
         }
         self.members.add(&state);
@@ -253,7 +253,7 @@ impl Sessions for LocalSessions {
             .filter(|_| sight.facts.state == RunState::Running)?;
         proc::cpu_below(&state.holder)
             .inspect_err(|error| {
-                tracing::warn!(session = %id, %error, "what its processes use cannot be seen");
+                tracing::warn!(session = %id, %error, "the processor time of a session cannot be read");
             })
             .ok()?
     }
@@ -264,7 +264,7 @@ impl Sessions for LocalSessions {
             .state
             .filter(|_| sight.facts.state == RunState::Running)?;
         let ages = proc::ages(&state.agent).inspect_err(|error| {
-            tracing::warn!(session = %id, %error, "which commands it runs cannot be seen");
+            tracing::warn!(session = %id, %error, "the running commands of a session cannot be listed");
         });
         let (own, below) = ages.ok()??;
         let is_command = |age: &Duration| (BRIEF..=within).contains(age) && *age + STARTS <= own;
@@ -280,7 +280,7 @@ impl Sessions for LocalSessions {
                 .filter(|_| sight.facts.state == RunState::Running)?;
             proc::agent_lives(&state.agent, &state.holder, names, &mut listed)
                 .inspect_err(|error| {
-                    tracing::warn!(session = %id, %error, "its processes cannot be seen");
+                    tracing::warn!(session = %id, %error, "the processes of a session cannot be listed; it is unknown whether its agent lives");
                 })
                 .ok()
         });
@@ -426,7 +426,7 @@ fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
                 .entry(pane.socket.clone())
                 .or_insert_with_key(|socket| {
                     tmux::sweep(socket).inspect_err(|error| {
-                        tracing::warn!(%error, "tmux does not say what its sessions do");
+                        tracing::warn!(%error, "tmux did not answer; the activity of its sessions is unknown, and they count as attached");
                     })
                 });
             match panes {

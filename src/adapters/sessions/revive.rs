@@ -40,11 +40,11 @@ pub fn all(sessions: &Path) -> io::Result<()> {
         };
         match rebuild(&id, &dir, holder.clone()) {
             Ok(state) => {
-                tracing::warn!(session = %id, pid, "its record was lost, and is written again");
+                tracing::warn!(session = %id, pid, "the record of a running session was lost; it is written again from its holder");
                 files::write(&dir, files::STATE, &state)?;
             }
             Err(why) => {
-                tracing::error!(session = %id, pid, why, "its record is lost, and it is ended");
+                tracing::error!(session = %id, pid, why, "the record of a running session was lost and could not be rebuilt; the session is ended");
                 if let Some(holder) = Pidfd::open(&holder)? {
                     holder.signal(Signal::TERM)?;
                 }

@@ -81,7 +81,7 @@ impl<'r> Worktree<'r> {
             match self.bring(commit) {
                 Ok(proved) => return Ok(proved),
                 Err(error) => {
-                    tracing::warn!(path = %self.path.display(), %error, "the gate worktree is made anew");
+                    tracing::warn!(path = %self.path.display(), %error, "the gate worktree could not be brought to the commit; it is made anew");
                 }
             }
         }
@@ -280,6 +280,6 @@ pub(super) fn remove_all(path: &Path) {
     if let Err(error) = mounts::remove_dir_all(path)
         && path.is_dir()
     {
-        tracing::warn!(path = %path.display(), %error, "what a gate left cannot be removed");
+        tracing::warn!(path = %path.display(), %error, "the remains of a gate could not be removed; the next gate tries again");
     }
 }

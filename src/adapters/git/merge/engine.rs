@@ -176,7 +176,7 @@ impl Engine for InProcess {
             match self.join_pruned(&single, ours, theirs)? {
                 Ok(tree) => return Ok(Joined::Tree(tree)),
                 Err(why) => {
-                    tracing::debug!(repo = %self.dir.display(), %ours, %theirs, why, "git merges");
+                    tracing::debug!(repo = %self.dir.display(), %ours, %theirs, why, "this merge is left to the git program");
                 }
             }
         }

@@ -39,7 +39,7 @@ pub(super) fn whole(
     if built.is_err()
         && let Err(error) = clear(repo, &part)
     {
-        tracing::warn!(path = %part.display(), %error, "what was not restored is left");
+        tracing::warn!(path = %part.display(), %error, "the remains of a failed restore could not be removed; the next restore to this path tries again");
     }
     built
 }

@@ -32,7 +32,7 @@ pub(super) fn files(
     match commit(repo, measured, lines, &changed, raider) {
         Ok(commit) => Some(commit),
         Err(error) => {
-            tracing::warn!(%raider, %error, "the files of a salvage cannot be shown as a commit; they are saved all the same");
+            tracing::warn!(%raider, %error, "salvage: no commit could be made of the files; the files themselves are saved");
             None
         }
     }
