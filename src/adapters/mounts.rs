@@ -81,7 +81,7 @@ fn listed(table: &[u8], dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Decodes a path: the kernel writes space, tab, newline and backslash as `\\` and three octal digits.
+/// Decodes a path: the kernel writes space, tab, newline and backslash as `\` and three octal digits.
 fn plain(point: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(point.len());
     let mut rest = point;

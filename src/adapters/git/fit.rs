@@ -312,7 +312,7 @@ impl Entry {
     }
 }
 
-/// Returns the entries of a tree, `<mode> <name>\\0<id>` each; none if the tree has another form.
+/// Returns the entries of a tree, `<mode> <name>\0<id>` each; none if the tree has another form.
 fn entries(text: &[u8], id_len: usize) -> Option<Vec<Entry>> {
     let (mut found, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
