@@ -143,7 +143,7 @@ impl DiskTaskFiles {
         while let Some(dir) = watching.missing.first() {
             match watcher.watch(dir, RecursiveMode::NonRecursive) {
                 Err(error) if !matches!(error.kind, ErrorKind::PathNotFound) => return Err(error),
-                // What is no more needs none.
+                // A directory that is gone needs no watch.
                 Ok(()) | Err(_) => watching.missing.pop_first(),
             };
         }

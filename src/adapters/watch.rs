@@ -123,7 +123,7 @@ impl DirWatch {
                 Ok(()) => {
                     now.insert(dir);
                 }
-                // The directory above is watched, too, and tells of the new one.
+                // Its parent is watched, too, and has reported its end.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
                 Err(error) => failed = Some(error.to_string()),
             }

@@ -28,7 +28,7 @@ const NAME_MAX: usize = 4_096;
 /// A fault of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fault {
-    /// For people.
+    /// The description for people.
     why: String,
     /// The entry of a tree that has the fault: its name and its object.
     entry: Option<(Vec<u8>, Oid)>,

@@ -19,8 +19,7 @@ use crate::ports::repo::RepoError;
 const PACKED: &str = "packed-refs";
 const SHALLOW: &str = "shallow";
 
-/// The size up to which `packed-refs` is read; a larger one only if ours is as large. git reads all of it in each
-/// command.
+/// The largest usable `packed-refs`, unless ours is large, too: git reads all of it in each command.
 const PACKED_MAX: u64 = 32 << 20;
 /// The largest `shallow`.
 const SHALLOW_MAX: u64 = 32 << 20;

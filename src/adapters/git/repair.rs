@@ -213,8 +213,8 @@ fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(),
     sandbox::refresh(git())
 }
 
-/// Returns true if a lock is stale. Only the change time is reliable: an agent can set the others, even to the
-/// future.
+/// Returns true if a lock is stale by its change time or its modification time. An agent can set the latter, but a time
+/// in the future counts for nothing.
 pub(super) fn is_stale(lock: &Path) -> bool {
     let Ok(found) = fs::symlink_metadata(lock) else {
         return false;

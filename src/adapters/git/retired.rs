@@ -132,8 +132,8 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, RepoError> {
 }
 
 /// Returns true if the entry may have anything that no ref holds: a file that a clean worktree does not have, a
-/// commit of its HEAD or reflog, or staged content (even if a salvage has that, too). Entries of anything but a
-/// worktree are never removed here.
+/// commit of its HEAD or reflog, or staged content (even if a salvage has that, too). An entry without a
+/// HEAD is not a worktree's, and counts as needed.
 fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
     let mut named = BTreeSet::new();
     for file in files_of(entry, true)? {

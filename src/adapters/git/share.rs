@@ -114,7 +114,7 @@ pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
     match beneath::rename(dir, name, to) {
         Ok(()) => {
             let (at, aside) = (dir.join(name), aside.display());
-            tracing::warn!(at = %at.display(), %aside, "a file of the agents' repository has the wrong type; it is set aside");
+            tracing::warn!(at = %at.display(), %aside, "an entry of the agents' repository cannot be read as what its name says; it is set aside");
             Ok(())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -80,7 +80,7 @@ pub struct Spec {
     pub cwd: PathBuf,
     /// Its cgroup, where it has one of its own.
     pub cgroup: Option<PathBuf>,
-    /// When it was started.
+    /// The time of its start.
     pub started_at: Timestamp,
 }
 
@@ -106,7 +106,7 @@ pub struct State {
     /// The tmux pane that is its terminal, unless its holder owns the terminal itself.
     #[serde(default)]
     pub pane: Option<PaneId>,
-    /// When it was started.
+    /// The time of its start.
     pub started_at: Timestamp,
 }
 

@@ -73,11 +73,12 @@ impl Place {
     }
 }
 
-/// Moves the directory of a session back, found as its holder's working directory. Anything in its place is swapped
-/// to the other path; if the directory was removed, it is set aside.
+/// Moves the directory of a session back, found as its holder's working directory. A file or link in its place is
+/// swapped to the other path; if the directory was removed, that file or link is set aside. Another directory in its
+/// place stays.
 ///
 /// # Errors
-/// When the file system refuses, or another directory is in its place.
+/// When the file system refuses, or the path that it was moved to is unknown.
 pub fn put_back(dir: &Path, holder: u32) -> io::Result<()> {
     let cwd = format!("/proc/{holder}/cwd");
     let id = |found: Metadata| (found.dev(), found.ino(), found.nlink() > 0);

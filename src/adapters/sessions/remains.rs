@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// As `cp -a` does it: another lock, the same records.
+    /// Copies a session as `cp -a` does: another lock, the same records.
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
         for name in [files::LOCK, files::STATE] {

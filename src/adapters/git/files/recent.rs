@@ -24,11 +24,11 @@ pub(in super::super) type Sum = [u8; 32];
 /// The cached listings of one rig.
 #[derive(Debug, Default)]
 pub(in super::super) struct Recent {
-    /// By commit.
+    /// The files of commits, by commit.
     pub(in super::super) trees: Listings<Oid, Tree>,
-    /// By the bytes of the index and of its shared part.
+    /// The entries of indexes, by the bytes of the index and of its shared part.
     pub(in super::super) indexes: Listings<Sum, Index>,
-    /// By the bytes of the list.
+    /// The hashes of files, by the bytes of the list.
     pub(in super::super) seen: Listings<Sum, KnownFiles>,
 }
 

@@ -25,7 +25,7 @@ const TOGETHER: usize = 32 * 1024 * 1024;
 pub(in super::super) enum Unstored {
     /// The file was changed meanwhile.
     Changed,
-    /// It cannot be read, or cannot be written.
+    /// The file cannot be read, or the blob cannot be written.
     Failed(RepoError),
 }
 

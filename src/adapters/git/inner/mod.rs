@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Submodule,
     /// A submodule that is not in use: only its git directory tells what it holds.
     Left,
-    /// It is among the untracked files.
+    /// A repository among the untracked files.
     Untracked,
     /// Ignore rules hide it.
     Ignored,

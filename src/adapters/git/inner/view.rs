@@ -54,7 +54,7 @@ impl Held {
 enum Claims {
     /// Commits that they reach count as pushed.
     Count,
-    /// They are the agent's claim and count for nothing.
+    /// The agent's claim, which counts for nothing.
     Nothing,
 }
 

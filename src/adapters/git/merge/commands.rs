@@ -27,9 +27,9 @@ pub(super) struct Commands {
 /// The features of this `git merge-tree`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Able {
-    /// It can read attributes from a tree (2.41).
+    /// Set when it can read attributes from a tree (2.41).
     pub(super) attributes: bool,
-    /// It can be given the merge base (2.40).
+    /// Set when it can be given the merge base (2.40).
     pub(super) merge_base: bool,
 }
 
