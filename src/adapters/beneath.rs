@@ -1,6 +1,6 @@
-//! Files below a directory that agents can write to: no link is followed, none but regular files are opened,
-//! and none beyond a size is read. What is written is made beside the old file and renamed over it, so that
-//! a link, a second name of another file or a pipe that was put there is replaced and never written to.
+//! Access to files below a directory that agents can write to. Follows no link, opens only regular files, and reads
+//! none beyond a size limit. A new version is written beside the old file and renamed over it, so that a link, a hard
+//! link or a pipe that was put in its place is replaced and never written to.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,20 +17,19 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// No part of the way may be a link, or lead out of the directory.
+/// The path must not contain a link, or lead out of the directory.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
-/// Without `NONBLOCK` a pipe would be waited for.
+/// Without `NONBLOCK`, opening a pipe would block.
 const SAFELY: OFlags = OFlags::NONBLOCK
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// Mode of the files and directories that are made.
+/// The mode of new files.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Returns what a regular file holds; none where there is no file of that name.
+/// Returns the content of a regular file; none if there is no file of that name.
 ///
 /// # Errors
-/// It is something else than a regular file ([`is_odd`]), it is larger than `max` bytes, a link is on the way
-/// to it, or it cannot be read.
+/// When it is not a regular file ([`is_odd`]), is larger than `max` bytes, has a link on its path, or cannot be read.
 pub fn read(root: &Path, name: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     let Some(file) = open(root, name)? else {
         return Ok(None);
@@ -44,7 +43,7 @@ pub fn read(root: &Path, name: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Returns the text of a regular file, as [`read`] does; what is no text is replaced.
+/// Returns the text of a regular file, like [`read`]; replaces invalid UTF-8.
 ///
 /// # Errors
 /// As [`read`].
@@ -53,7 +52,7 @@ pub fn read_text(root: &Path, name: &Path, max: u64) -> io::Result<Option<String
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Opens a regular file to be read; none where there is no file of that name.
+/// Opens a regular file for reading; none if there is no file of that name.
 ///
 /// # Errors
 /// As [`read`].
@@ -67,11 +66,11 @@ pub fn open(root: &Path, name: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Opens a regular file to be written at its end, and makes it where there is none. What is no regular file,
-/// or has another name besides, is taken out of the way first.
+/// Opens a regular file for appending, and makes it if needed. First removes anything in its place that is not a
+/// regular file, or has another hard link.
 ///
 /// # Errors
-/// The file system refuses, or a link is on the way to it.
+/// When the file system refuses, or a link is on its path.
 pub fn append(root: &Path, name: &Path) -> io::Result<File> {
     let how = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
     let alone = |file: File| -> io::Result<File> {
@@ -90,23 +89,23 @@ pub fn append(root: &Path, name: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a regular file to be locked, and makes it where there is none.
+/// Opens a regular file for locking, and makes it if needed.
 ///
 /// # Errors
-/// It is something else, a link is on the way to it, or the file system refuses.
+/// When it is something else, a link is on its path, or the file system refuses.
 pub fn open_lock(root: &Path, name: &Path) -> io::Result<File> {
     open_with(root, name, OFlags::RDWR | OFlags::CREATE).and_then(regular)
 }
 
-/// Makes a file that was not there, to be written.
+/// Makes a new file for writing.
 ///
 /// # Errors
-/// It is there, the file system refuses, or a link is on the way to it.
+/// When it exists, the file system refuses, or a link is on its path.
 pub fn create(root: &Path, name: &Path) -> io::Result<File> {
     open_with(root, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
 }
 
-/// Makes a file anew, to be written; what has the name goes, and is not written to.
+/// Makes a file anew for writing. Removes anything of that name, without writing to it.
 ///
 /// # Errors
 /// As [`create`].
@@ -115,10 +114,10 @@ pub fn create_anew(root: &Path, name: &Path) -> io::Result<File> {
     create(root, name)
 }
 
-/// Writes a file so that a reader sees the old one or the new one whole. Returns the new one.
+/// Writes a file atomically: a reader sees the old version or the new one. Returns the new one.
 ///
 /// # Errors
-/// The file system refuses, or a link is on the way to it.
+/// When the file system refuses, or a link is on its path.
 pub fn replace(root: &Path, name: &Path, bytes: &[u8]) -> io::Result<File> {
     let part = beside(name)?;
     let mut file = create_anew(root, Path::new(&part))?;
@@ -127,7 +126,7 @@ pub fn replace(root: &Path, name: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// As [`replace`], and the file is on the disk when it returns.
+/// Like [`replace`], and syncs the file to the disk before it returns.
 ///
 /// # Errors
 /// As [`replace`].
@@ -148,20 +147,20 @@ pub fn replace_durably(root: &Path, name: &Path, bytes: &[u8]) -> io::Result<()>
     File::from(dir).sync_all()
 }
 
-/// Gives a file another name, in place of what has it.
+/// Renames a file, replacing anything of the new name.
 ///
 /// # Errors
-/// The file system refuses, or a link is on the way to one of them.
+/// When the file system refuses, or a link is on one of the paths.
 pub fn rename(root: &Path, from: &Path, to: &Path) -> io::Result<()> {
     let (from_dir, from) = parent(root, from)?;
     let (to_dir, to) = parent(root, to)?;
     Ok(renameat(from_dir, from, to_dir, to)?)
 }
 
-/// Removes a name that is no directory's; that it is not there is fine.
+/// Removes anything but a directory. Succeeds if it does not exist.
 ///
 /// # Errors
-/// The file system refuses, or a link is on the way to it.
+/// When the file system refuses, or a link is on its path.
 pub fn remove(root: &Path, name: &Path) -> io::Result<()> {
     let removed =
         parent(root, name).and_then(|(dir, name)| Ok(unlinkat(dir, name, AtFlags::empty())?));
@@ -171,10 +170,10 @@ pub fn remove(root: &Path, name: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory with those above it, below the root.
+/// Makes a directory below the root, with its parents.
 ///
 /// # Errors
-/// The file system refuses, or a link or file is on the way to it.
+/// When the file system refuses, or a link or file is on its path.
 pub fn make_dirs(root: &Path, name: &Path) -> io::Result<()> {
     make_dirs_with(root, name, Mode::RWXU | Mode::RWXG | Mode::RWXO)
 }
@@ -189,12 +188,12 @@ fn make_dirs_with(root: &Path, name: &Path, mode: Mode) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    // What was there already may be something else.
+    // An existing entry may be something else than a directory.
     let found = open_dir(root, name);
     found.map(drop).map_err(named)
 }
 
-/// As [`make_dirs`]; a link or file of that name goes.
+/// Like [`make_dirs`], and removes a link or file of that name.
 ///
 /// # Errors
 /// As [`make_dirs`].
@@ -212,11 +211,11 @@ fn make_anew(root: &Path, name: &Path, mode: Mode) -> io::Result<()> {
     }
 }
 
-/// Opens a directory, to be listed and to have things in it removed. Neither it nor the one that it is in may be a link:
-/// what is behind one is not the supervisor's.
+/// Opens a directory for listing and for removing its entries. Neither the directory nor its parent may be a link,
+/// because the target of a link is not the supervisor's.
 ///
 /// # Errors
-/// It is not there, or is something else.
+/// When it does not exist, or is something else.
 pub fn open_room(room: &Path) -> io::Result<OwnedFd> {
     let (root, name) = of_room(room);
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -224,10 +223,10 @@ pub fn open_room(room: &Path) -> io::Result<OwnedFd> {
     opened.map_err(|error| named(error.into()))
 }
 
-/// As [`open_room`], made where it is not there, mode 0700; a link or file of that name goes.
+/// Like [`open_room`], and makes the directory with mode 0700 if needed. Removes a link or file of that name.
 ///
 /// # Errors
-/// The file system refuses, or the directory that it is in is something else.
+/// When the file system refuses, or its parent is something else.
 pub fn make_room(room: &Path) -> io::Result<OwnedFd> {
     let (root, name) = of_room(room);
     std::fs::create_dir_all(root)?;
@@ -235,16 +234,16 @@ pub fn make_room(room: &Path) -> io::Result<OwnedFd> {
     open_room(room)
 }
 
-/// The city, and a directory of its `.horde`.
+/// Splits a path into the city and a directory of its `.horde`.
 fn of_room(room: &Path) -> (&Path, &Path) {
     let root = room.ancestors().nth(2).unwrap_or(Path::new("/"));
     (root, room.strip_prefix(root).unwrap_or(room))
 }
 
-/// The names in a directory, in order.
+/// Returns the names in a directory, sorted.
 ///
 /// # Errors
-/// It cannot be listed.
+/// When it cannot be listed.
 pub fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -257,15 +256,15 @@ pub fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Lets its owner into a directory, or read a file, that is this user's own and that an agent has closed. Returns whether
-/// anything was changed.
+/// Gives the owner access to a directory or file of this user's that an agent closed by permissions. Returns true if
+/// the mode was changed.
 ///
 /// # Errors
-/// It is not there, a link is on the way to it, or the file system refuses.
+/// When it does not exist, a link is on its path, or the file system refuses.
 pub fn open_up(root: &Path, name: &Path) -> io::Result<bool> {
     let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = match name.as_os_str().is_empty() {
-        // Nothing can be looked up in it while it is closed.
+        // A closed directory permits no lookup inside.
         true => dir(root)?,
         false => openat2(dir(root)?, name, how, Mode::empty(), INSIDE)?,
     };
@@ -279,13 +278,13 @@ pub fn open_up(root: &Path, name: &Path) -> io::Result<bool> {
     if mode.contains(wanted) || meta.st_uid != geteuid().as_raw() {
         return Ok(false);
     }
-    // A descriptor that only names it is changed by this name.
+    // `chmod` needs this name for a descriptor opened with `O_PATH`.
     let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
     chmod(itself, mode | wanted)?;
     Ok(true)
 }
 
-/// Whether the error says that something else than a plain file was found, and not that the system failed.
+/// Returns true if the error means that something other than a plain file was found, and not that the system failed.
 #[must_use]
 pub fn is_odd(error: &io::Error) -> bool {
     matches!(
@@ -298,11 +297,11 @@ fn odd(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// The error of a lookup, with a link on the way told from other failures.
+/// Converts the error of a lookup: a link on the path is told from other failures.
 fn named(error: io::Error) -> io::Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::LOOP | Errno::XDEV) => odd("a link is on the way to it"),
-        // A socket, or a pipe that nothing reads.
+        // A socket, or a pipe without a reader.
         Some(Errno::NXIO) => odd("it is not a regular file"),
         Some(Errno::ISDIR) => odd("it is a directory"),
         _ => error,
@@ -343,7 +342,7 @@ fn open_with(root: &Path, name: &Path, how: OFlags) -> io::Result<File> {
     Ok(File::from(opened))
 }
 
-/// The directory that the name is in, and the last part of the name.
+/// Opens the parent directory of a name. Returns it with the last part of the name.
 fn parent<'a>(root: &Path, name: &'a Path) -> io::Result<(OwnedFd, &'a std::ffi::OsStr)> {
     let last = name.file_name().ok_or_else(|| odd("it names no file"))?;
     let above = name.parent().unwrap_or(Path::new(""));
@@ -357,7 +356,7 @@ fn or_itself(dir: &Path) -> &Path {
     }
 }
 
-/// Where the new contents of a file are written.
+/// Returns the path at which the new version of a file is written.
 fn beside(name: &Path) -> io::Result<OsString> {
     let last = name.file_name().ok_or_else(|| odd("it names no file"))?;
     let mut part = last.to_owned();

@@ -12,12 +12,12 @@ use crate::ports::clock::Clock;
 #[derive(Debug, Clone)]
 pub struct SystemClock {
     origin: Instant,
-    /// The wall clock's reading then, so that instants before it can be told, too.
+    /// The wall clock's reading at `origin`, so that earlier instants can be represented, too.
     start: Duration,
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time goes on from what the wall clock shows now.
+    /// Makes a clock whose monotonic time starts at the current wall time.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -43,8 +43,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still and jumps with Tokio's paused time, on both scales. Threads outside
-/// the runtime see the same time, because the clock remembers whose time it follows.
+/// A clock that stands still and jumps with Tokio's paused time, on both scales. Threads outside of the runtime see
+/// the same time, because the clock remembers its runtime.
 #[derive(Debug, Clone)]
 pub struct PausedClock {
     runtime: Handle,
@@ -53,7 +53,7 @@ pub struct PausedClock {
 }
 
 impl PausedClock {
-    /// A clock that shows `start` now.
+    /// Makes a clock that shows `start` now.
     ///
     /// # Panics
     /// Outside a Tokio runtime.

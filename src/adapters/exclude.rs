@@ -1,4 +1,4 @@
-//! `info/exclude` of a git directory: the ignore rules that hold besides those in the work tree.
+//! `info/exclude` of a git directory: the ignore rules in addition to those in the work tree.
 
 use std::io;
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::sync::{Mutex, PoisonError};
 
 use super::beneath;
 
-/// The file, below the git directory.
+/// The path of the file, below the git directory.
 pub(crate) const FILE: &str = "info/exclude";
-/// A longer one is not read.
+/// The largest file that is read.
 const MOST: u64 = 1024 * 1024;
 
 static ADDING: Mutex<()> = Mutex::new(());
 
-/// Adds the rules that are not there yet. Where an agent put something else than a file, it is written anew.
+/// Adds the rules that are missing. Replaces anything but a file that an agent put in its place.
 ///
 /// # Errors
-/// The file cannot be read or written.
+/// When the file cannot be read or written.
 pub(crate) fn add<'a>(git_dir: &Path, rules: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
-    // Two sessions of a repository may start at once.
+    // Two sessions of a repository may start at the same time.
     let _alone = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
     let name = Path::new(FILE);
     let mut text = match beneath::read_text(git_dir, name, MOST) {

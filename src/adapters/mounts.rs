@@ -1,5 +1,5 @@
-//! Mount points below a directory: a sandbox may hold a person's directory (`mount --bind`) or a disk, and
-//! neither is the supervisor's to read or to delete.
+//! Mount points below a directory: a sandbox may contain a person's directory (`mount --bind`) or a disk, which the
+//! supervisor must neither read nor delete.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,26 +11,26 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::removal;
 
-/// What the kernel has mounted for this process.
+/// The kernel's mount table for this process.
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// Returns the mount points below a directory, sorted. One at the directory itself is not below it.
+/// Returns the mount points below a directory, sorted. A mount at the directory itself does not count.
 ///
 /// # Errors
-/// The directory or the table of mounts cannot be read.
+/// When the directory or the mount table cannot be read.
 pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let dir = fs::canonicalize(dir)?;
     Ok(listed(&fs::read(TABLE)?, &dir))
 }
 
-/// Says why a directory may not be emptied or removed: something is mounted there, or below.
+/// Checks that nothing is mounted at or below a directory, so that it may be emptied or removed.
 ///
 /// # Errors
-/// It is, or that cannot be seen.
+/// When something is mounted, or that is unknown.
 pub fn none_in(dir: &Path) -> io::Result<()> {
     let real = match fs::symlink_metadata(dir) {
         Ok(found) if found.is_dir() => fs::canonicalize(dir)?,
-        // Nothing is mounted in what is not there, and what is behind a link is not entered.
+        // Nothing can be mounted in a missing directory, and the target of a link is not entered.
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
@@ -47,11 +47,11 @@ pub fn none_in(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a directory with what it holds, read-only directories included (module caches are often read-only), unless
-/// something is mounted in it. A link goes itself.
+/// Removes a directory with its content, including read-only directories (module caches often are), unless something
+/// is mounted in it. Removes a link itself.
 ///
 /// # Errors
-/// Something is, or the file system refuses.
+/// When something is mounted in it, or the file system refuses.
 pub fn remove_dir_all(dir: &Path) -> io::Result<()> {
     none_in(dir)?;
     let kind = fs::symlink_metadata(dir)?.file_type();
@@ -81,7 +81,7 @@ fn listed(table: &[u8], dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The kernel writes space, tab, newline and backslash as `\` and three octal digits.
+/// Decodes a path: the kernel writes space, tab, newline and backslash as `\` and three octal digits.
 fn plain(point: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(point.len());
     let mut rest = point;

@@ -1,8 +1,8 @@
 //! Facts about processes of this machine, from `/proc` and pidfds.
 //!
-//! A process is named by pid and start time. Nothing here signals a bare pid: a signal goes through
-//! a pidfd that was opened first and whose start time was compared after, so that a reused pid is
-//! never hit. `kill(pid, 0)` is not used, for it takes zombies for living processes.
+//! A process is identified by pid and start time. No signal goes to a bare pid: a pidfd is opened first and the start
+//! time compared afterwards, so that a reused pid is never hit. `kill(pid, 0)` is not used, because it counts zombies
+//! as living.
 
 mod files;
 mod place;
@@ -29,13 +29,13 @@ pub use self::used::used_below;
 
 use crate::domain::facts::{ProcessId, Usage};
 
-/// A clock tick of `/proc`: `USER_HZ` is 100 wherever Linux runs, whatever the kernel's own clock does.
+/// A clock tick of `/proc`: `USER_HZ` is 100 on every Linux, independent of the kernel's own clock.
 const TICK_MS: u64 = 10;
 
-/// Where the kernel lists processes.
+/// The directory in which the kernel lists processes.
 const PROC: &str = "/proc";
 
-/// What `/proc/<pid>/stat` says.
+/// The contents of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// State letter; `Z` and `X` are dead.
@@ -46,12 +46,12 @@ pub struct Stat {
     pub started: u64,
     /// Processor time that it used itself, in clock ticks.
     pub used: u64,
-    /// That of its children that have ended, and of theirs.
+    /// Processor time of its reaped children and of theirs.
     pub reaped: u64,
 }
 
 impl Stat {
-    /// Whether it is a process and not just what is left of one.
+    /// Returns false for a zombie or a dead process.
     #[must_use]
     pub fn lives(&self) -> bool {
         !matches!(self.state, b'Z' | b'X' | b'x')
@@ -79,10 +79,10 @@ impl Stat {
     }
 }
 
-/// Looks at a process; none when there is none of this pid.
+/// Returns the state of a process; none if no process has this pid.
 ///
 /// # Errors
-/// `/proc` cannot be read: then nothing is known.
+/// When `/proc` cannot be read: then nothing is known.
 pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
     stat_in(Path::new(PROC), pid)
 }
@@ -90,7 +90,7 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
 fn stat_in(proc: &Path, pid: u32) -> io::Result<Option<Stat>> {
     let path = proc.join(pid.to_string()).join("stat");
     match fs::read(&path) {
-        // A program's name need be no text.
+        // A program's name need not be text.
         Ok(bytes) => Stat::parse(&String::from_utf8_lossy(&bytes))
             .map(Some)
             .ok_or_else(|| io::Error::other(format!("{} is not understood", path.display()))),
@@ -104,8 +104,8 @@ fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
-/// What a process keeps to itself because it is gone, or not ours, is nothing. Any other error says nothing
-/// about it.
+/// Treats a value as empty if the process is gone or belongs to another user. Passes on any other error, which says
+/// nothing about the process.
 fn told<T: Default>(read: io::Result<T>) -> io::Result<T> {
     match read {
         Err(error) if is_gone(&error) => Ok(T::default()),
@@ -114,10 +114,10 @@ fn told<T: Default>(read: io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// The identity of a process that is known to exist (oneself, an unreaped child).
+/// Returns the identity of a process that is known to exist (oneself, an unreaped child).
 ///
 /// # Errors
-/// It does not, or `/proc` cannot be read.
+/// When the process does not exist, or `/proc` cannot be read.
 pub fn identify(pid: u32) -> io::Result<ProcessId> {
     let stat = stat(pid)?.ok_or_else(|| io::Error::other(format!("no process {pid}")))?;
     Ok(ProcessId {
@@ -126,21 +126,21 @@ pub fn identify(pid: u32) -> io::Result<ProcessId> {
     })
 }
 
-/// A process and its ancestors, itself first. It ends at the first process of the machine, or where
-/// the next one belongs to another user and is hidden from us.
+/// Returns a process and its ancestors, itself first. Ends at the first process of the machine, or where the next one
+/// belongs to another user and is hidden from us.
 ///
 /// # Errors
-/// The process is gone, or does not hold still: then nothing is known.
+/// When the process is gone, or its ancestry keeps changing: then nothing is known.
 pub fn ancestry(pid: u32) -> io::Result<Vec<ProcessId>> {
-    /// Longer lines are not followed.
+    /// The longest line of ancestors that is followed.
     const DEEPEST: usize = 256;
-    /// A parent that ends leaves its children to another one: then the line is read again.
+    /// The number of retries: if a parent ends meanwhile, its children get another one, and the line is read again.
     const TRIES: usize = 8;
     for _ in 0..TRIES {
         let mut line: Vec<ProcessId> = Vec::new();
         let mut next = pid;
         while let Ok(Some(now)) = stat(next) {
-            // Nobody is older than its parent, but who got the parent's number after it may be younger.
+            // A parent is never younger than its child; a younger process has reused the parent's pid.
             if line.last().is_some_and(|child| child.started < now.started) {
                 break;
             }
@@ -166,18 +166,18 @@ pub fn ancestry(pid: u32) -> io::Result<Vec<ProcessId>> {
     Err(io::Error::other(format!("the ancestors of {pid} change")))
 }
 
-/// Whether exactly this process lives (a zombie does not).
+/// Returns true if exactly this process lives (a zombie does not).
 ///
 /// # Errors
-/// `/proc` cannot be read: then nothing is known.
+/// When `/proc` cannot be read: then nothing is known.
 pub fn lives(process: &ProcessId) -> io::Result<bool> {
     Ok(stat(process.pid)?.is_some_and(|now| now.started == process.started && now.lives()))
 }
 
-/// What this process has used of the machine.
+/// Returns the processor time and memory that this process has used.
 ///
 /// # Errors
-/// The kernel does not say.
+/// When the kernel does not tell.
 pub fn own_usage() -> io::Result<Usage> {
     let used = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
     let used = used.map_err(io::Error::other)?;
@@ -192,7 +192,7 @@ pub fn own_usage() -> io::Result<Usage> {
     })
 }
 
-/// Names this start of the machine: identities of another one are all dead.
+/// Returns the id of this boot of the machine: processes of another boot are all dead.
 pub fn boot_id() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
@@ -202,15 +202,15 @@ pub fn boot_id() -> &'static str {
     })
 }
 
-/// A hold on one process that stays right when its pid is reused.
+/// A handle on one process that stays valid when its pid is reused.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
 
 impl Pidfd {
-    /// Opens exactly this process; none when it is gone.
+    /// Opens exactly this process; none if it is gone.
     ///
     /// # Errors
-    /// The kernel refuses (descriptors, permissions).
+    /// When the kernel refuses (descriptors, permissions).
     pub fn open(process: &ProcessId) -> io::Result<Option<Self>> {
         let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
             return Ok(None);
@@ -220,14 +220,14 @@ impl Pidfd {
             Err(Errno::SRCH) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // Compared after opening: whoever has this pid *and* this start time now had it then too.
+        // Compared after opening: a process with this pid *and* this start time is the one that was opened.
         Ok(lives(process)?.then_some(Self(fd)))
     }
 
-    /// Sends a signal; a process that is gone needs none.
+    /// Sends a signal. Succeeds if the process is gone.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// When the kernel refuses.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         match pidfd_send_signal(&self.0, signal) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -235,10 +235,10 @@ impl Pidfd {
         }
     }
 
-    /// Waits until the process ended, at most this long; says whether it did.
+    /// Waits until the process has ended, at most this long. Returns true if it has.
     ///
     /// # Errors
-    /// The kernel refuses to poll.
+    /// When the kernel refuses to poll.
     pub fn wait(&self, limit: Duration) -> io::Result<bool> {
         let deadline = Instant::now() + limit;
         loop {
@@ -262,10 +262,10 @@ impl AsFd for Pidfd {
     }
 }
 
-/// All processes, with what `stat` says; those that vanish meanwhile are passed over.
+/// Returns all processes with their `stat`; skips those that vanish meanwhile.
 ///
 /// # Errors
-/// `/proc` cannot be listed, or one of them cannot be looked at: then it is not known what is missing.
+/// When `/proc` cannot be listed, or a process cannot be read: then the list may have gaps.
 pub fn all() -> io::Result<HashMap<u32, Stat>> {
     all_in(Path::new(PROC))
 }
@@ -284,7 +284,7 @@ fn all_in(proc: &Path) -> io::Result<HashMap<u32, Stat>> {
     Ok(found)
 }
 
-/// How long ago the process was started.
+/// Returns the time since the process was started.
 #[must_use]
 pub fn age(process: &Stat) -> Duration {
     let now = clock_gettime(ClockId::Boottime);
@@ -292,24 +292,24 @@ pub fn age(process: &Stat) -> Duration {
     now.saturating_sub(Duration::from_millis(process.started * TICK_MS))
 }
 
-/// Every living process below this one, nearest first.
+/// Returns every living process below this one, nearest first.
 ///
 /// # Errors
-/// `/proc` cannot be listed.
+/// When `/proc` cannot be listed.
 pub fn descendants(root: u32) -> io::Result<Vec<ProcessId>> {
     descendants_but(root, |_| false)
 }
 
-/// The same without the processes that the predicate picks and what is below them.
+/// Like [`descendants`], without the processes that the predicate picks and those below them.
 ///
 /// # Errors
-/// `/proc` cannot be listed.
+/// When `/proc` cannot be listed.
 pub fn descendants_but(root: u32, apart: impl Fn(u32) -> bool) -> io::Result<Vec<ProcessId>> {
     Ok(below(&all()?, vec![root], apart))
 }
 
-/// Every living process of a listing below these, nearest first, without those that the predicate
-/// picks and what is below them.
+/// Returns every living process of a listing below these, nearest first, without those that the predicate picks and
+/// those below them.
 #[must_use]
 pub fn below(
     all: &HashMap<u32, Stat>,
@@ -338,11 +338,11 @@ pub fn below(
     found
 }
 
-/// Processor time of everything below this process, what it reaped included and its own left out; none
-/// when it is gone.
+/// Returns the processor time of everything below this process, including what it reaped, but not its own; none if it
+/// is gone.
 ///
 /// # Errors
-/// `/proc` cannot be listed.
+/// When `/proc` cannot be listed.
 pub fn cpu_below(root: &ProcessId) -> io::Result<Option<Duration>> {
     let all = all()?;
     let Some(top) = all.get(&root.pid).filter(|top| top.started == root.started) else {
@@ -355,10 +355,10 @@ pub fn cpu_below(root: &ProcessId) -> io::Result<Option<Duration>> {
     Ok(Some(Duration::from_millis(ticks * TICK_MS)))
 }
 
-/// How long ago this process was started, and how long ago each living one below it; none when it is gone.
+/// Returns the age of this process, and the ages of the living processes below it; none if it is gone.
 ///
 /// # Errors
-/// `/proc` cannot be listed.
+/// When `/proc` cannot be listed.
 pub fn ages(root: &ProcessId) -> io::Result<Option<(Duration, Vec<Duration>)>> {
     let all = all()?;
     if all
@@ -375,12 +375,11 @@ pub fn ages(root: &ProcessId) -> io::Result<Option<(Duration, Vec<Duration>)>> {
     Ok(Some((age(root), below.iter().map(age).collect())))
 }
 
-/// Whether one of these programs runs: as the agent that was started, or anywhere below the holder. Without
-/// names, whether the agent that was started lives. Everything below the holder is seen in `listed`, which
-/// is made where it is needed.
+/// Returns true if one of these programs runs, as the agent or anywhere below the holder. Without names, returns true
+/// if the agent lives. `listed` is a cache of all processes, filled when needed.
 ///
 /// # Errors
-/// `/proc` cannot be read: then nothing is known.
+/// When `/proc` cannot be read: then nothing is known.
 pub fn agent_lives(
     agent: &ProcessId,
     holder: &ProcessId,
@@ -407,10 +406,10 @@ pub fn agent_lives(
     Ok(false)
 }
 
-/// Whether the process is one of these programs, by the name that it gives itself, its executable's, or
-/// that of the script that it interprets.
+/// Returns true if the process is one of these programs, by its own name, its executable's, or that of the script
+/// that it interprets.
 fn goes_by(proc: &Path, pid: u32, names: &[String]) -> io::Result<bool> {
-    /// The kernel cuts names.
+    /// The length to which the kernel cuts names.
     const COMM: usize = 15;
     let dir = proc.join(pid.to_string());
     let comm = told(fs::read(dir.join("comm")))?;
@@ -428,7 +427,7 @@ fn goes_by(proc: &Path, pid: u32, names: &[String]) -> io::Result<bool> {
     Ok(names.iter().any(named))
 }
 
-/// The value of a variable in the environment a process was started with.
+/// Returns the value of a variable in the environment that a process was started with.
 #[must_use]
 pub fn environment_value(pid: u32, name: &str) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -438,7 +437,7 @@ pub fn environment_value(pid: u32, name: &str) -> Option<String> {
     })
 }
 
-/// The process's cgroup (version 2), as a path below the mount.
+/// Returns the process's cgroup (version 2), as a path below the mount.
 #[must_use]
 pub fn cgroup(pid: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
@@ -446,7 +445,7 @@ pub fn cgroup(pid: u32) -> Option<String> {
     Some(path.to_owned())
 }
 
-/// Whether the process has this file open *and* holds a `flock` through it.
+/// Returns true if the process has this file open *and* holds a `flock` through it.
 #[must_use]
 pub fn holds_lock(pid: u32, file: &fs::Metadata) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {

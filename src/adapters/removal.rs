@@ -1,6 +1,6 @@
-//! Removes trees that agents made: of any depth, whatever is closed in them, and nothing beyond them. A directory is held
-//! open and the next one is opened in it, so that no link is followed and no mount entered; the way back is a list in
-//! memory, so that neither the stack of a thread nor its descriptors limit the depth.
+//! Removes trees that agents made: of any depth, with closed directories in them, and nothing beyond them. A
+//! directory is held open and the next one is opened in it, so that no link is followed and no mount entered. The way
+//! back is a list in memory, so that neither the stack of a thread nor its descriptors limit the depth.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -14,24 +14,24 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// A directory that is only passed through, be it closed.
+/// The flags for a directory that is only passed through, even if it is closed.
 const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// What becomes of an entry.
+/// The treatment of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is removed; a directory only if nothing stays in it.
+    /// Removed; a directory only if nothing stays in it.
     Goes,
-    /// It stays; what is in a directory is asked for all the same.
+    /// Kept; the entries of a directory are decided one by one.
     Stays,
-    /// It stays, with what is in it.
+    /// Kept with its content.
     Apart,
 }
 
-/// Removes what has this name in a directory: a file, a link, or a tree.
+/// Removes an entry of a directory by name: a file, a link, or a tree.
 ///
 /// # Errors
-/// The file system refuses, something is mounted there, or something is put there all the time.
+/// When the file system refuses, something is mounted there, or another process keeps adding entries.
 pub fn remove_at(dir: impl AsFd, name: &OsStr) -> io::Result<()> {
     match enter(&dir, name) {
         Ok(top) => {
@@ -43,11 +43,11 @@ pub fn remove_at(dir: impl AsFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Removes what of a directory goes, by its path below it and what it is, and says how many files went. What cannot be
-/// removed does not keep the others.
+/// Removes the entries of a directory that `fate` selects, by their path below it and their metadata. Returns the
+/// number of removed files. A failure does not stop the removal of the others.
 ///
 /// # Errors
-/// The first of what the file system refused.
+/// The first error of the file system.
 pub fn sweep(top: OwnedFd, fate: &dyn Fn(&Path, &Stat) -> Fate) -> io::Result<usize> {
     let mut sweep = Sweep {
         fate,
@@ -76,7 +76,7 @@ pub fn sweep(top: OwnedFd, fate: &dyn Fn(&Path, &Stat) -> Fate) -> io::Result<us
         sweep.path.pop();
         if done.goes {
             match unlinkat(&at, &done.name, AtFlags::REMOVEDIR) {
-                // Something stays in it, or came meanwhile.
+                // Something stays in it, or was added meanwhile.
                 Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST) => {}
                 Err(error) => sweep.note(error.into()),
             }
@@ -91,7 +91,7 @@ struct Level {
     goes: bool,
     /// Device and inode.
     id: (u64, u64),
-    /// The directories in it that are yet to be entered, and whether they go.
+    /// The directories in it that are still to be entered, each with a flag to remove it.
     below: Vec<(CString, bool)>,
 }
 
@@ -103,7 +103,7 @@ struct Sweep<'f> {
 }
 
 impl Sweep<'_> {
-    /// What is gone needs no removal.
+    /// Notes an error; an entry that is gone needs no removal.
     fn note(&mut self, error: io::Error) {
         if error.kind() != io::ErrorKind::NotFound {
             self.failed.get_or_insert(error);
@@ -122,12 +122,13 @@ impl Sweep<'_> {
         }
     }
 
-    /// Removes the files of a directory that go, and lists the directories in it.
+    /// Removes the selected files of a directory, and lists the directories in it.
     fn look(&mut self, dir: &OwnedFd, name: CString, goes: bool) -> io::Result<Level> {
         let found = fstat(dir)?;
         let mode = Mode::from_raw_mode(found.st_mode);
         if !mode.contains(Mode::RWXU) {
-            // A descriptor that only names it is changed by this name. What is not ours stays closed, which shows below.
+            // `chmod` needs this name for a descriptor opened with `O_PATH`. A directory of another user stays
+            // closed, which shows below.
             let _denied = chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), Mode::RWXU);
         }
         let mut below = Vec::new();
@@ -172,13 +173,13 @@ impl Sweep<'_> {
     }
 }
 
-/// Names a directory in another one, which may be closed. No link is followed, and no mount entered.
+/// Opens a directory in another one, even if it is closed. Follows no link, and enters no mount.
 fn enter(at: impl AsFd, name: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     openat2(at, name, WAY | OFlags::NOFOLLOW, Mode::empty(), how)
 }
 
-/// Goes back to the directory that this one was found in.
+/// Returns to the directory that this one was found in.
 fn ascend(from: &OwnedFd, to: (u64, u64)) -> io::Result<OwnedFd> {
     let above = openat(from, "..", WAY, Mode::empty())?;
     match id(&fstat(&above)?) == to {
@@ -199,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a tree of so many levels.
+    /// Makes a tree of this many levels.
     fn deep(top: &Path, levels: usize) {
         let mut at = openat(CWD, top, WAY, Mode::empty()).unwrap();
         for _ in 0..levels {
@@ -209,7 +210,7 @@ mod tests {
         openat(&at, "file", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
     }
 
-    /// With a frame for each level, or a descriptor, it ends the program.
+    /// With a stack frame or a descriptor for each level, the program would end.
     #[test]
     fn tree_is_removed_however_deep_it_is() {
         let dir = crate::testing::scratch();

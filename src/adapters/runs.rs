@@ -1,13 +1,13 @@
-//! Commands that the daemon runs for itself (gates, set-up): ended with everything that they
-//! started, also what left their process group, also after the daemon was killed.
+//! Commands that the daemon runs for itself (gates, set-up). A run is ended with all processes that it started, even
+//! those that left its process group, and even after the daemon was killed.
 //!
-//! Every process of a run inherits a variable with a token that no other run has. The token is
-//! recorded before the run starts, as the name of an empty file. No process is ended for what a file says of
-//! it: it carries the token, or is in the process group that one with the token leads.
+//! Every process of a run inherits a variable with a token that no other run has. The token is recorded before the
+//! run starts, as the name of an empty file. A record alone never ends a process: the process must carry the token,
+//! or be in the process group of a leader that carries it.
 //!
-//! What a run's processes may ask of the daemon is known for as long as it is under way. Rights come
-//! from ancestry alone; a token in the environment only takes them away. So does the mark of an errand, for
-//! what has no run: what git starts for us (hooks, helpers) and leaves behind, also under an earlier daemon.
+//! The rights of a run's processes on the daemon last as long as the run. Rights come from ancestry alone; a token in
+//! the environment only takes rights away. So does the mark of an errand, for processes without a run: those that git
+//! starts for us (hooks, helpers) and leaves behind, even under an earlier daemon.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -29,19 +29,19 @@ use crate::domain::facts::ProcessId;
 /// The variable that marks a run's processes.
 pub const TOKEN: &str = "HD_RUN_TOKEN";
 
-/// The variable that marks what was started for a city and only looks. Its value names the city.
+/// The variable that marks processes started for a city that may only read. Its value names the city.
 pub const ERRAND: &str = "HD_ERRAND";
 
 /// The city of this process.
 static CITY: OnceLock<OsString> = OnceLock::new();
 
-/// Says for which city this process works, by its state directory: what it has git run is marked so.
+/// Sets the city that this process works for, by its state directory: the mark of its git processes.
 pub fn work_for(state_dir: &Path) {
-    // A process works for one city.
+    // A process works for one city, so only the first call counts.
     let _first = CITY.set(state_dir.as_os_str().to_owned());
 }
 
-/// The mark of an errand; none before [`work_for`].
+/// Returns the mark of an errand; none before [`work_for`].
 #[must_use]
 pub fn errand() -> Option<&'static OsStr> {
     CITY.get().map(OsString::as_os_str)
@@ -54,26 +54,26 @@ fn is_errand(process: &ProcessId) -> bool {
     })
 }
 
-/// How long the ends of killed processes are awaited.
+/// The timeout for the ends of killed processes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is known of a run under way.
+/// A run in progress.
 struct UnderWay {
     record: PathBuf,
     rights: Rights,
     leader: Option<ProcessId>,
-    /// The name that its calls go by.
+    /// The name that its processes' calls go by.
     name: Option<String>,
 }
 
-/// The runs of this process, by their tokens.
+/// Returns the runs of this process, by their tokens.
 fn under_way() -> MutexGuard<'static, HashMap<String, UnderWay>> {
     static RUNS: LazyLock<Mutex<HashMap<String, UnderWay>>> = LazyLock::new(Mutex::default);
-    // Every change is one insert or removal.
+    // Every change is one insert or removal, so a poisoned map is consistent.
     RUNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One run. Its record is an empty file named as its token.
+/// A run. Its record is an empty file named after its token.
 #[derive(Debug)]
 pub struct Run {
     record: PathBuf,
@@ -81,11 +81,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// Records a new run in this directory; its processes are to be started with the token, and may ask
-    /// so much of us.
+    /// Records a new run in this directory. The caller starts its processes with the token; they have these rights on
+    /// the daemon.
     ///
     /// # Errors
-    /// The record cannot be written.
+    /// When the record cannot be written.
     pub fn begin(dir: &Path, rights: Rights) -> io::Result<Self> {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let token = format!(
@@ -107,7 +107,7 @@ impl Run {
         Ok(Self { record, token })
     }
 
-    /// The same run, whose processes go by this name when they ask something of us.
+    /// Sets the name by which the run's processes go when they ask the daemon.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         if let Some(run) = under_way().get_mut(&self.token) {
@@ -116,16 +116,16 @@ impl Run {
         self
     }
 
-    /// The token.
+    /// Returns the token.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Says which process leads its process group: a child that nobody has waited for yet.
+    /// Sets the leader of the process group: a child that was not reaped yet.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// When the leader cannot be read.
     pub fn started(&self, leader: u32) -> io::Result<()> {
         let leader = proc::identify(leader)?;
         if let Some(run) = under_way().get_mut(&self.token) {
@@ -134,10 +134,10 @@ impl Run {
         Ok(())
     }
 
-    /// Ends whatever is left of it and forgets it.
+    /// Ends the processes that are left of the run, and forgets it.
     ///
     /// # Errors
-    /// Something of it cannot be ended.
+    /// When a process cannot be ended.
     pub fn end(&self) -> io::Result<()> {
         end_marked(&self.token)?;
         under_way().remove(&self.token);
@@ -148,8 +148,8 @@ impl Run {
     }
 }
 
-/// What the process may ask of us as part of a run, or as something else below us: then it only looks,
-/// and so does one that cannot be judged. None for everybody else.
+/// Returns the rights of a process as part of a run, or as another process below the daemon, which may only read. A
+/// process that cannot be judged may only read, too. None for every other process.
 #[must_use]
 pub fn rights_of(pid: u32) -> Option<Rights> {
     let Ok(mut line) = proc::ancestry(pid) else {
@@ -170,12 +170,12 @@ pub fn rights_of(pid: u32) -> Option<Rights> {
         return Some(rights);
     }
     match (below, line.last()) {
-        // Its leader has just been started, and is not known yet.
+        // The leader has just been started, and is not known yet.
         (Some(_), Some(child)) => Some(marks(child).as_ref().and_then(of).unwrap_or(Rights::Read)),
-        // Ourselves.
+        // The daemon itself.
         (Some(_), None) => None,
         (None, _) if line.iter().any(is_errand) => Some(Rights::Read),
-        // It left its leader.
+        // The process left its leader.
         (None, _) => {
             let marked = line.iter().filter_map(marks);
             let fewest = marked.filter_map(|token| of(&token)).min();
@@ -184,7 +184,7 @@ pub fn rights_of(pid: u32) -> Option<Rights> {
     }
 }
 
-/// Returns the name of the run that the process belongs to, be it by its token alone: a name gives no rights.
+/// Returns the name of the run that the process belongs to. Its token alone is enough: a name gives no rights.
 #[must_use]
 pub fn name_of(pid: u32) -> Option<String> {
     let line = proc::ancestry(pid).ok()?;
@@ -202,10 +202,11 @@ pub fn name_of(pid: u32) -> Option<String> {
     run.name.clone()
 }
 
-/// Ends what is left of every run recorded in this directory. Only while none is under way.
+/// Ends the processes that are left of every run recorded in this directory. Call this only while no run is in
+/// progress.
 ///
 /// # Errors
-/// The records cannot be read, or something cannot be ended.
+/// When the records cannot be read, or a process cannot be ended.
 pub fn end_leftovers(dir: &Path) -> io::Result<()> {
     let records = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -215,21 +216,22 @@ pub fn end_leftovers(dir: &Path) -> io::Result<()> {
         let entry = entry?;
         let token = entry.file_name().to_string_lossy().into_owned();
         let record = entry.path();
-        // One that another directory has the record of runs; a file here with its name is none of ours.
+        // A run in progress with this token has its record in another directory; a file here with its name is
+        // foreign.
         let of = |run: &UnderWay| run.record == record;
         if under_way().get(&token).is_none_or(of) {
             Run { record, token }.end()?;
         } else {
-            tracing::warn!(record = %record.display(), "it names a run that is not recorded there, and is removed");
+            tracing::warn!(record = %record.display(), "a record names a run in progress of another directory; the record is removed and the run goes on");
             fs::remove_file(record)?;
         }
     }
     Ok(())
 }
 
-/// Kills everything that carries the token, and the group of each that leads one, until two looks in a row find
-/// nothing: a process may fork between being seen and being ended, and shows no environment while it executes
-/// a program.
+/// Kills every process that carries the token, and the group of each that leads one, until two looks in a row find
+/// none: a process may fork between being seen and being killed, and has no readable environment while it executes a
+/// program.
 fn end_marked(token: &str) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let mut empty_looks = 0;
@@ -257,11 +259,11 @@ fn end_marked(token: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills the group that the process leads, if it leads one: what it started may have dropped the token.
+/// Kills the group that the process leads, if any: its members may have dropped the token.
 fn end_group(process: &ProcessId) {
     let pid = Pid::from_raw(process.pid.cast_signed());
     if pid.as_raw() > 1 && getpgid(Some(pid)) == Ok(pid) {
-        // It may end in this moment.
+        // The group may end in this moment.
         let _gone = killpg(pid, Signal::SIGKILL);
     }
 }
@@ -295,7 +297,7 @@ mod tests {
         })
     }
 
-    /// Runs the line until it may end, and judges whoever wrote its pid meanwhile.
+    /// Runs the line until `go` is opened, and meanwhile judges the process whose pid the line wrote.
     fn judged(line: &str, rights: Rights) -> Option<Rights> {
         let dir = crate::testing::scratch();
         let (path, go) = (dir.path().to_owned(), dir.path().join("go"));
@@ -378,7 +380,7 @@ mod tests {
         sleep.spawn().unwrap()
     }
 
-    /// A record is a file, and agents write files: neither the pid nor the token that one names is believed.
+    /// A record is a file, and agents write files: neither the pid nor the token in one is trusted.
     #[test]
     fn forged_record_ends_no_stranger_and_no_run_of_another_directory() {
         let dir = crate::testing::scratch();
@@ -408,7 +410,7 @@ mod tests {
         );
     }
 
-    /// The shell of a run carries its token; what it started may not, and stays in the shell's group.
+    /// The shell of a run carries its token; its children may not, but stay in the shell's group.
     #[test]
     fn group_of_a_leader_with_the_token_is_ended_after_the_daemon_was_killed() {
         let dir = crate::testing::scratch();

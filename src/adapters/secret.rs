@@ -1,4 +1,4 @@
-//! The secret that a city's signatures are made from, in a file that is closed to other users.
+//! The secret for a city's signatures, in a file that other users cannot read.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,11 +10,11 @@ use crate::domain::intent::Secret;
 const FILE: &str = "secret";
 const LENGTH: usize = 32;
 
-/// Reads the secret of a city from its state directory, or makes one where there is none. What is garbled is
-/// replaced: signatures that were made with it hold no more.
+/// Reads the secret of a city from its state directory, or makes one. A garbled file is replaced: signatures with the
+/// old secret become invalid.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn of_city(state_dir: &Path) -> io::Result<Secret> {
     let found = match beneath::read(state_dir, Path::new(FILE), LENGTH as u64) {
         Err(error) if beneath::is_odd(&error) => None,

@@ -36,11 +36,11 @@ pub struct DiskTaskFiles {
     open: Open,
     committed: OnceLock<Committed>,
     watching: Mutex<Watching>,
-    /// What the last emptying of the trash left because it was written to.
+    /// Entries that the last emptying of the trash left because they were written to.
     written: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
-/// Says whether the HEAD of a sandbox has these bytes under a name.
+/// Returns true if the HEAD of a sandbox has these bytes under a name.
 pub type Committed = Box<dyn Fn(&Path, &str, &[u8]) -> bool + Send + Sync>;
 
 type Heard = Box<dyn FnMut(notify::Result<notify::Event>) + Send>;
@@ -48,20 +48,20 @@ type Open = Box<dyn Fn(Heard) -> notify::Result<Box<dyn Watcher + Send>> + Send 
 
 #[derive(Default)]
 struct Watching {
-    /// None while the kernel has none left.
+    /// None while the kernel has no watcher left.
     watcher: Option<Box<dyn Watcher + Send>>,
-    /// What is to be watched and is not yet: the patrol looks anyway.
+    /// Directories that should be watched and are not yet: the patrol finds their files anyway.
     missing: BTreeSet<PathBuf>,
-    /// Why something is missing, as it was said.
+    /// The reason why some are missing, as it was logged.
     said: Option<String>,
 }
 
 impl DiskTaskFiles {
-    /// Opens the outbox and trash of a city, making them where needed, and the records of its
-    /// set-up commands: what is left of those of a daemon that was killed is ended.
+    /// Opens the outbox and trash of a city, making them if needed, and the records of its set-up commands: processes
+    /// that a killed daemon left are ended.
     ///
     /// # Errors
-    /// A directory cannot be made.
+    /// When a directory cannot be made.
     pub fn new(outbox: PathBuf, trash: PathBuf, set_ups: PathBuf) -> Result<Self, TaskError> {
         let open = |heard| -> notify::Result<Box<dyn Watcher + Send>> {
             Ok(Box::new(notify::recommended_watcher::<Heard>(heard)?))
@@ -76,7 +76,7 @@ impl DiskTaskFiles {
         open: Open,
     ) -> Result<Self, TaskError> {
         if let Err(error) = runs::end_leftovers(&set_ups) {
-            tracing::error!(%error, "an earlier set-up runs on");
+            tracing::error!(%error, "processes of an earlier set-up command could not be ended");
         }
         for dir in [&outbox, &trash] {
             beneath::make_room(dir).map_err(at(dir))?;
@@ -95,14 +95,14 @@ impl DiskTaskFiles {
         Ok(files)
     }
 
-    /// Sets how it learns of what is committed. Until then nothing is.
+    /// Sets the check for committed files. Before that, no file counts as committed.
     pub fn ask_of_commits(&self, committed: Committed) {
-        // A second one is not heard of.
+        // A second call is ignored.
         let _first = self.committed.set(committed);
     }
 
-    /// Whether the file is as it was committed: then it is the repository's, and not this incarnation's word.
-    /// Where nothing can tell, it is taken for the agent's; whatever it says is verified.
+    /// Returns true if the file is as committed: then it is the repository's, and not an outcome of this incarnation.
+    /// If that is unknown, the file counts as the agent's; its content is verified anyway.
     fn is_checked_out(&self, sandbox: &Path, name: &str, text: &str) -> bool {
         let committed = self.committed.get();
         committed.is_some_and(|committed| committed(sandbox, name, text.as_bytes()))
@@ -116,7 +116,7 @@ impl DiskTaskFiles {
         self.watching.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches what is missing, as far as the kernel has watches for it.
+    /// Watches the missing directories, as far as the kernel has watches left.
     fn watch_missing(&self, watching: &mut Watching) {
         let failed = self.try_missing(watching).err();
         let failed = failed.map(|error| error.to_string());
@@ -125,7 +125,7 @@ impl DiskTaskFiles {
             tracing::warn!(
                 error,
                 hint,
-                "outcomes and intents are found by patrols only"
+                "outcome files and the outbox cannot be watched; only patrols find outcomes and intents"
             );
         }
         watching.said = failed;
@@ -143,7 +143,7 @@ impl DiskTaskFiles {
         while let Some(dir) = watching.missing.first() {
             match watcher.watch(dir, RecursiveMode::NonRecursive) {
                 Err(error) if !matches!(error.kind, ErrorKind::PathNotFound) => return Err(error),
-                // What is no more needs none.
+                // A directory that is gone needs no watch.
                 Ok(()) | Err(_) => watching.missing.pop_first(),
             };
         }
@@ -151,8 +151,8 @@ impl DiskTaskFiles {
     }
 }
 
-/// Passes on what concerns an outcome file or the outbox. An error of the watcher means that
-/// events may be missing: the patrol looks anyway.
+/// Passes on events of outcome files and the outbox. An error of the watcher means that events may be missing: the
+/// patrol looks anyway.
 fn on_event(
     listener: &OnceLock<TaskListener>,
     outbox: &Path,
@@ -163,7 +163,9 @@ fn on_event(
     };
     let event = match event {
         Ok(event) => event,
-        Err(error) => return tracing::warn!(%error, "file events were lost"),
+        Err(error) => {
+            return tracing::warn!(%error, "events of outcome files or the outbox were lost; patrols find the files");
+        }
     };
     if matches!(event.kind, EventKind::Access(_) | EventKind::Remove(_)) {
         return;
@@ -181,7 +183,7 @@ fn on_event(
 
 impl TaskFiles for DiskTaskFiles {
     fn listen(&self, listener: TaskListener) {
-        // Called once; a second listener would be a mistake of the caller's.
+        // Called once; a second listener would be a mistake of the caller.
         let _only_once = self.listener.set(listener);
     }
 
@@ -221,7 +223,7 @@ impl TaskFiles for DiskTaskFiles {
         let mut watching = self.watching();
         watching.missing.remove(dir);
         if let Some(watcher) = &mut watching.watcher {
-            // Not being watched is what is wanted.
+            // A directory that is not watched is fine, too.
             let _unwatched = watcher.unwatch(dir);
         }
     }
@@ -283,7 +285,7 @@ impl TaskFiles for DiskTaskFiles {
         for name in [".horde-outcome", ".orange-outcome"] {
             let own = sandbox.join(name);
             let (root, file) = from_above(&own, 2);
-            // Our link to the file below is none.
+            // Our own link to the file does not count.
             if let Ok(Some(found)) = read_some(root, file)
                 && !self.is_checked_out(sandbox, name, &found.text)
             {
@@ -295,7 +297,7 @@ impl TaskFiles for DiskTaskFiles {
         let (root, file) = from_above(&path, 4);
         match read_some(root, file) {
             Ok(text) => Ok(text.unwrap_or_default()),
-            // Something was put there, and says nothing.
+            // Something other than a file was put there: it has no text.
             Err(error) if beneath::is_odd(&error) => Ok(OutcomeText {
                 odd: Some(error.to_string()),
                 written: written(&path),
@@ -321,7 +323,7 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError> {
-        // First: what comes after the look is heard of.
+        // First of all, so that files that come after the listing raise an event.
         let mut watching = self.watching();
         if !watching.missing.is_empty() {
             self.watch_missing(&mut watching);
@@ -329,13 +331,13 @@ impl TaskFiles for DiskTaskFiles {
         drop(watching);
         let mut files = Vec::new();
         let listed = match beneath::open_room(&self.outbox) {
-            // It was removed; what it is in is made again by a patrol.
+            // The outbox was removed; a patrol makes its directory again.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             listed => listed.and_then(|dir| beneath::names(&dir)),
         };
         for name in listed.map_err(at(&self.outbox))? {
             let path = self.outbox.join(name);
-            // Half-written intents have another ending until they are renamed.
+            // Half-written intents have another file extension until they are renamed.
             if path.extension() == Some(OsStr::new("json")) {
                 let meta = path.symlink_metadata();
                 let written = meta.and_then(|meta| meta.modified()).ok();
@@ -360,7 +362,7 @@ impl TaskFiles for DiskTaskFiles {
             // Carried out meanwhile.
             Ok(None) => None,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "it stays in the outbox");
+                tracing::warn!(path = %path.display(), %error, "an intent in the outbox cannot be read; it stays there and is tried again");
                 None
             }
         };
@@ -397,7 +399,7 @@ impl TaskFiles for DiskTaskFiles {
             .collect();
         let fate = |path: &Path, found: &rustix::fs::Stat| match used.contains(path) {
             true => Fate::Apart,
-            // A directory that is new may have been made for a file that is yet to come.
+            // A new directory may have been made for a file that is yet to come.
             false if found.st_mtime < before.as_second() => Fate::Goes,
             false => Fate::Stays,
         };
@@ -457,8 +459,8 @@ impl TaskFiles for DiskTaskFiles {
     }
 }
 
-/// Removes an entry of the trash, and the note of it. What is in use stays, and what was written to since it was thrown away:
-/// that file is returned.
+/// Removes an entry of the trash and its note. An entry in use stays, and so does one that was written to since it
+/// was thrown away: the written file is returned.
 fn throw_away(
     room: &OwnedFd,
     name: &OsStr,
@@ -469,7 +471,7 @@ fn throw_away(
     match trash::stays(path, uses)? {
         Some(Stays::Used(used)) => {
             let used = used.display();
-            tracing::info!(%used, "{shown} was removed, and a process works in it: it is deleted later");
+            tracing::info!(%used, "{shown} is in the trash but still in use by a process; it is deleted later");
             return Ok(None);
         }
         Some(Stays::Written(written)) => return Ok(Some(written)),

@@ -1,6 +1,6 @@
-//! The trash: what nothing is in any more that would be lost. A process may still work in a directory that was thrown away (a
-//! shell that a person left there) or have a file of it open for writing. That directory is left alone meanwhile, with a note of
-//! since when; and where it was written to since then, it stays for a person to look at.
+//! The trash: directories that were removed and contain nothing that would be lost. A process may still work in such
+//! a directory (a shell that a person left there) or have a file of it open for writing. That directory is kept as
+//! long as it is in use, with a note of the time; if it was written to since then, it stays for a person to check.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,29 +12,29 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{beneath, proc};
 
-/// How the name of a note ends.
+/// The suffix of a note's name.
 const NOTE: &str = ".used";
-/// No note is longer.
+/// The largest size of a note.
 const NOTE_MAX: u64 = 64;
 
-/// Why something of the trash stays.
+/// The reason why an entry of the trash stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stays {
-    /// This of it is in use.
+    /// This path in it is in use.
     Used(PathBuf),
-    /// This was written after it had been thrown away.
+    /// This path was written after it was thrown away.
     Written(PathBuf),
 }
 
-/// What of the trash is in use now.
+/// The paths in the trash that are in use.
 #[derive(Debug)]
 pub struct Uses(Vec<PathBuf>);
 
 impl Uses {
-    /// Looks at all processes.
+    /// Reads all processes.
     ///
     /// # Errors
-    /// They cannot be seen.
+    /// When the processes cannot be read.
     pub fn of(trash: &Path) -> io::Result<Self> {
         proc::used_below(trash).map(Self)
     }
@@ -45,17 +45,17 @@ impl Uses {
     }
 }
 
-/// The time as the kernel stamps files with it: no file that is written from now on has an earlier change time.
+/// Returns the time of the clock that the kernel stamps files with: no later write has an earlier change time.
 #[must_use]
 pub fn stamp_now() -> (i64, i64) {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)
 }
 
-/// Notes that a directory which was thrown away is in use, if it is: nothing written from then on was looked at.
+/// Notes that a thrown-away directory is in use, if so: later writes were not measured.
 ///
 /// # Errors
-/// The processes cannot be seen, or the file system refuses.
+/// When the processes cannot be read, or the file system refuses.
 pub fn note_use(place: &Path, since: (i64, i64)) -> io::Result<()> {
     match Uses::of(place)?.within(place) {
         Some(_) => note(place, since),
@@ -63,10 +63,10 @@ pub fn note_use(place: &Path, since: (i64, i64)) -> io::Result<()> {
     }
 }
 
-/// Why an entry of the trash has to stay; none where it may go.
+/// Returns the reason why an entry of the trash must stay; none if it may be removed.
 ///
 /// # Errors
-/// That cannot be told.
+/// When that cannot be decided.
 pub fn stays(place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
     let since = noted(place)?;
     let used = uses.within(place);
@@ -80,13 +80,13 @@ pub fn stays(place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
     Ok(Some(Stays::Used(used.clone())))
 }
 
-/// Whether this is a note, and no entry itself.
+/// Returns true if this is a note, and not an entry itself.
 #[must_use]
 pub fn is_note(name: &OsStr) -> bool {
     name.as_encoded_bytes().ends_with(NOTE.as_bytes())
 }
 
-/// The name of the note of an entry.
+/// Returns the name of an entry's note.
 #[must_use]
 pub fn note_of(name: &OsStr) -> OsString {
     let mut note = name.to_owned();
@@ -94,10 +94,10 @@ pub fn note_of(name: &OsStr) -> OsString {
     note
 }
 
-/// Removes a note whose entry was removed by somebody.
+/// Removes a note whose entry no longer exists.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn tidy(note: &Path) -> io::Result<()> {
     let entry = note.with_extension("");
     match fs::symlink_metadata(entry) {
@@ -117,7 +117,7 @@ fn note(place: &Path, since: (i64, i64)) -> io::Result<()> {
     beneath::replace(trash, Path::new(&name), text.as_bytes()).map(drop)
 }
 
-/// Since when an entry was in use. A note that is garbled is of ever.
+/// Returns the time since which an entry was in use. A garbled note counts as the earliest time.
 fn noted(place: &Path) -> io::Result<Option<(i64, i64)>> {
     let (trash, name) = parts(place);
     let text = beneath::read_text(trash, Path::new(&name), NOTE_MAX)?;
@@ -128,7 +128,7 @@ fn noted(place: &Path) -> io::Result<Option<(i64, i64)>> {
     }))
 }
 
-/// The first file or link in a directory that was changed since then.
+/// Returns the first file or link in a directory that was changed since then.
 fn written(place: &Path, since: (i64, i64)) -> io::Result<Option<PathBuf>> {
     let mut left = vec![place.to_owned()];
     while let Some(path) = left.pop() {

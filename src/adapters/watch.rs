@@ -1,5 +1,5 @@
-//! Directories whose entries are watched by inotify. Directories, not files: editors replace a file
-//! by renaming another one over it.
+//! Watches the entries of directories with inotify. Directories, not files: editors replace a file by renaming
+//! another one over it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use notify::{ErrorKind, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 type Listener = Arc<dyn Fn() + Send + Sync>;
-/// Whether a change of that entry matters.
+/// Returns true if a change of that entry matters.
 type Filter = Box<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// A set of watched directories.
@@ -18,16 +18,16 @@ pub struct DirWatch {
     watched: Mutex<(RecommendedWatcher, BTreeSet<PathBuf>)>,
 }
 
-/// What becomes of a change.
+/// The treatment of changes.
 enum Hearing {
-    /// It is told if it matters; always, without a filter.
+    /// The listener is told if the change matters; always without a filter.
     Told(Option<Filter>),
-    /// It is not known yet whether it matters.
+    /// Changes are collected until a filter says whether they matter.
     Held(BTreeSet<PathBuf>),
 }
 
 impl Hearing {
-    /// Whether these are to be told now.
+    /// Returns true if the listener is to be told of these now.
     fn hear(&mut self, paths: Vec<PathBuf>) -> bool {
         match self {
             Self::Told(filter) => matter(filter.as_ref(), paths.iter()),
@@ -43,20 +43,20 @@ fn matter<'a>(filter: Option<&Filter>, mut paths: impl Iterator<Item = &'a PathB
     paths.any(|path| filter.is_none_or(|matters| matters(path)))
 }
 
-/// What became of a wish to watch.
+/// The result of a call of [`DirWatch::watch`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// Whether there are directories among them that were not watched before.
+    /// Set when directories among them were not watched before.
     pub more: bool,
-    /// Why some of them are not watched.
+    /// The reason why some of them are not watched.
     pub failed: Option<String>,
 }
 
 impl DirWatch {
-    /// Watches nothing yet. The listener is told of changes in what will be watched.
+    /// Makes a watcher that watches nothing yet. The listener is told of changes.
     ///
     /// # Errors
-    /// The kernel has no watcher left.
+    /// When the kernel has no watcher left.
     pub fn new(listener: Listener) -> Result<Self, notify::Error> {
         let hearing = Arc::new(Mutex::new(Hearing::Told(None)));
         let (told, heard) = (Arc::clone(&listener), Arc::clone(&hearing));
@@ -67,8 +67,7 @@ impl DirWatch {
                     let mut hearing = heard.lock().unwrap_or_else(PoisonError::into_inner);
                     hearing.hear(event.paths)
                 }
-                // An error, or an event without a path, means that events may be missing: one more
-                // reason to look.
+                // An error, or an event without a path, means that events may be missing: another reason to look.
                 Ok(_) | Err(_) => true,
             };
             if tell {
@@ -86,7 +85,7 @@ impl DirWatch {
         self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of nothing until [`DirWatch::filter`] says what matters; then of what was held back, too.
+    /// Holds changes back until [`DirWatch::filter`] is called, which judges them.
     pub fn hold(&self) {
         let mut hearing = self.hearing();
         if let Hearing::Told(_) = *hearing {
@@ -94,7 +93,7 @@ impl DirWatch {
         }
     }
 
-    /// Tells only of entries that matter from now on; of every one without a filter.
+    /// Tells only of entries that matter from now on; of every entry without a filter.
     pub fn filter(&self, filter: Option<Filter>) {
         let mut hearing = self.hearing();
         let tell = match &*hearing {
@@ -108,14 +107,14 @@ impl DirWatch {
         }
     }
 
-    /// Watches these and no others. A directory that was replaced by another of its name is found
-    /// again, because each is watched anew.
+    /// Watches exactly these directories. Each is watched again, so that a directory that was replaced by another one
+    /// of its name is noticed.
     pub fn watch(&self, dirs: &[PathBuf]) -> Watched {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let (watcher, known) = &mut *watched;
         let wanted: BTreeSet<_> = dirs.iter().cloned().collect();
         for gone in known.difference(&wanted) {
-            // It may be watched no more because it is no more.
+            // The directory may be gone, and its watch with it.
             let _gone_already = watcher.unwatch(gone);
         }
         let (mut now, mut failed) = (BTreeSet::new(), None);
@@ -124,7 +123,7 @@ impl DirWatch {
                 Ok(()) => {
                     now.insert(dir);
                 }
-                // Where it was is watched, too: its end was heard of.
+                // Its parent is watched, too, and has reported its end.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
                 Err(error) => failed = Some(error.to_string()),
             }
@@ -198,7 +197,7 @@ mod tests {
         hear(&heard);
     }
 
-    /// What changes while it is being found out what matters is judged by that.
+    /// Changes that arrive while the new filter is being prepared are judged by that filter.
     #[test]
     fn what_was_held_back_is_judged_by_the_next_filter() {
         let dir = crate::testing::scratch();

@@ -1,7 +1,7 @@
-//! Shell commands that end by themselves or are ended as a whole: gates, and what automations run.
+//! Shell commands that end by themselves or are ended as a whole: gates, and the commands of automations.
 //!
 //! ```text
-//! end what an earlier run left ─▶ record ─▶ run (process) ─▶ everything of it ended
+//! end the remains of an earlier run ─▶ record ─▶ run (process) ─▶ end all its processes
 //! ```
 
 pub mod process;
@@ -22,16 +22,16 @@ use crate::ports::runner::{Command, Ended, Runner, Running};
 use process::{Cut, End, Script};
 use tail::Tail;
 
-/// This much of the end of an output is kept.
+/// The number of bytes at the end of an output that are kept.
 const TAIL_MAX: usize = 4 * 1024;
 
-/// Runs commands on this machine.
+/// A runner of commands on this machine.
 #[derive(Debug, Default)]
 pub struct Commands;
 
 impl Runner for Commands {
     fn start(&self, command: Command) -> Running {
-        // Without a descriptor to spare it cannot be stopped early; its limit holds all the same.
+        // Without a free descriptor the command cannot be stopped early; its timeout still holds.
         let signal = eventfd(0, EventfdFlags::CLOEXEC).ok().map(Arc::new);
         let watched = signal.clone();
         let work = tokio::task::spawn_blocking(move || {
@@ -43,7 +43,7 @@ impl Runner for Commands {
         Running {
             stop: Arc::new(move || {
                 if let Some(signal) = &signal {
-                    // It can only be full, which says the same.
+                    // If the counter is full, the signal was sent already.
                     let _told = rustix::io::write(signal, &1_u64.to_ne_bytes());
                 }
             }),
@@ -75,7 +75,7 @@ fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
         Err(error) if command.alone => return Err(error),
         Err(error) => {
             let line = &command.line;
-            tracing::error!(line, %error, "what an earlier command left behind cannot be ended");
+            tracing::error!(line, %error, "processes of an earlier run of this command could not be ended; it runs all the same");
         }
         Ok(()) => {}
     }
@@ -92,7 +92,7 @@ fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
     let end = process::run(script, &own, &mut |bytes| tail.add(bytes));
     let left = own.end();
     let mut ended = Ended {
-        // What it came to stands, whatever is left of it.
+        // The result stands even if a process of the command is left.
         why: left.err().map(|error| error.to_string()),
         tail: tail.text(),
         ..Ended::default()
@@ -108,7 +108,7 @@ fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
     Ok(ended)
 }
 
-/// A file, not a pipe: nobody has to write while the command may not read.
+/// Makes the standard input as a file, not a pipe: no writer is needed while the command may not read.
 fn stdin(text: Option<&str>) -> std::io::Result<Stdio> {
     let Some(text) = text else {
         return Ok(Stdio::null());

@@ -1,4 +1,4 @@
-//! One command's process: started in a session of its own, watched by events, ended as a whole.
+//! The process of a command: started in a session of its own, watched by events, ended with its whole group.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, PipeReader, Read};
@@ -15,58 +15,58 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::adapters::runs::{self, Run};
 
-/// What is to be run.
+/// A command to run.
 #[derive(Debug)]
 pub struct Script<'a> {
-    /// For the shell.
+    /// The command line for the shell.
     pub line: &'a str,
-    /// Where.
+    /// The working directory.
     pub dir: &'a Path,
-    /// All of its environment.
+    /// The complete environment.
     pub env: &'a BTreeMap<String, String>,
-    /// What it reads.
+    /// The standard input.
     pub stdin: Stdio,
-    /// How long it may take.
+    /// The timeout.
     pub limit: Duration,
-    /// Becomes readable when it is to end early.
+    /// Becomes readable when the command is to end early.
     pub stop: Option<&'a OwnedFd>,
 }
 
-/// Between TERM and KILL.
+/// The time between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long output is awaited when its last writer should be gone.
+/// The time that output is awaited after its last writer should be gone.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What became of it.
+/// The end of the command.
 #[derive(Debug)]
 pub enum End {
-    /// It could not be started.
+    /// The command could not be started.
     NotStarted(String),
-    /// It ran.
+    /// The command ran.
     Ended {
         /// Exit code, when it ended by itself.
         code: Option<i32>,
         /// Signal, when one ended it.
         signal: Option<i32>,
-        /// What cut it short.
+        /// The reason for ending it early.
         cut: Option<Cut>,
     },
 }
 
-/// Why a command was ended.
+/// The reason for ending a command early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// Its time was up.
+    /// The timeout was reached.
     TimedOut,
-    /// It was told to.
+    /// The caller asked to stop it.
     Stopped,
 }
 
-/// Runs the command until it ends, its time is up or it is to stop. When this returns, its process
-/// group is gone; who left the group is found by the token.
+/// Runs the command until it ends, reaches its timeout or is to stop. When this returns, its process group is gone;
+/// processes that left the group are found by the token.
 ///
 /// # Errors
-/// It cannot be watched; it is ended then.
+/// When the command cannot be watched; it is ended then.
 pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std::io::Result<End> {
     let (mut reader, writer) = std::io::pipe()?;
     rustix::io::ioctl_fionbio(&reader, true)?;
@@ -84,7 +84,7 @@ pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std:
     let watched = own
         .started(child.id())
         .and_then(|()| watch(&child, group, &mut reader, limit, stop, output));
-    // Nobody to end is what is hoped for. The child is not reaped yet, so its number is its own.
+    // Usually the group is empty already. The child is not reaped yet, so its number cannot be reused.
     let _gone = killpg(group, Signal::SIGKILL);
     let status = child.wait()?;
     let cut = watched?;
@@ -115,7 +115,7 @@ fn command(script: Script<'_>, token: &str) -> Command {
     command
 }
 
-/// Pumps output until the child has ended; what cut it short. Ended, not reaped.
+/// Pumps output until the child has ended (it is not reaped here). Returns the reason for an early end.
 fn watch(
     child: &Child,
     group: Pid,
@@ -145,19 +145,19 @@ fn watch(
             Some(_) | None => continue,
         }
         deadline = Instant::now() + GRACE;
-        // It may have ended in this very moment.
+        // The group may have ended in this moment.
         let _gone = killpg(group, Signal::SIGTERM);
     }
 }
 
-/// What happened first.
+/// The events of one poll.
 struct Ready {
     ended: bool,
     output: bool,
     stop: bool,
 }
 
-/// Waits until the process has ended, output is there, it is to stop, or the deadline has passed.
+/// Waits for the end of the process, for output, for the stop signal or for the deadline.
 fn ready(
     pidfd: &OwnedFd,
     output: Option<&PipeReader>,
@@ -177,7 +177,7 @@ fn ready(
     })
 }
 
-/// Polls to the deadline; signals do not cut it short.
+/// Polls until the deadline; retries when a signal interrupts.
 fn poll_until(fds: &mut [PollFd<'_>], deadline: Instant) -> std::io::Result<()> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -193,7 +193,7 @@ fn poll_until(fds: &mut [PollFd<'_>], deadline: Instant) -> std::io::Result<()> 
     }
 }
 
-/// Takes one piece of what is there; whether more may come.
+/// Reads one piece of output. Returns true if more may come.
 fn pump(reader: &mut PipeReader, output: &mut dyn FnMut(&[u8])) -> std::io::Result<bool> {
     let mut piece = [0; 64 * 1024];
     match reader.read(&mut piece) {
@@ -209,7 +209,7 @@ fn pump(reader: &mut PipeReader, output: &mut dyn FnMut(&[u8])) -> std::io::Resu
     }
 }
 
-/// Takes the rest. A process that escaped may hold the pipe, so there is a deadline.
+/// Reads the rest. A process that escaped may hold the pipe, so there is a deadline.
 fn drain(reader: &mut PipeReader, output: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
     let deadline = Instant::now() + DRAIN;
     loop {

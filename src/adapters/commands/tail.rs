@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// The last bytes of what was added.
+/// A buffer of the last bytes of an output.
 #[derive(Debug)]
 pub struct Tail {
     bytes: VecDeque<u8>,
@@ -10,7 +10,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// At most so many bytes.
+    /// Makes a buffer of at most `max` bytes.
     #[must_use]
     pub fn new(max: usize) -> Self {
         let bytes = VecDeque::new();
@@ -24,7 +24,7 @@ impl Tail {
         self.bytes.drain(..excess);
     }
 
-    /// As text.
+    /// Returns the bytes as text.
     pub fn text(&mut self) -> String {
         String::from_utf8_lossy(self.bytes.make_contiguous()).into_owned()
     }

@@ -15,33 +15,33 @@ use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
-/// The note's name in an administrative directory, where a city of the first plan has it.
+/// The note's name in an administrative directory, in a city of the first layout.
 const FIRST: &str = "horde.json";
 
-/// A link is a line.
+/// The largest link file that is read: a link is one line.
 const LINE_MAX: u64 = 64 * 1024;
 
-/// What we wrote about a sandbox when we made it. It lies in ours, where no agent writes: it says what is
-/// compared with what.
+/// The supervisor's note about a sandbox, written when it was made. It lies in ours, where no agent writes, and says
+/// against which base the sandbox is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// Whose sandbox.
+    /// The raider that owns the sandbox.
     pub(super) raider: RaiderId,
-    /// Which incarnation's.
+    /// The incarnation of that raider.
     pub(super) incarnation: Incarnation,
-    /// The branch it was made with.
+    /// The branch that the sandbox was made with.
     pub(super) branch: String,
-    /// Where the branch started.
+    /// The commit that the branch started from.
     pub(super) base: Oid,
-    /// When it was made, seconds since 1970.
+    /// The time when it was made, in seconds since 1970.
     pub(super) created: i64,
-    /// Whether the files are all there. Until then no agent was in it.
+    /// Set when all files are there. Before that no agent was in the sandbox.
     pub(super) complete: bool,
-    /// The number of the first stash entry that may be of its agent ([`super::sighted`]): all, where an earlier version
-    /// made it.
+    /// The number of the first stash entry that may be of this sandbox's agent ([`super::sighted`]). 0 (all entries)
+    /// in notes of an earlier version.
     #[serde(default)]
     pub(super) stashes_from: u64,
-    /// Its files were gone, and are not all written anew yet.
+    /// Set while files that were lost are being written again.
     #[serde(default)]
     pub(super) unfilled: bool,
     /// Files copied from the rig's checkout, with the digest of what was copied.
@@ -64,22 +64,22 @@ impl Note {
         }
     }
 
-    /// Writes that the files are all there.
+    /// Marks the sandbox as complete and writes the note.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// When the note cannot be written.
     pub(super) fn completed(mut self, repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
         self.complete = true;
         self.write(repo, sandbox)
     }
 
-    /// Reads the note of a sandbox; none when there is none or it is torn.
+    /// Reads the note of a sandbox; none if there is no note or it is torn.
     pub(super) fn read(repo: &GitRepo, sandbox: &Path) -> Option<Self> {
         let text = fs::read(note_file(repo, sandbox)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// The notes of all sandboxes that were made and are not forgotten, be their directories gone.
+    /// Returns the notes of all sandboxes that were made and not forgotten, even if their directories are gone.
     pub(super) fn all(repo: &GitRepo) -> Result<Vec<Self>, RepoError> {
         let dir = notes(repo);
         let fail = |error: std::io::Error| failed("cannot read", &dir, &error);
@@ -98,12 +98,12 @@ impl Note {
         Ok(found)
     }
 
-    /// Reads the note of what is to be made, where it was begun.
+    /// Reads the note of a sandbox whose creation was begun earlier.
     pub(super) fn begun(repo: &GitRepo, spec: &SandboxSpec) -> Option<Self> {
         Self::read(repo, &spec.path).filter(|note| note.is_of(spec))
     }
 
-    /// Whether it tells of this incarnation.
+    /// Returns true if the note is of this incarnation.
     pub(super) fn is_of(&self, spec: &SandboxSpec) -> bool {
         self.raider == spec.raider && self.incarnation == spec.incarnation
     }
@@ -117,7 +117,7 @@ impl Note {
         write_whole(&note_file(repo, sandbox), &text)
     }
 
-    /// Removes the note of a sandbox that is gone, and what was remembered of its files.
+    /// Removes the note of a sandbox that is gone, and the cache of its files.
     pub(super) fn remove(repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
         for file in [
             note_file(repo, sandbox),
@@ -134,7 +134,7 @@ impl Note {
     }
 }
 
-/// Where the notes are.
+/// The directory of the notes.
 pub(super) fn notes(repo: &GitRepo) -> PathBuf {
     repo.repo_dir().join("horde").join("notes")
 }
@@ -145,7 +145,7 @@ fn note_file(repo: &GitRepo, sandbox: &Path) -> PathBuf {
     notes(repo).join(name)
 }
 
-/// Takes over the notes of a city of the first plan, once.
+/// Moves the notes of a city of the first layout to their directory, once.
 pub(super) fn adopt_notes(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = notes(repo);
     if dir.exists() {
@@ -166,7 +166,7 @@ pub(super) fn adopt_notes(repo: &GitRepo) -> Result<(), RepoError> {
     fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))
 }
 
-/// Returns what changes with every write to a file; none where there is none.
+/// Returns a stamp that changes with every write to a file; none if there is no file.
 pub(super) fn stamp(file: &Path) -> Option<String> {
     let found = fs::symlink_metadata(file).ok()?;
     let (written, changed) = (
@@ -180,7 +180,7 @@ pub(super) fn stamp(file: &Path) -> Option<String> {
     ))
 }
 
-/// Writes a file by renaming a finished one over it.
+/// Writes a file atomically: writes a temporary file and renames it.
 pub(super) fn write_whole(path: &Path, content: &[u8]) -> Result<(), RepoError> {
     let fail = |error: std::io::Error| failed("cannot write", path, &error);
     let dir = path.parent().unwrap_or(Path::new("."));
@@ -196,15 +196,14 @@ pub(super) fn failed(what: &str, path: &Path, error: &std::io::Error) -> RepoErr
     RepoError::Failed(format!("{what} {}: {error}", path.display()))
 }
 
-/// A sandbox whose links hold.
+/// A sandbox whose links were followed and found correct.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// `repo.git/worktrees/<id>`.
     pub(super) admin: PathBuf,
 }
 
-/// Follows the sandbox's `.git` link and makes sure that it leads into this rig's `repo.git` and
-/// back.
+/// Follows the sandbox's `.git` link and makes sure that it leads into this rig's `repo.git` and back.
 pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError> {
     match fs::symlink_metadata(sandbox) {
         Ok(meta) if meta.is_dir() => {}
@@ -232,7 +231,7 @@ fn broken(sandbox: &Path, why: &str) -> RepoError {
     }
 }
 
-/// The real `repo.git/worktrees`; none where there is no such directory, or a link in its place that leads elsewhere.
+/// The real `repo.git/worktrees`; none if there is no such directory, or a link in its place that leads elsewhere.
 pub(super) fn home(repo: &GitRepo) -> Option<PathBuf> {
     let home = fs::canonicalize(repo.theirs()).ok()?.join("worktrees");
     let is_dir = fs::symlink_metadata(&home).is_ok_and(|meta| meta.is_dir());
@@ -244,7 +243,7 @@ pub(super) fn worktrees(repo: &GitRepo) -> PathBuf {
     repo.theirs().join("worktrees")
 }
 
-/// Where the `.git` file of a directory leads, if that exists.
+/// Returns the directory to which the `.git` file of a directory leads, if it exists.
 pub(super) fn linked(dir: &Path) -> Option<PathBuf> {
     let target = read_link_file(&dir.join(".git"))?;
     fs::canonicalize(dir.join(target)).ok()
@@ -257,11 +256,11 @@ pub(super) fn read_link_file(file: &Path) -> Option<PathBuf> {
     Some(bytes::path(target.trim_ascii_end()).to_owned())
 }
 
-/// What a file of one line says, which an agent may have replaced by anything: none where there is no regular
-/// file of a sane size. No other sandbox has to wait for it.
+/// Reads a file of one line that an agent may have replaced by anything. Returns none if it is not a regular file of
+/// a sane size, so that a replaced file cannot block the other sandboxes.
 ///
 /// # Errors
-/// It cannot be read.
+/// When the file cannot be read.
 pub(super) fn line(dir: &Path, name: &Path) -> std::io::Result<Option<Vec<u8>>> {
     match beneath::read(dir, name, LINE_MAX) {
         Err(error) if is_strange(&error) => Ok(None),
@@ -269,13 +268,14 @@ pub(super) fn line(dir: &Path, name: &Path) -> std::io::Result<Option<Vec<u8>>> 
     }
 }
 
-/// Whether something else than a regular file of a sane size is there, or on the way: an agent put it there.
+/// Returns true if the path is, or leads through, something that an agent put there instead of a regular file of a
+/// sane size.
 pub(super) fn is_strange(error: &std::io::Error) -> bool {
     let loops = error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32);
     loops || beneath::is_odd(error)
 }
 
-/// Whether the administrative directory names this sandbox.
+/// Returns true if the administrative directory names this sandbox.
 pub(super) fn leads_back(admin: &Path, sandbox: &Path) -> bool {
     let Ok(Some(text)) = line(admin, Path::new("gitdir")) else {
         return false;
@@ -287,14 +287,14 @@ pub(super) fn leads_back(admin: &Path, sandbox: &Path) -> bool {
     if link.file_name() != Some(".git".as_ref()) || dir.file_name() != sandbox.file_name() {
         return false;
     }
-    // The sandbox itself may be gone; its parent is not.
+    // The sandbox itself may be gone, but its parent exists.
     let real = |path: &Path| fs::canonicalize(path).ok();
     dir.parent()
         .and_then(real)
         .is_some_and(|found| real(parent) == Some(found))
 }
 
-/// The administrative directories that name this sandbox: usually one.
+/// Returns the administrative directories that name this sandbox, usually one.
 pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path) -> Result<Vec<PathBuf>, RepoError> {
     let all = entries(repo)?;
     Ok(all
@@ -303,7 +303,8 @@ pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path) -> Result<Vec<PathBuf>,
         .collect())
 }
 
-/// Whether another sandbox's link leads to the administrative directory, whatever it says itself.
+/// Returns true if the link of another sandbox leads to the administrative directory, whatever the directory itself
+/// names.
 pub(super) fn is_of_another(repo: &GitRepo, admin: &Path, sandbox: &Path) -> bool {
     let real = fs::canonicalize(admin).ok();
     let others = fs::read_dir(repo.raiders_dir()).into_iter().flatten();
@@ -311,8 +312,8 @@ pub(super) fn is_of_another(repo: &GitRepo, admin: &Path, sandbox: &Path) -> boo
     others.any(|other| other != sandbox && real.is_some() && linked(&other) == real)
 }
 
-/// Worktrees of `repo.git` that lie in the sandbox, relative to it, with their administrative
-/// directories: the agent made them.
+/// Returns the worktrees of `repo.git` that the agent made inside the sandbox: their administrative directories, and
+/// their paths relative to the sandbox.
 pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, RelPath)>, RepoError> {
     let home = fs::canonicalize(sandbox).map_err(|error| failed("cannot find", sandbox, &error))?;
     let mut found = Vec::new();
@@ -328,7 +329,7 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
         });
         let dir = match dir {
             Ok(dir) => dir,
-            // One that is being made or is gone names nothing that could be lost.
+            // A worktree that is being made or is gone has nothing that could be lost.
             Err(error) if is_nothing(&error) => continue,
             Err(error) => return Err(failed("cannot follow", &admin, &error)),
         };
@@ -341,8 +342,8 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
     Ok(found)
 }
 
-/// Whether this was refused because the directory, or one above it, is closed although it is this
-/// user's: the agent's work may be in it.
+/// Returns true if access was refused although the directory, or the nearest one above it that exists, is this
+/// user's: an agent's work may be in it.
 pub(super) fn is_closed(dir: &Path, error: &std::io::Error) -> bool {
     let closed = dir
         .ancestors()
@@ -352,8 +353,8 @@ pub(super) fn is_closed(dir: &Path, error: &std::io::Error) -> bool {
         && closed.is_some_and(|meta| meta.is_dir() && meta.uid() == own)
 }
 
-/// Whether there is nothing, or nothing for this user, whose agent made no such thing: what a container
-/// writes is root's.
+/// Returns true if there is nothing, or nothing that this user's agent can have made: files that a container writes
+/// as root cannot be read.
 pub(super) fn is_nothing(error: &std::io::Error) -> bool {
     use ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
@@ -364,7 +365,7 @@ pub(super) fn entries(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     let dir = worktrees(repo);
     let fail = |error: std::io::Error| failed("cannot list", &dir, &error);
     let mut found = Vec::new();
-    // What a link leads to is not believed.
+    // A link in place of the directory is not followed.
     if fs::symlink_metadata(&dir).is_ok_and(|meta| !meta.is_dir()) {
         return Ok(found);
     }
@@ -381,13 +382,13 @@ pub(super) fn entries(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     Ok(found)
 }
 
-/// Where such directories are set aside.
+/// The directory to which administrative directories are moved by [`retire`].
 pub(super) fn retired(repo: &GitRepo) -> PathBuf {
     repo.theirs().join("horde").join("retired")
 }
 
-/// Moves an administrative directory out of git's sight without destroying it: its reflog may be
-/// the last thing that names some commit.
+/// Moves an administrative directory out of git's sight without destroying it: its reflog may be the last name of a
+/// commit.
 pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<PathBuf, RepoError> {
     let retired = share::own_dir(repo, Path::new("horde/retired"))?;
     let name = admin.file_name().unwrap_or_default().to_string_lossy();
@@ -396,7 +397,7 @@ pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<PathBuf, RepoError>
     Ok(to)
 }
 
-/// A name in the directory that nothing has: `<name>`, `<name>.2` ...
+/// Returns a free name in the directory: `<name>`, `<name>.2` ...
 pub(super) fn free_name(dir: &Path, name: &str) -> PathBuf {
     let mut path = dir.join(name);
     let mut n = 2_u64;
@@ -407,8 +408,8 @@ pub(super) fn free_name(dir: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// Makes the administrative directory of a work tree. It is there as a whole or not at all: an agent's `git gc` removes
-/// one that does not name its work tree yet.
+/// Makes the administrative directory of a work tree atomically: an agent's `git gc` would remove one that does not
+/// name its work tree yet.
 pub(super) fn make(
     repo: &GitRepo,
     name: &str,
@@ -433,7 +434,7 @@ pub(super) fn make(
     Ok(admin)
 }
 
-/// A private directory in ours, gone when dropped.
+/// Makes a private directory in ours, removed when dropped.
 pub(super) fn scratch(repo: &GitRepo) -> Result<tempfile::TempDir, RepoError> {
     let dir = repo.repo_dir().join("horde").join("tmp");
     fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;

@@ -1,6 +1,6 @@
-//! A city of the first plan has one repository for each rig. What decides moves into ours at the first start:
-//! salvage, pins of the queue, branches that a push left there, and the target where nothing is pushed. Where
-//! the remotes are is asked of them again.
+//! Migrates a city of the first layout, which has one repository for each rig. At the first start the refs that count
+//! move into ours: salvage, pins of the queue, branches that a push left there, and the target if nothing is pushed.
+//! The remotes are asked again for their branches.
 
 use super::admin::{self, failed};
 use super::rig::GitRepo;
@@ -8,14 +8,14 @@ use crate::adapters::mounts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// What moves by its name.
+/// The refs that move under their own names.
 const KEPT: &[&str] = &["refs/horde/"];
-/// Left by a first fetch that was killed.
+/// The refs of an interrupted first fetch.
 const SEED: &str = "refs/horde/seed/";
-/// Where what theirs knew of the remotes lies until they were asked: a fetch then brings what is new alone.
+/// The prefix of the old remote-tracking refs until the first fetch, which then only transfers new objects.
 const KNOWN: &str = "refs/horde/seed/adopted";
 
-/// Takes over what theirs has. Nothing to take over is fine, and so is a second time.
+/// Takes over the refs of theirs. A second call, or a call without refs, succeeds.
 pub(super) fn adopt(repo: &GitRepo) -> Result<(), RepoError> {
     let theirs = repo.their_refs();
     let mut wanted: Vec<(String, Oid)> = Vec::new();
@@ -47,11 +47,11 @@ pub(super) fn adopt(repo: &GitRepo) -> Result<(), RepoError> {
         .args(["update-ref", "--stdin"])
         .stdin(script)
         .run()?;
-    tracing::info!(rig = %repo.name(), refs = wanted.len(), "the city's first repository was taken over");
+    tracing::info!(rig = %repo.name(), refs = wanted.len(), "the refs of a city of the first layout were migrated to the supervisor's repository");
     drop_gates(repo)
 }
 
-/// The gate's worktree hangs off ours from now on.
+/// Removes the gate's worktree from theirs: it belongs to ours from now on.
 fn drop_gates(repo: &GitRepo) -> Result<(), RepoError> {
     for admin in admin::entries(repo)? {
         let name = admin.file_name().unwrap_or_default().to_string_lossy();

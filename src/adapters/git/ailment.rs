@@ -1,4 +1,4 @@
-//! Whether a sandbox's administrative files are whole, without asking git.
+//! Checks a sandbox's administrative files without git.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -10,16 +10,16 @@ use super::rig::GitRepo;
 use crate::domain::ailment::Ailment;
 use crate::ports::repo::RepoError;
 
-/// How every index begins, and what it has at least: that, a version, a count and a checksum.
+/// The first bytes of every index, and its smallest size: these, a version, a count and a checksum.
 const INDEX: (&[u8], u64) = (b"DIRC", 32);
 
-/// What git would stumble over.
+/// Returns the fault that would stop git.
 pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>, RepoError> {
     let admin = match admin::locate(repo, sandbox) {
         Ok(place) => place.admin,
         Err(RepoError::NotFound(_)) => return Ok(Some(Ailment::Gone)),
         Err(RepoError::Broken { why, .. }) => {
-            // Without a descriptor to spare nothing can be read, and nothing is the matter with it.
+            // Without a free descriptor nothing can be read; that is an error, and not a fault of the sandbox.
             File::open(sandbox).map_err(|error| failed("cannot read", sandbox, &error))?;
             return Ok(Some(Ailment::Broken(why)));
         }
@@ -45,12 +45,12 @@ pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>,
     Ok(half.then(|| Ailment::Broken("its files are not all there yet".to_owned())))
 }
 
-/// A branch's name or a commit's.
+/// Returns true for the start of a branch's name or of a commit's.
 fn is_head(start: &[u8]) -> bool {
     start == b"ref:" || (start.len() == 4 && start.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Whether it is the machine's trouble, and not the file's.
+/// Returns true if the error is transient, and not a fault of the file.
 fn is_passing(error: &io::Error) -> bool {
     use nix::errno::Errno;
     let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EAGAIN];
@@ -58,9 +58,9 @@ fn is_passing(error: &io::Error) -> bool {
     code.is_some_and(|code| passing.contains(&code))
 }
 
-/// The first four bytes of a file, and its length.
+/// Returns the first four bytes of a file, and its length.
 fn start(path: &Path) -> io::Result<(Vec<u8>, u64)> {
-    // A pipe would be waited for.
+    // Without `O_NONBLOCK`, a pipe would block.
     let file = File::options()
         .read(true)
         .custom_flags(nix::libc::O_NONBLOCK)

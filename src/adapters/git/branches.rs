@@ -1,4 +1,4 @@
-//! Branches of raiders in theirs: which of them no worktree has checked out, and the one way they are deleted.
+//! Raiders' branches in theirs: those that no worktree has checked out, and the only way to delete one.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use crate::domain::doctor::BranchFacts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Branches of raiders that no worktree has checked out.
+/// Returns the raiders' branches that no worktree has checked out.
 pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
     let in_use = checked_out(repo)?;
     let listed = repo.their_refs().list("refs/heads/raider/")?;
@@ -29,16 +29,16 @@ pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
     spare.map(facts).collect()
 }
 
-/// The full names of branches that worktrees have checked out, and where those are. One whose directory
-/// is gone has none, however long git keeps what it knew of it.
+/// Returns the full names of branches that worktrees have checked out, with the worktrees' paths. A worktree whose
+/// directory is gone does not count, however long git keeps its entry.
 ///
-/// Read here: `git worktree list` fails of any worktree that somebody makes or removes at that moment.
+/// Reads the files itself: `git worktree list` fails when another process makes or removes a worktree at that moment.
 pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, RepoError> {
     let mut found = Vec::new();
     for admin in admin::entries(repo)? {
         let (head, link) = (line(&admin, "HEAD")?, line(&admin, "gitdir")?);
         let branch = head.as_deref().and_then(|head| head.strip_prefix(b"ref: "));
-        // Half of one is being made, or removed.
+        // An incomplete entry is being made, or removed.
         let (Some(branch), Some(link)) = (branch, link) else {
             continue;
         };
@@ -51,7 +51,7 @@ pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, Repo
     Ok(found)
 }
 
-/// Reads a file of one line; none where there is no such file, or its agent has closed it.
+/// Reads a file of one line; none if it does not exist, or its agent closed it by permissions.
 fn line(admin: &Path, name: &str) -> Result<Option<Vec<u8>>, RepoError> {
     let text = match admin::line(admin, Path::new(name)) {
         Err(error) if admin::is_nothing(&error) => Ok(None),
@@ -65,7 +65,7 @@ fn is_gone(dir: &Path) -> bool {
     fs::symlink_metadata(dir).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// Whether a ref of ours reaches the commit.
+/// Returns true if a ref of ours reaches the commit.
 fn is_held(repo: &GitRepo, commit: &Oid) -> Result<bool, RepoError> {
     if repo.resolve(commit.as_str())?.is_none() {
         return Ok(false);
@@ -76,21 +76,21 @@ fn is_held(repo: &GitRepo, commit: &Oid) -> Result<bool, RepoError> {
         .args(["--contains", commit.as_str()])
         .run()?
         .text();
-    // Pins go with their sandboxes.
+    // Pins are removed with their sandboxes.
     Ok(reaching.lines().any(|name| !name.starts_with(PINS)))
 }
 
-/// Deletes a branch of theirs that a ref of ours reaches and no worktree has checked out. Otherwise it
-/// stays. True when it is gone.
+/// Deletes a branch of theirs if a ref of ours reaches it and no worktree has checked it out. Returns true if the
+/// branch is gone.
 pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<bool, RepoError> {
     let name = format!("refs/heads/{branch}");
     let theirs = repo.their_refs();
     let tip = match theirs.resolve(&name) {
         Ok(Some(tip)) => tip,
         Ok(None) => return Ok(true),
-        // Nothing says what it held.
+        // The content of the branch is unknown.
         Err(why) => {
-            tracing::warn!(branch, %why, "the branch stays");
+            tracing::warn!(branch, %why, "a branch cannot be read and is not deleted");
             return Ok(false);
         }
     };

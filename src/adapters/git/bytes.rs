@@ -1,34 +1,34 @@
-//! Paths as git prints them: bytes, separated by NUL.
+//! Paths in git's output: bytes, separated by NUL.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path of a work tree, relative, in bytes: it need not be UTF-8.
+/// A relative path of a work tree in bytes, which may not be UTF-8.
 pub(super) type RelPath = Vec<u8>;
 
-/// The path that the bytes spell.
+/// Converts bytes to a path.
 pub(super) fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// The bytes of a path.
+/// Converts a path to bytes.
 pub(super) fn of(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// The path for people.
+/// Formats the path for people.
 pub(super) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The records of a NUL-separated list.
+/// Splits a NUL-separated list into records.
 pub(super) fn split(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| *byte == 0)
         .filter(|record| !record.is_empty())
 }
 
-/// A NUL-terminated list of the records.
+/// Joins records into a NUL-terminated list.
 pub(super) fn join<'a>(records: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut list = Vec::new();
     for record in records {
@@ -38,7 +38,7 @@ pub(super) fn join<'a>(records: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     list
 }
 
-/// The path below a directory.
+/// Joins a directory and a name.
 pub(super) fn below(dir: &[u8], name: &[u8]) -> RelPath {
     let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
     path.extend_from_slice(dir);

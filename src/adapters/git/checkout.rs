@@ -1,8 +1,8 @@
-//! A person's checkout, which moves with its branch when something lands on a rig without a remote.
+//! A person's checkout, which moves with its branch when work lands on a rig without a remote.
 //!
-//! It is moved only where that takes nothing away from what the person does there. git's own check
-//! (`receive.denyCurrentBranch=updateInstead`) sees changes of tracked files and no more: it overwrites
-//! ignored files, and moves a worktree in the middle of a rebase or a bisect.
+//! It is only moved if the person loses nothing. git's own check (`receive.denyCurrentBranch=updateInstead`) only
+//! sees changes of tracked files: it overwrites ignored files, and moves a worktree in the middle of a rebase or a
+//! bisect.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,11 +15,11 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 
-/// So many files are named.
+/// The number of files that are named.
 const NAMED_MAX: usize = 20;
 
-/// Files of a git directory that are there while something is under way, and what it is. Those that work on
-/// a detached HEAD may be about the branch all the same: they say so in another file.
+/// Files of a git directory that exist during an operation, and the operation's name. An operation on a detached HEAD
+/// may concern the branch, too, and says so in another file.
 const UNDERWAY: &[(&str, &str)] = &[
     ("rebase-merge", "a rebase"),
     ("rebase-apply/applying", "an am"),
@@ -33,7 +33,7 @@ const UNDERWAY: &[(&str, &str)] = &[
     ("index.lock", "a git command, or one left index.lock behind"),
 ];
 
-/// Files that name the branch that a rebase or bisect came from, and gives back at its end.
+/// Files that name the branch of a rebase or bisect, which is checked out again at its end.
 const ABOUT: &[&str] = &[
     "rebase-merge/head-name",
     "rebase-merge/update-refs",
@@ -41,10 +41,10 @@ const ABOUT: &[&str] = &[
     "BISECT_START",
 ];
 
-/// Looks whether the checkout could move with the target.
+/// Checks that the checkout could move with the target.
 ///
 /// # Errors
-/// [`RepoError::CheckoutBusy`]; git cannot look at it.
+/// [`RepoError::CheckoutBusy`], or another error when git cannot read the checkout.
 pub(super) fn free(
     repo: &GitRepo,
     target: &str,
@@ -89,7 +89,7 @@ pub(super) fn free(
     why.map_or(Ok(()), |why| Err(RepoError::CheckoutBusy { path, why }))
 }
 
-/// Only one worktree of a branch can move with it; where there is none, nothing does.
+/// Only one worktree of a branch can move with it; the others would not.
 fn several(paths: Vec<PathBuf>) -> Result<(), RepoError> {
     let shown: Vec<String> = paths
         .iter()
@@ -104,14 +104,14 @@ fn several(paths: Vec<PathBuf>) -> Result<(), RepoError> {
     }
 }
 
-/// One of a repository's worktrees.
+/// A worktree of a repository.
 struct Worktree {
     path: PathBuf,
     branch: Option<String>,
 }
 
 impl Worktree {
-    /// Its own git directory; none where there is none.
+    /// Returns its own git directory; none if it has none.
     fn git_dir(&self) -> Option<PathBuf> {
         let link = self.path.join(".git");
         if link.is_dir() {
@@ -123,7 +123,7 @@ impl Worktree {
     }
 }
 
-/// All worktrees of the checkout, linked ones too. A bare repository is none.
+/// Lists all worktrees of the checkout, including linked ones. A bare repository does not count.
 fn worktrees(checkout: &Path) -> Result<Vec<Worktree>, RepoError> {
     let list = Git::in_dir(checkout)
         .as_user()
@@ -147,7 +147,7 @@ fn worktrees(checkout: &Path) -> Result<Vec<Worktree>, RepoError> {
     Ok(found)
 }
 
-/// What is under way in a worktree that has the branch checked out, or that gives it back at its end.
+/// Returns the operation in progress in a worktree that has the branch checked out, or will check it out at the end.
 fn underway(dir: &Path, target: &str, on: bool) -> Option<&'static str> {
     let full = format!("refs/heads/{target}");
     let about = ABOUT.iter().any(|name| {
@@ -159,7 +159,7 @@ fn underway(dir: &Path, target: &str, on: bool) -> Option<&'static str> {
     found.filter(|_| on || about).map(|(_, what)| *what)
 }
 
-/// What is changed or staged in a worktree, for people.
+/// Returns the changed or staged files of a worktree, for people.
 fn changed(path: &Path) -> Result<Option<String>, RepoError> {
     let status = Git::in_dir(path)
         .as_user()
@@ -170,7 +170,7 @@ fn changed(path: &Path) -> Result<Option<String>, RepoError> {
     Ok(named(names.map(bytes::lossy).collect()))
 }
 
-/// The names, as many as can be read; none where there are none.
+/// Joins the names, up to a readable number; none without names.
 fn named(mut names: Vec<String>) -> Option<String> {
     let more = names.len().saturating_sub(NAMED_MAX);
     names.truncate(NAMED_MAX);
@@ -180,7 +180,8 @@ fn named(mut names: Vec<String>) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// What is not tracked, ignored files too, where the landing puts a file; or what git itself says of it.
+/// Returns the untracked files, including ignored ones, in place of files that the landing adds; or git's own
+/// refusal.
 fn in_the_way(
     repo: &GitRepo,
     path: &Path,
@@ -212,12 +213,12 @@ fn in_the_way(
     if let Some(names) = named(found) {
         return Ok(Some(CheckoutBusy::InTheWay(names)));
     }
-    // A file that was only touched is no change: git must look at it first.
+    // A file that was only touched is unchanged: git must refresh its index first.
     Git::in_dir(path)
         .as_user()
         .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
         .output()?;
-    // Flags of the index hide changes from the status, but not from this.
+    // Flags of the index hide changes from the status, but not from this check.
     let rehearsal = Git::in_dir(path)
         .as_user()
         .env(
@@ -231,8 +232,8 @@ fn in_the_way(
     Ok((!rehearsal.ok()).then_some(CheckoutBusy::Changed(said)))
 }
 
-/// Looks for what stands where `name` comes to be: on the way to it, at it, or below it. What the landing
-/// itself removes does not.
+/// Searches for files in the way of `name`: above it, at it, or below it. Files that the landing itself removes do
+/// not count.
 fn look(top: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<String>) {
     let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     for (end, _) in slashes {
@@ -252,7 +253,7 @@ fn look(top: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<Strin
     }
 }
 
-/// Looks for what is in a directory that becomes a file. A directory that cannot be read is in the way.
+/// Searches for files in a directory that becomes a file. An unreadable directory is in the way.
 fn below(dir: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<String>) {
     let Ok(entries) = fs::read_dir(dir) else {
         return found.push(bytes::lossy(name));

@@ -1,6 +1,6 @@
-//! Whose a stash entry is that names no branch of a sandbox, as `git merge --autostash` makes them, or `git stash` with a
-//! detached HEAD. It is one sandbox's at the most: entries of one agent do not hold up all others of its rig. One that
-//! cannot be told is of none; it is kept in ours all the same.
+//! Finds the owner of a stash entry that names no branch of a sandbox: one of `git merge --autostash`, or of `git
+//! stash` with a detached HEAD. Such an entry belongs to at most one sandbox, so that entries of one agent do not
+//! hold up all others of its rig. An entry without a known owner is kept in ours all the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,13 +15,13 @@ use crate::ports::repo::RepoError;
 /// A sandbox that may have made an entry.
 struct Maker<'n> {
     note: &'n Note,
-    /// Commits on which its HEAD was or is.
+    /// The commits that its HEAD is or was on.
     commits: BTreeSet<Oid>,
     branches: BTreeSet<String>,
 }
 
-/// Returns the branch of the sandbox that made each of these entries, as far as that can be told: by the name of the
-/// raider that git wrote beside it, by the branch that it names, or by the commit that it was made on.
+/// Returns for each of these entries the branch of the sandbox that made it, if known: by the raider's name that git
+/// wrote beside it, by the branch that it names, or by the commit that it was made on.
 pub(super) fn owners(
     repo: &GitRepo,
     entries: &[&Stash],
@@ -32,7 +32,7 @@ pub(super) fn owners(
     }
     let ids = entries.iter().map(|entry| entry.commit.clone()).collect();
     let parents = parents(repo, &ids)?;
-    // One that cannot be looked at claims nothing by its commits.
+    // A sandbox that cannot be read claims nothing by its commits.
     let makers: Vec<_> = notes.iter().filter_map(|note| maker(repo, note)).collect();
     let told = |entry: &&&Stash| {
         Some((
@@ -84,7 +84,7 @@ fn owner(
     owner.map(|note| note.branch.clone())
 }
 
-/// The only one there is.
+/// Returns the only item; none if there are several.
 fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
     let first = all.next()?;
     all.next().is_none().then_some(first)

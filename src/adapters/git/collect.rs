@@ -1,5 +1,5 @@
-//! Feeds and drains a child process, and waits for its end and for nothing else: who it has left
-//! behind may hold its output open for ever (a hook that starts a watcher), and is not hurt by that.
+//! Feeds and drains a child process, and waits for its end only. Processes that it leaves behind may hold its output
+//! open for ever (a hook that starts a watcher), and are not disturbed.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -13,21 +13,21 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-/// Output beyond this many bytes per stream is an error, never silently cut.
+/// The limit of output per stream. More is an error, never silently cut.
 const OUTPUT_MAX: usize = 256 * 1024 * 1024;
 
-/// What became of it.
+/// The result of a child process.
 #[derive(Debug)]
 pub(super) struct Collected {
-    /// None when it was ended at its limit, with its whole process group.
+    /// None if it was killed at its timeout, with its whole process group.
     pub(super) status: Option<ExitStatus>,
-    /// What it printed until then.
+    /// Its standard output.
     pub(super) stdout: Vec<u8>,
-    /// The same on standard error.
+    /// Its standard error.
     pub(super) stderr: Vec<u8>,
 }
 
-/// Waits for the child, which leads a process group, and has whatever it is piped.
+/// Waits for the child, which leads a process group, and feeds it `stdin`.
 pub(super) fn collect(
     mut child: Child,
     stdin: Option<Vec<u8>>,
@@ -36,7 +36,7 @@ pub(super) fn collect(
     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let collected = pump(&mut child, stdin.unwrap_or_default(), limit);
     if !matches!(&collected, Ok(collected) if collected.status.is_some()) {
-        // Nothing to do if the group is gone already.
+        // The group may be gone already.
         let _gone = killpg(group, Signal::SIGKILL);
         let _reaped = child.wait();
     }
@@ -67,7 +67,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
         }
         let ended = !fds[0].revents().is_empty();
         input.feed();
-        // What it printed before its end is there at its end.
+        // All output that the child wrote before its end is in the pipe now.
         out.drain()?;
         err.drain()?;
         if ended {
@@ -77,7 +77,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
     if status.is_some() {
         for left in [out.pipe.map(hand_on), err.pipe.map(hand_on)] {
             if let Some(Err(error)) = left {
-                tracing::warn!(%error, "what git left behind cannot print any more");
+                tracing::warn!(%error, "no reader could be started for the output of processes that git left behind; their next write fails");
             }
         }
     }
@@ -92,13 +92,13 @@ fn unblock(pipe: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(pipe, true).map_err(io::Error::from)
 }
 
-/// Somebody still has the other end, and a signal would kill it at its next line if nobody had this one.
-/// A process of its own reads on, into nothing, until the last of them has gone: it costs this process
-/// neither thread nor descriptor, and outlives it as they do.
+/// Hands an open pipe to a process of its own. A process that the child left behind still has the other end, and a
+/// signal would kill it at its next line if the pipe had no reader. The new process discards the output until the
+/// last writer has gone: that costs this process neither a thread nor a descriptor, and outlives it.
 fn hand_on(pipe: impl AsFd + Into<Stdio>) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&pipe, false)?;
     let mut reader = Command::new("/bin/sh");
-    // What a shell puts in the background reads from nowhere unless it is told otherwise.
+    // A shell gives its background processes no input unless told otherwise.
     reader
         .args(["-c", "command -v cat && { cat <&3 & } 3<&0"])
         .env_clear();
@@ -116,7 +116,7 @@ fn hand_on(pipe: impl AsFd + Into<Stdio>) -> io::Result<()> {
     }
 }
 
-/// What it reads.
+/// The child's input.
 struct Input {
     pipe: Option<ChildStdin>,
     bytes: Vec<u8>,
@@ -133,8 +133,7 @@ impl Input {
         })
     }
 
-    /// Gives it as much as it takes. A command that does not read all of its input says so by its exit
-    /// code.
+    /// Writes as much as the child takes. A command that does not read all of its input says so by its exit code.
     fn feed(&mut self) {
         while let Some(pipe) = &mut self.pipe {
             match pipe.write(&self.bytes[self.fed..]) {
@@ -148,9 +147,9 @@ impl Input {
     }
 }
 
-/// What it prints.
+/// The child's output.
 struct Output<R> {
-    /// None when nobody can print any more.
+    /// None when no writer is left.
     pipe: Option<R>,
     bytes: Vec<u8>,
 }
@@ -164,7 +163,7 @@ impl<R: Read + AsFd> Output<R> {
         })
     }
 
-    /// Takes what there is.
+    /// Reads the available output.
     fn drain(&mut self) -> io::Result<()> {
         let mut part = [0; 64 * 1024];
         while let Some(pipe) = &mut self.pipe {

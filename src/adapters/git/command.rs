@@ -1,5 +1,5 @@
-//! The one builder of `git` commands: argv only, fixed settings, no terminal, own process group,
-//! a limit on time and output. Nothing else in the project spawns `git`.
+//! The only builder of `git` commands: argv only, fixed settings, no terminal, own process group, limits of time and
+//! output. Nothing else in the project spawns `git`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,7 +21,7 @@ pub const NETWORK: Duration = Duration::from_secs(300);
 /// Limit of a command that writes a work tree.
 pub const CHECKOUT: Duration = Duration::from_secs(600);
 
-/// Settings that hold for every command, whatever the user's configuration says.
+/// Settings for every command, whatever the user's configuration is.
 const FIXED: &[&str] = &[
     "core.fsmonitor=false",
     "submodule.recurse=false",
@@ -35,19 +35,18 @@ const FIXED: &[&str] = &[
     "protocol.ext.allow=never",
 ];
 
-/// No hook runs but where [`Git::hooks`] names a directory of them.
+/// Disables hooks, unless [`Git::hooks`] names a directory of them.
 const NO_HOOKS: &str = "core.hooksPath=/dev/null";
 
-/// Objects are read as they are: neither replaced, nor with other parents. Attributes of the machine do
-/// not count.
+/// Makes git read objects as they are, without replacements or other parents, and ignore the machine's attributes.
 const PLAIN: &[(&str, &str)] = &[
     ("GIT_NO_REPLACE_OBJECTS", "1"),
-    // One that cannot be: git warns of grafts where the file is there, even an empty one.
+    // A file that cannot exist: git warns of grafts if the file is there, even an empty one.
     ("GIT_GRAFT_FILE", "/dev/null/none"),
     ("GIT_ATTR_NOSYSTEM", "1"),
 ];
 
-/// Inherited: what git and its credential helpers need, nothing else.
+/// The inherited variables: those that git and its credential helpers need.
 const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
@@ -71,7 +70,7 @@ const INHERITED: &[&str] = &[
     "NO_PROXY",
 ];
 
-/// Where the configuration of the user and of the machine is: only [`Git::as_user`] inherits these.
+/// The variables that locate the configuration of the user and of the machine: only [`Git::as_user`] inherits them.
 const USERS: &[&str] = &[
     "XDG_CONFIG_HOME",
     "GIT_CONFIG_GLOBAL",
@@ -79,20 +78,20 @@ const USERS: &[&str] = &[
     "GIT_CONFIG_NOSYSTEM",
 ];
 
-/// The configuration that a command reads beside that of its repository.
+/// The configuration that a command reads in addition to its repository's.
 #[derive(Debug)]
 enum Besides {
     Nothing,
     /// A file with the settings that were taken over from the user.
     File(PathBuf),
-    /// That of the user and of the machine, as it is now.
+    /// The configuration of the user and of the machine, as it is now.
     User,
 }
 
 /// A finished command.
 #[derive(Debug)]
 pub struct Output {
-    /// Exit code; none when a signal ended it.
+    /// The exit code; none if a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
     pub stdout: Vec<u8>,
@@ -101,14 +100,14 @@ pub struct Output {
 }
 
 impl Output {
-    /// Standard output as text, its last newline cut.
+    /// Returns standard output as text, without its last newline.
     #[must_use]
     pub fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.stdout);
         text.strip_suffix('\n').unwrap_or(&text).to_owned()
     }
 
-    /// Whether it ended with code 0.
+    /// Returns true if it ended with code 0.
     #[must_use]
     pub fn ok(&self) -> bool {
         self.code == Some(0)
@@ -127,7 +126,7 @@ pub struct Git {
     limit: Duration,
     /// The repository whose stale locks are removed.
     heals: Option<PathBuf>,
-    /// Why it must not run.
+    /// The reason why it must not run.
     refused: Option<RepoError>,
 }
 
@@ -140,8 +139,8 @@ enum Input {
 }
 
 impl Git {
-    /// A command run in the directory (a work tree, or a bare repository). git does not look for
-    /// a repository above it: a sandbox whose link is broken must not pass for its parent.
+    /// Makes a command that runs in the directory (a work tree, or a bare repository). git does not search for a
+    /// repository above it: a sandbox with a broken link must not count as part of its parent.
     #[must_use]
     pub fn in_dir(dir: &Path) -> Self {
         let mut env = Vec::new();
@@ -188,28 +187,28 @@ impl Git {
         self
     }
 
-    /// Gives it standard input.
+    /// Sets its standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Input::Bytes(bytes.into());
         self
     }
 
-    /// Gives it a file as standard input.
+    /// Sets a file as its standard input.
     #[must_use]
     pub fn stdin_file(mut self, file: File) -> Self {
         self.stdin = Input::File(file);
         self
     }
 
-    /// Has it print into a file.
+    /// Sets a file as its standard output.
     #[must_use]
     pub fn stdout_file(mut self, file: File) -> Self {
         self.stdout = Some(file);
         self
     }
 
-    /// Has it run the hooks of a directory. Without this, it runs none.
+    /// Lets it run the hooks of a directory. Without this, it runs none.
     #[must_use]
     pub fn hooks(mut self, dir: &Path) -> Self {
         self.hooks = "core.hooksPath=".into();
@@ -217,48 +216,48 @@ impl Git {
         self
     }
 
-    /// Has it read the configuration of the user and of the machine as it is now. Only for what talks to a remote,
-    /// signs, asks for the user's own settings, or works in the user's own checkout: a filter or a merge driver that
-    /// is added there later must not run anywhere else.
+    /// Lets it read the current configuration of the user and of the machine. Only for commands that talk to a
+    /// remote, sign, ask for the user's own settings, or work in the user's own checkout: a filter or a merge driver
+    /// that is added there later must not run anywhere else.
     #[must_use]
     pub fn as_user(mut self) -> Self {
         self.besides = Besides::User;
         self
     }
 
-    /// Has it read a file in the place of the user's configuration.
+    /// Lets it read a file instead of the user's configuration.
     #[must_use]
     pub fn besides(mut self, file: PathBuf) -> Self {
         self.besides = Besides::File(file);
         self
     }
 
-    /// Changes its limit (default [`LOCAL`]).
+    /// Sets its timeout (default [`LOCAL`]).
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Lets it try again where it fails on a lock of this repository that a killed git left. Only for one
-    /// that the supervisor alone writes.
+    /// Lets it retry after a failure on a stale lock of this repository, which a killed git left. Only for a
+    /// repository that the supervisor alone writes.
     #[must_use]
     pub fn heals(mut self, repo: &Path) -> Self {
         self.heals = Some(repo.to_owned());
         self
     }
 
-    /// Has it fail with this error, and not run: what it would read is not safe to be opened.
+    /// Makes it fail with this error instead of running, because its input is not safe to open.
     #[must_use]
     pub fn refused(mut self, why: RepoError) -> Self {
         self.refused = Some(why);
         self
     }
 
-    /// Runs it and returns whatever it came to.
+    /// Runs it and returns its output with any exit code.
     ///
     /// # Errors
-    /// It was refused, could not be started, or was ended at its limit.
+    /// When it was refused, could not be started, or reached its timeout.
     pub fn output(mut self) -> Result<Output, RepoError> {
         if let Some(why) = self.refused.take() {
             return Err(why);
@@ -271,7 +270,7 @@ impl Git {
         }
     }
 
-    /// The file from its beginning, however often the command runs.
+    /// Returns the file from its beginning, for every run of the command.
     fn rewound(&self, file: &File) -> Result<Stdio, RepoError> {
         let mut again = file;
         let input = again.rewind().and_then(|()| file.try_clone());
@@ -308,7 +307,7 @@ impl Git {
             command
                 .env("GIT_CONFIG_GLOBAL", global)
                 .env("GIT_CONFIG_NOSYSTEM", "1")
-                // The user's attributes and ignore rules, too, are read from there.
+                // git also searches there for the user's attributes and ignore rules.
                 .env("XDG_CONFIG_HOME", "/dev/null");
         }
         command
@@ -316,7 +315,7 @@ impl Git {
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_EDITOR", "true")
             .env("GIT_ASKPASS", "true")
-            // Not by GIT_SSH_COMMAND: that would overrule the user's core.sshCommand.
+            // Not with GIT_SSH_COMMAND, which would override the user's core.sshCommand.
             .env("SSH_ASKPASS", "true")
             .env("SSH_ASKPASS_REQUIRE", "force")
             .envs(PLAIN.iter().copied())
@@ -352,7 +351,7 @@ impl Git {
         })
     }
 
-    /// Runs it; any exit code but 0 is an error with what git said.
+    /// Runs it. Any exit code but 0 is an error with git's message.
     ///
     /// # Errors
     /// As [`Git::output`], or [`RepoError::Failed`].
@@ -371,7 +370,7 @@ impl Git {
         )))
     }
 
-    /// The command without its fixed settings, for messages.
+    /// Formats the command without its fixed settings, for messages.
     fn describe(&self) -> String {
         let shown = self.args.iter().skip(2 + 2 * FIXED.len());
         let words: Vec<_> = shown.map(|arg| arg.to_string_lossy()).collect();
@@ -379,8 +378,8 @@ impl Git {
     }
 }
 
-/// The program, by its path. Asked to look for a name in an environment that is not its own, the standard
-/// library copies this whole process first, which takes longer than most commands.
+/// Returns the program by its path. For a name and an environment that is not its own, the standard library would
+/// fork this whole process first, which takes longer than most commands.
 pub(crate) fn program() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|dir| dir.join("git"));
@@ -406,7 +405,7 @@ mod tests {
         assert!(started.elapsed() < Duration::from_secs(60));
     }
 
-    /// A hook's watcher holds the output open, and has a session of its own besides.
+    /// A hook's watcher holds the output open, and has a session of its own.
     #[test]
     fn nobody_waits_for_what_a_command_leaves_behind() {
         let dir = crate::testing::scratch();
@@ -448,7 +447,7 @@ mod tests {
         eventually("its own end", || done.exists().then_some(()));
     }
 
-    /// More than a pipe holds, both ways at once.
+    /// More than a pipe holds, in both directions at once.
     #[test]
     fn it_is_fed_while_it_prints() {
         let dir = crate::testing::scratch();
@@ -457,7 +456,7 @@ mod tests {
             .args(["-c", "alias.copy=!cat", "copy"])
             .stdin(bytes.clone());
         assert!(copied.run().unwrap().stdout == bytes);
-        // One that reads nothing decides by itself whether that is wrong.
+        // A command that reads nothing decides itself whether that is an error.
         let deaf = Git::in_dir(dir.path()).args(["-c", "alias.deaf=!true", "deaf"]);
         assert!(deaf.stdin(bytes).run().is_ok());
     }

@@ -19,7 +19,7 @@ use super::special::IN_PROGRESS;
 use crate::adapters::beneath;
 use crate::ports::repo::RepoError;
 
-/// The digest of what was measured and of the content behind it.
+/// Returns the digest of a measurement and of the content that it refers to.
 pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
     let mut hash = Sha256::new();
     let ground = &measured.ground;
@@ -77,14 +77,14 @@ fn item(hash: &mut Sha256, item: &Item) {
     part(hash, id.as_bytes());
 }
 
-/// The digest of one file's mode and bytes, or of a link's target.
+/// Returns the digest of a file's mode and bytes, or of a link's target.
 pub(super) fn of_file(path: &Path) -> Result<String, RepoError> {
     let fail = |error: io::Error| failed("cannot read", path, &error);
     let meta = fs::symlink_metadata(path).map_err(fail)?;
     if meta.is_symlink() {
         return Ok(of_link(bytes::of(&fs::read_link(path).map_err(fail)?)));
     }
-    // An agent may have put a pipe there: nothing waits for that.
+    // An agent may have put a pipe there, which must not block.
     let (dir, name) = (path.parent(), path.file_name());
     let name = Path::new(name.unwrap_or_default());
     let file = beneath::open(dir.unwrap_or(Path::new("/")), name).map_err(fail)?;
@@ -92,7 +92,7 @@ pub(super) fn of_file(path: &Path) -> Result<String, RepoError> {
     content(file, meta.mode() & 0o111 != 0).map_err(fail)
 }
 
-/// The same of an entry of a sandbox.
+/// Returns the same digest for an entry of a sandbox.
 pub(super) fn of_entry(root: &Root, entry: &Entry) -> io::Result<String> {
     match entry.kind {
         Kind::Link => Ok(of_link(&root.link(&entry.path)?)),
@@ -128,7 +128,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     super::files::hash::hex(bytes)
 }
 
-/// Adds one part, with its length, so that parts cannot run into each other.
+/// Adds one part with its length, so that parts cannot run into each other.
 fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_le_bytes());
     hash.update(bytes);

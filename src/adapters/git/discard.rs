@@ -1,6 +1,6 @@
-//! The only way a sandbox goes: verified once more, renamed beside its place, looked at there for what was written in
-//! between, which has it renamed back, and renamed into the trash. From beside its place nothing deletes it: a crash there
-//! leaves it to be renamed back.
+//! The only way to remove a sandbox. It is verified once more and renamed beside its place. Then it is searched for
+//! files that were written in between; if there are any, it is renamed back, otherwise it is renamed into the trash.
+//! Nothing deletes it beside its place: after a crash it is renamed back from there.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -24,8 +24,8 @@ use crate::domain::ids::{Incarnation, RaiderId, SlotName};
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::RepoError;
 
-/// Verifies the permit against the sandbox as it is now, moves it into the trash if that is still wanted,
-/// forgets the worktree, and deletes its branch where another ref reaches it.
+/// Verifies the permit against the sandbox as it is now, moves the sandbox into the trash if the permit still holds,
+/// forgets the worktree, and deletes its branch if another ref reaches it.
 pub(super) fn discard(
     repo: &GitRepo,
     permit: &NukePermit,
@@ -82,11 +82,11 @@ pub(super) fn discard(
         if measured.is_some() && fs::canonicalize(admin).ok() == measured {
             throw(admin, &held, &free_name(trash, &format!("{name}.git")))?;
         } else if !admin::is_of_another(repo, admin, path) {
-            // Nobody looked at what its reflog and index name.
+            // The commits that its reflog and index name were not measured.
             retired::retire(repo, admin)?;
         }
     }
-    // Worktrees that the agent made in it would keep their branches locked for ever.
+    // Entries of worktrees that the agent made inside would lock their branches for ever.
     for (admin, _) in &inner {
         retired::retire(repo, admin)?;
     }
@@ -112,14 +112,14 @@ fn remove(
         put_back(sandbox)?;
         return Err(why);
     }
-    // What is written from now on, by a shell that stands in it, keeps it from being deleted.
+    // From now on, a later write (by a shell that works in it) keeps it from being deleted.
     note_use(to, since).map_err(|error| failed("cannot look who is in", to, &error))
 }
 
-/// Forgets the sandbox, and deletes its branches where another ref reaches them.
+/// Forgets the sandbox, and deletes its branches if another ref reaches them.
 fn drop_traces(repo: &GitRepo, permit: &NukePermit, note: Option<Note>) -> Result<(), RepoError> {
     let raider = permit.raider();
-    // First: a pin reaches the commit that its entry was made on.
+    // Unpinned first, because a pin reaches the commit that its entry was made on.
     stash::unpin(repo, raider, permit.incarnation())?;
     let noted = note.map(|note| note.branch);
     let own = format!("raider/{}/", raider.name);
@@ -131,8 +131,8 @@ fn drop_traces(repo: &GitRepo, permit: &NukePermit, note: Option<Note>) -> Resul
     Note::remove(repo, permit.sandbox())
 }
 
-/// Finishes what [`discard`] began before it was killed. The administrative directory is set aside
-/// and not thrown away: no permit says that nothing hangs on its reflog.
+/// Finishes a [`discard`] that was killed. The administrative directory is retired and not thrown away: no permit
+/// says that its reflog is not needed.
 pub(super) fn forget(
     repo: &GitRepo,
     sandbox: &Path,
@@ -164,7 +164,7 @@ pub(super) fn forget(
     Ok(())
 }
 
-/// Refuses where a person's directory or a disk is mounted in it: all that is behind would go, too.
+/// Refuses if a person's directory or a disk is mounted in the sandbox: its files would be deleted, too.
 fn unmounted(sandbox: &Path) -> Result<(), RepoError> {
     let mounts = mounts::below(sandbox);
     let mounts = mounts.map_err(|error| failed("cannot look for mounts in", sandbox, &error))?;
@@ -177,8 +177,8 @@ fn unmounted(sandbox: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Measures again and compares. The target may have moved meanwhile: only what the sandbox itself
-/// holds must be the same, and HEAD must not have become less safe.
+/// Measures again and compares. The target may have moved meanwhile: only the sandbox's own content must be the same,
+/// and HEAD must not have become less safe.
 fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<Measured, RepoError> {
     let judged = permit.git();
     let measured = measure(repo, permit.sandbox(), Files::Afresh)?;
@@ -189,17 +189,17 @@ fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<Measured, RepoError> {
     }
 }
 
-/// Where a sandbox is between its last measurement and the trash. No slot has such a name.
+/// Returns the path of a sandbox between its last measurement and the trash. No slot has such a name.
 fn leaving(sandbox: &Path) -> PathBuf {
     let name = sandbox.file_name().unwrap_or_default();
     sandbox.with_file_name(format!(".{}.leaving", name.display()))
 }
 
-/// Renames a sandbox back that was on its way out, as a killed [`discard`] leaves it, or, where something was put in its
-/// place meanwhile, to a name beside that.
+/// Renames back a sandbox that a killed [`discard`] left on its way out. If its place is taken, it gets a name beside
+/// that.
 ///
 /// # Errors
-/// It cannot be renamed.
+/// When it cannot be renamed.
 pub(super) fn put_back(sandbox: &Path) -> Result<(), RepoError> {
     let place = leaving(sandbox);
     if fs::symlink_metadata(&place).is_err() {
@@ -217,8 +217,8 @@ pub(super) fn put_back(sandbox: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Renames back every sandbox of the rig that was on its way out. A failure is logged and no error: the rig goes on
-/// without that sandbox.
+/// Renames back every sandbox of the rig that was on its way out. A failure is only logged: the rig goes on without
+/// that sandbox.
 pub(super) fn put_all_back(repo: &GitRepo) {
     let names = fs::read_dir(repo.raiders_dir()).into_iter().flatten();
     for name in names.flatten().map(|entry| entry.file_name()) {
@@ -230,12 +230,12 @@ pub(super) fn put_all_back(repo: &GitRepo) {
         if let Some(slot) = slot
             && let Err(why) = put_back(&repo.raiders_dir().join(slot.as_str()))
         {
-            tracing::error!(rig = %repo.name(), %slot, %why, "a sandbox whose removal was cut short is not put back");
+            tracing::error!(rig = %repo.name(), %slot, %why, "a sandbox whose removal was interrupted could not be renamed back; the next start or reload tries again");
         }
     }
 }
 
-/// Renames to a name that nothing has. Not every file system can look and rename at once (NFS): the lock of the rig's
+/// Renames to an unused name. Not every file system can check and rename in one step (NFS): the lock of the rig's
 /// worktrees keeps the supervisor from taking the name in between.
 fn rename_free(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
@@ -255,8 +255,8 @@ fn difference(judged: &GitFacts, now: &GitFacts) -> Option<String> {
     now.changed_since(judged).or(less)
 }
 
-/// Renames into the trash; the trash must be on the same file system, or it would be a copy.
-/// It is held open: in its place may be a link meanwhile.
+/// Renames into the trash, which must be on the same file system, because a copy would be needed otherwise. The trash
+/// is held open: a link may have taken its place meanwhile.
 fn throw(from: &Path, trash: &OwnedFd, to: &Path) -> Result<(), RepoError> {
     let name = to.file_name().unwrap_or_default();
     renameat(CWD, from, trash, name).map_err(|error| {

@@ -1,5 +1,5 @@
-//! Work that is on a branch without being its ancestor: equal patches, one by one (a rebase) or
-//! all in one (a squash).
+//! Finds work that is on a branch without being its ancestor: equal patches, one by one (a rebase) or all in one (a
+//! squash).
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use super::rig::oid;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// More commits than this are not compared one by one.
+/// The largest number of commits that are compared one by one.
 const COMMITS_MAX: usize = 20_000;
-/// More paths than this do not narrow the search.
+/// The largest number of paths that narrow the search.
 const PATHS_MAX: usize = 1_000;
 
-/// Whether `ancestor` is `descendant` or before it.
+/// Returns true if `ancestor` is `descendant` or one of its ancestors.
 pub(super) fn is_ancestor(dir: &Path, ancestor: &Oid, descendant: &Oid) -> Result<bool, RepoError> {
     let output = Git::in_dir(dir)
         .args(["merge-base", "--is-ancestor"])
@@ -27,8 +27,8 @@ pub(super) fn is_ancestor(dir: &Path, ancestor: &Oid, descendant: &Oid) -> Resul
     }
 }
 
-/// Whether all of `head` is on `main`: as an ancestor, commit by commit, or squashed into one. A patch
-/// that was taken back there as often as it was made is not on it.
+/// Returns true if all of `head` is on `main`: as an ancestor, commit by commit, or squashed into one commit. A patch
+/// that was reverted there as often as it was applied does not count.
 pub(super) fn work(dir: &Path, main: &Oid, head: &Oid) -> Result<bool, RepoError> {
     if is_ancestor(dir, head, main)? {
         return Ok(true);
@@ -66,26 +66,26 @@ pub(super) fn work(dir: &Path, main: &Oid, head: &Oid) -> Result<bool, RepoError
         return Ok(false);
     }
     let (forth, back) = (ids(dir, forth)?, ids(dir, patches(dir, &own, Way::Back)?)?);
-    // No patch at all proves nothing.
+    // A commit without a patch proves nothing.
     let complete = [forth.len(), back.len()] == [own.lines().count(); 2];
     let mut pairs = forth.iter().zip(&back);
     Ok(complete && pairs.all(|(patch, back)| is_in(&upstream, patch, back)))
 }
 
-/// Whether the patch was made more often than it was taken back.
+/// Returns true if the patch was applied more often than it was reverted.
 fn is_in(upstream: &[String], patch: &str, back: &str) -> bool {
     let times = |id: &str| upstream.iter().filter(|other| *other == id).count();
     times(patch) > times(back)
 }
 
-/// Which way a patch is read.
+/// The direction in which a patch is read.
 #[derive(Clone, Copy)]
 enum Way {
     Forth,
     Back,
 }
 
-/// Commits of `main` that can hold one of the patches: those that touch a path of theirs.
+/// Returns the commits of `main` that can hold one of the patches: those that touch a path of theirs.
 fn upstream(dir: &Path, base: &Oid, main: &Oid, head: &Oid) -> Result<String, RepoError> {
     let touched = Git::in_dir(dir)
         .args(["log", "--format=", "--no-renames", "--name-only", "-z"])
@@ -99,7 +99,7 @@ fn upstream(dir: &Path, base: &Oid, main: &Oid, head: &Oid) -> Result<String, Re
         .args(["rev-list", "--no-merges"])
         .arg(format!("--max-count={COMMITS_MAX}"))
         .arg(format!("{base}..{main}"));
-    // More are not worth the looking.
+    // With more paths, the filter costs more than it saves.
     if paths.len() <= PATHS_MAX {
         git = git
             .arg("--")
@@ -108,13 +108,13 @@ fn upstream(dir: &Path, base: &Oid, main: &Oid, head: &Oid) -> Result<String, Re
     Ok(git.run()?.text())
 }
 
-/// Commits, one a line.
+/// Lists commits, one per line.
 fn list(dir: &Path, args: &[&str]) -> Result<String, RepoError> {
     let output = Git::in_dir(dir).arg("rev-list").args(args).run()?;
     Ok(output.text())
 }
 
-/// Settings of a diff that must not differ between two that are compared.
+/// Settings of a diff, equal for two diffs that are compared.
 const PATCH: [&str; 8] = [
     "-p",
     // Read backwards, the prefixes would change sides.
@@ -127,7 +127,7 @@ const PATCH: [&str; 8] = [
     "--full-index",
 ];
 
-/// The commits' patches, in order.
+/// Returns the commits' patches, in order.
 fn patches(dir: &Path, commits: &str, way: Way) -> Result<Vec<u8>, RepoError> {
     let git = Git::in_dir(dir)
         .args(["diff-tree", "--stdin", "--root"])
@@ -139,19 +139,19 @@ fn patches(dir: &Path, commits: &str, way: Way) -> Result<Vec<u8>, RepoError> {
     Ok(git.stdin(format!("{commits}\n")).run()?.stdout)
 }
 
-/// All of the difference as one patch.
+/// Returns the whole difference as one patch.
 fn diff(dir: &Path, from: &Oid, to: &Oid) -> Result<Vec<u8>, RepoError> {
     let git = Git::in_dir(dir).arg("diff-tree").args(PATCH);
     Ok(git.args([from.as_str(), to.as_str()]).run()?.stdout)
 }
 
-/// Whether a binary file is in it, of which a patch says only that it changes.
+/// Returns true if the patches contain a binary file, of which they only say that it changes.
 fn shows_no_bytes(patches: &[u8]) -> bool {
     let binary = b"\nBinary files ";
     patches.windows(binary.len()).any(|part| part == binary)
 }
 
-/// One id per patch. White space counts: it is what a program in some languages means.
+/// Returns an id per patch. White space counts, because it has a meaning in some languages.
 fn ids(dir: &Path, patches: Vec<u8>) -> Result<Vec<String>, RepoError> {
     let output = Git::in_dir(dir)
         .args(["patch-id", "--verbatim"])

@@ -1,4 +1,4 @@
-//! Facts of a sandbox, measured now, for the safety protocol.
+//! Measures the facts of a sandbox for the safety protocol.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::domain::ids::Oid;
 use crate::domain::ignored::Ignored;
 use crate::ports::repo::{Measurement, RepoError};
 
-/// Lists longer than this are cut; the fingerprint still covers everything.
+/// The largest length of a list; longer ones are cut, but the fingerprint still covers everything.
 pub(super) const LIST_MAX: usize = 300;
 
 /// Measures a sandbox now.
@@ -28,8 +28,8 @@ pub(super) fn facts(
     Ok(Measurement { facts, ignored })
 }
 
-/// The facts that a measurement shows. On a branch without commits `head` is all zeros. Without a
-/// target, what depends on it is left out, and any branch that is no raider's stands for it.
+/// Returns the facts of a measurement. On a branch without commits `head` is all zeros. Without a target, facts about
+/// it are left out, and any branch that is not a raider's takes its place.
 pub(super) fn judge(
     repo: &GitRepo,
     measured: &Measured,
@@ -72,7 +72,7 @@ pub(super) fn judge(
     })
 }
 
-/// Ahead, dirty and untracked, for people.
+/// Returns ahead, dirty and untracked, for people.
 pub(super) fn glance(
     repo: &GitRepo,
     sandbox: &Path,
@@ -87,7 +87,7 @@ pub(super) fn glance(
     Ok((ahead, dirty as u64, untracked as u64))
 }
 
-/// What git still knows of a sandbox whose directory is gone, as facts: what was staged is in `dirty`.
+/// Returns what git still knows of a sandbox whose directory is gone, as facts: `dirty` contains the staged files.
 pub(super) fn remains(
     repo: &GitRepo,
     sandbox: &Path,
@@ -98,7 +98,7 @@ pub(super) fn remains(
         .transpose()
 }
 
-/// What a sandbox whose directory is gone had committed, as far as nothing else holds it.
+/// Returns the commits of a sandbox whose directory is gone that nothing else holds.
 pub(super) fn strays(
     repo: &GitRepo,
     sandbox: &Path,
@@ -123,7 +123,7 @@ pub(super) fn strays(
         let Some(tip) = tip else { continue };
         if let Err(error) = repo.take(std::slice::from_ref(&tip)) {
             match error {
-                // A name of nothing: there is nothing to be kept.
+                // A name without an object: there is nothing to keep.
                 RepoError::NotFound(_) => continue,
                 error => return Err(error),
             }
@@ -144,7 +144,7 @@ fn zeros(repo: &GitRepo) -> Result<Oid, RepoError> {
     oid(&"0".repeat(digits))
 }
 
-/// None without target or without common history.
+/// Returns the merge base; none without a target or a common history.
 pub(super) fn merge_base(
     repo: &GitRepo,
     head: &Oid,
@@ -168,7 +168,7 @@ pub(super) fn merge_base(
     }
 }
 
-/// Commits of HEAD that are not on the target; without one, that no remote has.
+/// Counts the commits of HEAD that are not on the target or, without a target, on no remote.
 fn ahead(repo: &GitRepo, head: &Oid, tip: Option<&Oid>) -> Result<u64, RepoError> {
     let known = tip.and_then(|tip| repo.known()?.ahead(head, tip));
     if let Some(ahead) = known {
@@ -184,14 +184,14 @@ fn ahead(repo: &GitRepo, head: &Oid, tip: Option<&Oid>) -> Result<u64, RepoError
         .map_err(|_| RepoError::Failed(format!("git rev-list --count printed {text:?}")))
 }
 
-/// Whether a remote-tracking ref, a queue pin or, without pushing, a pushed branch or the target
-/// reaches the commit. The raider's own branch does not count.
+/// Returns true if the commit is reachable from a remote-tracking ref, a queue pin or, without pushing, a pushed
+/// branch or the target. The raider's own branch does not count.
 fn reachable(repo: &GitRepo, head: &Oid, target: Option<&str>) -> Result<bool, RepoError> {
     reached_from(repo, head, &lasting(repo, target))
 }
 
-/// Whether more than raiders' branches reach the commit: a remote-tracking ref of one only says what
-/// somebody else saw last.
+/// Returns true if the commit is reachable from more than raiders' branches: a remote-tracking ref of such a branch
+/// may be outdated.
 pub(super) fn holds(repo: &GitRepo, commit: &Oid, target: &str) -> Result<bool, RepoError> {
     let mut refs = lasting(repo, Some(target));
     refs.push("refs/horde/salvage".to_owned());
@@ -203,7 +203,7 @@ pub(super) fn holds(repo: &GitRepo, commit: &Oid, target: &str) -> Result<bool, 
     Ok(names.lines().any(|name| !of_raider(name)))
 }
 
-/// Refs that outlive a sandbox and its branch.
+/// Returns the refs that outlive a sandbox and its branch.
 fn lasting(repo: &GitRepo, target: Option<&str>) -> Vec<String> {
     let mut refs = vec!["refs/remotes".to_owned(), "refs/horde/mq".to_owned()];
     if !repo.pushes() {
@@ -216,10 +216,10 @@ fn lasting(repo: &GitRepo, target: Option<&str>) -> Vec<String> {
     refs
 }
 
-/// Whether one of these refs, a raider's branch apart, reaches the commit.
+/// Returns true if one of these refs, except a raider's branch, reaches the commit.
 fn reached_from(repo: &GitRepo, head: &Oid, refs: &[String]) -> Result<bool, RepoError> {
     let counts = |name: &str| !name.starts_with("refs/heads/raider/");
-    // What is pushed, or was not begun, is a ref's own.
+    // A pushed head, or one without new commits, is usually named by a ref itself.
     if is_named(repo, head, refs, counts)? {
         return Ok(true);
     }
@@ -227,7 +227,7 @@ fn reached_from(repo: &GitRepo, head: &Oid, refs: &[String]) -> Result<bool, Rep
     Ok(names.lines().any(counts))
 }
 
-/// Whether one of these refs that counts names the commit itself.
+/// Returns true if one of these refs that counts names the commit itself.
 fn is_named(
     repo: &GitRepo,
     commit: &Oid,

@@ -1,5 +1,4 @@
-//! Brings history into `repo.git`: all of it at first, one pushed branch later; and finds out which
-//! branch is the default.
+//! Fetches history into `repo.git`: all of it at first, single pushed branches later. Also finds the default branch.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,12 +12,12 @@ use super::share;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Limit of the first fetch, which brings the whole history.
+/// The timeout of the first fetch, which transfers the whole history.
 const CLONE: Duration = Duration::from_secs(3600);
-/// Where the checkout's refs lie during the first fetch.
+/// The prefix of the checkout's refs during the first fetch.
 const SEED: &str = "refs/horde/seed";
 
-/// Runs a command that talks to a remote; its failure is a [`RepoError::Remote`].
+/// Runs a command that talks to a remote. Its failure is a [`RepoError::Remote`].
 pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
     let output = git.as_user().limit(NETWORK).output()?;
     if output.ok() {
@@ -27,8 +26,8 @@ pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
     Err(RepoError::Remote(said(&output, url)))
 }
 
-/// Brings the history: what the checkout has, from there; the rest, from the origin. When the
-/// origin cannot be reached, what the checkout knew of it will do.
+/// Fetches the history from the checkout as far as possible, and the rest from the origin. If the origin is
+/// unreachable, the checkout's remote-tracking refs are used.
 pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
     let own = repo.own_origin()?.is_some();
     if let Some(checkout) = checkout.filter(|_| !own) {
@@ -60,12 +59,12 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         return Err(RepoError::Failed("the origin has no branches".to_owned()));
     }
     if !fetched.ok() {
-        tracing::warn!(rig = %repo.name(), why, "the origin cannot be reached; going on offline");
+        tracing::warn!(rig = %repo.name(), why, "the origin is unreachable; its last known refs are used");
     }
     Ok(())
 }
 
-/// What is known of the origin's branches, by full names.
+/// Returns the full names of the remote-tracking refs of the origin.
 fn tracked(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
     let names = repo.refs()?.into_iter().map(|it| it.1);
     Ok(names
@@ -73,8 +72,8 @@ fn tracked(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
         .collect())
 }
 
-/// Copies the checkout's objects and its knowledge of the origin. Only saves time (and serves when
-/// offline), so a checkout that cannot give everything (shallow, partial) is passed over.
+/// Copies the checkout's objects and remote-tracking refs. This only saves time (and helps offline), so a checkout
+/// without a complete history (shallow, partial) is skipped.
 fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
     let asked = Git::in_dir(&checkout.top)
         .as_user()
@@ -118,7 +117,7 @@ fn drop_seeds(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// The branch that the origin's HEAD names, by the origin itself or by what the checkout knows.
+/// Returns the branch that the origin's HEAD names, by the origin itself or by the checkout.
 pub(super) fn remote_head(
     repo: &GitRepo,
     checkout: Option<&Checkout>,
@@ -154,7 +153,7 @@ pub(super) fn remote_head(
     Ok(None)
 }
 
-/// The default branch, as discovered when `repo.git` was made.
+/// Returns the default branch, as discovered when `repo.git` was made.
 pub(super) fn default_branch(repo: &GitRepo) -> Result<String, RepoError> {
     let asked = repo
         .git()
@@ -185,7 +184,7 @@ pub(super) fn default_branch(repo: &GitRepo) -> Result<String, RepoError> {
     })
 }
 
-/// Fetches one pushed branch; none when the remote has no such branch.
+/// Fetches one pushed branch; none if the remote has no such branch.
 pub(super) fn fetch_branch(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
     if !repo.pushes() {
         return remote::remote_head(repo, branch);
@@ -194,7 +193,7 @@ pub(super) fn fetch_branch(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, 
     match remote::fetch(repo, &repo.push_url()?, "origin", branch) {
         Ok(()) => repo.resolve(&tracking),
         Err(RepoError::NotFound(_)) => {
-            // What we knew of it is not true any more.
+            // The remote-tracking ref is outdated.
             repo.git().args(["update-ref", "-d", &tracking]).run()?;
             share::withdraw(repo, &tracking);
             Ok(None)

@@ -1,10 +1,11 @@
-//! Filters and merge drivers that the supervisor does not use. What git runs for one must not be a file that an agent can
-//! write, for it would run outside of any session. Only commands of a known form are used.
+//! Decides which filters and merge drivers the supervisor does not use. The commands that git runs for them must not
+//! run a file that an agent can write, because that file would run outside of any session. Only commands of a known
+//! form are used.
 //!
 //! ```text
 //!   program    by an absolute path outside of the city and the rig's checkout, or found there by the search path
-//!   arguments  %f, for a merge driver %A, %B, %O and the like, options, numbers, absolute paths outside; other words only where the program takes them
-//!              for data or for a command of its own
+//!   arguments  %f, for a merge driver %A, %B, %O and the like, options, numbers, absolute paths outside; other words
+//!              only where the program takes them for data or for a command of its own
 //!   shell      plain and quoted words: no expansion, pipe, list, redirection or variable
 //!   code       a program that runs what it reads has a script outside for its first argument; one that runs its
 //!              arguments is never used
@@ -19,19 +20,19 @@ use super::settings::Settings;
 
 /// Keys of a filter or a merge driver that hold a command.
 const COMMANDS: &[&str] = &["clean", "smudge", "process", "driver"];
-/// What git puts into a command: names of files and of commits, sizes of marks.
+/// The placeholders that git replaces in a command: names of files and commits, sizes of marks.
 const PLACEHOLDERS: &[&str] = &["%f", "%A", "%B", "%L", "%O", "%P", "%S", "%X", "%Y"];
 /// Characters without a special meaning to a shell, outside of quotes.
 const PLAIN: &str = "%-+=,.:/@_";
-/// Programs with commands of their own, which are no files.
+/// Programs whose first arguments are commands of their own, and not files.
 const COMMANDED: &[&str] = &["git-lfs", "git-crypt", "git-annex"];
-/// Programs that take every file that they are given for data.
+/// Programs that only read the files that they are given.
 const READERS: &[&str] = &[
     "base64", "cat", "cut", "dos2unix", "expand", "fmt", "fold", "gunzip", "gzip", "head", "iconv",
     "nl", "rev", "tac", "tail", "tr", "unexpand", "unix2dos", "xz", "zcat",
 ];
 
-/// Programs that run the file that they are given, or their input, without the digits of a version.
+/// Programs that run a file argument, or their input; without the digits of a version.
 const INTERPRETERS: &[&str] = &[
     "ash", "awk", "bash", "bc", "bun", "csh", "dash", "dc", "deno", "ed", "elvish", "ex", "expect",
     "fish", "gawk", "guile", "java", "julia", "ksh", "lua", "luajit", "m4", "make", "mawk", "mksh",
@@ -45,7 +46,7 @@ const WRAPPERS: &[&str] = &[
     "timeout", "toybox", "unshare", "watch", "xargs",
 ];
 
-/// Where programs come from.
+/// The directories that programs come from.
 #[derive(Debug)]
 pub(super) struct Places<'a> {
     /// Directories with files that agents write, or that their landed work changes.
@@ -55,7 +56,7 @@ pub(super) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Those of this process.
+    /// Returns the directories with the search path of this process.
     pub(super) fn here(theirs: Vec<&'a Path>) -> Self {
         let search = std::env::var_os("PATH").unwrap_or_default();
         let search = std::env::split_paths(&search).collect();
@@ -63,8 +64,9 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Takes out the filters and merge drivers that may run an agent's file, and returns their names: git takes such a file
-/// as it is, and merges it as text. What is unfit in one of the two is out in both.
+/// Removes the filters and merge drivers that may run an agent's file, and returns their names: without them git
+/// takes such a file as it is, and merges it as text. A name that is unsafe in one of the two configurations is
+/// removed from both.
 pub(super) fn disarm(
     own: &mut Settings,
     user: &mut Settings,
@@ -82,7 +84,7 @@ pub(super) fn disarm(
     unfit
 }
 
-/// `filter.NAME` or `merge.NAME`, and what is said of it.
+/// Splits a key into `filter.NAME` or `merge.NAME`, and the rest.
 fn parts(key: &str) -> Option<(&str, &str)> {
     let (name, key) = key.rsplit_once('.')?;
     let named = name.starts_with("filter.") || name.starts_with("merge.");
@@ -90,7 +92,7 @@ fn parts(key: &str) -> Option<(&str, &str)> {
 }
 
 impl Places<'_> {
-    /// Whether the command has the known form. None at all runs nothing.
+    /// Returns true if the command has the known form. An empty command runs nothing.
     fn is_safe(&self, command: &str) -> bool {
         let Some(words) = words(command) else {
             return false;
@@ -129,7 +131,8 @@ impl Places<'_> {
         }
     }
 
-    /// Finds the program's file: none where it may be an agent's, and no file where it is nowhere, as git will say.
+    /// Finds the program's file. None if the file may be an agent's; no file if the program does not exist, which git
+    /// will report.
     fn find(&self, program: &str) -> Option<Option<PathBuf>> {
         if program.contains('/') {
             let file = Path::new(program);
@@ -147,7 +150,7 @@ impl Places<'_> {
         Some(None)
     }
 
-    /// Whether no program can take the word for a file of the work tree.
+    /// Returns true if no program can take the word for a file of the work tree.
     fn is_inert(&self, word: &str) -> bool {
         let value = match word.strip_prefix('-') {
             Some(option) if option.starts_with('-') => match option.split_once('=') {
@@ -177,7 +180,7 @@ impl Places<'_> {
     }
 }
 
-/// The name of a program without its version.
+/// Returns the name of a program without its version.
 fn kind(name: &str) -> &str {
     name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.' || char == '-')
 }
@@ -187,7 +190,7 @@ fn is_name(word: &str) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Whether sed is given its script in the command itself.
+/// Returns true if sed's script is in the command itself.
 fn is_script(arguments: &[String]) -> bool {
     let is_from_file = |word: &String| match word.strip_prefix('-') {
         Some(long) if long.starts_with('-') => long.starts_with("-f"),
@@ -200,7 +203,7 @@ fn is_script(arguments: &[String]) -> bool {
     !arguments.iter().any(is_from_file)
 }
 
-/// The words of a command, as a shell splits them; none where it would do more than that.
+/// Splits a command into words as a shell does; none if a shell would do more than that.
 fn words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -222,7 +225,7 @@ fn words(command: &str) -> Option<Vec<String>> {
         }
     }
     words.extend(word);
-    // A variable for the program, and not the program.
+    // A variable assignment takes the place of the program.
     let assigns = words.first().is_some_and(|first| first.contains('='));
     (quote.is_none() && !assigns).then_some(words)
 }

@@ -1,10 +1,11 @@
-//! Whether the commits that a branch brings are ones that a remote takes, and that can be merged. Plumbing makes others:
-//! with a directory `.git` in a tree, which a checkout may take for a repository, or with a line that tells no author. A
-//! remote that checks what it is given refuses them, and one that does not gives them to everybody.
+//! Checks the commits that a branch brings: a remote must take them and git must be able to merge them. An agent can
+//! make others with plumbing, for example a tree with an entry `.git`, which a checkout may take for a repository, or
+//! a commit without an author. A remote that checks objects refuses such commits; one that does not hands them to
+//! every clone.
 //!
-//! Refused is what a remote with `receive.fsckObjects` refuses: what `git fsck --strict` calls an error in a tree or a
-//! commit. `.gitmodules` and `.gitattributes` are read by git itself. Looked at are the commits that no remote has, and of
-//! their trees what is new: what a project has already is no matter of an agent's.
+//! Refused is the same as with `receive.fsckObjects`: every error of `git fsck --strict` in a tree or a commit. git
+//! itself checks `.gitmodules` and `.gitattributes`. Only commits that no remote has are checked, and of their trees
+//! only the new entries: an agent is not responsible for faults that the project already had.
 
 mod commit;
 
@@ -19,24 +20,24 @@ use super::{bytes, facts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// So many commits are followed in this process. git follows more.
+/// The number of commits that this process follows itself. Above this number, git follows them.
 const COMMITS_MAX: usize = 2_000;
-/// A remote refuses longer names.
+/// The longest name of a tree entry that a remote accepts.
 const NAME_MAX: usize = 4_096;
 
-/// What is wrong with an object.
+/// A fault of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fault {
-    /// For people.
+    /// The description for people.
     why: String,
-    /// The entry of a tree that it is about: its name, and what it names.
+    /// The entry of a tree that has the fault: its name and its object.
     entry: Option<(Vec<u8>, Oid)>,
-    /// A tree of which git is to say whether anything is wrong with it.
+    /// A tree that only git can judge.
     asked: Option<Oid>,
 }
 
 impl Fault {
-    /// One of a whole object.
+    /// A fault of an object as a whole.
     fn whole(why: impl Into<String>) -> Self {
         Self {
             why: why.into(),
@@ -77,7 +78,7 @@ pub(super) fn check(
         }
         _ => (by_git(repo, head, &old)?, true),
     };
-    // One without any commit takes whatever comes first.
+    // A project without any commit takes any first commit.
     if let Some(tip) = tip.filter(|_| has_root)
         && facts::merge_base(repo, head, Some(&tip))?.is_none()
     {
@@ -101,7 +102,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What git says is wrong with a tree, as a remote would that checks it: the files that git reads in it are looked at, too.
+/// Returns git's complaint about a tree, by the checks of a remote. Includes the files in the tree that git reads.
 fn strict(repo: &GitRepo, tree: &Oid) -> Result<Option<String>, RepoError> {
     let packed = repo.git().args(["pack-objects", "--stdout", "-q"]);
     let packed = packed.stdin(format!("{tree}\n")).run()?.stdout;
@@ -124,7 +125,7 @@ fn strict(repo: &GitRepo, tree: &Oid) -> Result<Option<String>, RepoError> {
     }
 }
 
-/// The commits of a head that no remote has, the head first. None where there are too many to follow here.
+/// The commits of a head that no remote has, the head first. None if there are too many to follow here.
 fn commits(
     repo: &GitRepo,
     known: &Known,
@@ -161,7 +162,7 @@ fn named(commit: &[u8], key: &[u8]) -> Vec<Oid> {
         .collect()
 }
 
-/// Trees that were looked at.
+/// The trees that were checked already.
 struct Seen<'k> {
     known: &'k Known,
     trees: HashSet<Oid>,
@@ -173,7 +174,7 @@ impl<'k> Seen<'k> {
         Self { known, trees }
     }
 
-    /// The faults of these commits, each with the commit that has it.
+    /// Returns the faults of these commits, each with its commit.
     fn search(&mut self, commits: &[Oid]) -> Vec<(Oid, Fault)> {
         let mut found = Vec::new();
         for id in commits {
@@ -192,9 +193,9 @@ impl<'k> Seen<'k> {
         found
     }
 
-    /// What is wrong with what a tree has and none of these has, which are the parents' in its place.
+    /// Collects the faults of entries that are new in a tree. `before` are the parents' trees at the same path.
     fn tree(&mut self, tree: &Oid, before: &[Oid], faults: &mut Vec<Fault>) {
-        // Deep directories are gone down one after the other: a stack has an end.
+        // An explicit stack instead of recursion: directories may be nested deeper than the call stack allows.
         let mut open = vec![(tree.clone(), before.to_vec())];
         while let Some((tree, before)) = open.pop() {
             if before.contains(&tree) || !self.trees.insert(tree.clone()) {
@@ -217,7 +218,7 @@ impl<'k> Seen<'k> {
     }
 }
 
-/// The same, by git. Which commit has a tree, it does not say.
+/// Does the same with git, which does not say which commit has a tree.
 fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, RepoError> {
     let old: String = old.iter().map(|id| format!("^{id}\n")).collect();
     let listed = repo
@@ -257,10 +258,10 @@ fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, 
     Ok(found)
 }
 
-/// Whether an object is a commit that a remote or one of these has: no agent made it.
+/// Returns true if an object is a commit that a remote or one of `old` has, so that no agent made it.
 fn is_known(repo: &GitRepo, id: &Oid, old: &[Oid]) -> Result<bool, RepoError> {
     let old = old.iter().map(|old| format!("^{old}"));
-    // Of a tree git would list nothing, too.
+    // For a tree, too, git would list nothing.
     let kind = repo.git().args(["cat-file", "-t", id.as_str()]).run()?;
     if kind.text() != "commit" {
         return Ok(false);
@@ -270,7 +271,7 @@ fn is_known(repo: &GitRepo, id: &Oid, old: &[Oid]) -> Result<bool, RepoError> {
     Ok(asked.text().is_empty())
 }
 
-/// Whether one of these commits has the very entry somewhere: the project's own trees may be as they like.
+/// Returns true if one of the commits `old` has this entry anywhere: the project's own trees may have faults.
 fn is_old(repo: &GitRepo, fault: &Fault, old: &[Oid]) -> Result<bool, RepoError> {
     let Some((name, id)) = &fault.entry else {
         return Ok(false);
@@ -299,19 +300,19 @@ struct Entry {
     name: Vec<u8>,
     id: Oid,
     is_dir: bool,
-    /// Whether its mode begins with a zero.
+    /// Set when the mode begins with a zero.
     is_padded: bool,
 }
 
 impl Entry {
-    /// What git sorts it by.
+    /// Returns the key by which git sorts entries.
     fn key(&self) -> Vec<u8> {
         let end: &[u8] = if self.is_dir { b"/" } else { b"" };
         [&self.name, end].concat()
     }
 }
 
-/// The entries of a tree, `<mode> <name>\0<id>` each; none where it has another form.
+/// Returns the entries of a tree, `<mode> <name>\0<id>` each; none if the tree has another form.
 fn entries(text: &[u8], id_len: usize) -> Option<Vec<Entry>> {
     let (mut found, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
@@ -332,7 +333,7 @@ fn entries(text: &[u8], id_len: usize) -> Option<Vec<Entry>> {
     Some(found)
 }
 
-/// What is wrong with a tree of this text.
+/// Returns the faults of a tree with this text.
 fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
     let Some(entries) = entries(text, tree.as_str().len() / 2) else {
         return vec![Fault::whole("one of its trees is garbled")];
@@ -372,8 +373,8 @@ fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
     faults
 }
 
-/// Whether some file system may take the name for that of a file that git reads in every directory. More names than those
-/// are asked about.
+/// Returns true if a file system may take the name for one of the files that git reads in every directory. Errs on
+/// the side of yes, because git decides in the end.
 fn is_read_by_git(name: &[u8]) -> bool {
     let name = bytes::lossy(name).to_ascii_lowercase();
     let name: String = name.chars().filter(is_shown).collect();
@@ -381,13 +382,13 @@ fn is_read_by_git(name: &[u8]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
 }
 
-/// Whether some file system takes the name for `.git`.
+/// Returns true if a file system takes the name for `.git`.
 fn is_dot_git(name: &[u8]) -> bool {
     is_ntfs(name) || is_hfs(name)
 }
 
-/// As NTFS does: in any case, by its short name, with spaces and full stops after it, before a stream's name or a
-/// backslash.
+/// Compares as NTFS does: in any case, with the short name, with spaces and full stops at the end, and up to the name
+/// of a stream or a backslash.
 fn is_ntfs(name: &[u8]) -> bool {
     let is_git = |part: &[u8]| {
         [&b".git"[..], b"git~1"].iter().any(|git| {
@@ -400,7 +401,7 @@ fn is_ntfs(name: &[u8]) -> bool {
     before_streams.any(|part| is_git(part.unwrap_or_default()))
 }
 
-/// As HFS+ does: in any case, with characters in it that are not shown.
+/// Compares as HFS+ does: in any case, without the characters that are not shown.
 fn is_hfs(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else {
         return false;
@@ -409,7 +410,7 @@ fn is_hfs(name: &[u8]) -> bool {
     shown.eq_ignore_ascii_case(".git")
 }
 
-/// Whether HFS+ takes a character for one.
+/// Returns true if HFS+ does not ignore the character.
 fn is_shown(char: &char) -> bool {
     !matches!(char,
         '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')

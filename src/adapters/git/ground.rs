@@ -1,5 +1,5 @@
-//! Where a sandbox is, and where its HEAD is, as far as can be told: its administrative directory may be gone,
-//! garbled, or replaced by an agent's `git init`. What lies on the disk is measured and saved all the same.
+//! Finds a sandbox's parts and its HEAD, as far as possible: its administrative directory may be gone, garbled, or
+//! replaced by an agent's `git init`. The files on the disk are measured and saved all the same.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,37 +13,37 @@ use super::{revive, whole};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// A sandbox.
+/// The parts of a sandbox.
 #[derive(Debug)]
 pub(super) struct Ground {
     pub(super) sandbox: PathBuf,
-    /// Its administrative directory; none where that is gone.
+    /// Its administrative directory; none if that is gone.
     pub(super) admin: Option<PathBuf>,
-    /// Those of worktrees that the agent made inside it.
+    /// The administrative directories of worktrees that the agent made inside it.
     pub(super) inside: Vec<PathBuf>,
-    /// Whether its directory is gone.
+    /// Set when its directory is gone.
     pub(super) gone: bool,
-    /// What is the matter with its link, for people.
+    /// The fault of its link, for people.
     pub(super) broken: Option<String>,
-    /// What is the matter with its HEAD, for people.
+    /// The fault of its HEAD, for people.
     pub(super) garbled: Option<String>,
     pub(super) note: Option<Note>,
     /// HEAD's commit; none on a branch without commits.
     pub(super) head: Option<Oid>,
     /// HEAD's branch; none when detached.
     pub(super) branch: Option<String>,
-    /// What the files are compared with, where HEAD does not say.
+    /// The commit that the files are compared with if HEAD is unusable.
     pub(super) stands_for: Option<Oid>,
 }
 
 impl Ground {
-    /// Whether its `.git` is the link that was made with it.
+    /// Returns true if its `.git` is the link that was made with it.
     pub(super) fn is_linked(&self) -> bool {
         self.broken.is_none()
     }
 }
 
-/// Finds out. A sandbox that is a link or a file is none.
+/// Finds the parts of a sandbox. A link or a file in its place is an error.
 pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError> {
     whole::heal(repo);
     revive::check(repo, sandbox);
@@ -92,7 +92,8 @@ pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError
     Ok(ground)
 }
 
-/// Where the sandbox's link leads, where that leads back nowhere: its own, with a damaged link back.
+/// Returns the administrative directory of the sandbox's link, if no sandbox claims that directory: it is the
+/// sandbox's own, with a damaged link back.
 fn led(repo: &GitRepo, sandbox: &Path) -> Option<PathBuf> {
     let admin = admin::linked(sandbox)?;
     let is_ours = admin.parent() == admin::home(repo).as_deref() && !super::repair::claimed(&admin);
@@ -129,9 +130,9 @@ fn find_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     if ground.garbled.is_none() {
         return Ok(());
     }
-    // What is certain is where the branch is, or began.
+    // The branch of the note is certain: its tip, or else its base.
     let branch = ground.note.as_ref().map(|note| note.branch.clone());
-    // It may be the branch that cannot be read.
+    // That branch may itself be unreadable.
     let own = branch.iter().filter_map(|name| {
         repo.their_refs()
             .resolve(&format!("refs/heads/{name}"))
@@ -148,7 +149,7 @@ fn find_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// The list of what was hashed of a sandbox.
+/// Returns the path of the cache of a sandbox's hashed files.
 pub(super) fn seen_file(repo: &GitRepo, sandbox: &Path) -> PathBuf {
     let name = sandbox.file_name().unwrap_or_default();
     repo.repo_dir().join("horde").join("seen").join(name)

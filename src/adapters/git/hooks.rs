@@ -1,5 +1,5 @@
-//! The user's pre-push hook: policies of theirs, and the upload of files that git-lfs keeps. A push of the
-//! supervisor runs it as a push of theirs would; it is the only hook that ever runs here.
+//! The user's pre-push hook, for the user's own policies and for the upload of git-lfs files. A push of the
+//! supervisor runs it as a push of the user would. No other hook ever runs here.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +10,14 @@ use super::rig::GitRepo;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
-/// The directory of hooks that a push runs; none where the user has no pre-push hook.
+/// Returns the directory of hooks that a push runs; none if the user has no pre-push hook.
 ///
-/// For a rig with a path it is that of the checkout. A directory of the work tree (`core.hooksPath =
-/// .husky`) is none: its files are what some commit says, and they expect to be run in the work tree.
-/// For a rig with a URL only the user's own configuration can name one.
+/// For a rig with a path it is that of the checkout. A directory in the work tree (`core.hooksPath = .husky`) does
+/// not count: its files depend on the commit, and expect to run in the work tree. For a rig with a URL only the
+/// user's own configuration can name one.
 ///
 /// # Errors
-/// git cannot be asked.
+/// When git cannot be asked.
 pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
     let dir = match repo.source() {
         RigSource::Path(top) => of_checkout(top)?,
@@ -38,11 +38,11 @@ fn of_checkout(top: &Path) -> Result<Option<PathBuf>, RepoError> {
     Ok((!tracked || top == git_dir).then_some(dir))
 }
 
-/// The git directory that the checkout's worktrees share.
+/// Returns the git directory that the checkout's worktrees share.
 fn git_dir(top: &Path) -> PathBuf {
     let link = top.join(".git");
     let Ok(text) = fs::read_to_string(&link) else {
-        // A bare repository is its own.
+        // A bare repository is its own git directory.
         return if link.is_dir() { link } else { top.to_owned() };
     };
     let own = top.join(text.trim_start_matches("gitdir: ").trim_end());
@@ -52,7 +52,7 @@ fn git_dir(top: &Path) -> PathBuf {
     }
 }
 
-/// `core.hooksPath` as the user set it, whatever this process sets.
+/// Returns `core.hooksPath` as the user set it, without the setting of this process.
 fn configured(dir: &Path) -> Result<Option<PathBuf>, RepoError> {
     let asked = Git::in_dir(dir)
         .as_user()

@@ -1,4 +1,4 @@
-//! What ignore rules hide and a removal loses for good, for the salvage record and for a removal.
+//! Ignored files that a removal loses for good, for the salvage record and for a removal.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use super::rig::GitRepo;
 use crate::adapters::exclude;
 use crate::ports::repo::RepoError;
 
-/// What tools build, and would build again, where all of it is ignored: not worth a line among what may be
-/// precious. By itself, a file in there may be (`build/.env`).
+/// Directories that build tools make and would make again: not listed as precious if they are ignored as a whole. A
+/// single ignored file in there may be precious (`build/.env`).
 const BUILT: &[&str] = &["target/", "build/", "dist/", "out/"];
 
-/// Directories in which only tools write.
+/// Directories that only tools write to.
 const CACHES: &[&str] = &[
     "node_modules/",
     "__pycache__/",
@@ -28,11 +28,11 @@ const CACHES: &[&str] = &[
     ".pytest_cache/",
 ];
 
-/// How the names of files end that programs write in passing.
+/// Suffixes of files that programs write as by-products.
 const WRITTEN: &[&str] = &[".log", ".o", ".pyc", ".class", ".tmp"];
 
-/// The rules that hold in every sandbox of the rig: the user's own, those of the rig's checkout, and those of the
-/// harnesses. What an agent writes to `info/exclude` all sandboxes would share, so it is not among them.
+/// Returns the rules for every sandbox of the rig: the user's own, those of the rig's checkout, and those of the
+/// harnesses. All sandboxes share an agent's `info/exclude`, so that file does not count.
 pub(super) fn excludes(repo: &GitRepo) -> Excludes {
     let checkout = repo.source().path().map(exclude_file);
     let files = repo.user_excludes().into_iter().chain(checkout);
@@ -41,14 +41,14 @@ pub(super) fn excludes(repo: &GitRepo) -> Excludes {
     Excludes::read(files.iter().map(PathBuf::as_path))
 }
 
-/// Adds rules to those of the harnesses. They lie in ours.
+/// Adds rules to those of the harnesses, which are in ours.
 pub(super) fn leave_out(repo: &GitRepo, patterns: &[String]) -> Result<(), RepoError> {
     let ours = repo.repo_dir();
     exclude::add(ours, patterns.iter().map(String::as_str))
         .map_err(|error| failed("cannot add rules to", &ours.join(exclude::FILE), &error))
 }
 
-/// The list of a checkout, be that a linked worktree.
+/// Returns the exclude list of a checkout, even of a linked worktree.
 fn exclude_file(checkout: &Path) -> PathBuf {
     let own = checkout.join(".git");
     let git_dir = match own.is_dir() {
@@ -60,10 +60,9 @@ fn exclude_file(checkout: &Path) -> PathBuf {
     common.join("info").join("exclude")
 }
 
-/// Ignored paths that a removal loses (`.env`, the settings of an editor), directories as one. Our own
-/// links are not among them, nor what tools build, nor files that were copied from the rig's checkout:
-/// as they were they are still there, and edited ones are work that salvage keeps. Those that tell least
-/// come last: a list has an end.
+/// Returns the ignored paths that a removal loses (`.env`, the settings of an editor), a directory as one path.
+/// Leaves out our own links, build output, and files that were copied from the rig's checkout: unchanged copies still
+/// exist there, and edited ones are work that salvage keeps. The least important come last, because the list is cut.
 pub(super) fn precious(hidden: &[RelPath], note: Option<&Note>) -> impl Iterator<Item = String> {
     let names = hidden.iter().map(|name| bytes::lossy(name));
     let copied = |name: &str| note.is_some_and(|note| note.copied.contains_key(name));

@@ -1,8 +1,8 @@
-//! Questions about ours that libgit2 answers in this process: a git process costs milliseconds, and a
-//! measurement has a dozen of them.
+//! Answers questions about ours with libgit2 in this process: a git process costs milliseconds, and a measurement
+//! asks a dozen questions.
 //!
-//! libgit2 reads ours and nothing else, and only what it finds is believed. Where it finds nothing, cannot read
-//! (sha256, damage), or would search long, git is asked.
+//! libgit2 reads only ours, and only positive answers count. If it finds nothing, cannot read (sha256, damage), or
+//! would search long, git is asked.
 
 use std::collections::HashSet;
 
@@ -13,22 +13,22 @@ use super::rig::{GitRepo, PUSH_URL_KEY, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// So many commits of a history are looked through here. git looks through more, and can be ended.
+/// The number of commits of a history that are searched here. git searches more, and can be ended.
 const RECENT_MAX: usize = 256;
 
 /// Ours, opened by libgit2.
 pub(super) struct Known(Repository);
 
 impl GitRepo {
-    /// What is known in this process; none where libgit2 cannot open ours.
+    /// Opens ours in this process; none if libgit2 cannot open it.
     pub(super) fn known(&self) -> Option<Known> {
         Repository::open_bare(self.repo_dir()).ok().map(Known)
     }
 
-    /// Whether `ancestor` is `descendant` or before it.
+    /// Returns true if `ancestor` is `descendant` or one of its ancestors.
     ///
     /// # Errors
-    /// [`RepoError::NotFound`] when ours lacks one of them.
+    /// [`RepoError::NotFound`] if ours lacks one of them.
     pub(super) fn is_ancestor(&self, ancestor: &Oid, descendant: &Oid) -> Result<bool, RepoError> {
         let known = self.known();
         if known.is_some_and(|known| known.reaches(descendant, ancestor)) {
@@ -37,7 +37,7 @@ impl GitRepo {
         equal::is_ancestor(self.repo_dir(), ancestor, descendant)
     }
 
-    /// Every ref of ours, with the object that it names.
+    /// Returns every ref of ours, with the object that it names.
     pub(super) fn refs(&self) -> Result<Vec<(Oid, String)>, RepoError> {
         if let Some(refs) = self.known().and_then(|known| known.refs()) {
             return Ok(refs);
@@ -52,19 +52,19 @@ impl GitRepo {
 }
 
 impl Known {
-    /// Whether ours has an object of this name.
+    /// Returns true if ours has an object of this name.
     pub(super) fn has(&self, id: &Oid) -> bool {
         let found = || Some(self.0.odb().ok()?.exists(named(id.as_str())?));
         found().unwrap_or_default()
     }
 
-    /// The type of an object of ours, as git names it.
+    /// Returns the type of an object of ours, as git names it.
     pub(super) fn kind(&self, id: &Oid) -> Option<&'static str> {
         let (_, kind) = self.0.odb().ok()?.read_header(named(id.as_str())?).ok()?;
         Some(kind.str())
     }
 
-    /// The commit that a full ref name or a full id stands for.
+    /// Returns the commit that a full ref name or a full id stands for.
     pub(super) fn commit(&self, name: &str) -> Option<Oid> {
         let object = match name.starts_with("refs/") {
             true => self.0.find_reference(name).ok()?.peel(ObjectType::Commit),
@@ -76,20 +76,20 @@ impl Known {
         told(object.ok()?.id())
     }
 
-    /// What an object holds, as it was written.
+    /// Returns the raw content of an object.
     pub(super) fn raw(&self, id: &Oid) -> Option<Vec<u8>> {
         let store = self.0.odb().ok()?;
         let object = store.read(named(id.as_str())?).ok()?;
         Some(object.data().to_vec())
     }
 
-    /// The tree of a commit.
+    /// Returns the tree of a commit.
     pub(super) fn tree(&self, commit: &Oid) -> Option<Oid> {
         let commit = self.0.find_commit(named(commit.as_str())?).ok()?;
         told(commit.tree_id())
     }
 
-    /// Which of these names the top directory of a commit has.
+    /// Returns the names among `names` that the top directory of a commit has.
     pub(super) fn at_top<const N: usize>(
         &self,
         commit: &Oid,
@@ -104,7 +104,8 @@ impl Known {
         let mut found = Vec::new();
         for name in self.0.references().ok()?.names() {
             let name = name.ok()?;
-            // The list takes the packed value of one whose own file is empty, and names that git ignores. This does not.
+            // For a ref with an empty file, the list shows its packed value; it also shows names that git ignores.
+            // The lookup does neither.
             let reference = self.0.find_reference(name).ok()?;
             let target = reference.resolve().ok()?.target()?;
             found.push((told(target)?, name.to_owned()));
@@ -112,10 +113,10 @@ impl Known {
         Some(found)
     }
 
-    /// The committer of a commit, and when it was made, in seconds since 1970.
+    /// Returns the committer of a commit, and its time in seconds since 1970.
     pub(super) fn committed(&self, id: &Oid) -> Option<(String, i64)> {
         let commit = self.0.find_commit(named(id.as_str())?).ok()?;
-        // git converts a name to UTF-8.
+        // git converts a name to UTF-8, so other encodings are left to git.
         if !matches!(commit.message_encoding(), Ok(None)) {
             return None;
         }
@@ -126,13 +127,13 @@ impl Known {
         ))
     }
 
-    /// A commit and the newest of those before it.
+    /// Returns a commit and its newest ancestors.
     pub(super) fn recent(&self, from: &Oid) -> HashSet<Oid> {
         let ids = self.walk(from).into_iter().flatten();
         ids.filter_map(told).collect()
     }
 
-    /// Whether a commit is another, or among the newest of those before it.
+    /// Returns true if `to` is `from` or among its newest ancestors.
     fn reaches(&self, from: &Oid, to: &Oid) -> bool {
         let to = named(to.as_str());
         let mut ids = self.walk(from).into_iter().flatten();
@@ -141,13 +142,13 @@ impl Known {
 
     fn walk(&self, from: &Oid) -> Option<impl Iterator<Item = git2::Oid>> {
         let mut walk = self.0.revwalk().ok()?;
-        // Any other order is made of the whole history.
+        // Any other order needs the whole history.
         walk.set_sorting(Sort::NONE).ok()?;
         walk.push(named(from.as_str())?).ok()?;
         Some(walk.take(RECENT_MAX).map_while(Result::ok))
     }
 
-    /// The common ancestor of two commits of which one is a recent ancestor of the other.
+    /// Returns the merge base of two commits of which one is a recent ancestor of the other.
     pub(super) fn merge_base(&self, one: &Oid, other: &Oid) -> Option<Oid> {
         if self.recent(one).contains(other) {
             return Some(other.clone());
@@ -155,7 +156,7 @@ impl Known {
         self.recent(other).contains(one).then(|| one.clone())
     }
 
-    /// How many commits the first one has that the other has not, where one is a recent ancestor of the other.
+    /// Returns the number of commits that `head` has and `of` does not, if one is a recent ancestor of the other.
     pub(super) fn ahead(&self, head: &Oid, of: &Oid) -> Option<u64> {
         if self.recent(of).contains(head) {
             return Some(0);
@@ -179,7 +180,7 @@ impl Known {
     }
 }
 
-/// An id as libgit2 has it. It would take a short one for one that ends with zeros.
+/// Parses a full id. libgit2 would pad a short one with zeros.
 fn named(id: &str) -> Option<git2::Oid> {
     let is_full = id.len() == 40;
     is_full.then(|| git2::Oid::from_str(id).ok()).flatten()
@@ -197,7 +198,7 @@ mod tests {
     use super::super::testing::Rigged;
     use super::*;
 
-    /// Loose and packed refs, a tag that is an object, a symbolic ref, and a merge of two histories.
+    /// Loose and packed refs, an annotated tag, a symbolic ref, and a merge of two histories.
     fn rigged() -> (Rigged, Vec<Oid>) {
         let rigged = Rigged::new();
         let (repo, base) = (&rigged.repo, rigged.base.clone());
@@ -249,7 +250,7 @@ mod tests {
         lines
     }
 
-    /// And nothing falls back to git.
+    /// Nothing falls back to git.
     #[test]
     fn it_answers_as_git_does() {
         let (rigged, ids) = rigged();
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(known.ahead(&ids[1], &ids[2]), None);
     }
 
-    /// What it cannot tell as git does, it does not tell.
+    /// libgit2 gives no answer where git's may differ.
     #[test]
     fn it_is_silent_where_git_may_see_something_else() {
         let (rigged, ids) = rigged();
@@ -303,7 +304,7 @@ mod tests {
         assert_eq!(known.kind(&absent), None);
         assert_eq!(known.commit("refs/heads/none"), None);
         assert_eq!(known.commit(&ids[0].as_str()[..12]), None, "a short id");
-        // git lists no ref whose own file is empty, whatever is packed below it.
+        // git lists no ref whose own file is empty, even if it has a packed value.
         fs::write(repo.repo_dir().join("refs/remotes/origin/one"), "").unwrap();
         assert_eq!(known.refs(), None);
         assert_eq!(shown(repo.refs().unwrap()), listed(repo));

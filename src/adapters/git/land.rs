@@ -1,4 +1,4 @@
-//! Moving the target, and knowing what is on it.
+//! Moves the target, and checks what is on it.
 
 use super::checkout;
 use super::command::NETWORK;
@@ -11,7 +11,7 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 
-/// Moves the target from `old` to `new` and reads it back. Done already is done.
+/// Moves the target from `old` to `new` and reads it back. Succeeds if that was done already.
 ///
 /// # Errors
 /// [`RepoError::Moved`] when another push came first, [`RepoError::CheckoutBusy`],
@@ -45,7 +45,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
             Ok(())
         }
         Answer::Done => arrived(repo, target, new, new, found),
-        // Whatever the remote says of it: another push came first.
+        // Another push came first, whatever the remote says.
         _ if found.as_ref() != Some(old) => arrived(repo, target, old, new, found),
         Answer::Stale(why) => Err(RepoError::Remote(why)),
         Answer::CheckoutDirty(why) => Err(match own {
@@ -59,14 +59,14 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
     }
 }
 
-/// Notes here that it landed. It has landed all the same where that fails.
+/// Records the landing in ours. A failure to do so does not undo the landing.
 fn note(repo: &GitRepo, target: &str, new: &Oid) {
     if let Err(error) = track(repo, target, new) {
-        tracing::warn!(target, %error, "what landed is not noted here; the next fetch does");
+        tracing::warn!(target, %error, "the work has landed, but its remote-tracking ref could not be updated; the next fetch does that");
     }
 }
 
-/// The target is not at `new`: fine when it is past it.
+/// Handles a target that is not at `new`: a success if it contains `new`.
 fn arrived(
     repo: &GitRepo,
     target: &str,
@@ -88,7 +88,7 @@ fn arrived(
     Err(moved(target, expected.to_string(), Some(&found)))
 }
 
-/// Without pushing, the target is a branch of ours.
+/// Moves the target as a branch of ours, without pushing.
 fn land_here(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
     let name = format!("refs/heads/{target}");
     let swap = repo
@@ -110,24 +110,24 @@ fn land_here(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), R
     }
 }
 
-/// Whether `commit` is on the target as the remote has it now.
+/// Returns true if `commit` is on the remote's current target.
 ///
 /// # Errors
 /// [`RepoError::Remote`], [`RepoError::NotFound`] when there is no such target.
 pub(super) fn landed(repo: &GitRepo, target: &str, commit: &Oid) -> Result<bool, RepoError> {
     let tip = fetch_target(repo, target)?.tip;
-    // All of the target is here now, so a commit that is not here is not on it.
+    // All of the target was fetched, so a commit that ours lacks is not on it.
     if repo.resolve(commit.as_str())?.is_none() {
         return Ok(false);
     }
     repo.is_ancestor(commit, &tip)
 }
 
-/// Whether every commit of `head` is on some remote's target or default branch, as ancestor or
-/// as an equal patch.
+/// Returns true if every commit of `head` is on the target or default branch of a remote, as an ancestor or as an
+/// equal patch.
 ///
 /// # Errors
-/// A remote that could not be asked, when no other one has the work.
+/// The error of a remote that could not be asked, if no other one has the work.
 pub(super) fn on_main(repo: &GitRepo, head: &Oid, target: &str) -> Result<bool, RepoError> {
     let mut unknown = None;
     match fetch_target(repo, target) {
@@ -165,7 +165,7 @@ fn remote_has(repo: &GitRepo, remote: &str, head: &Oid, target: &str) -> Result<
     Ok(false)
 }
 
-/// The branch that a remote's HEAD names.
+/// Returns the branch that a remote's HEAD names.
 fn default_of(repo: &GitRepo, remote: &str) -> Result<Option<String>, RepoError> {
     let output = repo
         .git()

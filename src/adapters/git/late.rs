@@ -1,10 +1,10 @@
-//! What was written into a sandbox after its last measurement, before or while it was renamed beside its place. Nothing
-//! measured that, so it is not known to be safe anywhere.
+//! Finds files that were written into a sandbox after its last measurement, before or while it was renamed. Such
+//! files are unmeasured, so they may exist nowhere else.
 //!
-//! All entries are looked at once more, there. One that has the stamp it was measured with is as it was, unless
-//! that is as young as the measurement itself; any other file is hashed, and compared with what was measured. Of what lies
-//! in a repository inside, and of unchanged copies, only stamps were looked at: there the change time decides, which the
-//! owner of a file cannot set.
+//! All entries are examined once more after the rename. An entry with its measured stamp is unchanged, unless the
+//! stamp is as young as the measurement itself; any other file is hashed and compared with the measurement. For files
+//! in a repository inside, and for unchanged copies, only stamps were measured: there the change time decides, which
+//! the owner of a file cannot set.
 
 use std::collections::HashMap;
 use std::fs;
@@ -26,14 +26,14 @@ use crate::adapters::trash::stamp_now;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// What git writes in the administrative directory with every commit, checkout or `add`.
+/// The files that git writes in the administrative directory with every commit, checkout or `add`.
 const STATE: [&str; 3] = ["HEAD", "index", "logs/HEAD"];
 
-/// A change time so far in the future, in seconds, is of before a clock was set back. The kernel's own times for files
-/// are finer than the clock that is asked here.
+/// Seconds that a change time may be in the future; one further ahead is from before a clock was set back. The
+/// kernel's times of files are finer than the clock that is read here.
 const SLACK: i64 = 2;
 
-/// Before the last measurement of a sandbox began.
+/// The time before the last measurement of a sandbox began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Began((i64, i64));
 
@@ -42,17 +42,17 @@ impl Began {
         Self(stamp_now())
     }
 
-    /// Whether something was changed since.
+    /// Returns true if the change came after it.
     fn precedes(self, changed: (i64, i64)) -> bool {
         self.0 <= changed && changed.0 <= stamp_now().0 + SLACK
     }
 }
 
-/// Has the sandbox renamed to `place`, and returns what was written since it was measured, for people. What cannot be told
-/// counts as written.
+/// Calls `rename`, which moves the sandbox to `place`, and returns the path that was written since the measurement,
+/// for people. Anything uncertain counts as written.
 ///
 /// # Errors
-/// As `rename`; then nothing was renamed.
+/// The error of `rename`; then nothing was renamed.
 pub(super) fn watch(
     repo: &GitRepo,
     measured: &Measured,
@@ -64,7 +64,7 @@ pub(super) fn watch(
     let listed = measured.index.entries.iter().map(|staged| &staged.path);
     let own = links::names(measured.ground.note.as_ref());
     let shown = Paths::of(measured.tree.keys().chain(listed).chain(&own));
-    // Which links are ours can be told only where they lie.
+    // Computed before the rename: our links can be recognised only in their place.
     let mut rules = rules(&measured.ground, &excludes, &shown, &measured.index);
     rename()?;
     let found = (|| {
@@ -98,7 +98,7 @@ struct Late<'a> {
 }
 
 impl Late<'_> {
-    /// The first of the entries that holds what nothing measured.
+    /// Returns the first entry with unmeasured content.
     fn first(&self, entries: Vec<Entry>) -> Result<Option<String>, RepoError> {
         let more = &self.measured.inner.more;
         let more = more.iter().filter(|(home, _)| *home == Home::Sandbox);
@@ -108,7 +108,7 @@ impl Late<'_> {
             .map(|item| (item.entry.path.as_slice(), item))
             .collect();
         for entry in entries {
-            // A directory holds nothing itself, neither does a pipe.
+            // A directory, like a pipe, has no content of its own.
             if !matches!(entry.kind, Kind::File | Kind::Link) {
                 continue;
             }
@@ -134,17 +134,17 @@ impl Late<'_> {
             return Ok(false);
         };
         let now = read(self.root, entry, self.measured.format, &mut Seen::default())?;
-        // What was removed meanwhile was measured.
+        // A file that was removed meanwhile was measured.
         Ok(now.is_none_or(|(_, now)| now == *id))
     }
 
-    /// What was measured of its bytes. A file that was as it was checked out has those of the commit.
+    /// Returns the measured id of the file's bytes. An unchanged file has that of the commit.
     fn id<'i>(&'i self, item: &'i Item) -> Option<&'i Oid> {
         let committed = || self.measured.tree.get(&item.entry.path).map(|(_, id)| id);
         item.id.as_ref().or_else(committed)
     }
 
-    /// A commit, checkout or `add` in it, which the administrative directory tells of.
+    /// Returns the file in the administrative directory that shows a later commit, checkout or `add`.
     fn state(&self) -> Option<String> {
         let admin = self.measured.ground.admin.as_deref()?;
         let is_late = |name: &&'static str| {

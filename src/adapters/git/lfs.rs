@@ -1,5 +1,5 @@
-//! Files that git-lfs keeps beside the repository. A push uploads them from there, so those that an agent
-//! committed are brought along: each is copied only as what its pointer says, by digest and length.
+//! Files that git-lfs keeps beside the repository. A push uploads them from there, so the files that an agent
+//! committed are copied along, each only if digest and length match its pointer.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -15,22 +15,22 @@ use super::digest::hex;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// No pointer is longer.
+/// The largest size of a pointer.
 const POINTER_MAX: usize = 1024;
 const VERSION: &str = "version https://git-lfs.github.com/spec/v1\n";
 
-/// What a pointer says.
+/// The content of a pointer.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Pointer {
     digest: String,
     size: u64,
 }
 
-/// Brings the files that commits of `head` point to, which no remote has, from one repository's store to
-/// another's. One that is not there was uploaded before, or the upload will say that it is missing.
+/// Copies the files that commits of `head` point to, and that no remote has, from one repository's store to
+/// another's. A missing file was uploaded before, or the upload will report it.
 ///
 /// # Errors
-/// git cannot list what `head` holds, or a file cannot be written.
+/// When git cannot list the objects of `head`, or a file cannot be written.
 pub(super) fn bring(theirs: &Path, ours: &Path, head: &Oid) -> Result<(), RepoError> {
     let store = theirs.join("lfs/objects");
     if theirs == ours || !store.is_dir() {
@@ -46,13 +46,13 @@ pub(super) fn bring(theirs: &Path, ours: &Path, head: &Oid) -> Result<(), RepoEr
     Ok(())
 }
 
-/// Where a repository's store has the file of a digest.
+/// Returns the path of a digest's file in a repository's store.
 fn place(repo: &Path, digest: &str) -> PathBuf {
     let dir = repo.join("lfs/objects");
     dir.join(&digest[..2]).join(&digest[2..4]).join(digest)
 }
 
-/// Whether the store of ours has the file. What is there was compared with its digest when it was copied.
+/// Returns true if the store of ours has the file. Its digest was verified when it was copied.
 pub(super) fn is_stored(ours: &Path, digest: &str, size: u64) -> bool {
     let found = is_digest(digest).then(|| fs::symlink_metadata(place(ours, digest)));
     found.is_some_and(|found| found.is_ok_and(|found| found.is_file() && found.len() == size))
@@ -62,10 +62,10 @@ fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The objects in what a commit has and others (`--remotes`, or a commit) have not, as their names.
+/// Returns the names of the objects of a commit that others (`--remotes`, or a commit) lack.
 ///
 /// # Errors
-/// git cannot list them.
+/// When git cannot list them.
 pub(super) fn beyond(git: Git, head: &Oid, others: &str) -> Result<HashSet<String>, RepoError> {
     let list = git
         .args(["rev-list", "--objects", "--no-object-names", head.as_str()])
@@ -74,7 +74,7 @@ pub(super) fn beyond(git: Git, head: &Oid, others: &str) -> Result<HashSet<Strin
     Ok(list.text().lines().map(str::to_owned).collect())
 }
 
-/// Every pointer in what `head` has and no remote.
+/// Returns every pointer in objects that `head` has and no remote.
 fn pointers(ours: &Path, head: &Oid) -> Result<HashSet<Pointer>, RepoError> {
     let git = || Git::in_dir(ours);
     let list: String = beyond(git(), head, "--remotes")?
@@ -102,7 +102,7 @@ fn pointers(ours: &Path, head: &Oid) -> Result<HashSet<Pointer>, RepoError> {
     Ok(text.split(VERSION).skip(1).filter_map(parse).collect())
 }
 
-/// The lines behind the version, in any order.
+/// Parses the lines after the version, in any order.
 fn parse(text: &str) -> Option<Pointer> {
     let value = |key: &str| {
         let mut lines = text.lines().take(8);
@@ -115,7 +115,7 @@ fn parse(text: &str) -> Option<Pointer> {
     })
 }
 
-/// Copies a regular file of that length and digest; any other is passed over, as is none.
+/// Copies a regular file of that length and digest; skips any other, and a missing one.
 fn copy(from: &Path, to: &Path, pointer: &Pointer) -> io::Result<()> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let opened = OpenOptions::new()
@@ -213,7 +213,7 @@ mod tests {
         bring(&theirs, &ours, &head).unwrap();
         assert_eq!(fs::read(copied).unwrap(), b"picture");
         assert!(!refused.exists() && !linked.exists());
-        // Done already is done.
+        // A second call changes nothing.
         bring(&theirs, &ours, &head).unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! What we put into a sandbox beside the work: links to the task and the outcome, and files copied
-//! from the rig's checkout. All of it is excluded from git.
+//! Files that the supervisor adds to a sandbox: links to the task and the outcome, and copies of files of the rig's
+//! checkout. All of them are excluded from git.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,10 +26,10 @@ const TASK_ELSE: &str = ".horde-task.md";
 /// Names of the outcome file.
 const OUTCOMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
 
-/// Every name that is excluded from git in all sandboxes.
+/// All names that are excluded from git in all sandboxes.
 pub(super) const EXCLUDED: [&str; 4] = [TASK, TASK_ELSE, OUTCOMES[0], OUTCOMES[1]];
 
-/// Which of these names a commit has.
+/// Returns the names among `names` that a commit has.
 fn tracked<const N: usize>(
     repo: &GitRepo,
     commit: &Oid,
@@ -49,7 +49,7 @@ fn tracked<const N: usize>(
     Ok(names.map(|_| lines.next().is_some_and(|line| Oid::new(line).is_ok())))
 }
 
-/// Makes the links. A file that took a link's place is left alone.
+/// Makes the links. Leaves a file in place of a link alone.
 pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     let names = [TASK, OUTCOMES[0], OUTCOMES[1]];
     let [tracks_task, tracks_outcome @ ..] = tracked(repo, &spec.base, names)?;
@@ -66,7 +66,7 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
         let fail = |error: std::io::Error| failed("cannot link", &link, &error);
         match fs::read_link(&link) {
             Ok(found) if found == target => continue,
-            // Ours, but of another place of the city or another incarnation.
+            // Our link, but for another location of the city or another incarnation.
             Ok(_) if is_ours(&spec.path, name.as_bytes()) => {
                 fs::remove_file(&link).map_err(fail)?;
             }
@@ -79,7 +79,7 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     Ok(())
 }
 
-/// Whether the path is a link that we made: `.../tasks/<rig>/<relic>/<incarnation>/<file>`.
+/// Returns true if the path is a link that we made: `.../tasks/<rig>/<relic>/<incarnation>/<file>`.
 pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
     if !EXCLUDED.iter().any(|name| name.as_bytes() == path) {
         return false;
@@ -92,7 +92,7 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
     target.is_absolute() && (name == TASK || name == "outcome") && tasks == Some("tasks".as_ref())
 }
 
-/// Names that rules do not hide: a task that is no link any more, and a copied file that was edited, are work.
+/// Returns the names that rules do not hide: a task that is no longer a link, and an edited copy, are work.
 pub(super) fn names(note: Option<&Note>) -> BTreeSet<RelPath> {
     let own = EXCLUDED.iter().map(|name| name.as_bytes().to_vec());
     let copied = note.into_iter().flat_map(|note| note.copied.keys());
@@ -100,7 +100,7 @@ pub(super) fn names(note: Option<&Note>) -> BTreeSet<RelPath> {
         .collect()
 }
 
-/// Leaves out copied files that are as they were copied: the checkout has them.
+/// Leaves out copied files that are unchanged: the checkout has them.
 pub(super) fn without_copies(
     root: &Root,
     mut entries: Vec<Entry>,
@@ -115,7 +115,7 @@ pub(super) fn without_copies(
         .iter()
         .map(|(name, digest)| (name.as_bytes(), digest))
         .collect();
-    // What cannot be read is taken for edited; saving it will say why.
+    // An unreadable file counts as edited; saving it will tell why.
     entries.retain(|entry| match copied.get(entry.path.as_slice()) {
         Some(digest) if entry.git_mode().is_some() && !tracked.contains(&entry.path) => {
             !digest::of_entry(root, entry).is_ok_and(|now| now == **digest)
@@ -125,13 +125,12 @@ pub(super) fn without_copies(
     entries
 }
 
-/// Takes out what is saved and is no work: a replaced outcome file.
+/// Removes a replaced outcome file, which is saved but is no work.
 pub(super) fn not_work(untracked: &mut BTreeSet<RelPath>) {
     untracked.retain(|path| !OUTCOMES.iter().any(|name| name.as_bytes() == path));
 }
 
-/// Copies the configured untracked files from the rig's checkout, where they are not there yet,
-/// and notes what was copied.
+/// Copies the configured untracked files from the rig's checkout unless they exist already, and notes the copies.
 pub(super) fn copy(repo: &GitRepo, spec: &SandboxSpec, note: &mut Note) -> Result<(), RepoError> {
     if spec.copy.is_empty() {
         return Ok(());
@@ -155,11 +154,11 @@ pub(super) fn copy(repo: &GitRepo, spec: &SandboxSpec, note: &mut Note) -> Resul
             copy_one(&from.join(&relative), &spec.path, &relative, note)?;
         }
     }
-    // File by file: what else the agent puts into a copied directory is its work.
+    // File by file: other files that the agent adds to a copied directory are its work.
     exclude(repo, note.copied.keys().map(String::as_str))
 }
 
-/// A path that stays below the directory it is joined to, and out of `.git`.
+/// Returns a path that stays below the directory that it is joined to, and out of `.git`.
 fn plain(name: &str) -> Result<PathBuf, RepoError> {
     let path: PathBuf = Path::new(name)
         .components()
@@ -183,11 +182,11 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
     let name = relative.to_string_lossy().into_owned();
     let found = fs::symlink_metadata(source).map_err(fail)?;
     if !found.is_symlink() {
-        // A FIFO would be waited for for ever.
+        // A FIFO would block for ever.
         regular::regular(&found).map_err(|error| failed("cannot copy", source, &error))?;
     }
     if fs::symlink_metadata(&target).is_ok() {
-        // What cannot be read is the agent's.
+        // An unreadable file is the agent's.
         let same = digest::of_file(&target).ok();
         if let Some(same) = same
             && same == digest::of_file(source)?
@@ -196,13 +195,13 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
         }
         return Ok(());
     }
-    // What is checked out there is the work of agents: a directory may be a link that leads elsewhere.
+    // The files checked out there are the work of agents: a directory may be a link that leads elsewhere.
     let parent = relative.parent().unwrap_or(Path::new(""));
     beneath::make_dirs(to, parent).map_err(fail)?;
     if found.is_symlink() {
         symlink(fs::read_link(source).map_err(fail)?, &target).map_err(fail)?;
     } else {
-        // Whole or not at all: a torn copy would pass for the agent's edit.
+        // Atomically: a torn copy would count as the agent's edit.
         let part = relative.with_file_name(format!(
             ".horde-copy-{}",
             relative.file_name().unwrap_or_default().to_string_lossy()
@@ -215,7 +214,7 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
     Ok(())
 }
 
-/// Copies a regular file with its mode; anything else is an error and not waited for.
+/// Copies a regular file with its mode. Anything else is an error, and does not block.
 fn copy_whole(source: &Path, to: &Path, part: &Path) -> std::io::Result<()> {
     let name = Path::new(source.file_name().unwrap_or_default());
     let dir = source.parent().unwrap_or(Path::new("/"));

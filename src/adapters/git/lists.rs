@@ -1,6 +1,6 @@
-//! Lists of theirs that git reads in every sandbox, `packed-refs` and `shallow`: with one that it cannot read it does
-//! nothing at all, and all raiders of the rig stand still. Such a list is set aside, and what can be used of it is
-//! written again.
+//! Repairs lists of theirs that git reads in every sandbox: `packed-refs` and `shallow`. With an unreadable one, git
+//! does nothing at all, and all raiders of the rig stop. Such a list is set aside, and its usable part is written
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,20 +19,20 @@ use crate::ports::repo::RepoError;
 const PACKED: &str = "packed-refs";
 const SHALLOW: &str = "shallow";
 
-/// A `packed-refs` up to this size is read; a larger one where ours is as large. git reads all of it at each command.
+/// The largest usable `packed-refs`, unless ours is large, too: git reads all of it in each command.
 const PACKED_MAX: u64 = 32 << 20;
-/// No list of what is not there is larger.
+/// The largest `shallow`.
 const SHALLOW_MAX: u64 = 32 << 20;
-/// So many branches are taken over of one that is too large. Those of the sandboxes are among them.
+/// The number of branches that are taken over from a list that is too large. Those of the sandboxes are included.
 const BRANCHES_MAX: usize = 10_000;
 
-/// Mends both.
+/// Repairs both lists.
 pub(super) fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     mend_packed(repo)?;
     mend_shallow(repo)
 }
 
-/// Sets `packed-refs` aside where git could not read it. It is looked at where it changed.
+/// Sets `packed-refs` aside if git could not read it. Checks it only if it changed.
 fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     let file = repo.theirs().join(PACKED);
     let mut seen = repo.packed_seen();
@@ -51,7 +51,7 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
         &sound.refs.values().map(|(id, _)| id.clone()).collect(),
     )?;
     let rest = sound.text(&wanted(repo)?);
-    // git may have written it meanwhile: what it took in would be missing.
+    // Locked, because git may write the list meanwhile, and its new refs would be lost.
     let Some(_lock) = Lock::take(&file)? else {
         way::unlock(repo, PACKED)?;
         return Ok(());
@@ -70,7 +70,7 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Reads it, and says why git could not.
+/// Reads it. Returns the reason if git could not.
 fn look(repo: &GitRepo, file: &Path) -> Result<(Vec<u8>, Option<String>), RepoError> {
     let ours = fs::metadata(repo.repo_dir().join(PACKED)).map_or(0, |found| found.len());
     let max = PACKED_MAX.max(ours.saturating_mul(4));
@@ -92,7 +92,7 @@ fn look(repo: &GitRepo, file: &Path) -> Result<(Vec<u8>, Option<String>), RepoEr
             };
             Ok((text, why))
         }
-        // What such a file names is not read.
+        // The target of such a file is not read.
         Err(error) if admin::is_strange(&error) => {
             Ok((Vec::new(), Some(format!("could not be read ({error})"))))
         }
@@ -100,7 +100,7 @@ fn look(repo: &GitRepo, file: &Path) -> Result<(Vec<u8>, Option<String>), RepoEr
     }
 }
 
-/// Says why git would not read these lines: it ends at the first that is none.
+/// Returns the reason why git would not read these lines: it stops at the first invalid one.
 fn garbled(text: &[u8], format: &str) -> Option<String> {
     match text.last() {
         None => return None,
@@ -137,7 +137,7 @@ fn garbled(text: &[u8], format: &str) -> Option<String> {
     None
 }
 
-/// Whether git does not take a name for a path that leads elsewhere.
+/// Returns true if git does not take the name for a path that leads elsewhere.
 fn is_safe(name: &[u8]) -> bool {
     let mut parts = name.split(|byte| *byte == b'/');
     let is_upper = |byte: &u8| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'-');
@@ -150,7 +150,7 @@ fn is_safe(name: &[u8]) -> bool {
     }
 }
 
-/// The refs of such a list that can be used, with the line after each that tells what a tag stands for.
+/// The usable refs of such a list, each with the line that names the target of a tag.
 #[derive(Default)]
 struct Sound {
     refs: BTreeMap<String, (Oid, Option<String>)>,
@@ -175,7 +175,8 @@ impl Sound {
         found
     }
 
-    /// The list as git writes it, of the branches and what these are not many of. Refs of remotes and tags, ours has.
+    /// Formats the list as git does: all refs if they are few, otherwise the wanted branches and a limited number of
+    /// others. Ours has the remote-tracking refs and tags.
     fn text(&self, wanted: &BTreeSet<String>) -> String {
         let mut text = "# pack-refs with: sorted \n".to_owned();
         let heads = self
@@ -197,7 +198,7 @@ impl Sound {
     }
 }
 
-/// The branches that sandboxes were made with, or are on.
+/// Returns the branches that sandboxes were made with, or are on.
 fn wanted(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
     let made = Note::all(repo)?.into_iter();
     let made = made.map(|note| format!("refs/heads/{}", note.branch));
@@ -205,8 +206,8 @@ fn wanted(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
     Ok(made.chain(used).collect())
 }
 
-/// Sets `shallow` aside where ours has the whole history, or git could not read it: with it, the history that all
-/// sandboxes see ends where one agent's `git fetch --depth` did.
+/// Sets `shallow` aside if ours has the whole history, or git could not read it: otherwise one agent's `git fetch
+/// --depth` cuts the history for all sandboxes.
 fn mend_shallow(repo: &GitRepo) -> Result<(), RepoError> {
     let file = repo.theirs().join(SHALLOW);
     if fs::symlink_metadata(&file).is_err() {
@@ -237,7 +238,7 @@ fn set_aside(repo: &GitRepo, name: &str) -> Result<String, RepoError> {
 mod tests {
     use super::*;
 
-    /// What git 2.47 said of each, read with `git branch`.
+    /// The expected result is that of git 2.47, read with `git branch`.
     #[test]
     fn list_that_git_would_not_read_is_garbled() {
         let id = "1".repeat(40);

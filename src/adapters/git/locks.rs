@@ -1,5 +1,5 @@
-//! Locks that a killed git left in the supervisor's repository. git never removes one, and every later
-//! command on the same file fails.
+//! Stale locks that a killed git left in the supervisor's repository. git never removes them, and every later command
+//! on the same file fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,14 @@ use std::time::{Duration, SystemTime};
 use super::command::CHECKOUT;
 use crate::adapters::proc;
 
-/// No command of the supervisor holds a lock for longer: the longest limit of one that takes locks.
+/// The age above which a lock is stale: the longest timeout of a command of the supervisor that takes locks.
 pub(super) const STALE: Duration = CHECKOUT;
 
-/// What git says of a lock that is taken.
+/// git's message about a lock that is taken.
 const TAKEN: &str = "Unable to create '";
 
-/// Removes the lock that a command failed on, where nothing can hold it any more: it is older than any
-/// command may run, and every git process that works here began after it. Returns whether the command may
-/// be tried again.
+/// Removes the lock that a command failed on if it is stale: it is older than any command may run, and every git
+/// process that works here began after it. Returns true if the command may be retried.
 pub(super) fn clear_stale(repo: &Path, said: &str) -> bool {
     let Some(lock) = named(said).filter(|lock| is_inside(repo, lock)) else {
         return false;
@@ -24,7 +23,7 @@ pub(super) fn clear_stale(repo: &Path, said: &str) -> bool {
     let found = fs::symlink_metadata(&lock).ok();
     let written = found.filter(fs::Metadata::is_file);
     let Some(written) = written.and_then(|found| found.modified().ok()) else {
-        // It is gone already, or is no lock.
+        // It is gone already, or is not a lock.
         return !lock.exists();
     };
     let age = SystemTime::now().duration_since(written);
@@ -37,11 +36,11 @@ pub(super) fn clear_stale(repo: &Path, said: &str) -> bool {
     if is_worked_on(repo, age) {
         return false;
     }
-    tracing::warn!(lock = %lock.display(), ?age, "a lock that a killed git left is removed");
+    tracing::warn!(lock = %lock.display(), ?age, "stale lock of a killed git: it is removed and the command is retried");
     fs::remove_file(&lock).is_ok()
 }
 
-/// The lock that git names.
+/// Returns the lock that git's message names.
 fn named(said: &str) -> Option<PathBuf> {
     let rest = &said[said.find(TAKEN)? + TAKEN.len()..];
     let path = Path::new(&rest[..rest.find("': File exists")?]);
@@ -58,8 +57,8 @@ fn is_inside(repo: &Path, lock: &Path) -> bool {
     }
 }
 
-/// Whether a git process works in the repository that may have taken a lock of this age. What cannot be
-/// told counts.
+/// Returns true if a git process works in the repository that may have taken a lock of this age. Returns true in
+/// doubt.
 fn is_worked_on(repo: &Path, age: Duration) -> bool {
     let (Ok(repo), Ok(all)) = (repo.canonicalize(), proc::all()) else {
         return true;

@@ -1,7 +1,7 @@
 //! Measures a sandbox: everything in it that a removal could lose, and a digest of all of it.
 //!
-//! Facts are made from this, and salvage writes exactly what this names, so that nothing can be in
-//! the one and not in the other. No git looks at the sandbox: it is its bytes.
+//! The facts are made from the same measurement that salvage writes from, so that neither can contain something that
+//! the other lacks. No git runs in the sandbox: its bytes are read directly.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,35 +31,35 @@ use crate::ports::repo::RepoError;
 /// A sandbox at one moment.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// Where, and where its HEAD is.
+    /// The paths of the sandbox, and its HEAD.
     pub(super) ground: Ground,
-    /// How its repository names objects.
+    /// The hash that its repository names objects with.
     pub(super) format: Format,
     /// The files of HEAD.
     pub(super) tree: Arc<Tree>,
     /// The index, flags included.
     pub(super) index: Arc<Index>,
-    /// Its files, and how they differ from HEAD.
+    /// Its files, and their differences from HEAD.
     pub(super) files: Compared,
-    /// Paths that ignore rules hide, directories as one and ending with `/`.
+    /// Paths that ignore rules hide; a hidden directory is one path that ends with `/`.
     pub(super) hidden: Vec<RelPath>,
-    /// Mount points in it.
+    /// Mount points in the sandbox.
     pub(super) mounts: Vec<RelPath>,
     /// Repositories inside the sandbox.
     pub(super) inner: Found,
     /// Stash entries of this sandbox.
     pub(super) stashes: Vec<Stash>,
-    /// Entries that it had, and that the list has no more.
+    /// Stash entries that the sandbox had, and that are no longer in the list.
     pub(super) dropped: Vec<Oid>,
-    /// Why a reflog of HEAD cannot be read, for people.
+    /// The reason, for people, why a reflog of HEAD cannot be read.
     pub(super) odd_log: Option<String>,
-    /// Commits that only its reflog and branches name.
+    /// Commits that only the sandbox's reflog and branches name.
     pub(super) lost: Lost,
-    /// Commits that it names and that are not whole: they cannot be saved.
+    /// Commits that the sandbox names and that are incomplete: they cannot be saved.
     pub(super) damaged: BTreeSet<Oid>,
-    /// What else holds work, for people.
+    /// Other things that hold work, for people.
     pub(super) special: Vec<OtherWork>,
-    /// Digest of everything above and of the content behind it.
+    /// Digest of everything above and of the content that it refers to.
     pub(super) fingerprint: String,
 }
 
@@ -67,7 +67,7 @@ impl Measured {
     /// Tracked paths that hold something a commit does not.
     pub(super) fn dirty(&self) -> impl Iterator<Item = &RelPath> {
         match self.ground.gone {
-            // What was not staged went with the directory.
+            // Changes that were not staged were lost with the directory.
             true => self.files.staged.iter(),
             false => self.files.dirty.iter(),
         }
@@ -85,12 +85,13 @@ impl Measured {
     }
 }
 
-/// Whether files are read whose bytes are known by their fingerprints.
+/// The trust in the cache of file fingerprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Files {
-    /// They are believed.
+    /// Files whose fingerprint is unchanged are not read again.
     Known,
-    /// Those are read that may have been written under the same fingerprint: a removal is decided by this.
+    /// Files that may have been written without a change of their fingerprint are read again: a removal depends on
+    /// it.
     Afresh,
 }
 
@@ -106,7 +107,7 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path, files: Files) -> Result<Me
     look(repo, ground, files)
 }
 
-/// Measures what is left of a sandbox, be it that its directory is gone. None where there is nothing.
+/// Measures the rest of a sandbox, even if its directory is gone. None if nothing is left.
 pub(super) fn measure_left(
     repo: &GitRepo,
     sandbox: &Path,
@@ -119,7 +120,7 @@ pub(super) fn measure_left(
     }
 }
 
-/// Measures all that git still knows of a sandbox whose directory is gone. None where it is there, or git
+/// Measures all that git still knows of a sandbox whose directory is gone. None if the directory is there, or if git
 /// knows nothing.
 pub(super) fn measure_gone(repo: &GitRepo, sandbox: &Path) -> Result<Option<Measured>, RepoError> {
     let ground = ground(repo, sandbox)?;
@@ -131,7 +132,7 @@ pub(super) fn measure_gone(repo: &GitRepo, sandbox: &Path) -> Result<Option<Meas
 
 fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
     let known = ground.admin.as_deref();
-    // One that was never filled had no agent in it, and without an index all files look deleted.
+    // A sandbox that was never filled had no agent in it, and without an index all files would look deleted.
     let unfilled = ground.note.as_ref().is_some_and(|note| !note.complete);
     let is_unborn = |admin: &Path| unfilled && !admin.join("index").exists();
     if known.is_none_or(is_unborn) {
@@ -153,7 +154,7 @@ fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
     }
 }
 
-/// What is on the disk.
+/// The findings on the disk.
 #[derive(Default)]
 struct Disk {
     files: Compared,
@@ -161,7 +162,7 @@ struct Disk {
     inner: Found,
 }
 
-/// What the files of a sandbox are compared with.
+/// The things that the files of a sandbox are compared with.
 struct Sight {
     format: Format,
     lens: Lens,
@@ -169,7 +170,7 @@ struct Sight {
     tree: Arc<Tree>,
 }
 
-/// A HEAD that is not whole is none: its sandbox is what its base was, and what lies on the disk.
+/// Treats a HEAD that is not whole as absent: the sandbox then consists of its base and of the files on the disk.
 fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     match objects::check_theirs(repo) {
         Err(why) if !objects::is_shut(repo) => return Err(why),
@@ -178,7 +179,7 @@ fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     let Some(head) = &ground.head else {
         return Ok(());
     };
-    // From ours: what theirs says that a tree holds may be forged.
+    // Read from ours: an agent may have forged the content of a tree in theirs.
     if !repo.take_whole(std::slice::from_ref(head))?.is_empty() {
         let short = head.short();
         ground.garbled = Some(format!("its HEAD names {short}, which is damaged"));
@@ -188,7 +189,7 @@ fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// How theirs names objects, and what shows them and those of ours.
+/// Returns the hash that theirs names objects with, and a lens that shows the objects of theirs and ours.
 pub(super) fn lens(repo: &GitRepo) -> Result<(Format, Lens), RepoError> {
     let format = Format::named(repo.object_format()?);
     let dirs = [
@@ -239,7 +240,7 @@ fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, Re
         false => disk(repo, &ground, &sight, files)?,
     };
     let reflog = traces::reflogs(repo, &ground)?;
-    // What it has committed is judged, and kept, in ours. HEAD is there already.
+    // Stash entries are copied to ours, pinned and judged there. HEAD is in ours already.
     let note = ground.note.as_ref();
     let (stashes, mut damaged) = stash::whole(repo, &ground, &reflog)?;
     stash::pin(repo, note, &stashes)?;
@@ -270,7 +271,7 @@ fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, Re
     Ok(measured)
 }
 
-/// What is known of the files by their fingerprints.
+/// Returns the cache of file fingerprints.
 fn known(repo: &GitRepo, root: &Root, files: Files) -> Seen {
     let list = super::ground::seen_file(repo, root.path());
     let mut seen = Seen::read(&list, &repo.recent);
@@ -340,7 +341,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     })
 }
 
-/// What is taken of the sandbox: neither our links nor its own.
+/// Returns the rules that leave out our links and the sandbox's own `.git` link.
 pub(super) fn rules<'a>(
     ground: &Ground,
     excludes: &'a Excludes,
@@ -361,7 +362,7 @@ pub(super) fn rules<'a>(
     rules
 }
 
-/// Refuses where something cannot be read that may be work.
+/// Refuses if anything that may be work cannot be read.
 fn all_read(walked: &Walked) -> Result<(), RepoError> {
     match walked.closed.iter().find(|closed| !closed.hidden) {
         None => Ok(()),
@@ -373,7 +374,8 @@ fn all_read(walked: &Walked) -> Result<(), RepoError> {
     }
 }
 
-/// Submodules of a sandbox whose directory is gone: their git directories are in its administrative one.
+/// Finds the submodules of a sandbox whose directory is gone: their git directories are in its administrative
+/// directory.
 fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found, RepoError> {
     let empty = admin::scratch(repo)?;
     let fail = |error: std::io::Error| failed("cannot read", empty.path(), &error);
@@ -391,7 +393,7 @@ fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found,
     inner::find(&around, &Walked::default(), &[], &mut Seen::default())
 }
 
-/// How the files of a sandbox differ from its HEAD, and nothing else.
+/// Compares the files of a sandbox with its HEAD, and measures nothing else.
 pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared), RepoError> {
     let mut ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
     settle(repo, &mut ground)?;
@@ -400,7 +402,7 @@ pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared
     Ok((ground, disk.files))
 }
 
-/// What a HEAD names, where ours or theirs has it.
+/// Resolves an id to a commit of ours or theirs.
 pub(super) fn commit(repo: &GitRepo, id: &Oid) -> Result<Option<Oid>, RepoError> {
     match repo.known().and_then(|known| known.commit(id.as_str())) {
         Some(commit) => Ok(Some(commit)),

@@ -1,5 +1,5 @@
-//! git, as one rig needs it: git2 for refs, ancestry, trees and in-memory merges; the `git` program
-//! for everything that talks to a remote, runs hooks or filters, or touches a work tree.
+//! The git adapter of a rig: git2 for refs, ancestry, trees and in-memory merges; the `git` program for everything
+//! that talks to a remote, runs hooks or filters, or touches a work tree.
 
 mod admin;
 mod adopt;

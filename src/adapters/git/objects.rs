@@ -1,5 +1,5 @@
-//! Looks at an object directory that agents can write to before git does. git opens what has the name of a
-//! pack or of an object, whatever it is: it would wait for ever for a pipe, and follow a link.
+//! Checks an object directory that agents can write to before git reads it. git opens anything with the name of a
+//! pack or an object: it would block on a pipe for ever, and follow a link.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::{self, FileType};
@@ -14,8 +14,7 @@ use super::share;
 use crate::adapters::beneath;
 use crate::ports::repo::RepoError;
 
-/// Settings with which git does not read what is only an index of commits and packs: an agent can write one
-/// that says otherwise.
+/// Settings with which git ignores indexes of commits and packs: an agent can write a false one.
 pub(super) const UNINDEXED: [&str; 4] = [
     "-c",
     "core.commitGraph=false",
@@ -23,21 +22,21 @@ pub(super) const UNINDEXED: [&str; 4] = [
     "core.multiPackIndex=false",
 ];
 
-/// git follows a chain of object directories that borrow from each other so far.
+/// The length of a chain of object directories that git follows.
 const DEPTH: usize = 5;
-/// No list of such directories is longer.
+/// The largest list of such directories.
 const LIST_MAX: u64 = 1 << 20;
-/// Directories that git makes beside packs and lists; it does not open them with [`UNINDEXED`].
+/// Directories that git makes beside packs and lists; with [`UNINDEXED`] it does not open them.
 const INDEXES: [&str; 2] = ["commit-graphs", "multi-pack-index.d"];
 
-/// Whether theirs has an object directory into which this user is not let, and which is not its own to open.
+/// Returns true if theirs has an object directory that this user may not read, and does not own.
 pub(super) fn is_shut(repo: &GitRepo) -> bool {
     let listed = fs::read_dir(repo.theirs().join("objects"));
     listed.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
-/// Checks those of theirs. What git must not open there is renamed first, and so is a list of lenders that leads to such a
-/// thing: one agent would stop all sandboxes of the rig.
+/// Checks the objects of theirs. First renames everything that git must not open, and lists of alternates that lead
+/// to such a thing: one agent would otherwise stop all sandboxes of the rig.
 ///
 /// # Errors
 /// As [`check`], for what cannot be renamed.
@@ -63,8 +62,8 @@ pub(super) fn check_theirs(repo: &GitRepo) -> Result<(), RepoError> {
     check(&objects)
 }
 
-/// Lets this user into what an agent has closed below the objects of theirs. Those of another repository that it borrows
-/// from are not touched.
+/// Opens directories below the objects of theirs that an agent closed by permissions. Does not touch those of
+/// alternates.
 fn open_fans(repo: &GitRepo, objects: &Path) -> Result<(), RepoError> {
     for (name, kind) in list(objects)? {
         let dir = objects.join(&name);
@@ -83,8 +82,8 @@ fn open_fans(repo: &GitRepo, objects: &Path) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Sees to it that there is an object directory: without one git takes theirs for no repository, and a link in its place
-/// leads wherever an agent wants. Returns whether there was none.
+/// Makes an object directory if there is none: without it git takes theirs for no repository, and a link in its place
+/// leads wherever an agent wants. Returns true if there was none.
 fn make_whole(theirs: &Path, objects: &Path) -> Result<bool, RepoError> {
     let fail = |error: std::io::Error| failed("cannot make", objects, &error);
     match fs::symlink_metadata(objects) {
@@ -99,12 +98,12 @@ fn make_whole(theirs: &Path, objects: &Path) -> Result<bool, RepoError> {
     }
 }
 
-/// Checks that git can open what it would in an object directory, and in those that it borrows from.
+/// Checks the entries that git would open in an object directory and in its alternates.
 ///
 /// # Errors
-/// [`RepoError::Failed`] names what is no regular file, or what cannot be read.
+/// [`RepoError::Failed`] names an entry that is not a regular file, or cannot be read.
 pub(super) fn check(objects: &Path) -> Result<(), RepoError> {
-    // By its inode: one directory may have many names.
+    // By inode: one directory may have many names.
     let mut known = HashSet::new();
     let mut open = VecDeque::from([(objects.to_owned(), 0)]);
     while let Some((dir, depth)) = open.pop_front() {
@@ -123,8 +122,8 @@ pub(super) fn check(objects: &Path) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// What an object directory itself has in the place of something else, and what that is. One that is not there has
-/// nothing.
+/// Returns the entries of an object directory that have the wrong type, each with the expected type. A missing
+/// directory has none.
 fn odd_ones(objects: &Path) -> Result<Vec<(PathBuf, &'static str)>, RepoError> {
     let mut found = Vec::new();
     for (name, kind) in list(objects)? {
@@ -148,7 +147,7 @@ fn odd_ones(objects: &Path) -> Result<Vec<(PathBuf, &'static str)>, RepoError> {
     Ok(found)
 }
 
-/// Whether it was set aside: git opens nothing of such a name.
+/// Returns true if the entry was set aside: git opens nothing of such a name.
 fn is_aside(name: &str) -> bool {
     let rest = name.rsplit_once(".aside").map(|(_, rest)| rest);
     rest.is_some_and(|rest| {
@@ -178,7 +177,7 @@ fn list(dir: &Path) -> Result<Vec<(String, FileType)>, RepoError> {
     Ok(found)
 }
 
-/// The directories that git would borrow from, too.
+/// Returns the alternates of an object directory.
 fn lenders(objects: &Path) -> Result<Vec<PathBuf>, RepoError> {
     let read = beneath::read(objects, Path::new("info/alternates"), LIST_MAX);
     let text = match read {
@@ -193,7 +192,7 @@ fn lenders(objects: &Path) -> Result<Vec<PathBuf>, RepoError> {
         .collect())
 }
 
-/// A line as git reads it: in quotes, with escapes, or as it is.
+/// Parses a line as git does: in quotes with escapes, or plain.
 fn unquoted(line: &[u8]) -> Vec<u8> {
     let inner = line
         .strip_prefix(b"\"")
@@ -304,7 +303,7 @@ mod tests {
             let told = check(&objects).unwrap_err().to_string();
             assert!(told.contains("pack-2.idx"), "{list}: {told}");
         }
-        // One that borrows from itself has an end.
+        // A directory that is its own alternate ends the search.
         fs::write(objects.join("info/alternates"), "../a/../a\n.\n").unwrap();
         check(&objects).unwrap();
     }

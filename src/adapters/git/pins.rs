@@ -1,4 +1,4 @@
-//! Pins: refs that keep a queued head alive whatever becomes of its branch and its sandbox.
+//! Pins: refs that keep a queued head alive independent of its branch and its sandbox.
 
 use super::rig::GitRepo;
 use crate::domain::ids::{Oid, RelicId};
@@ -11,10 +11,10 @@ fn name(mr: &RelicId) -> String {
 /// Points `refs/horde/mq/<mr>` at `head`.
 ///
 /// # Errors
-/// [`RepoError::NotFound`] when there is no such commit.
+/// [`RepoError::NotFound`] if there is no such commit.
 pub(super) fn pin(repo: &GitRepo, mr: &RelicId, head: &Oid) -> Result<(), RepoError> {
     repo.take(std::slice::from_ref(head))?;
-    // MERGE_READY is acknowledged after this, so it must outlive a loss of power too.
+    // MERGE_READY is acknowledged after this, so the pin must survive a loss of power.
     repo.git()
         .args(["-c", "core.fsync=committed,reference", "update-ref"])
         .args([&name(mr), head.as_str()])
@@ -22,7 +22,7 @@ pub(super) fn pin(repo: &GitRepo, mr: &RelicId, head: &Oid) -> Result<(), RepoEr
         .map(drop)
 }
 
-/// Drops the pin. Gone already is fine.
+/// Drops the pin. Succeeds if it is gone already.
 ///
 /// # Errors
 /// [`RepoError`].

@@ -1,4 +1,4 @@
-//! [`GitRepo`]'s answer to the port, each method in its module.
+//! [`GitRepo`]'s implementation of the port, each method in its module.
 
 use std::path::{Path, PathBuf};
 
@@ -98,7 +98,7 @@ impl Repo for GitRepo {
     }
 
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError> {
-        // Nobody may check it out meanwhile.
+        // Locked, so that no worktree checks the branch out meanwhile.
         let _worktrees = self.worktrees();
         branches::drop_branch(self, branch)
     }

@@ -1,5 +1,5 @@
-//! Makes a rig's two repositories from its checkout or URL, and keeps their settings fresh. The user's
-//! checkout is only read.
+//! Makes a rig's two repositories from its checkout or URL, and refreshes their settings. The user's checkout is only
+//! read.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -16,17 +16,18 @@ use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
 use crate::ports::repo::RepoError;
 
-/// There once the first fetch is done.
+/// A mark that exists once the first fetch is done.
 const READY: &str = "horde.ready";
-/// There once a city of the first plan was taken over. Never a second time: theirs is not believed.
+/// A mark that exists once a city of the first layout was migrated. That is done only once, because theirs is not
+/// trusted later.
 const ADOPTED: &str = "horde.adopted";
 
-/// Whether theirs borrows from ours, or would if no agent had undone it.
+/// Returns true if theirs borrows from ours, or would if no agent had undone it.
 pub(super) fn is_adopted(repo: &GitRepo) -> bool {
     repo.repo_dir().join(ADOPTED).exists()
 }
 
-/// What the git program says that it is.
+/// Returns the version that the git program reports.
 pub(super) fn version() -> Result<String, RepoError> {
     Ok(Git::in_dir(Path::new("/")).arg("version").run()?.text())
 }
@@ -52,13 +53,13 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     if repo.first_time() {
         clear_scratch(repo)?;
         if let Err(error) = gate::end_leftovers(repo) {
-            tracing::warn!(%error, "the next gate tries again");
+            tracing::warn!(%error, "processes of an earlier gate could not be ended; the next gate tries again");
         }
     }
     let mark = repo.repo_dir().join(READY);
     let ready = mark.exists();
     if !is_adopted(repo) {
-        // Theirs borrows from ours only after the city was taken over. Where it does and ours is new, ours was removed.
+        // Theirs borrows from ours only after the migration. If it does and ours is new, ours was removed.
         if share::borrows(repo) {
             let lost = repo.repo_dir().display();
             repo.mended(format!("the supervisor's own repository of the rig, {lost}, was removed, and is made again from its remote: the salvage that it held is lost"));
@@ -69,7 +70,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         write_whole(&repo.repo_dir().join(ADOPTED), b"")?;
     }
     share::lend(repo)?;
-    // A fetch may take long, and nothing else has to wait for it.
+    // A fetch may take long, and nothing else must wait for it.
     drop(serial);
     if !ready || moved {
         fetch_all(repo, checkout.as_ref())?;
@@ -86,8 +87,9 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Makes theirs again where it is gone: what it borrows, how it is configured and where the remotes are, ours knows. The
-/// branches of raiders are not in ours. Nothing is taken over of the checkout or the user: an agent would decide when.
+/// Makes theirs again if it is gone, with the objects to borrow, the configuration and the remote-tracking refs from
+/// ours. Ours does not have the raiders' branches. Reads neither the checkout nor the user's settings: an agent would
+/// decide the time of that.
 pub(super) fn again(repo: &GitRepo) -> Result<(), RepoError> {
     share::init(repo)?;
     share::lend(repo)?;
@@ -103,7 +105,7 @@ pub(super) fn again(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Reads the rig's path, or says why no rig can be made of it.
+/// Reads the rig's path, or returns the reason why no rig can be made of it.
 fn inspect(path: &Path) -> Result<Checkout, RepoError> {
     let shown = path.display();
     let real = fs::canonicalize(path)
@@ -133,8 +135,8 @@ fn inspect(path: &Path) -> Result<Checkout, RepoError> {
     Checkout::read(&real, PathBuf::from(asked.text()))
 }
 
-/// `git init`, with the object format of the source. Refs are kept in files, whatever the source
-/// does: git2 reads no others.
+/// Runs `git init` with the object format of the source. Refs are kept in files, whatever the source does: git2 reads
+/// no others.
 fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
     let dir = repo.repo_dir();
     if !dir.join("HEAD").exists() {
@@ -160,18 +162,18 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
         .try_for_each(close)
 }
 
-/// Closes a directory of ours to others: it holds what agents wrote, and what remotes are asked with.
+/// Removes others' access to a directory of ours: it holds the agents' work and credentials of remotes.
 fn close(dir: &Path) -> Result<(), RepoError> {
     let fail = |error: std::io::Error| failed("cannot close to others", dir, &error);
     let found = fs::symlink_metadata(dir).map_err(fail)?;
     if !found.is_dir() || found.permissions().mode() & 0o077 == 0 {
         return Ok(());
     }
-    tracing::warn!(path = %dir.display(), "others could look into it; that was changed");
+    tracing::warn!(path = %dir.display(), "other users could read this directory of the supervisor; its mode is changed to 0700");
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(fail)
 }
 
-/// `git init` of a bare repository without hooks and branches.
+/// Runs `git init` for a bare repository without hooks and branches.
 pub(super) fn init_bare(dir: &Path, format: &str) -> Result<(), RepoError> {
     Git::in_dir(dir)
         .args(["-c", "init.defaultRefFormat=files"])
@@ -183,7 +185,7 @@ pub(super) fn init_bare(dir: &Path, format: &str) -> Result<(), RepoError> {
         .map(drop)
 }
 
-/// The object format of a remote, by the length of its ids.
+/// Returns the object format of a remote, by the length of its ids.
 fn remote_format(url: &str) -> Result<String, RepoError> {
     let output = network(
         Git::in_dir(Path::new("/")).args(["ls-remote", "--heads", "--", url]),
@@ -199,7 +201,7 @@ fn remote_format(url: &str) -> Result<String, RepoError> {
     Ok(if digits == 64 { "sha256" } else { "sha1" }.to_owned())
 }
 
-/// The checkout's own attributes count in its sandboxes too (`git lfs install --local`).
+/// Copies the checkout's own attributes, for its sandboxes (`git lfs install --local`).
 fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
     let Some(checkout) = checkout else {
         return Ok(());
@@ -216,7 +218,7 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
     share::write(repo, "info/attributes", &text)
 }
 
-/// Throws away what killed attempts left in our own scratch directory.
+/// Removes the remains of killed attempts from our scratch directory.
 fn clear_scratch(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.repo_dir().join("horde").join("tmp");
     match mounts::remove_dir_all(&dir) {

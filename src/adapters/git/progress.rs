@@ -1,5 +1,5 @@
-//! Whether something happens in a sandbox: marks to compare with earlier ones. They say that work goes
-//! on and nothing about what it is; nothing is ever removed because of them.
+//! Marks of activity in a sandbox, to compare with earlier ones. They show that work goes on, but not which; nothing
+//! is ever removed because of them.
 
 use std::fmt::Write as _;
 use std::fs::{self, Metadata};
@@ -16,12 +16,12 @@ use super::rig::GitRepo;
 use super::{bytes, measure};
 use crate::ports::repo::RepoError;
 
-/// What git writes when HEAD moves, or when something is staged.
+/// The files that git writes when HEAD moves, or when something is staged.
 const WRITTEN: &[&str] = &["HEAD", "logs/HEAD", "index"];
 
-/// A mark of HEAD, reflog and index: where they are, how long, and when they were written.
+/// Returns a mark of HEAD, reflog and index: their paths, lengths and times.
 pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoError> {
-    // Every patrol comes by here.
+    // Every patrol calls this.
     super::settings::keep(repo);
     super::revive::check(repo, sandbox);
     super::stash_watch::watch(repo);
@@ -31,7 +31,7 @@ pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErr
     for name in WRITTEN {
         stamp(&mut mark, &place.admin.join(name))?;
     }
-    // A repository may keep no reflogs: then only the branch itself tells of an empty commit.
+    // A repository may keep no reflogs: then only the branch itself shows an empty commit.
     let head = line(&place.admin, Path::new("HEAD"));
     let head = head.map_err(|error| failed("cannot read the HEAD of", &place.admin, &error))?;
     let head = String::from_utf8(head.unwrap_or_default()).unwrap_or_default();
@@ -41,8 +41,7 @@ pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErr
     Ok(mark)
 }
 
-/// A mark of what is in no commit, with the stamps of those files, so that a further edit of a changed file is
-/// seen.
+/// Returns a mark of the uncommitted changes, with the stamps of the changed files, so that a further edit is seen.
 pub(super) fn changes(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoError> {
     let (_, files) = measure::glance(repo, sandbox)?;
     let mut mark = String::new();

@@ -1,5 +1,5 @@
-//! Whose a sandbox is, as can be told from itself: by the note that was written when it was made, else
-//! by the branch that is checked out. The link in the sandbox is not needed for it.
+//! Finds the owner of a sandbox from the sandbox itself: by the note that was written when it was made, else by the
+//! branch that is checked out. The link in the sandbox is not needed.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::rig::GitRepo;
 use crate::domain::ids::{Oid, RaiderId, SlotName};
 use crate::ports::repo::{Provenance, RepoError};
 
-/// What tells of the sandbox's incarnation; none when nothing does.
+/// Returns the evidence of the sandbox's incarnation; none if there is none.
 pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
     let name = sandbox.file_name().and_then(|name| name.to_str());
     let Some(name) = name.and_then(|name| SlotName::new(name).ok()) else {
@@ -32,8 +32,8 @@ pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Proven
     Ok(None)
 }
 
-/// Whether HEAD's commit has these bytes under that name. Ours is asked, and no configuration of an agent takes
-/// part.
+/// Returns true if HEAD's commit has these bytes under that name. Reads ours only, without any configuration of an
+/// agent.
 pub(super) fn has_committed(
     repo: &GitRepo,
     sandbox: &Path,
@@ -87,7 +87,7 @@ fn by_branch(
     let Some(base) = repo.their_refs().resolve(&format!("refs/heads/{branch}"))? else {
         return Ok(None);
     };
-    // git writes it once, when it makes the worktree.
+    // git writes this file once, when it makes the worktree.
     let first = admin.join("commondir");
     let made = fs::metadata(&first).and_then(|found| found.modified());
     let made = made.map_err(|error| failed("cannot look at", &first, &error))?;

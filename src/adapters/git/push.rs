@@ -1,4 +1,4 @@
-//! One push of one ref, and what came of it: the only place that reads what `git push` prints.
+//! Pushes one ref, and reads the outcome: the only place that reads the output of `git push`.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use super::{hooks, lfs};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Lets a checkout move with its branch when it is clean, without a change to its configuration.
+/// Lets a clean checkout move with its branch, without a change to its configuration.
 const UPDATE_CHECKOUT: &str =
     "--receive-pack=git -c receive.denyCurrentBranch=updateInstead receive-pack";
 
-/// So long a push is waited for before the remote is asked whether it has it already.
+/// The time after which the remote is asked whether it has the commit already.
 const ASKED_AFTER: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10_000 });
 
 /// A push to be made. A single ref is atomic by itself.
@@ -22,29 +22,28 @@ const ASKED_AFTER: Duration = Duration::from_millis(if cfg!(test) { 300 } else {
 pub(super) struct Push<'a> {
     /// The repository pushed from.
     pub(super) repo: &'a GitRepo,
-    /// Where to.
+    /// The URL to push to.
     pub(super) url: &'a str,
     /// The remote branch.
     pub(super) branch: &'a str,
     /// Its new commit; none deletes it.
     pub(super) head: Option<&'a Oid>,
-    /// Where the remote branch must be. Without it, the push must be a fast-forward.
+    /// The expected commit of the remote branch. Without it, the push must be a fast-forward.
     pub(super) lease: Option<&'a Oid>,
-    /// Whether a checkout of the branch at the other end moves along.
+    /// Set when a checkout of the branch at the other end moves along.
     pub(super) update_checkout: bool,
 }
 
-/// What the other end, or this one, said to it.
+/// The answer of the other end, or of this one, to a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The branch is where it was wanted, now or before.
+    /// The branch is at the wanted commit, now or already before.
     Done,
-    /// The branch is not where it was expected, or it would lose commits, or another push of it is
-    /// under way.
+    /// The branch is not at the expected commit, or would lose commits, or another push of it is in progress.
     Stale(String),
     /// The checkout at the other end has changes.
     CheckoutDirty(String),
-    /// A hook or a rule said no.
+    /// A hook or a rule refused the push.
     Refused(String),
 }
 
@@ -68,7 +67,7 @@ impl Push<'_> {
                     .arg(format!("remote.origin.pushUrl={}", self.url))
                     .arg("push")
             }
-            // It brings nothing that a hook could look at.
+            // A deletion brings no commits that a hook could check.
             None => git.args(["push", "--no-verify"]),
         };
         git = git
@@ -91,8 +90,8 @@ impl Push<'_> {
         read(&output, &name, self.url)
     }
 
-    /// What the push came to; none when the remote has what was pushed, and the push only hangs: a hook
-    /// behind it takes long. That push goes on until its limit, and nothing waits for it.
+    /// Returns the outcome of the push; none if the remote has the commit and only the push hangs, because a hook
+    /// behind the remote takes long. That push runs until its timeout, without a waiter.
     fn patiently(&self, git: Git) -> Result<Option<Output>, RepoError> {
         let plain = |error| without_password(error, &format!("push of {}", self.branch));
         let Some(head) = self.head else {
@@ -100,7 +99,7 @@ impl Push<'_> {
         };
         let (done, ended) = mpsc::channel();
         let pushes = std::thread::Builder::new().name("git push".to_owned());
-        // The receiver is gone where the remote was faster.
+        // The receiver is gone if the remote had the commit first.
         let started = pushes.spawn(move || drop(done.send(git.output())));
         started.map_err(|error| RepoError::Failed(format!("no thread for a push: {error}")))?;
         loop {
@@ -118,7 +117,7 @@ impl Push<'_> {
                 let branch = self.branch;
                 tracing::warn!(
                     branch,
-                    "the remote has what was pushed, and the push goes on"
+                    "the remote has the pushed commit, but the push still runs; it is left to its timeout"
                 );
                 return Ok(None);
             }
@@ -126,7 +125,7 @@ impl Push<'_> {
     }
 }
 
-/// Errors of a command carry its arguments, and a URL may carry a password.
+/// Replaces the text of a timeout: errors of a command carry its arguments, and a URL may carry a password.
 pub(super) fn without_password(error: RepoError, what: &str) -> RepoError {
     match error {
         RepoError::Timeout { limit, .. } => RepoError::Timeout {
@@ -137,7 +136,7 @@ pub(super) fn without_password(error: RepoError, what: &str) -> RepoError {
     }
 }
 
-/// The URL without the password that it may hold.
+/// Returns the URL without a password.
 pub(super) fn shown(url: &str) -> String {
     match (url.split_once("://"), url.split_once('@')) {
         (Some((scheme, rest)), Some(_)) => {
@@ -148,7 +147,7 @@ pub(super) fn shown(url: &str) -> String {
     }
 }
 
-/// What git said to people, without the password a URL may hold.
+/// Returns git's messages for people, without the password of a URL.
 pub(super) fn said(output: &Output, url: &str) -> String {
     let text = output.stderr.replace(url, &shown(url));
     let lines: Vec<&str> = text
@@ -159,7 +158,7 @@ pub(super) fn said(output: &Output, url: &str) -> String {
     lines.join("; ")
 }
 
-/// Reads the porcelain line of the ref, or what there is instead.
+/// Reads the porcelain line of the ref, or the messages if there is none.
 fn read(output: &Output, name: &str, url: &str) -> Result<Answer, RepoError> {
     let text = output.text();
     let line = text.lines().find_map(|line| {
@@ -173,13 +172,13 @@ fn read(output: &Output, name: &str, url: &str) -> Result<Answer, RepoError> {
         Some((flag, _)) if flag != "!" && output.ok() => Ok(Answer::Done),
         Some(("!", summary)) => refusal(summary, said),
         Some(_) => Err(RepoError::Remote(said)),
-        // The pre-push hook of this end ends the push before anything is printed of it.
+        // The pre-push hook of this end stops the push before git prints the line.
         None if output.code == Some(1) && !lost_connection(&said) => Ok(Answer::Refused(said)),
         None => Err(RepoError::Remote(said)),
     }
 }
 
-/// The hook may have lost it: git-lfs has a connection of its own.
+/// Returns true if the connection was lost, possibly by the hook: git-lfs has a connection of its own.
 fn lost_connection(said: &str) -> bool {
     let signs = [
         "fatal:",
@@ -192,7 +191,7 @@ fn lost_connection(said: &str) -> bool {
     signs.iter().any(|sign| said.contains(sign))
 }
 
-/// `[rejected] (why)` is this end's verdict, `[remote rejected] (why)` the other's.
+/// Tells `[rejected] (why)`, the verdict of this end, from `[remote rejected] (why)`, that of the other.
 fn refusal(summary: &str, said: String) -> Result<Answer, RepoError> {
     let why = summary
         .split_once('(')
@@ -213,7 +212,7 @@ fn refusal(summary: &str, said: String) -> Result<Answer, RepoError> {
     ]) {
         return Ok(Answer::CheckoutDirty(told));
     }
-    // Another push between the lease's check and the update, or at the same moment.
+    // Another push came between the lease's check and the update, or at the same moment.
     if has(&[
         "cannot lock ref",
         "failed to update ref",
@@ -229,11 +228,12 @@ fn refusal(summary: &str, said: String) -> Result<Answer, RepoError> {
     {
         return Err(RepoError::Remote(told));
     }
-    // What it could not unpack otherwise, it does not want: the same objects come the next time.
+    // Any other failure to unpack is a refusal: a retry would send the same objects.
     Ok(Answer::Refused(told))
 }
 
-/// Whether the other end could not take the objects in for a reason that is not theirs.
+/// Returns true if the other end failed to store the objects for a transient reason, which is no fault of the
+/// objects.
 fn passes(said: &str) -> bool {
     let signs = [
         "no space left",

@@ -1,8 +1,8 @@
-//! Bytes in, bytes out: stores and writes files without filters, line endings or `ident`.
+//! Stores and writes files byte for byte, without filters, line endings or `ident`.
 //!
-//! A throwaway repository shares the objects of ours, and its attributes switch every
-//! conversion off. So git itself hashes and writes the files (large ones, links, odd names), and
-//! neither the agent's index nor its configuration takes part.
+//! A throwaway repository shares the objects of ours, and its attributes switch every conversion off. So git itself
+//! hashes and writes the files (large ones, links, odd names), and neither the agent's index nor its configuration
+//! takes part.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Takes precedence over every `.gitattributes`.
+/// Attributes that take precedence over every `.gitattributes`.
 const ATTRIBUTES: &str = "* -text -ident -filter !eol !working-tree-encoding\n";
 
-/// Settings of the throwaway repository: any name that the file system takes is fine.
+/// Settings of the throwaway repository, which permit every name that the file system permits.
 const CONFIG: &[&str] = &[
     "core.protectNTFS=false",
     "core.protectHFS=false",
@@ -25,7 +25,7 @@ const CONFIG: &[&str] = &[
     "core.bigFileThreshold=64m",
 ];
 
-/// The throwaway repository.
+/// A throwaway repository.
 #[derive(Debug)]
 pub(super) struct Raw {
     scratch: tempfile::TempDir,
@@ -33,7 +33,7 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// Makes one.
+    /// Makes a throwaway repository.
     pub(super) fn new(repo: &GitRepo) -> Result<Self, RepoError> {
         let format = repo.object_format()?;
         let scratch = super::admin::scratch(repo)?;
@@ -53,7 +53,7 @@ impl Raw {
         })
     }
 
-    /// An index of its own, empty at first.
+    /// Returns an index of this name, empty at first.
     pub(super) fn index(&self, name: &str) -> RawIndex<'_> {
         RawIndex {
             raw: self,
@@ -87,7 +87,7 @@ impl RawIndex<'_> {
         self.git(self.raw.scratch.path())
     }
 
-    /// Takes over entries, `<mode> <oid> <stage>\t<path>` each. Mode 0 removes.
+    /// Adds entries, `<mode> <oid> <stage>\t<path>` each. Mode 0 removes an entry.
     pub(super) fn load<'a>(
         &self,
         records: impl IntoIterator<Item = &'a [u8]>,
@@ -99,13 +99,13 @@ impl RawIndex<'_> {
         Ok(())
     }
 
-    /// Takes over a tree.
+    /// Reads a tree into the index.
     pub(super) fn read(&self, tree: &Oid) -> Result<(), RepoError> {
         self.plumbing().args(["read-tree", tree.as_str()]).run()?;
         Ok(())
     }
 
-    /// Stores the files as they are. They must exist.
+    /// Stores the files byte for byte. They must exist.
     pub(super) fn add<'a>(
         &self,
         work_tree: &Path,
@@ -122,13 +122,13 @@ impl RawIndex<'_> {
         Ok(())
     }
 
-    /// The entries, as [`RawIndex::load`] takes them.
+    /// Returns the entries in the form of [`RawIndex::load`].
     pub(super) fn records(&self) -> Result<Vec<Vec<u8>>, RepoError> {
         let output = self.plumbing().args(["ls-files", "-s", "-z"]).run()?;
         Ok(bytes::split(&output.stdout).map(<[u8]>::to_vec).collect())
     }
 
-    /// Writes every file into the directory, over what is there.
+    /// Writes every file into the directory, over existing ones.
     pub(super) fn write_files(&self, work_tree: &Path) -> Result<(), RepoError> {
         self.git(work_tree)
             .args(["checkout-index", "--all", "--force"])
@@ -137,7 +137,7 @@ impl RawIndex<'_> {
     }
 }
 
-/// The path of an index record.
+/// Returns the path of an index record.
 pub(super) fn record_path(record: &[u8]) -> &[u8] {
     let tab = record.iter().position(|byte| *byte == b'\t');
     tab.map_or(&[], |tab| &record[tab + 1..])

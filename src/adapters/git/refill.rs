@@ -1,4 +1,4 @@
-//! Writes the files of an index that are not in the work tree, conflicts included.
+//! Writes the files of an index that are missing in the work tree, including conflicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::bytes::{self, RelPath};
 use super::command::{CHECKOUT, Git};
 use crate::ports::repo::RepoError;
 
-/// Writes what is missing; what is there stays as it is.
+/// Writes missing files; existing ones stay as they are.
 pub(super) fn fill_missing(git: impl Fn() -> Git) -> Result<(), RepoError> {
     let listed = git().args(["ls-files", "--deleted", "-z"]).run()?;
     let missing: BTreeSet<RelPath> = bytes::split(&listed.stdout).map(<[u8]>::to_vec).collect();
@@ -19,7 +19,7 @@ pub(super) fn fill_missing(git: impl Fn() -> Git) -> Result<(), RepoError> {
         missing.iter().filter(of).collect::<Vec<_>>()
     };
     write(git(), &["checkout-index"], &of(&[&[]]))?;
-    // With the marks of the conflict: what lies there without them would pass for its solution.
+    // With conflict markers: a file without them would count as the solution.
     let merge = [
         "checkout",
         "--merge",
@@ -32,7 +32,7 @@ pub(super) fn fill_missing(git: impl Fn() -> Git) -> Result<(), RepoError> {
     write(git(), &["checkout-index", "--stage=3"], &theirs)
 }
 
-/// The stages that there are of each unmerged path, in order.
+/// Returns the existing stages of each unmerged path, in order.
 fn unmerged(git: Git) -> Result<BTreeMap<RelPath, Vec<u8>>, RepoError> {
     let listed = git.args(["ls-files", "-u", "-z"]).run()?;
     let mut stages: BTreeMap<RelPath, Vec<u8>> = BTreeMap::new();

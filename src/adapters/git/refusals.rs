@@ -1,9 +1,9 @@
-//! What git refuses in a configuration that can be parsed: with one such line, an agent breaks git in every sandbox of
+//! Settings that git refuses although they can be parsed: with one such line, an agent breaks git in every sandbox of
 //! the rig.
 
 use super::bytes;
 
-/// Keys that git reads in every command, and that have to be yes or no.
+/// Keys that git reads in every command, and that must be booleans.
 const BOOLS: &[&str] = &[
     "core.bare",
     "core.filemode",
@@ -20,7 +20,8 @@ const BOOLS: &[&str] = &[
     "extensions.worktreeconfig",
 ];
 
-/// Extensions with which git, and what reads the repository here, can go on. Of `objectformat` only the rig's own.
+/// Extensions that git, and the supervisor's readers of the repository, support. `objectformat` must be the rig's
+/// own.
 const EXTENSIONS: &[&str] = &[
     "noop",
     "objectformat",
@@ -30,7 +31,7 @@ const EXTENSIONS: &[&str] = &[
     "worktreeconfig",
 ];
 
-/// Why git would refuse the repository with what `git config --list -z` printed, without includes.
+/// Returns the reason why git would refuse a repository with this output of `git config --list -z`, without includes.
 pub(super) fn refused(listed: &[u8], format: impl FnOnce() -> Option<String>) -> Option<String> {
     let records: Vec<(String, Option<String>)> = bytes::split(listed)
         .map(|record| match bytes::lossy(record).split_once('\n') {
@@ -39,7 +40,7 @@ pub(super) fn refused(listed: &[u8], format: impl FnOnce() -> Option<String>) ->
         })
         .collect();
     for (key, value) in &records {
-        // Without a value it is yes.
+        // Without a value it is true.
         let value = value.as_deref();
         if BOOLS.contains(&key.as_str()) && value.is_some_and(|value| truth(value).is_none()) {
             let value = value.unwrap_or_default();
@@ -76,7 +77,7 @@ pub(super) fn refused(listed: &[u8], format: impl FnOnce() -> Option<String>) ->
     }
 }
 
-/// What git takes a value for.
+/// Returns the boolean that git reads from a value.
 fn truth(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" => Some(true),

@@ -1,8 +1,7 @@
 //! The remote's branches: read, fetched, pushed with read-back, deleted with a lease.
 //!
-//! With `push = false` there is no remote: branches and target live in ours alone, and what
-//! a push would leave on a remote is left in `refs/horde/pushed/*`. It outlives the sandbox and its
-//! local branch, as it would on a remote.
+//! With `push = false` there is no remote: branches and target exist in ours alone, and `refs/horde/pushed/*` takes
+//! the place of pushed branches. Such a ref outlives the sandbox and its local branch, as it would on a remote.
 
 use super::branches::drop_branch;
 use super::command::NETWORK;
@@ -13,13 +12,13 @@ use super::turns;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, TargetState};
 
-/// Where pushed branches are without a remote.
+/// The prefix of pushed branches without a remote.
 pub(super) const PUSHED: &str = "refs/horde/pushed";
 
-/// Fetches the branch from where the supervisor pushes to, and says where it is.
+/// Fetches the branch from the push URL, and returns its state.
 ///
 /// # Errors
-/// [`RepoError::NotFound`] when there is no such branch, [`RepoError::Remote`].
+/// [`RepoError::NotFound`] if there is no such branch, [`RepoError::Remote`].
 pub(super) fn fetch_target(repo: &GitRepo, branch: &str) -> Result<TargetState, RepoError> {
     let local = format!("refs/heads/{branch}");
     if repo.pushes() {
@@ -29,7 +28,7 @@ pub(super) fn fetch_target(repo: &GitRepo, branch: &str) -> Result<TargetState, 
     if repo.resolve(&local)?.is_none() {
         fetch(repo, &repo.push_url()?, "origin", branch)?;
         let start = state(repo, &format!("refs/remotes/origin/{branch}"))?;
-        // An empty old value: only create it.
+        // The empty old value means: only create the ref.
         repo.git()
             .args(["update-ref", &local, start.tip.as_str(), ""])
             .run()?;
@@ -41,7 +40,7 @@ pub(super) fn fetch_target(repo: &GitRepo, branch: &str) -> Result<TargetState, 
 /// Fetches one branch of one remote into its remote-tracking ref.
 ///
 /// # Errors
-/// [`RepoError::NotFound`] when it has no such branch, [`RepoError::Remote`].
+/// [`RepoError::NotFound`] if the remote has no such branch, [`RepoError::Remote`].
 pub(super) fn fetch(
     repo: &GitRepo,
     from: &str,
@@ -74,7 +73,7 @@ pub(super) fn fetch(
     Err(RepoError::Remote(why))
 }
 
-/// Where the remote has the branch now.
+/// Returns the current commit of the remote's branch.
 ///
 /// # Errors
 /// [`RepoError::Remote`].
@@ -106,8 +105,7 @@ pub(super) fn remote_head(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, R
 /// Pushes `head` to the remote branch and reads it back.
 ///
 /// # Errors
-/// [`RepoError::Moved`] when the branch is elsewhere, [`RepoError::Rejected`],
-/// [`RepoError::Remote`].
+/// [`RepoError::Moved`] if the branch is at another commit, [`RepoError::Rejected`], [`RepoError::Remote`].
 pub(super) fn push_branch(
     repo: &GitRepo,
     branch: &str,
@@ -132,7 +130,7 @@ pub(super) fn push_branch(
         Answer::Stale(why) => {
             let found = remote_head(repo, branch)?;
             if found.as_ref() == expected && expected.is_some() {
-                // It is where it must be: something at the remote holds it for a moment.
+                // The branch is at the expected commit: another process at the remote locks it for a moment.
                 return Err(RepoError::Remote(why));
             }
             let wanted = expected.map_or_else(|| format!("at or before {head}"), Oid::to_string);
@@ -146,7 +144,7 @@ pub(super) fn push_branch(
     }
 }
 
-/// What a remote would do with the push: moved only where that loses nothing, or by lease.
+/// Does what a remote would do with the push: moves the branch only by fast-forward or by lease.
 fn keep_branch(
     repo: &GitRepo,
     branch: &str,
@@ -168,7 +166,7 @@ fn keep_branch(
         None if expected.is_some() => return Err(moved(branch, wanted(), None)),
         None => String::new(),
     };
-    // A sandbox may go by this, so it must outlive a loss of power too.
+    // A sandbox may be removed because of this ref, so it must survive a loss of power.
     repo.git()
         .args(["-c", "core.fsync=committed,reference", "update-ref"])
         .args([&name, head.as_str(), &current])
@@ -176,8 +174,8 @@ fn keep_branch(
         .map(drop)
 }
 
-/// Deletes the remote branch if it is still at `head`, then what only followed it here. A local
-/// branch stays where nothing else reaches it: delete before the pin is dropped.
+/// Deletes the remote branch if it is still at `head`, then its remote-tracking ref and the local branch. The local
+/// branch stays if nothing else reaches its commit: call this before the pin is dropped.
 ///
 /// # Errors
 /// [`RepoError::Moved`], [`RepoError::Rejected`], [`RepoError::Remote`].
@@ -190,7 +188,7 @@ pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<
     let tracking = format!("refs/remotes/origin/{branch}");
     repo.git().args(["update-ref", "-d", &tracking]).run()?;
     share::withdraw(repo, &tracking);
-    // Nobody may check it out meanwhile.
+    // Locked, so that no worktree checks the branch out meanwhile.
     let _worktrees = repo.worktrees();
     drop_branch(repo, branch).map(drop)
 }
@@ -222,7 +220,7 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
     if answer == Answer::Done {
         return Ok(());
     }
-    // Gone already is refused in more than one way; the remote itself knows.
+    // A missing branch is refused in more than one way; the remote itself decides.
     match (remote_head(repo, branch)?, answer) {
         (None, _) => Ok(()),
         (Some(found), _) if found != *head => Err(moved(branch, head.to_string(), Some(&found))),
@@ -233,7 +231,7 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
     }
 }
 
-/// Notes here where the remote has the branch.
+/// Records the commit of the remote's branch here.
 pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
     let name = format!("refs/remotes/origin/{branch}");
     let _turn = turns::take(repo.repo_dir(), &format!("origin/{branch}"));
@@ -242,7 +240,7 @@ pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoE
     Ok(())
 }
 
-/// The branch is not where it was thought to be.
+/// The error for a branch at an unexpected commit.
 pub(super) fn moved(branch: &str, expected: String, found: Option<&Oid>) -> RepoError {
     RepoError::Moved {
         name: format!("refs/heads/{branch}"),

@@ -1,5 +1,5 @@
-//! Makes a sandbox's administrative files whole again. What lies in the work tree stays as it is,
-//! except where there is no work tree at all: then it is recreated.
+//! Repairs a sandbox's administrative files. The work tree stays as it is, except if there is none at all: then it is
+//! recreated.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,7 +18,7 @@ use super::{links, refill, sandbox};
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SandboxSpec};
 
-/// A lock file older than this has no owner: git holds its locks for moments.
+/// The age above which a lock file is stale: git holds its locks for moments.
 const LOCK_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Repairs the sandbox, or recreates it from its branch.
@@ -32,8 +32,7 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
         complete: !bare,
         ..Note::of(spec)
     });
-    // Noted before anything else: one that is half filled must neither be worked in nor pass for one whose
-    // files were deleted.
+    // Noted first: a half-filled sandbox must neither be worked in nor count as one whose files were deleted.
     note.unfilled |= bare;
     note.write(repo, &spec.path)?;
     heal(repo, spec, &admin)?;
@@ -53,7 +52,7 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
     note.write(repo, &spec.path)
 }
 
-/// Whether the work tree is missing, or holds nothing but its link.
+/// Returns true if the work tree is missing, or contains only its link.
 fn is_bare(dir: &Path) -> Result<bool, RepoError> {
     match fs::read_dir(dir) {
         Ok(list) => Ok(list.flatten().all(|entry| entry.file_name() == ".git")),
@@ -62,7 +61,7 @@ fn is_bare(dir: &Path) -> Result<bool, RepoError> {
     }
 }
 
-/// The sandbox's administrative directory, a new one if it has none.
+/// Returns the sandbox's administrative directory, a new one if it has none.
 fn home(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     match find(repo, spec)? {
         Some(admin) => Ok(admin),
@@ -70,26 +69,26 @@ fn home(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     }
 }
 
-/// What lies there becomes a worktree; returns its administrative directory.
+/// Turns the files at the path into a worktree. Returns its administrative directory.
 pub(super) fn settle(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let admin = home(repo, spec)?;
     heal(repo, spec, &admin)?;
     Ok(admin)
 }
 
-/// The same, with an administrative directory that no agent had a hand in.
+/// Does the same with a new administrative directory, which no agent has changed.
 pub(super) fn settle_anew(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let admin = new_admin(repo, spec)?;
     heal(repo, spec, &admin)?;
     Ok(admin)
 }
 
-/// Makes both links hold, and HEAD valid.
+/// Makes both links correct, and HEAD valid.
 fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
     fs::create_dir_all(&spec.path).map_err(|error| failed("cannot make", &spec.path, &error))?;
     let dot_git = spec.path.join(".git");
     if fs::symlink_metadata(&dot_git).is_ok_and(|meta| meta.is_dir()) {
-        // Somebody ran `git init` here: what it holds stays, under another name.
+        // An agent ran `git init` here: its repository stays, under another name.
         let aside = free_name(&spec.path, "found.git");
         fs::rename(&dot_git, &aside).map_err(|error| failed("cannot move", &dot_git, &error))?;
     }
@@ -101,7 +100,7 @@ fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoErro
     back.push(b'\n');
     admin::write_whole(&admin.join("gitdir"), &back)?;
     admin::write_whole(&admin.join("commondir"), b"../..\n")?;
-    // Locked by a killed `git worktree add`, or by somebody who is not asked here.
+    // Locked by a killed `git worktree add`, or by an agent, which may not block a repair.
     set_aside(&admin.join("locked"))?;
     for lock in ["index.lock", "HEAD.lock"] {
         if is_stale(&admin.join(lock)) {
@@ -111,8 +110,8 @@ fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoErro
     mend_head(repo, spec, admin)
 }
 
-/// The sandbox's administrative directory: by both links, by the link back, by the sandbox's own link, or by
-/// name when nothing else claims it (the city was moved). An agent can make one of that name, and of any link back.
+/// Finds the sandbox's administrative directory: by both links, by the link back, by the sandbox's own link, or by
+/// name if nothing else claims it (the city was moved). An agent can make one of that name, and any link back.
 fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError> {
     if let Ok(place) = admin::locate(repo, &spec.path) {
         return Ok(Some(place.admin));
@@ -125,7 +124,7 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
     let by_name = spec.path.file_name();
     let note = Note::read(repo, &spec.path);
     let is_ours = note.as_ref().is_none_or(|note| note.is_of(spec));
-    // Without a note anybody may have made one of that name.
+    // Without a note, an agent may have made the directory of that name.
     let by_name = by_name.filter(|_| note.is_some());
     let entry = entry_name(spec);
     let by_entry = by_name.and(Some(entry.as_ref()));
@@ -138,14 +137,14 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
     Ok(None)
 }
 
-/// The first that names the sandbox and that no other sandbox's link leads to.
+/// Returns the first directory that names the sandbox and that no other sandbox's link leads to.
 fn own(repo: &GitRepo, sandbox: &Path) -> Result<Option<PathBuf>, RepoError> {
     let named = admin::of_sandbox(repo, sandbox)?.into_iter();
     let mut own = named.filter(|admin| !admin::is_of_another(repo, admin, sandbox));
     Ok(own.next())
 }
 
-/// Whether the directory leads to a work tree that exists.
+/// Returns true if the directory leads to a work tree that exists.
 pub(super) fn claimed(admin: &Path) -> bool {
     let Ok(Some(text)) = admin::line(admin, Path::new("gitdir")) else {
         return false;
@@ -153,14 +152,14 @@ pub(super) fn claimed(admin: &Path) -> bool {
     admin.join(bytes::path(text.trim_ascii_end())).exists()
 }
 
-/// A new administrative directory on the sandbox's branch, as `git worktree add` would make it.
+/// Makes an administrative directory on the sandbox's branch, as `git worktree add` would.
 fn new_admin(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let head = head_line(spec);
     admin::make(repo, &entry_name(spec), head.as_bytes(), &spec.path)
 }
 
-/// The name of a sandbox's administrative directory. Another incarnation never had it: the link in a directory that was
-/// moved elsewhere still names that, and git would work on the fresh raider's HEAD and index there.
+/// The name of a sandbox's administrative directory, unique per incarnation: the link in a sandbox that was moved
+/// elsewhere still names the old directory, and git would otherwise work on the new raider's HEAD and index there.
 fn entry_name(spec: &SandboxSpec) -> String {
     let name = &spec.raider.name;
     match spec.incarnation.0 {
@@ -173,9 +172,9 @@ fn head_line(spec: &SandboxSpec) -> String {
     format!("ref: refs/heads/{}\n", spec.branch)
 }
 
-/// A HEAD that git cannot read, or that names a commit that is gone, goes back to the branch.
+/// Points HEAD back to the branch if git cannot read it, or if it names a commit that is gone.
 fn mend_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
-    // What is no file, a pipe for one, says nothing.
+    // Anything but a file, for example a pipe, counts as unreadable.
     let named = match theirs::head(admin).ok().flatten() {
         Some(Head::Ref(_)) => return Ok(()),
         Some(Head::Commit(id)) => resolve(repo.lens(), id.as_str())?,
@@ -189,8 +188,8 @@ fn mend_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), Rep
     admin::write_whole(&file, head_line(spec).as_bytes())
 }
 
-/// A missing or unreadable index is made anew from HEAD; the files decide what is dirty then. One in two parts becomes
-/// one whole: git, run on ours, does not find the other part.
+/// Makes a missing or unreadable index again from HEAD; the files then decide what is dirty. Joins an index of two
+/// parts, because git, run on ours, does not find the other part.
 fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(), RepoError> {
     let index = admin.join("index");
     let (_, lens) = lens(repo)?;
@@ -214,7 +213,8 @@ fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(),
     sandbox::refresh(git())
 }
 
-/// Whether nobody can hold a lock any more. A time in the future is an agent's word, as is any but that of the change.
+/// Returns true if a lock is stale by its change time or its modification time. An agent can set the latter, but a time
+/// in the future counts for nothing.
 pub(super) fn is_stale(lock: &Path) -> bool {
     let Ok(found) = fs::symlink_metadata(lock) else {
         return false;
@@ -229,7 +229,7 @@ pub(super) fn is_stale(lock: &Path) -> bool {
         .any(|age| *age > LOCK_MAX_AGE)
 }
 
-/// Renames a file out of the way, if it is there. Nothing is deleted.
+/// Renames a file out of the way, if it exists. Deletes nothing.
 pub(super) fn set_aside(file: &Path) -> Result<(), RepoError> {
     if fs::symlink_metadata(file).is_err() {
         return Ok(());

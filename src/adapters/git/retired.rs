@@ -1,6 +1,6 @@
-//! What was set aside of worktrees that are gone ([`super::admin::retire`]): it stays for as long as it may
-//! be the last that holds or names some work. One that looks like a clean worktree's goes once refs hold
-//! all that it names; the rest goes when it was kept for as long as salvage is.
+//! Retired entries: administrative directories of worktrees that are gone ([`super::admin::retire`]). An entry is
+//! kept as long as it may be the last holder of some work. An entry that looks like a clean worktree's is removed
+//! once refs hold all that it names; the others expire after the retention time of salvage.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,8 +21,8 @@ use crate::adapters::{beneath, mounts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// What git and we make for a clean worktree, and what its commits and fetches leave there. Whatever else
-/// there is may be work.
+/// The files that git and the supervisor make for a clean worktree, and those that its commits and fetches leave
+/// there. Any other file may be work.
 const PLAIN: &[&str] = &[
     "COMMIT_EDITMSG",
     "FETCH_HEAD",
@@ -35,26 +35,27 @@ const PLAIN: &[&str] = &[
     "logs/HEAD",
 ];
 
-/// Nothing of that is larger; what is, is not searched, and kept.
+/// The largest file that is searched. None of the plain files is larger; an entry with a larger file is kept.
 const SEARCH_MAX: u64 = 4 * 1024 * 1024;
 
-/// Sets the entry of a worktree aside, and says where it is then. What it names is copied into ours first: nothing that
-/// git knows of names it afterwards, and a `gc` of the agents would take it.
+/// Retires the entry of a worktree and returns its new path. First copies the objects that it names into ours:
+/// afterwards no ref that git knows names them, and a `gc` of the agents would remove them.
 ///
 /// # Errors
-/// What is whole of it cannot be copied, or the entry not be moved.
+/// When its whole objects cannot be copied, or the entry cannot be moved.
 pub(super) fn retire(repo: &GitRepo, entry: &Path) -> Result<PathBuf, RepoError> {
-    // What a link leads to is no entry's.
+    // A link is not followed.
     if fs::symlink_metadata(entry).is_ok_and(|found| found.is_dir()) {
         way::save(repo, &named(repo, entry)?)?;
     }
     admin::retire(repo, entry)
 }
 
-/// What the files of an entry name, its index and its branch among them. What cannot be read names nothing: it stays.
+/// Returns the objects that the files of an entry name, including its index and branch. Skips unreadable files: they
+/// stay.
 fn named(repo: &GitRepo, entry: &Path) -> Result<BTreeSet<Oid>, RepoError> {
     let files = files_of(entry, true).unwrap_or_else(|why| {
-        tracing::warn!(entry = %entry.display(), %why, "not all of it can be read");
+        tracing::warn!(entry = %entry.display(), %why, "a retired worktree entry cannot be read completely; only its known files are searched for objects");
         PLAIN.iter().map(|name| name.as_bytes().to_vec()).collect()
     });
     let mut named: BTreeSet<Oid> = head(repo, entry).ok().flatten().into_iter().collect();
@@ -67,39 +68,42 @@ fn named(repo: &GitRepo, entry: &Path) -> Result<BTreeSet<Oid>, RepoError> {
     Ok(named)
 }
 
-/// Removes the entries that name nothing alone, and says how many. One that cannot be judged, or not be
-/// removed, stays, and holds up no other.
+/// Removes the entries that name nothing alone, and returns their number. An entry that cannot be judged or removed
+/// stays, and the others are removed all the same.
 pub(super) fn drop(repo: &GitRepo) -> Result<usize, RepoError> {
     let mut dropped = 0;
     for entry in list(&admin::retired(repo))? {
-        // No branch goes while it is judged; sandboxes are made and removed between two of them.
+        // Locked per entry: no branch goes during the judgement, and sandboxes can be made and removed between two
+        // entries.
         let _serial = repo.worktrees();
         match is_needed(repo, &entry).and_then(|needed| remove(&entry, needed)) {
             Ok(removed) => dropped += usize::from(removed),
             Err(error) => {
                 let entry = entry.display();
-                tracing::warn!(%entry, %error, "what was set aside of a worktree stays");
+                tracing::warn!(%entry, %error, "a retired worktree entry could not be judged or removed; it stays");
             }
         }
     }
     Ok(dropped)
 }
 
-/// Removes the entries that were set aside before that time, and says how many. One that cannot be removed holds
-/// up no other.
+/// Removes the entries that were retired before that time, and returns their number. An entry that cannot be removed
+/// stays, and the others are removed all the same.
 pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
     let mut expired = 0;
     for entry in list(&admin::retired(repo))? {
         let old = set_aside(&entry).is_some_and(|at| at < before);
         match remove(&entry, !old) {
             Ok(removed) => expired += usize::from(removed),
-            Err(error) => tracing::warn!(entry = %entry.display(), %error, "it stays"),
+            Err(error) => {
+                tracing::warn!(entry = %entry.display(), %error, "an expired worktree entry could not be removed; it stays")
+            }
         }
     }
     Ok(expired)
 }
 
-/// When an entry was set aside: the move changed it last.
+/// Returns the time when an entry was retired: the move changed it last.
 fn set_aside(entry: &Path) -> Option<Timestamp> {
     let meta = fs::symlink_metadata(entry).ok()?;
     let nanos = i32::try_from(meta.ctime_nsec()).ok()?;
@@ -127,9 +131,9 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, RepoError> {
         .collect()
 }
 
-/// Whether the entry may have anything that no ref holds: a file of other than a clean worktree, a commit
-/// of its HEAD or reflog, or staged content, be it that a salvage has that, too. What is no worktree's
-/// entry is not ours to judge.
+/// Returns true if the entry may have anything that no ref holds: a file that a clean worktree does not have, a
+/// commit of its HEAD or reflog, or staged content (even if a salvage has that, too). An entry without a
+/// HEAD is not a worktree's, and counts as needed.
 fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
     let mut named = BTreeSet::new();
     for file in files_of(entry, true)? {
@@ -156,7 +160,7 @@ fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
     Ok(!are_held(repo, &named)? || is_staged(repo, entry, &head)?)
 }
 
-/// What was checked out last; its branch may be gone.
+/// Returns the commit that was checked out last; its branch may be gone.
 fn head(repo: &GitRepo, entry: &Path) -> Result<Option<Oid>, RepoError> {
     let read = |name: &str| {
         let text = beneath::read(entry, Path::new(name), SEARCH_MAX);
@@ -176,9 +180,9 @@ fn head(repo: &GitRepo, entry: &Path) -> Result<Option<Oid>, RepoError> {
     Ok(last.and_then(|id| Oid::new(id).ok()))
 }
 
-/// Whether refs reach all of these, as far as they are there at all; a tag must be a ref's own, and what
-/// else is there and no commit counts as not held. What a remote has of raiders was only seen there: their
-/// branches are deleted when somebody thinks that they are done with.
+/// Returns true if refs reach all of these objects, as far as they still exist. A tag must be the object of a ref;
+/// any other object that is not a commit counts as not held. Remote-tracking refs of raiders' branches do not count:
+/// those branches are deleted when their work is thought to be finished.
 fn are_held(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<bool, RepoError> {
     let refs = repo.refs()?;
     let lasting = refs.iter().filter(|(_, name)| {
@@ -200,7 +204,7 @@ fn are_held(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<bool, RepoError> {
     Ok(tips(repo, &commits, known.as_bytes())?.is_empty())
 }
 
-/// Whether the index has anything that the commit has not.
+/// Returns true if the index differs from the commit.
 fn is_staged(repo: &GitRepo, entry: &Path, head: &Oid) -> Result<bool, RepoError> {
     let index = entry.join("index");
     if fs::symlink_metadata(&index).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
@@ -211,6 +215,6 @@ fn is_staged(repo: &GitRepo, entry: &Path, head: &Oid) -> Result<bool, RepoError
         .env("GIT_INDEX_FILE", &index)
         .args(["diff-index", "--cached", "--quiet", head.as_str()])
         .output()?;
-    // 1 for a difference; anything else could not be told.
+    // 1 is a difference; at any other code git could not tell.
     Ok(!differs.ok())
 }

@@ -1,5 +1,5 @@
-//! Puts the branch of a sandbox back where the repository of the agents has lost it: all sandboxes share its refs, so that
-//! one agent can remove the branch of another, with an emptied `packed-refs` or a link in the place of a directory.
+//! Restores the branch of a sandbox that the agents' repository has lost: all sandboxes share its refs, so one agent
+//! can remove the branch of another, with an emptied `packed-refs` or a link in place of a directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// A ref is a line.
+/// A ref is one line.
 const LINE_MAX: u64 = 64 * 1024;
 
-/// Looks for the branch of one sandbox, and puts back what all of them miss. A failure is logged once and no error: each
-/// sandbox is judged as far as it can be seen.
+/// Checks the branch of one sandbox; if it is lost, restores the lost branches of all. A failure is only logged,
+/// once: each sandbox is judged as far as it can be read.
 pub(super) fn check(repo: &GitRepo, sandbox: &Path) {
     let Some(name) = worked_on(repo, sandbox).map(|note| full(&note)) else {
         return;
@@ -30,11 +30,11 @@ pub(super) fn check(repo: &GitRepo, sandbox: &Path) {
     let Err(why) = all(repo) else { return };
     let mut said = repo.said().lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(why.to_string()) {
-        tracing::error!(rig = %repo.name(), %why, "a branch of a raider was lost and cannot be put back");
+        tracing::error!(rig = %repo.name(), %why, "a raider's branch was lost and could not be restored; the next patrol tries again");
     }
 }
 
-/// The note of a sandbox that an agent has worked in. One that is being made gets its branch there.
+/// Returns the note of a sandbox that an agent has worked in. A sandbox that is being made gets its branch there.
 fn worked_on(repo: &GitRepo, sandbox: &Path) -> Option<Note> {
     Note::read(repo, sandbox).filter(|note| note.complete)
 }
@@ -43,7 +43,7 @@ fn full(note: &Note) -> String {
     format!("refs/heads/{}", note.branch)
 }
 
-/// Whether git finds the branch. `packed-refs` is read where it changed.
+/// Returns true if git finds the branch. Reads `packed-refs` only if it changed.
 fn is_there(repo: &GitRepo, sandbox: &Path, name: &str) -> bool {
     if !way::is_clear(repo, name) {
         return false;
@@ -63,22 +63,23 @@ fn is_there(repo: &GitRepo, sandbox: &Path, name: &str) -> bool {
     found
 }
 
-/// A branch to be looked for.
+/// A branch to check.
 struct Branch {
     sandbox: PathBuf,
     note: Note,
     name: String,
-    /// Where it is behind a link.
+    /// Its commit behind a link.
     behind: Option<Oid>,
 }
 
-/// Puts back the branches of all sandboxes of the rig, with the lock of the healing held. What stops one stops no other.
+/// Restores the branches of all sandboxes of the rig; the caller holds the lock of the repair. A failure of one does
+/// not stop the others.
 pub(super) fn all(repo: &GitRepo) -> Result<(), RepoError> {
     let listed = sandbox::list(repo)?.into_iter();
     let branches = listed.filter_map(|(_, sandbox)| {
         let note = worked_on(repo, &sandbox)?;
         let name = full(&note);
-        // Before the first of them has its link set aside.
+        // Read before the link of the first branch is set aside.
         let behind = behind(repo, &name);
         Some(Branch {
             sandbox,
@@ -100,7 +101,7 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
         way::check(repo, name)?;
     }
     let tip = match (&branch.behind, theirs.resolve(name)?) {
-        // What is packed under the name is older.
+        // A packed value of the name is older.
         (Some(behind), _) => Some(behind.clone()),
         (None, Some(_)) => return Ok(()),
         (None, None) => last_seen(repo, branch)?,
@@ -116,7 +117,7 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Where a branch is that lies behind a link in the place of a directory.
+/// Returns the commit of a branch behind a link in place of a directory.
 fn behind(repo: &GitRepo, name: &str) -> Option<Oid> {
     let is_link = |above: &&str| repo.theirs().join(above).is_symlink();
     let link = way::above(name).find(is_link)?;
@@ -127,8 +128,9 @@ fn behind(repo: &GitRepo, name: &str) -> Option<Oid> {
     commit(repo, &tip).ok()?
 }
 
-/// Where a branch was last: by its own reflog, which goes with it where its agent renames or deletes it; by that of the
-/// HEAD that is on it; or where it began. None where its agent has left it.
+/// Returns the last commit of a branch: from its own reflog, which moves with the branch when its agent renames it
+/// and goes when the agent deletes it; from that of the HEAD that is on it; or else the base. None if its agent has
+/// left it.
 fn last_seen(repo: &GitRepo, branch: &Branch) -> Result<Option<Oid>, RepoError> {
     let log = repo.their_refs().reflog(&branch.name);
     if let Some(tip) = last(repo, &log.unwrap_or_default())? {
@@ -151,7 +153,7 @@ fn last_seen(repo: &GitRepo, branch: &Branch) -> Result<Option<Oid>, RepoError> 
     }
 }
 
-/// The last commit of a reflog.
+/// Returns the last commit of a reflog.
 fn last(repo: &GitRepo, log: &[u8]) -> Result<Option<Oid>, RepoError> {
     let log = String::from_utf8_lossy(log);
     let line = log.lines().last().and_then(|line| line.split(' ').nth(1));

@@ -1,4 +1,4 @@
-//! One rig's git: where its two repositories, its sandboxes and its remote are.
+//! The git adapter of a rig: its two repositories, its sandboxes and its remote.
 //!
 //! ```text
 //!   ours    .horde/custody/<rig>.git   written by the supervisor only; decides
@@ -25,7 +25,7 @@ use crate::ports::repo::RepoError;
 /// Config key of ours that holds the URL the supervisor pushes to.
 pub(super) const PUSH_URL_KEY: &str = "horde.pushUrl";
 
-/// What a [`GitRepo`] is made from. Every path is absolute.
+/// The settings of a [`GitRepo`]. Every path is absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitRig {
     /// The rig.
@@ -40,7 +40,7 @@ pub struct GitRig {
     pub raiders_dir: PathBuf,
     /// `<city>/<rig>/forge`, the gate worktree's parent.
     pub forge_dir: PathBuf,
-    /// Whether landing pushes, or moves the target in ours only.
+    /// Set when landing pushes; otherwise it moves the target in ours only.
     pub push: bool,
 }
 
@@ -48,50 +48,51 @@ pub struct GitRig {
 #[derive(Debug)]
 pub struct GitRepo {
     rig: GitRig,
-    /// git's own locks race when worktrees are added, pruned or repaired at the same time.
+    /// Serialises git's worktree commands: git's own locks race when worktrees are added, pruned or repaired at the
+    /// same time.
     worktrees: Mutex<()>,
     preparing: Mutex<()>,
     healing: Mutex<()>,
-    /// `user.email` of the repository, once it was asked for; forgotten when the settings are taken over anew.
+    /// Cache of `user.email` of the repository; cleared when the settings are taken over again.
     email: Mutex<Option<Option<String>>>,
-    /// The user's ignore rules, once they were asked for.
+    /// Cache of the file with the user's ignore rules.
     excludes: Mutex<Option<Option<PathBuf>>>,
-    /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
+    /// Set once the remains of killed attempts were cleared, which must happen before the first use.
     cleared: AtomicBool,
-    /// Refs of theirs that cannot be read.
+    /// Unreadable refs of theirs that were reported.
     said: Said,
-    /// `sha1` or `sha256`, once it was asked for.
+    /// Cache of the object format: `sha1` or `sha256`.
     format: OnceLock<String>,
-    /// A stamp of the configuration of theirs when it was last seen to be usable.
+    /// A stamp of the configuration of theirs when it was last found usable.
     config_seen: Mutex<Option<String>>,
-    /// A stamp of the packed refs of theirs when git was last seen to be able to read them.
+    /// A stamp of the packed refs of theirs when they were last found readable for git.
     packed_seen: Mutex<Option<String>>,
-    /// A stamp of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
+    /// Stamps of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
     branches_seen: Mutex<HashMap<PathBuf, String>>,
-    /// A stamp of the list of stash entries when those were last pinned.
+    /// A stamp of the list of stash entries when they were last pinned.
     stash_seen: Mutex<Option<String>>,
     stash_watch: StashWatch,
-    /// Itself, where it is shared.
+    /// A reference to itself, if it is shared.
     me: Weak<Self>,
     prepared: Mutex<Prepared>,
-    /// What was made whole again since that was asked for.
+    /// Repairs since they were last taken, for people.
     mended: Mutex<Vec<String>>,
-    /// Listings that were made moments ago.
+    /// Cache of recent listings.
     pub(super) recent: Recent,
 }
 
-/// Whether it was ever prepared.
+/// The outcome of the attempts to prepare the repository.
 #[derive(Debug, Default)]
 enum Prepared {
     #[default]
     NotTried,
-    /// Why the last attempt failed; none succeeded.
+    /// The reason why the last attempt failed; none succeeded.
     Failed(String),
     Once,
 }
 
 impl GitRepo {
-    /// The rig's git. Touches nothing until [`Repo::prepare`](crate::ports::repo::Repo::prepare).
+    /// Makes the rig's git. Touches nothing until [`Repo::prepare`](crate::ports::repo::Repo::prepare).
     #[must_use]
     pub fn new(rig: GitRig) -> Self {
         Self {
@@ -116,7 +117,7 @@ impl GitRepo {
         }
     }
 
-    /// The same, which also pins stash entries as they are made.
+    /// Makes a rig's git that also pins stash entries as they are made.
     #[must_use]
     pub fn watched(rig: GitRig) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
@@ -131,7 +132,8 @@ impl GitRepo {
         &self.rig.name
     }
 
-    /// Remembers for people that something was made whole again. An agent can have that done as often as it likes.
+    /// Remembers a repair, to tell people. The list is bounded, because an agent can cause repairs as often as it
+    /// likes.
     pub(super) fn mended(&self, what: String) {
         const MOST: usize = 20;
         let mut mended = self.mended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,12 +142,12 @@ impl GitRepo {
         }
     }
 
-    /// Takes what was remembered.
+    /// Returns the remembered repairs and clears the list.
     pub(super) fn take_mended(&self) -> Vec<String> {
         std::mem::take(&mut *self.mended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `user.email` as taken over from the rig's checkout, or the user's own.
+    /// Returns `user.email` as taken over from the rig's checkout, or the user's own.
     pub(super) fn email(&self) -> Option<String> {
         let read = || {
             let output = Git::in_dir(self.repo_dir())
@@ -159,7 +161,7 @@ impl GitRepo {
         known.get_or_insert_with(read).clone()
     }
 
-    /// How it names objects: `sha1` or `sha256`.
+    /// Returns the object format: `sha1` or `sha256`.
     pub(super) fn object_format(&self) -> Result<&str, RepoError> {
         if let Some(format) = self.format.get() {
             return Ok(format);
@@ -169,13 +171,13 @@ impl GitRepo {
         Ok(self.format.get_or_init(|| format))
     }
 
-    /// Has read anew what the user's own configuration says.
+    /// Clears the cache of the user's own configuration.
     pub(super) fn forget_user(&self) {
         *self.email.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.excludes.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The file with the user's own ignore rules.
+    /// Returns the file with the user's own ignore rules.
     pub(super) fn user_excludes(&self) -> Option<PathBuf> {
         let read = || {
             let asked =
@@ -184,7 +186,7 @@ impl GitRepo {
                     .args(["config", "--type=path", "--get", "core.excludesFile"]);
             let named = asked.output().ok()?;
             if named.ok() {
-                // An empty name is that of no file.
+                // An empty value names no file.
                 return Some(PathBuf::from(named.text()))
                     .filter(|file| !file.as_os_str().is_empty());
             }
@@ -229,13 +231,13 @@ impl GitRepo {
         &self.rig.forge_dir
     }
 
-    /// Whether landing pushes.
+    /// Returns true if landing pushes.
     #[must_use]
     pub fn pushes(&self) -> bool {
         self.rig.push
     }
 
-    /// A `git` command run in ours.
+    /// Returns a `git` command that runs in ours.
     #[must_use]
     pub fn git(&self) -> Git {
         Git::in_dir(&self.rig.ours)
@@ -243,16 +245,17 @@ impl GitRepo {
             .besides(settings::of_user_file(&self.rig.ours))
     }
 
-    /// The files of a commit of ours.
+    /// Returns the files of a commit of ours.
     pub(super) fn files_of(&self, commit: &Oid) -> Result<Arc<Tree>, RepoError> {
         let list = || tree(self.git(), commit, b"");
         self.recent.trees.get_or(commit.clone(), list)
     }
 
-    /// Returns theirs, to be written in. A link in its place may lead to a repository of a person.
+    /// Returns the path of theirs, for writing. A link in its place is refused: it may lead to a repository of a
+    /// person.
     ///
     /// # Errors
-    /// [`RepoError::Failed`] where it is no directory.
+    /// [`RepoError::Failed`] if it is not a directory.
     pub(super) fn own_theirs(&self) -> Result<&Path, RepoError> {
         let theirs = self.theirs();
         match std::fs::symlink_metadata(theirs) {
@@ -265,12 +268,12 @@ impl GitRepo {
         }
     }
 
-    /// Held while theirs is made whole: two that meet the same damage would undo each other's work.
+    /// Locks the repair of theirs: two repairs of the same damage would undo each other's work.
     pub(super) fn healing(&self) -> MutexGuard<'_, ()> {
         self.healing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held while worktrees are added, moved, repaired or pruned.
+    /// Locks the commands that add, move, repair or prune worktrees.
     pub(super) fn worktrees(&self) -> MutexGuard<'_, ()> {
         // The guarded state lives in git's files, so a panic elsewhere breaks nothing here.
         self.worktrees
@@ -278,19 +281,20 @@ impl GitRepo {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held while it is being prepared, fetch and all.
+    /// Locks the preparation, including its fetch.
     pub(super) fn preparing(&self) -> MutexGuard<'_, ()> {
         self.preparing
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is the first time that anybody asks.
+    /// Returns true on the first call only.
     pub(super) fn first_time(&self) -> bool {
         !self.cleared.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes what an attempt to prepare it came to. One that fails later leaves it as it was made ready.
+    /// Records the outcome of an attempt to prepare. A failure after a success does not count: the repository stays
+    /// prepared.
     pub(super) fn set_prepared(&self, outcome: &Result<(), RepoError>) {
         let mut now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         match (outcome, &*now) {
@@ -300,7 +304,7 @@ impl GitRepo {
         }
     }
 
-    /// Why it was never prepared, where that was tried.
+    /// Returns the reason why the repository was never prepared, if that was tried.
     pub(super) fn unprepared(&self) -> Option<String> {
         let now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         match &*now {
@@ -309,12 +313,12 @@ impl GitRepo {
         }
     }
 
-    /// Refs of theirs that cannot be read, and of which that was said.
+    /// Unreadable refs of theirs that were reported already.
     pub(super) fn said(&self) -> &Said {
         &self.said
     }
 
-    /// The stamp of the configuration of theirs, held while it is looked at.
+    /// Returns the stamp of the configuration of theirs, locked for a check.
     pub(super) fn config_seen(&self) -> MutexGuard<'_, Option<String>> {
         let seen = self.config_seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner)
@@ -337,7 +341,7 @@ impl GitRepo {
         &self.stash_watch
     }
 
-    /// Itself, for what is done beside its callers; none where it is not shared.
+    /// A reference to itself, for work in the background; none if it is not shared.
     pub(super) fn me(&self) -> Weak<Self> {
         Weak::clone(&self.me)
     }
@@ -369,8 +373,8 @@ impl GitRepo {
         )))
     }
 
-    /// The checkout that is this rig's origin, when the rig has no other remote: landing moves
-    /// its branch.
+    /// Returns the checkout that is this rig's origin if the rig has no other remote: landing moves the checkout's
+    /// branch.
     ///
     /// # Errors
     /// As [`GitRepo::push_url`].
@@ -382,11 +386,11 @@ impl GitRepo {
         Ok((Path::new(&url) == path).then_some(path))
     }
 
-    /// Where the target is as last known: the remote-tracking ref or, without pushing, the branch
-    /// of ours (the remote-tracking one until something landed).
+    /// Returns the last known commit of the target: the remote-tracking ref or, without pushing, the branch of ours
+    /// (the remote-tracking ref until something landed).
     ///
     /// # Errors
-    /// [`RepoError::Failed`] when git cannot say.
+    /// [`RepoError::Failed`] when git cannot tell.
     pub fn target_tip(&self, target: &str) -> Result<Option<Oid>, RepoError> {
         if !self.rig.push
             && let Some(tip) = self.resolve(&format!("refs/heads/{target}"))?
@@ -396,10 +400,10 @@ impl GitRepo {
         self.resolve(&format!("refs/remotes/origin/{target}"))
     }
 
-    /// The commit that a full ref name of ours names; none when there is no such ref.
+    /// Returns the commit that a full ref name of ours names; none if there is no such ref.
     ///
     /// # Errors
-    /// [`RepoError::Failed`] when git cannot say.
+    /// [`RepoError::Failed`] when git cannot tell.
     pub fn resolve(&self, name: &str) -> Result<Option<Oid>, RepoError> {
         match self.known().and_then(|known| known.commit(name)) {
             Some(commit) => Ok(Some(commit)),
@@ -424,7 +428,7 @@ pub(super) fn resolve(git: Git, name: &str) -> Result<Option<Oid>, RepoError> {
     }
 }
 
-/// An object id as git printed it.
+/// Parses an object id from git's output.
 pub(super) fn oid(text: &str) -> Result<Oid, RepoError> {
     Oid::new(text.trim()).map_err(|error| RepoError::Failed(format!("git answered: {error}")))
 }

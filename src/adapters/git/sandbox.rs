@@ -4,11 +4,11 @@
 //!   branch ─► worktree without files ─► note (incomplete) ─► files and index ─► links ─► copies ─► note (complete)
 //! ```
 //!
-//! The worktree hangs off theirs, which is written as files; what is checked out comes from ours, by git
-//! with our configuration.
+//! The worktree belongs to theirs, which is written as files; the files come from ours, checked out by git with our
+//! configuration.
 //!
-//! Each step finds out whether it was done before, so that a killed attempt is finished by the
-//! next. Until the note says "complete", no agent was in the sandbox.
+//! Each step checks whether it was done before, so that the next attempt finishes a killed one. Until the note says
+//! "complete", no agent was in the sandbox.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,15 +53,15 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     }
 }
 
-/// Puts the branch at its base, and what git has on record for the path aside: no agent worked for this incarnation yet,
-/// so that both are an earlier incarnation's, half made, or planted by the agent of another raider.
+/// Points the branch to its base, and retires git's entries for the path: no agent worked for this incarnation yet,
+/// so both belong to an earlier incarnation, are half made, or were planted by the agent of another raider.
 fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     let name = format!("refs/heads/{}", spec.branch);
     has_base(repo, spec)?;
-    // Both are told apart by the note of the incarnation that was here before.
+    // The note of this incarnation tells them apart.
     let is_strange = Note::read(repo, &spec.path).is_none();
     for admin in admin::of_sandbox(repo, &spec.path)? {
-        // The entry of a sandbox that is worked in may claim to be this one's.
+        // The entry of a sandbox in use may claim to be this one's.
         if admin::is_of_another(repo, &admin, &spec.path) {
             continue;
         }
@@ -94,7 +94,7 @@ fn has_base(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     }
 }
 
-/// Refuses a sandbox that is not on its branch, at its base: agents can write to what git has on record of it.
+/// Refuses a sandbox that is not on its branch, at its base: agents can write to git's files about it.
 fn check_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
     let name = format!("refs/heads/{}", spec.branch);
     let (head, tip) = (theirs::head(admin)?, repo.their_refs().resolve(&name)?);
@@ -111,7 +111,7 @@ fn check_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), Re
     )))
 }
 
-/// Refuses what could reach outside of this rig or into another incarnation's sandbox.
+/// Refuses a path that could reach outside of this rig or into another incarnation's sandbox.
 pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     fs::create_dir_all(repo.raiders_dir())
         .map_err(|error| failed("cannot make", repo.raiders_dir(), &error))?;
@@ -143,7 +143,7 @@ pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError>
     Ok(())
 }
 
-/// A sandbox is a direct child of the rig's raiders directory, and no link.
+/// Checks that a sandbox is a direct child of the rig's raiders directory, and not a link.
 pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
     let parent = sandbox
         .parent()
@@ -161,7 +161,7 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
     )))
 }
 
-/// The branch at its base; one that exists keeps its commits.
+/// Makes the branch at its base; an existing one keeps its commits.
 pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     let name = format!("refs/heads/{}", spec.branch);
     let theirs = repo.their_refs();
@@ -173,7 +173,7 @@ pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), Re
     theirs.create(&name, &spec.base)
 }
 
-/// Checks the files out and puts ours beside them. The note that is returned does not say yet that they are complete.
+/// Checks the files out and adds ours. The returned note does not mark the sandbox as complete yet.
 pub(super) fn fill(
     repo: &GitRepo,
     spec: &SandboxSpec,
@@ -204,7 +204,7 @@ pub(super) fn fill(
     Ok(note)
 }
 
-/// Notes which blobs the files were made from: no agent was here yet.
+/// Notes the blobs that the files were made from: no agent was here yet.
 fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoError> {
     let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
     let blobs = repo.files_of(commit)?;
@@ -217,7 +217,7 @@ fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoErro
         let (mode, blob) = beside.at(&entry.path)?;
         (entry.git_mode() == Some(mode)).then_some((entry, blob))
     });
-    // Elsewhere the fingerprints alone tell.
+    // Elsewhere the fingerprints are enough.
     let format = root.is_in_memory().then(|| Format::of(commit));
     let made = |entry: &Entry| {
         let mut file = root.file(&entry.path).ok()?;
@@ -227,7 +227,7 @@ fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoErro
     seen.write(&seen_file(repo, sandbox), &repo.recent)
 }
 
-/// Refreshes the stat data of an index: every later look at it is three times cheaper. Ends with 1 where a
+/// Refreshes the stat data of an index, which makes every later look at it three times cheaper. git ends with 1 if a
 /// file differs, which is fine.
 pub(super) fn refresh(git: Git) -> Result<(), RepoError> {
     git.args(["update-index", "-q", "--refresh"])
@@ -243,8 +243,8 @@ fn missing(dir: &Path) -> RepoError {
     ))
 }
 
-/// The sandboxes on the file system, by slot. A directory that is not there has none, unless some are known to
-/// have been made in it: then it cannot be seen, as when its disk is not mounted.
+/// Returns the sandboxes on the file system, by slot. A missing directory has none, unless notes of sandboxes exist:
+/// then it is invisible, for example because its disk is not mounted.
 pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
     repo.recent.tidy();
     let dir = repo.raiders_dir();

@@ -1,7 +1,7 @@
-//! What is taken over from the rig's checkout: remotes, identity, credentials, signing, filters, hooks.
+//! Takes settings over from the rig's checkout: remotes, identity, credentials, signing, filters, hooks.
 //!
-//! The configuration of ours is written whole, and holds nothing else. Theirs has the same settings in a
-//! file of its own, `horde.config`, which its configuration includes: agents may write beside it.
+//! The configuration of ours is written whole, and contains nothing else. Theirs has the same settings in a file of
+//! its own, `horde.config`, which its configuration includes: agents may write beside it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,11 +20,11 @@ use crate::ports::repo::RepoError;
 /// The file that the configuration of theirs includes.
 pub(super) const FILE: &str = "horde.config";
 
-/// More of a configuration is not read.
+/// The largest configuration that is read.
 const CONFIG_MAX: u64 = 1024 * 1024;
 
-/// What holds in ours beside the settings of the checkout. Nothing is pruned: salvage and its retention
-/// decide what goes.
+/// The settings of ours in addition to those of the checkout. git prunes nothing: salvage and its retention decide
+/// what is removed.
 const OURS: &[(&str, &str)] = &[
     ("core.bare", "true"),
     ("core.logAllRefUpdates", "true"),
@@ -37,7 +37,7 @@ const OURS: &[(&str, &str)] = &[
     ("push.default", "nothing"),
 ];
 
-/// The same for theirs, where salvage looks for commits in the reflogs.
+/// The same for theirs, where salvage searches the reflogs for commits.
 const THEIRS: &[(&str, &str)] = &[
     ("core.bare", "true"),
     ("core.logAllRefUpdates", "true"),
@@ -50,18 +50,18 @@ const THEIRS: &[(&str, &str)] = &[
     ("push.default", "nothing"),
 ];
 
-/// Keys of a checkout that shape its files alone, or what a person runs there.
+/// Keys of a checkout that concern only its own files, or commands that a person runs there.
 const THEIRS_ONLY: &[&str] = &["core.symlinks", "core.filemode", "core.hookspath"];
 
-/// git does not read in the sandboxes what is only an index of commits and packs: an agent can write one that stops it, or
-/// that says otherwise.
+/// Indexes of commits and packs that git does not read in the sandboxes: an agent can write one that stops git, or
+/// that is false.
 const THEIRS_UNREAD: &[&str] = &["core.commitgraph", "core.multipackindex"];
 
-/// Every remote of theirs pushes there: sandboxes cannot push by accident.
+/// The push URL of every remote of theirs: sandboxes cannot push by accident.
 pub(super) const NO_PUSH: &str =
     "/dev/null/sandboxes-do-not-push-the-supervisor-does-when-the-work-is-done";
 
-/// Sections taken over whole.
+/// Sections that are taken over whole.
 const SECTIONS: &[&str] = &[
     "user",
     "author",
@@ -78,7 +78,7 @@ const SECTIONS: &[&str] = &[
     "diff",
 ];
 
-/// Single keys taken over.
+/// Single keys that are taken over.
 const KEYS: &[&str] = &[
     "core.hookspath",
     "core.autocrlf",
@@ -91,11 +91,11 @@ const KEYS: &[&str] = &[
     "core.filemode",
 ];
 
-/// Sections taken over of the configuration of the user and of the machine: what files are written and merged with, and
-/// what a filter needs that fetches them.
+/// Sections that are taken over from the configuration of the user and of the machine: those for writing and merging
+/// files, and those that a filter needs to fetch files.
 const USERS_SECTIONS: &[&str] = &["credential", "url", "filter", "lfs", "http", "merge"];
 
-/// Single keys taken over of it.
+/// Single keys that are taken over from it.
 const USERS_KEYS: &[&str] = &["core.autocrlf", "core.eol", "core.safecrlf"];
 
 fn is_of_user(key: &str) -> bool {
@@ -103,7 +103,7 @@ fn is_of_user(key: &str) -> bool {
     USERS_SECTIONS.contains(&section) || USERS_KEYS.contains(&key)
 }
 
-/// Of a remote; its refspecs and push URLs are ours.
+/// Keys of a remote that are taken over; its refspecs and push URLs are ours.
 const REMOTE_KEYS: &[&str] = &[
     "url",
     "proxy",
@@ -115,7 +115,7 @@ const REMOTE_KEYS: &[&str] = &[
     "lfspushurl",
 ];
 
-/// A checkout as the rig names it.
+/// The rig's checkout.
 #[derive(Debug, Clone)]
 pub(super) struct Checkout {
     /// Its top level, or the bare repository itself.
@@ -146,7 +146,7 @@ impl Checkout {
         found.1.as_deref()
     }
 
-    /// Whether some `url.<base>.insteadOf` rewrites the URL.
+    /// Returns true if a `url.<base>.insteadOf` rewrites the URL.
     fn is_alias(&self, url: &str) -> bool {
         self.config.iter().any(|(key, value)| {
             let key = key.to_ascii_lowercase();
@@ -156,7 +156,7 @@ impl Checkout {
         })
     }
 
-    /// The URL as it is meant elsewhere than in the checkout: a relative path is resolved.
+    /// Returns the URL in a form that is valid outside of the checkout: a relative path is resolved.
     pub(super) fn resolve(&self, url: &str) -> String {
         let colon = url.find(':').unwrap_or(usize::MAX);
         let slash = url.find('/').unwrap_or(usize::MAX);
@@ -172,7 +172,7 @@ impl Checkout {
     }
 }
 
-/// What `git config --list -z` printed.
+/// Parses the output of `git config --list -z`.
 fn listed(text: &[u8]) -> Settings {
     let records = bytes::split(text).map(|record| {
         let text = bytes::lossy(record);
@@ -184,13 +184,13 @@ fn listed(text: &[u8]) -> Settings {
     records.collect()
 }
 
-/// The file with what was taken over of the configuration of the user and of the machine: commands of ours read it in
-/// the place of that.
+/// Returns the file with the settings that were taken over from the user and the machine: commands of ours read it
+/// instead of the originals.
 pub(super) fn of_user_file(ours: &Path) -> PathBuf {
     ours.join("horde/user.config")
 }
 
-/// The settings of the user and of the machine.
+/// Reads the settings of the user and of the machine.
 fn of_user() -> Result<Settings, RepoError> {
     let list = |scope: &str| {
         let git = Git::in_dir(Path::new("/"))
@@ -198,13 +198,13 @@ fn of_user() -> Result<Settings, RepoError> {
             .args(["config", scope]);
         git.args(["--includes", "--list", "-z"]).output()
     };
-    // A file that is not there is a failure: it has none.
+    // A missing file makes the command fail: it has no settings.
     let (mut all, own) = (listed(&list("--system")?.stdout), list("--global")?);
     all.extend(listed(&own.stdout));
     Ok(all)
 }
 
-/// Writes the settings of both repositories. Returns whether `origin` is another one than before.
+/// Writes the settings of both repositories. Returns true if `origin` changed.
 pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<bool, RepoError> {
     let wanted = match (repo.source(), checkout) {
         (RigSource::Remote(url), _) => remote_only(url),
@@ -228,7 +228,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     user.retain(|(key, _)| is_of_user(key));
     let unused = filters::disarm(&mut own, &mut user, &places);
     if !unused.is_empty() {
-        tracing::warn!(rig = %repo.name(), filters = ?unused, "these filters and merge drivers are not used by the supervisor: their commands may run files that agents can write (the README says which form is used)");
+        tracing::warn!(rig = %repo.name(), filters = ?unused, "the supervisor does not use these filters and merge drivers: their commands may run files that agents can write (docs/guide/custody.md describes the accepted form)");
     }
     let file = of_user_file(repo.repo_dir());
     let dir = file.parent().unwrap_or(repo.repo_dir());
@@ -248,7 +248,7 @@ fn given_file(repo: &GitRepo) -> PathBuf {
     repo.repo_dir().join("horde").join(FILE)
 }
 
-/// Gives theirs the settings that it had.
+/// Gives theirs the settings again that it had.
 pub(super) fn give_again(repo: &GitRepo) -> Result<(), RepoError> {
     let file = given_file(repo);
     match fs::read(&file) {
@@ -262,21 +262,21 @@ pub(super) fn give_again(repo: &GitRepo) -> Result<(), RepoError> {
     renew(repo)
 }
 
-/// Writes the configuration of theirs anew where it cannot be used.
+/// Writes the configuration of theirs again if it is unusable.
 fn renew(repo: &GitRepo) -> Result<(), RepoError> {
     let Some(why) = unusable(repo)? else {
         return Ok(());
     };
     if fs::symlink_metadata(repo.theirs().join("config")).is_ok() {
-        // Agents share it: one that broke it would stop the others.
-        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
+        // Agents share the configuration: if one breaks it, the others stop.
+        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is unusable; it is written anew");
     }
     let text = base(repo.object_format()?, THEIRS, &[("include.path", FILE)]);
     share::write(repo, "config", text.as_bytes())
 }
 
-/// Sees to it that git works in the sandboxes: one agent can break for all what they share. The configuration is read
-/// only where it changed since it was last looked at. A failure is logged and no error: the next patrol tries again.
+/// Keeps git working in the sandboxes, although an agent can break the shared configuration for all. Reads the
+/// configuration only if it changed since the last call. A failure is only logged: the next patrol tries again.
 pub(super) fn keep(repo: &GitRepo) {
     whole::heal(repo);
     let now = || stamp(&repo.theirs().join("config"));
@@ -289,13 +289,13 @@ pub(super) fn keep(repo: &GitRepo) {
     match kept.and_then(|()| share::lend_again(repo)) {
         Ok(()) => *seen = now(),
         Err(why) => {
-            tracing::warn!(rig = %repo.name(), %why, "what the sandboxes share cannot be looked after");
+            tracing::warn!(rig = %repo.name(), %why, "the shared configuration of the sandboxes could not be checked or repaired; the next patrol tries again");
         }
     }
 }
 
-/// Says why the configuration of theirs cannot be used: git cannot parse it or refuses it, or it does not include our settings. Other
-/// includes are not followed, because an agent may name a pipe or an endless file there.
+/// Returns the reason why the configuration of theirs is unusable: git cannot parse it or refuses it, or it does not
+/// include our settings. Other includes are not followed, because an agent may name a pipe or an endless file there.
 fn unusable(repo: &GitRepo) -> Result<Option<String>, RepoError> {
     let text = match beneath::read(repo.theirs(), Path::new("config"), CONFIG_MAX) {
         Ok(Some(text)) => text,
@@ -327,7 +327,7 @@ fn refresh(file: &Path, text: &str) -> Result<(), RepoError> {
     write_whole(file, text.as_bytes())
 }
 
-/// The whole configuration of ours.
+/// Formats the whole configuration of ours.
 fn ours(format: &str, wanted: &Settings) -> String {
     let mut settings = Settings::new();
     for (key, value) in wanted {
@@ -350,7 +350,7 @@ fn base(format: &str, fixed: &[(&str, &str)], more: &[(&str, &str)]) -> String {
     render(&all.map(owned).collect())
 }
 
-/// The settings of a repository that nothing is pushed from.
+/// Returns the settings of a repository that nothing is pushed from.
 fn closed(mut wanted: Settings) -> Settings {
     let urls: Vec<String> = wanted
         .iter()
@@ -427,7 +427,7 @@ fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {
     settings
 }
 
-/// The checkout's hooks directory, if it has hooks of its own and no `core.hooksPath` says more.
+/// Returns the checkout's hooks directory, if it has hooks of its own and `core.hooksPath` does not say more.
 fn hooks(checkout: &Checkout) -> Option<String> {
     if checkout.get("core.hookspath").is_some() {
         return None;
@@ -440,7 +440,7 @@ fn hooks(checkout: &Checkout) -> Option<String> {
     own.then(|| dir.display().to_string())
 }
 
-/// The settings in git's file format.
+/// Formats the settings in git's file format.
 pub(super) fn render(settings: &Settings) -> String {
     let mut text = String::from("# Written by horde-supervisor; changes here are lost.\n");
     for (key, value) in settings {

@@ -1,5 +1,5 @@
-//! The repository that agents write to: it is made, borrows the objects of ours, and learns from ours where
-//! the remotes are. Nothing here runs git in it once agents have been there.
+//! The repository that agents write to: made here, it borrows the objects of ours, and gets the remote-tracking refs
+//! from ours. No git runs in it once agents had access.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,25 +13,25 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Refs that agents find where git puts them.
+/// Refs of ours that are copied for agents.
 const SHOWN: &[&str] = &["refs/remotes", "refs/tags"];
 
-/// The objects of ours are `.horde/custody/<rig>.git/objects` below the city.
+/// The number of path components of `.horde/custody/<rig>.git/objects`, below the city.
 const CUSTODY_DEPTH: usize = 4;
 
-/// Where git finds the directories that a repository borrows objects from.
+/// The file with git's list of alternate object directories.
 pub(super) const LENDERS: &str = "objects/info/alternates";
 
-/// Makes the repository where there is none. git runs only in a directory that no agent has seen: a link or a pipe in
-/// theirs would be followed.
+/// Makes the repository if there is none. git runs only in a directory that no agent has seen, because it would
+/// follow a link or a pipe in theirs.
 pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
     match fs::symlink_metadata(dir) {
-        // What an agent broke of it is mended elsewhere.
+        // Damage by agents is repaired elsewhere.
         Ok(found) if found.is_dir() && (is_adopted(repo) || dir.join("HEAD").exists()) => {
             return Ok(());
         }
-        // A start that was killed may have left half of one.
+        // A killed start may have left half of a repository.
         Ok(found) if found.is_dir() || is_adopted(repo) => drop(move_away(repo)?),
         Ok(_) => {
             let what = format!("{} is no directory: move it away", dir.display());
@@ -44,7 +44,7 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     let made = fresh.path().join("repo.git");
     fs::create_dir(&made).map_err(|error| failed("cannot make", &made, &error))?;
     init_bare(&made, repo.object_format()?)?;
-    // That of a new one is written with the settings of the checkout.
+    // The configuration of a new repository is written with the settings of the checkout.
     let config = made.join("config");
     fs::remove_file(&config).map_err(|error| failed("cannot remove", &config, &error))?;
     if let Some(parent) = dir.parent() {
@@ -53,7 +53,7 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     fs::rename(&made, dir).map_err(|error| failed("cannot make", dir, &error))
 }
 
-/// Renames what is in the place of theirs. Returns where it is then.
+/// Renames anything in the place of theirs. Returns the new path.
 pub(super) fn move_away(repo: &GitRepo) -> Result<PathBuf, RepoError> {
     let dir = repo.theirs();
     let parent = dir.parent().unwrap_or(Path::new("/"));
@@ -66,7 +66,7 @@ pub(super) fn move_away(repo: &GitRepo) -> Result<PathBuf, RepoError> {
     }
 }
 
-/// Whether it borrows the objects of ours already.
+/// Returns true if it borrows the objects of ours already.
 pub(super) fn borrows(repo: &GitRepo) -> bool {
     let objects = repo.repo_dir().join("objects");
     lenders(repo)
@@ -79,8 +79,8 @@ fn lenders(repo: &GitRepo) -> Vec<u8> {
     text.ok().flatten().unwrap_or_default()
 }
 
-/// Has it borrow the objects of ours: neither a charge nor a fetch copies any. Where ours was before the city was moved is
-/// left out: nothing is there, or the custody of a copy of the city, which goes its own way.
+/// Makes it borrow the objects of ours, so that neither a charge nor a fetch copies any. Removes the path of ours
+/// from before a move of the city: there is nothing, or the custody of a copy of the city, which is independent.
 pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
     let own = repo.repo_dir().join("objects");
     let lenders = lenders(repo);
@@ -98,7 +98,7 @@ pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
     }
 }
 
-/// The same where an agent undid it. A city of the first plan that was not taken over yet borrows nothing.
+/// Does the same if an agent undid it. A city of the first layout that was not migrated yet borrows nothing.
 pub(super) fn lend_again(repo: &GitRepo) -> Result<(), RepoError> {
     match is_adopted(repo) {
         true => lend(repo),
@@ -106,15 +106,15 @@ pub(super) fn lend_again(repo: &GitRepo) -> Result<(), RepoError> {
     }
 }
 
-/// Renames to `NAME.aside` what agents put in the place of something that is read, below a directory of theirs. No link is
-/// followed on the way. What is gone meanwhile is fine.
+/// Renames to `NAME.aside` anything that agents put in place of a file or directory of theirs. Follows no link.
+/// Succeeds if it is gone meanwhile.
 pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
     let aside = free_name(dir, &format!("{}.aside", name.display()));
     let to = aside.strip_prefix(dir).unwrap_or(&aside);
     match beneath::rename(dir, name, to) {
         Ok(()) => {
             let (at, aside) = (dir.join(name), aside.display());
-            tracing::warn!(at = %at.display(), %aside, "this cannot be read as what its name says: it is set aside");
+            tracing::warn!(at = %at.display(), %aside, "an entry of the agents' repository cannot be read as what its name says; it is set aside");
             Ok(())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -122,8 +122,8 @@ pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Returns a directory of theirs, made where there is none. What is no directory on the way to it is renamed: through a
-/// link something would be written outside.
+/// Returns a directory of theirs, made if needed. Renames anything else on its path: through a link, files would be
+/// written outside.
 pub(super) fn own_dir(repo: &GitRepo, name: &Path) -> Result<PathBuf, RepoError> {
     let dir = repo.own_theirs()?;
     let mut above = PathBuf::new();
@@ -138,8 +138,8 @@ pub(super) fn own_dir(repo: &GitRepo, name: &Path) -> Result<PathBuf, RepoError>
     Ok(dir.join(name))
 }
 
-/// Writes a file of theirs. Agents may have put anything in its place: links are not followed, reading a pipe does not
-/// block, and a directory is renamed.
+/// Writes a file of theirs. Agents may have put anything in its place: links are not followed, a pipe does not block,
+/// and a directory is renamed.
 pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoError> {
     let (dir, name) = (repo.own_theirs()?, Path::new(name));
     let max = text.len() as u64;
@@ -160,8 +160,8 @@ pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoE
     beneath::replace_durably(dir, name, text).map_err(fail)
 }
 
-/// Copies a ref of ours into theirs, where agents read it. A failure is logged and no error: agents can block the write,
-/// and no landing depends on it. The next change of the ref writes it again.
+/// Copies a ref of ours into theirs, for agents. A failure is only logged: agents can block the write, and no landing
+/// depends on it. The next change of the ref writes it again.
 pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) {
     let theirs = repo.their_refs();
     let told = match theirs.resolve(name) {
@@ -169,11 +169,11 @@ pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) {
         _ => theirs.create(name, at),
     };
     if let Err(error) = told {
-        tracing::warn!(rig = %repo.name(), name, %error, "the ref could not be copied into the repository of the agents");
+        tracing::warn!(rig = %repo.name(), name, %error, "a ref could not be copied into the agents' repository; its next change tries again");
     }
 }
 
-/// Removes the copy of a ref that ours has no more. A failure is logged and no error, as in [`publish`].
+/// Removes the copy of a ref that ours no longer has. A failure is only logged, as in [`publish`].
 pub(super) fn withdraw(repo: &GitRepo, name: &str) {
     let theirs = repo.their_refs();
     let gone = theirs.resolve(name).and_then(|found| match found {
@@ -183,19 +183,19 @@ pub(super) fn withdraw(repo: &GitRepo, name: &str) {
     match gone {
         Ok(true) => {}
         Ok(false) => {
-            tracing::warn!(rig = %repo.name(), name, "a copy of a ref that is gone stays: git holds its lock")
+            tracing::warn!(rig = %repo.name(), name, "a deleted ref stays in the agents' repository: git holds its lock")
         }
         Err(error) => {
-            tracing::warn!(rig = %repo.name(), name, %error, "a copy of a ref that is gone stays")
+            tracing::warn!(rig = %repo.name(), name, %error, "a deleted ref could not be removed from the agents' repository")
         }
     }
 }
 
-/// Copies the refs of the remotes, their tags and the default branch into theirs. A failure is logged and no error, as in
+/// Copies the remote-tracking refs, the tags and the default branch into theirs. A failure is only logged, as in
 /// [`publish`].
 pub(super) fn publish_all(repo: &GitRepo) {
     if let Err(error) = tell_all(repo) {
-        tracing::warn!(rig = %repo.name(), %error, "the refs of the remotes could not be copied into the repository of the agents");
+        tracing::warn!(rig = %repo.name(), %error, "the refs of the remotes could not be copied into the agents' repository");
     }
 }
 
@@ -215,7 +215,7 @@ fn tell_all(repo: &GitRepo) -> Result<(), RepoError> {
             [_, name, target] if !target.is_empty() => theirs.create_symbolic(name, target)?,
             [id, name, _] => {
                 let id = oid(id)?;
-                // One that cannot be read is written anew.
+                // An unreadable ref is written again.
                 if theirs.resolve(name).ok().flatten().as_ref() != Some(&id) {
                     news.push((name.to_owned(), id));
                 }
@@ -226,7 +226,7 @@ fn tell_all(repo: &GitRepo) -> Result<(), RepoError> {
     if news.is_empty() || theirs.pack(&news)? {
         return Ok(());
     }
-    // git is at it: one by one does as well.
+    // git holds the lock of the packed refs, so they are written one by one.
     news.iter()
         .try_for_each(|(name, id)| theirs.create(name, id))
 }

@@ -1,8 +1,8 @@
-//! When entries of the shared stash list were first seen here. What an entry says of its time, and of the branch that it
-//! was made on, is the word of an agent: it may be as old as it likes.
+//! Records when the entries of the shared stash list were first seen. The time and the branch in an entry are only an
+//! agent's claim: an agent can make them as old as it likes.
 //!
-//! They are numbered as they come to light. A sandbox's note has the number that was next when it was made: it made none
-//! of those before.
+//! The entries are numbered in the order in which they were first seen. A sandbox's note has the next number at the
+//! time when it was made: no entry with a lower number is the sandbox's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,44 +16,44 @@ use super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// What is known of an entry that is in the list.
+/// The record of an entry that is in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sight {
     /// Its number.
     pub(super) nth: u64,
-    /// When it was first seen, in seconds since 1970.
+    /// The time when it was first seen, in seconds since 1970.
     pub(super) at: i64,
-    /// The branch of the sandbox that it is of; none where that could not be told when it came to light.
+    /// The branch of the sandbox that owns it; none if the owner was unknown when the entry was first seen.
     pub(super) owner: Option<String>,
 }
 
-/// What an entry says of its sandbox, and what else tells of that.
+/// The evidence for the sandbox that owns an entry.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Claim {
-    /// The branch of a sandbox that it names, and the number that was next when that was made.
+    /// The branch of a sandbox that the entry names, and the next number when that sandbox was made.
     pub(super) named: Option<(u64, String)>,
-    /// The branch of the sandbox that made it by all other signs. It counts when the entry comes to light.
+    /// The branch of the sandbox that made it by all other evidence. Only used when the entry is first seen.
     pub(super) seems: Option<String>,
 }
 
-/// What is known of all entries in the list.
+/// The records of all entries in the list.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Sighted {
-    /// The number of the next one that comes to light.
+    /// The number of the next new entry.
     pub(super) next: u64,
     entries: BTreeMap<Oid, Sight>,
-    /// Those of which an earlier version did not note the owner.
+    /// Entries whose owner an earlier version did not record.
     open: BTreeSet<Oid>,
 }
 
 impl Sighted {
-    /// What is known of an entry.
+    /// Returns the record of an entry.
     pub(super) fn of(&self, entry: &Oid) -> Option<&Sight> {
         self.entries.get(entry)
     }
 }
 
-/// Those of these entries that come to light, or whose owner was never looked for.
+/// Returns the entries that were not seen before, or whose owner was never searched for.
 pub(super) fn new<'e>(
     repo: &GitRepo,
     listed: impl IntoIterator<Item = &'e Oid>,
@@ -64,17 +64,17 @@ pub(super) fn new<'e>(
     Ok(listed.into_iter().filter(is_new).cloned().collect())
 }
 
-/// Takes in what the list has now. An entry that the list has no more is forgotten; it is new when it comes back. No number
-/// below the floor is given: notes have those.
+/// Records the current list. An entry that left the list is forgotten; it counts as new when it comes back. No number
+/// below `floor` is given, because notes refer to those.
 ///
 /// # Errors
-/// What is known cannot be read or written.
+/// When the records cannot be read or written.
 pub(super) fn sight(
     repo: &GitRepo,
     floor: u64,
     listed: impl IntoIterator<Item = (Oid, Claim)>,
 ) -> Result<Sighted, RepoError> {
-    // What another thread has seen at the same time is not to be lost.
+    // Locked, so that no entries are lost that another thread sees at the same time.
     let _serial = repo.stash_seen();
     let known = read(repo)?;
     let now = Timestamp::now().as_second();
@@ -93,7 +93,7 @@ pub(super) fn sight(
                 owner: None,
             }
         });
-        // One from before was planted.
+        // An entry from before the sandbox only pretends to be its own.
         let named = claim.named.filter(|(from, _)| *from <= sight.nth);
         let seems = claim.seems.filter(|_| is_new);
         sight.owner = sight.owner.or(named.map(|it| it.1)).or(seems);
@@ -109,8 +109,8 @@ fn file(repo: &GitRepo) -> PathBuf {
     repo.repo_dir().join("horde/stash.seen")
 }
 
-/// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each, with `-` for none. An earlier version wrote `0` or `1`. A line that is torn is as if it were not there: its entry
-/// is new, and stays for longer.
+/// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each entry, with `-` for no branch. An earlier version wrote
+/// `0` or `1` there. A torn line is ignored: its entry counts as new, and is kept for longer.
 fn read(repo: &GitRepo) -> Result<Sighted, RepoError> {
     let file = file(repo);
     let text = match fs::read_to_string(&file) {
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(nth(&seen, 'b'), Some((1, true)));
         let planted = see(&[('a', true), ('b', true)]);
         assert_eq!(nth(&planted, 'a'), Some((0, false)), "it was there before");
-        // Its sandbox is gone; once it was there.
+        // The sandbox is gone, but existed once.
         let seen = see(&[('b', false), ('c', false)]);
         assert_eq!((nth(&seen, 'b'), seen.next), (Some((1, true)), 3));
         assert_eq!(nth(&seen, 'a'), None);
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(nth(&torn, 'a'), Some((7, false)));
     }
 
-    /// A later look at it, when another sandbox may be on the same commit, changes nothing.
+    /// A later look, when another sandbox may be on the same commit, changes nothing.
     #[test]
     fn owner_of_an_entry_is_the_one_it_seems_to_have_when_it_comes_to_light() {
         let rigged = Rigged::new();

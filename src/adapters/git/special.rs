@@ -1,5 +1,5 @@
-//! What else holds work in a sandbox: operations in progress, conflicts, nested repositories,
-//! hidden edits, commits that only the reflog names, a branch that HEAD has left, mount points.
+//! Lists other work in a sandbox: operations in progress, conflicts, nested repositories, hidden edits, commits that
+//! only the reflog names, a branch that HEAD has left, mount points.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::adapters::beneath;
 use crate::domain::other_work::OtherWork;
 use crate::ports::repo::RepoError;
 
-/// Files and directories in a worktree's administrative directory that belong to an operation in
-/// progress, and what it is.
+/// Files and directories of an operation in progress, in a worktree's administrative directory, with the operation's
+/// name.
 pub(super) const IN_PROGRESS: &[(&str, &str)] = &[
     ("rebase-merge", "a rebase"),
     ("rebase-apply", "a rebase or am"),
@@ -26,24 +26,24 @@ pub(super) const IN_PROGRESS: &[(&str, &str)] = &[
     ("MERGE_AUTOSTASH", "an autostash"),
 ];
 
-/// How the names of files begin that a repair set aside and that still hold something: what was staged,
-/// where HEAD was.
+/// Prefixes of the files that a repair set aside and that still hold information: the staged content, the former
+/// HEAD.
 pub(super) const ASIDE: &[&str] = &["index.aside", "HEAD.aside"];
 
-/// A ref is a line.
+/// A ref is one line.
 const LINE_MAX: u64 = 64 * 1024;
 
-/// As many converted files are told of; the others are saved all the same.
+/// The number of converted files that are listed; the others are saved all the same.
 const TOLD: usize = 100;
 
-/// A line for each operation that this git directory shows to be in progress.
+/// Returns a line for each operation in progress in this git directory.
 pub(super) fn in_progress(git_dir: &Path) -> impl Iterator<Item = String> {
     let is_there = |name: &str| std::fs::symlink_metadata(git_dir.join(name)).is_ok();
     let found = IN_PROGRESS.iter().filter(move |(name, _)| is_there(name));
     found.map(|(_, what)| format!("{what} in progress"))
 }
 
-/// The files that a repair set aside, but empty ones.
+/// Returns the files that a repair set aside, except empty ones.
 fn aside(admin: &Path) -> Result<Vec<OtherWork>, RepoError> {
     let fail = |error: std::io::Error| failed("cannot list", admin, &error);
     let mut names = Vec::new();
@@ -61,7 +61,7 @@ fn aside(admin: &Path) -> Result<Vec<OtherWork>, RepoError> {
     Ok(names.iter().map(OtherWork::set_aside).collect())
 }
 
-/// All of it. Stable as long as the sandbox does not change.
+/// Lists all other work. Stable as long as the sandbox does not change.
 pub(super) fn list(measured: &Measured) -> Result<Vec<OtherWork>, RepoError> {
     let ground = &measured.ground;
     let mut work: Vec<OtherWork> = state(measured)
@@ -90,12 +90,12 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<OtherWork>, RepoError> {
     Ok(work)
 }
 
-/// Without files there is no work at a wrong place.
+/// Returns false if there are no files, or HEAD is garbled: then no work can be at the wrong place.
 fn at_work(measured: &Measured) -> bool {
     !measured.ground.gone && measured.ground.garbled.is_none()
 }
 
-/// Lines about the sandbox itself, its HEAD and its index.
+/// Returns lines about the sandbox itself, its HEAD and its index.
 fn state(measured: &Measured) -> Vec<String> {
     let ground = &measured.ground;
     let mut lines = Vec::new();
@@ -135,7 +135,7 @@ fn state(measured: &Measured) -> Vec<String> {
     lines
 }
 
-/// Work in repositories and files.
+/// Lists the work in repositories and files.
 fn files(measured: &Measured) -> Vec<OtherWork> {
     let mut work = Vec::new();
     for inner in &measured.inner.inner {
@@ -168,7 +168,7 @@ fn files(measured: &Measured) -> Vec<OtherWork> {
     work
 }
 
-/// Refs that only this worktree has.
+/// Returns the refs that only this worktree has.
 fn own_refs(admin: &Path) -> Result<Vec<String>, RepoError> {
     let dir = admin.join("refs").join("worktree");
     if std::fs::symlink_metadata(&dir).is_err() {

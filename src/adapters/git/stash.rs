@@ -1,8 +1,9 @@
-//! Stash entries, of which all sandboxes of a rig share one list: any of them can take another's out of it. Each is
-//! pinned in ours for as long as its sandbox is there, so that it is saved with that whatever becomes of the list.
+//! Stash entries. All sandboxes of a rig share one list, so that any of them can remove another's entries. Each entry
+//! is pinned in ours as long as its sandbox exists, so that it is saved with the sandbox whatever happens to the
+//! list.
 //!
-//! A nuke saves the entries of its branch without taking them out of the list: they go when they were kept for as
-//! long as salvage is. An agent writes what an entry says of its time: what counts is when it was first seen here.
+//! A nuke saves the entries of its branch without removing them from the list: they are removed after the retention
+//! time of salvage. The time in an entry is an agent's claim: the time when it was first seen here counts.
 
 mod pins;
 
@@ -22,9 +23,9 @@ use super::traces::{self, HeadReflog};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// The list.
+/// The ref whose reflog is the list.
 const STASH: &str = "refs/stash";
-/// A stash entry.
+/// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stash {
     /// Its commit.
@@ -35,8 +36,8 @@ pub(super) struct Stash {
     pub(super) by: String,
 }
 
-/// Pins the entries that the list has now, where it is another than when it was last looked at. A failure is logged and no
-/// error: the next patrol tries again.
+/// Pins the entries of the list if it changed since the last call. A failure is only logged: the next patrol tries
+/// again.
 pub(super) fn keep(repo: &GitRepo) {
     let now = stamp(&repo.theirs().join("logs").join(STASH));
     if now.is_none() || *repo.stash_seen() == now {
@@ -46,12 +47,12 @@ pub(super) fn keep(repo: &GitRepo) {
         Ok(()) => *repo.stash_seen() = now,
         Err(why) => {
             let rig = repo.name();
-            tracing::warn!(%rig, %why, "stash entries cannot be pinned");
+            tracing::warn!(%rig, %why, "new stash entries of the sandboxes could not be pinned; the next patrol tries again");
         }
     }
 }
 
-/// Pins each for its sandbox, or as one of none.
+/// Pins each entry for its sandbox, or as unclaimed.
 fn pin_listed(repo: &GitRepo) -> Result<(), RepoError> {
     let (entries, sighted) = listed(repo)?;
     if entries.is_empty() {
@@ -60,7 +61,7 @@ fn pin_listed(repo: &GitRepo) -> Result<(), RepoError> {
     let there = sound(repo, entries.iter().map(|entry| entry.commit.clone()))?;
     let of = |id: &Oid| sighted.of(id).and_then(|sight| sight.owner.as_deref());
     pin_unclaimed(repo)?;
-    // Where a note cannot be read the next patrol tries again: an entry of that sandbox is not pinned yet.
+    // If a note cannot be read, the next patrol tries again, because entries of that sandbox are not pinned yet.
     for note in Note::all(repo)? {
         let own = there.iter().filter(|id| of(id) == Some(&note.branch));
         let place = place(&note.raider, note.incarnation);
@@ -69,7 +70,7 @@ fn pin_listed(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Those of these commits that are there and whole, taken into ours.
+/// Returns those of these commits that exist and are whole, and copies them into ours.
 fn sound(repo: &GitRepo, ids: impl Iterator<Item = Oid>) -> Result<BTreeSet<Oid>, RepoError> {
     let there = traces::kinds(repo, &ids.collect())?.into_iter();
     let mut there: BTreeSet<Oid> = there.map(|it| it.0).collect();
@@ -79,7 +80,7 @@ fn sound(repo: &GitRepo, ids: impl Iterator<Item = Oid>) -> Result<BTreeSet<Oid>
     Ok(there)
 }
 
-/// Returns the entries of a sandbox, taken into ours, and those that are damaged.
+/// Returns the entries of a sandbox, copied into ours, and the damaged ones.
 pub(super) fn whole(
     repo: &GitRepo,
     ground: &Ground,
@@ -101,7 +102,7 @@ pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Res
     pin_in(repo, &place(&note.raider, note.incarnation), &entries)
 }
 
-/// Pins the entries that are of no sandbox as far as can be told.
+/// Pins the entries without a known sandbox.
 fn pin_unclaimed(repo: &GitRepo) -> Result<(), RepoError> {
     let (entries, sighted) = listed(repo)?;
     let is_unclaimed = |id: &Oid| sighted.of(id).is_some_and(|sight| sight.owner.is_none());
@@ -121,10 +122,11 @@ fn pin_unclaimed(repo: &GitRepo) -> Result<(), RepoError> {
     )
 }
 
-/// Takes the entries that were first seen before that time out of the list, but those that a living sandbox may have made,
-/// and says how many. One whose directory is gone lives until what it had is saved, and its note is removed.
+/// Removes the entries from the list that were first seen before that time, except those that an existing sandbox may
+/// have made, and returns their number. A sandbox whose directory is gone exists until its content is saved and its
+/// note removed.
 pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
-    // No sandbox is made or removed between the question and the act.
+    // Locked, so that no sandbox is made or removed between the check and the removal.
     let _serial = repo.worktrees();
     let in_use = checked_out(repo)?;
     let notes = Note::all(repo)?;
@@ -134,7 +136,7 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
             || notes.iter().any(|note| note.branch == branch)
     };
     let sighted = listed(repo)?.1;
-    // What cannot be read stays, and so does what came since.
+    // Unreadable entries stay, and so do those that were added since.
     let stays = |line: &str| {
         let entry = stash_entry(line);
         let sight = entry.as_ref().and_then(|it| sighted.of(&it.commit));
@@ -148,7 +150,7 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         let living = branch_of(&entry.message).is_some_and(is_used) || owner;
         living || sight.at >= before.as_second()
     };
-    // What the list has is pinned for as long as it has that.
+    // Entries of the list are pinned as long as they are in it.
     pin_unclaimed(repo)?;
     expire_pins(repo, before, &notes)?;
     let gone = repo.their_refs().thin_log(STASH, stays)?;
@@ -156,23 +158,23 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
     Ok(gone)
 }
 
-/// The number of the next entry that comes to light. A failure is logged: each entry may be of any sandbox then.
+/// Returns the number of the next new entry. After a failure, which is logged, every entry may be of any sandbox.
 pub(super) fn next(repo: &GitRepo) -> u64 {
     match listed(repo) {
         Ok((_, sighted)) => sighted.next,
         Err(why) => {
-            tracing::warn!(rig = %repo.name(), %why, "the stash entries that are there cannot be noted");
+            tracing::warn!(rig = %repo.name(), %why, "existing stash entries could not be recorded; all of them count as possibly the new sandbox's");
             0
         }
     }
 }
 
-/// The list, newest first, and since when its entries are known.
+/// Returns the list, newest first, and the records of its entries.
 fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
     let log = repo.their_refs().reflog(STASH)?;
     let entries = String::from_utf8_lossy(&log);
     let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
-    // A note that cannot be read names no branch, and its sandbox may have made anything.
+    // If a note cannot be read, its branch is unknown, and its sandbox may have made any entry.
     let notes = match entries.is_empty() {
         true => Vec::new(),
         false => Note::all(repo).unwrap_or_default(),
@@ -197,9 +199,9 @@ fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
     Ok((entries, sighted))
 }
 
-/// The stash entries that belong to this sandbox: of those that came to light since it exists, the ones whose message names
-/// its branch, and the ones that are its own by other signs ([`super::claim`]). One that has no note has all that name a
-/// branch of it or were made on a commit that it had, and are of no other.
+/// Returns the stash entries of this sandbox: of those that were first seen since it was made, the ones whose message
+/// names its branch, and the ones that are its own by other evidence ([`super::claim`]). A sandbox without a note
+/// owns the entries that name a branch of it or were made on one of its commits, and that have no other owner.
 fn stashes(
     repo: &GitRepo,
     note: Option<&Note>,
@@ -232,7 +234,7 @@ fn stashes(
     Ok(entries)
 }
 
-/// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`. The time is the word of an agent.
+/// Parses `<old> <new> <name> <address> <time> <zone>\t<message>`. The time is an agent's claim.
 fn stash_entry(line: &str) -> Option<Stash> {
     let (head, message) = line.split_once('\t').unwrap_or((line, ""));
     let mut fields = head.splitn(3, ' ').skip(1);
@@ -245,7 +247,7 @@ fn stash_entry(line: &str) -> Option<Stash> {
     })
 }
 
-/// The first parents of commits, as far as they are there.
+/// Returns the first parents of commits, as far as they exist.
 pub(super) fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -265,7 +267,7 @@ pub(super) fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid
     Ok(told.lines().filter_map(pair).collect())
 }
 
-/// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
+/// Parses `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
 pub(super) fn branch_of(message: &str) -> Option<&str> {
     let rest = message
         .strip_prefix("WIP on ")

@@ -1,5 +1,5 @@
-//! Watches the list of stash entries, so that they are pinned as they are made: any agent may take another's out of the
-//! list, and a `gc` after that is the end of it. Where the kernel has no watches left, the patrols pin them.
+//! Watches the list of stash entries, so that they are pinned as they are made: any agent may remove another's entry,
+//! and a later `gc` would destroy it. If the kernel has no watches left, the patrols pin them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,7 +12,7 @@ use crate::adapters::watch::DirWatch;
 
 /// The directory of the list, below theirs.
 const DIR: &str = "logs/refs";
-/// The name of the list there.
+/// The name of the list in that directory.
 const NAME: &str = "stash";
 
 /// The watch of one rig.
@@ -21,11 +21,11 @@ pub(super) struct StashWatch(Mutex<Watching>);
 
 #[derive(Default)]
 struct Watching {
-    /// None while the kernel has none left.
+    /// None while the kernel has no watch left.
     watch: Option<DirWatch>,
-    /// The directory that is watched: its device and inode.
+    /// The device and inode of the watched directory.
     dir: Option<(u64, u64)>,
-    /// Why nothing is watched, as it was said.
+    /// The reason why nothing is watched, as it was logged.
     said: Option<String>,
 }
 
@@ -35,8 +35,8 @@ impl std::fmt::Debug for StashWatch {
     }
 }
 
-/// Watches the list, unless it is watched. An agent may put another directory in its place. A failure is logged and no
-/// error: the patrols look all the same.
+/// Watches the list unless it is watched already. An agent may put another directory in its place. A failure is only
+/// logged: the patrols read the list all the same.
 pub(super) fn watch(repo: &GitRepo) {
     let me = repo.me();
     if me.strong_count() == 0 || !super::prepare::is_adopted(repo) {
@@ -53,7 +53,7 @@ pub(super) fn watch(repo: &GitRepo) {
             repo.name(),
             "raise the sysctl fs.inotify.max_user_instances or max_user_watches",
         );
-        tracing::warn!(%rig, why, hint, "stash entries are pinned by patrols only");
+        tracing::warn!(%rig, why, hint, "the stash list of the sandboxes cannot be watched; only patrols pin new entries");
     }
     watching.said = failed;
 }
@@ -67,13 +67,13 @@ fn begin(repo: &GitRepo, me: &Weak<GitRepo>, watching: &mut Watching) -> Result<
     if watching.dir.is_some() && watching.dir == found() {
         return Ok(());
     }
-    // git makes it with the first entry, which would be seen too late.
+    // git makes the directory with the first entry, which would then be noticed too late.
     share::own_dir(repo, Path::new(DIR)).map_err(|why| why.to_string())?;
     let watch = match &watching.watch {
         Some(watch) => watch,
         None => watching.watch.insert(open(me)?),
     };
-    // First: one that is put in its place meanwhile is another.
+    // Read first: a directory that takes its place meanwhile is another one.
     let now = found();
     let watched = watch.watch(std::slice::from_ref(&dir));
     if let Some(why) = watched.failed {

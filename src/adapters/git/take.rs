@@ -1,5 +1,5 @@
-//! Copies objects from the repository that agents write to into ours. Each one is hashed anew: what is in
-//! ours is what its id says.
+//! Copies objects from the repository that agents write to into ours. Each object is hashed again, so that the
+//! objects of ours match their ids.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,30 +15,30 @@ use super::{objects, settings};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// An agent's own `git gc` may move objects while they are copied.
+/// The number of tries: an agent's `git gc` may move objects while they are copied.
 const ATTEMPTS: usize = 2;
-/// So often a list is split in a search for what is damaged in it: each part costs git processes.
+/// The number of splits of a list in a search for damaged objects: each part costs git processes.
 pub(super) const SPLITS_MAX: usize = 100;
 
 impl GitRepo {
-    /// A `git` command in ours that also reads the objects of theirs. What it sees is not safe there.
+    /// Returns a `git` command in ours that also reads the objects of theirs, which may be gone later.
     pub(super) fn lens(&self) -> Git {
         self.through(self.git())
     }
 
-    /// Lets a command that runs on ours read the objects of theirs, too. It does not run where git would not
-    /// get past what lies among them and cannot be set aside.
+    /// Lets a command on ours read the objects of theirs, too. The command fails if something among them would stop
+    /// git and cannot be set aside.
     pub(super) fn through(&self, git: Git) -> Git {
         let git = git.args(objects::UNINDEXED);
         match objects::check_theirs(self) {
             Ok(()) => borrowing(git, &self.theirs().join("objects")),
-            // What is in ours, and the files, are judged all the same.
+            // The objects of ours, and the files, are judged all the same.
             Err(_) if objects::is_shut(self) => git,
             Err(why) => git.refused(why),
         }
     }
 
-    /// A `git` command on the files of a sandbox and an index, with our configuration and attributes.
+    /// Returns a `git` command on the files of a sandbox and an index, with our configuration and attributes.
     pub(super) fn work(&self, sandbox: &Path, index: &Path) -> Git {
         let git = Git::in_dir(sandbox)
             .besides(settings::of_user_file(self.repo_dir()))
@@ -48,11 +48,12 @@ impl GitRepo {
         self.through(git)
     }
 
-    /// Copies what these objects reach and ours lacks. What ours has is there with all that it reaches.
+    /// Copies the objects that are reachable from these and missing in ours. Objects of ours are complete with
+    /// everything reachable from them.
     ///
     /// # Errors
-    /// [`RepoError::NotFound`] when theirs has none of that name either; [`RepoError::Failed`] when
-    /// something that it reaches is missing or damaged: nothing is copied then.
+    /// [`RepoError::NotFound`] if theirs lacks one of these objects, too; [`RepoError::Failed`] if a reachable object
+    /// is missing or damaged: nothing is copied then.
     pub(super) fn take(&self, ids: &[Oid]) -> Result<(), RepoError> {
         let mut wanted = ids.to_vec();
         if let Some(known) = self.known() {
@@ -72,7 +73,7 @@ impl GitRepo {
         loop {
             match copy(self, &wanted) {
                 Err(error) if attempt < ATTEMPTS => {
-                    tracing::debug!(rig = %self.name(), %error, "objects are copied again");
+                    tracing::debug!(rig = %self.name(), %error, "copying objects from the agents' repository failed; it is retried");
                     attempt += 1;
                 }
                 done => return done,
@@ -80,11 +81,11 @@ impl GitRepo {
         }
     }
 
-    /// Copies them as [`GitRepo::take`] does, as far as they are whole. Returns those that are not, and those that nobody
-    /// looked at because so many are not.
+    /// Copies whole objects as [`GitRepo::take`] does. Returns the damaged ones, and those that were not checked
+    /// because too many are damaged.
     ///
     /// # Errors
-    /// Another failure than damage.
+    /// Any failure other than damage.
     pub(super) fn take_whole(&self, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
         self.take_parts(ids, &mut { SPLITS_MAX })
     }
@@ -103,8 +104,8 @@ impl GitRepo {
         }
     }
 
-    /// Copies the tips of these commits, each with what it reaches; of those that are not whole, what they came after.
-    /// Returns what was taken, and what was not whole.
+    /// Copies the tips of these commits with everything reachable from them; in place of a damaged tip, its whole
+    /// predecessors. Returns the result of the search, and the damaged commits.
     ///
     /// # Errors
     /// As [`GitRepo::take_whole`].
@@ -125,7 +126,7 @@ impl GitRepo {
     }
 }
 
-/// What git says of an object that is missing or cannot be read.
+/// git's messages about an object that is missing or cannot be read.
 const DAMAGE: &[&str] = &[
     " is damaged: ",
     " is corrupt",
@@ -142,7 +143,7 @@ const DAMAGE: &[&str] = &[
     "too-short tree",
 ];
 
-/// Whether the objects are to blame, and not the machine.
+/// Returns true if the objects are the cause, and not the machine.
 pub(super) fn is_damage(error: &RepoError) -> bool {
     match error {
         RepoError::NotFound(_) => true,
@@ -151,7 +152,7 @@ pub(super) fn is_damage(error: &RepoError) -> bool {
     }
 }
 
-/// Lets a command read the objects of another directory as well.
+/// Lets a command read the objects of another directory, too.
 fn borrowing(git: Git, objects: &Path) -> Git {
     let list = quoted(bytes::of(objects));
     git.env(
@@ -168,8 +169,8 @@ fn copy(repo: &GitRepo, ids: &[Oid]) -> Result<(), RepoError> {
         .limit(CHECKOUT)
         .run()?;
     let scratch = admin::scratch(repo)?;
-    // Deltas would cost more time than they save space: what is copied is a task's work. One pack comes into
-    // ours as a whole, or not at all.
+    // Without deltas, which would cost more time than they save: the objects of one task are few. One pack is added
+    // to ours as a whole, or not at all.
     repo.lens()
         .args(["-c", "pack.packSizeLimit=0"])
         .args(["pack-objects", "--quiet", "--window=0"])
@@ -184,9 +185,9 @@ fn copy(repo: &GitRepo, ids: &[Oid]) -> Result<(), RepoError> {
     admit(repo, scratch.path(), ids, &names)
 }
 
-/// Takes the pack in a directory into ours, if its objects are these and complete what is wanted.
+/// Adds the pack in a directory to ours, if it has exactly these objects and completes the wanted ones.
 fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), RepoError> {
-    // Not in ours yet: an object that ours has counts as complete.
+    // Not in ours yet, because git takes objects of ours for complete.
     let apart = dir.join("objects");
     let fail = |error: io::Error| failed("cannot read the pack in", dir, &error);
     let git = || {
@@ -206,7 +207,7 @@ fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), R
             repo.theirs().display()
         )));
     }
-    // What theirs said of them is checked with what they hold.
+    // Checks the real content: the list of objects was only the claim of theirs.
     git()
         .args(["rev-list", "--objects", "--quiet", "--stdin"])
         .args(["--not", "--all"])
@@ -214,7 +215,7 @@ fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), R
         .run()?;
     let pack = repo.repo_dir().join("objects/pack");
     let moved = fs::create_dir_all(&pack).and_then(|()| {
-        // git finds a pack by its index.
+        // git finds a pack by its index, so that is moved last.
         for suffix in ["pack", "rev", "idx"] {
             for file in with_suffix(&apart.join("pack"), suffix)? {
                 fs::rename(&file, pack.join(file.file_name().unwrap_or_default()))?;
@@ -234,7 +235,7 @@ fn with_suffix(dir: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Those of these objects that are not there.
+/// Returns those of these objects that do not exist.
 fn missing(git: Git, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
     let found = git
         .args(["cat-file", "--batch-check=%(objectname)", "--buffer"])
@@ -255,7 +256,7 @@ mod tests {
     use super::super::testing::Rigged;
     use super::*;
 
-    /// What an agent swaps while it is listed and packed may leave objects out that others name.
+    /// An agent that swaps objects between listing and packing may leave out objects that others name.
     #[test]
     fn pack_that_leaves_out_what_its_objects_name_is_not_taken() {
         let rigged = Rigged::new();

@@ -1,5 +1,5 @@
-//! Refs of the repository that agents write to, read as files. git is not asked: it would read that
-//! repository's configuration. What a ref says is a claim: it decides nothing before ours has the object.
+//! Reads and writes refs of the repository that agents write to, as files. git is not used, because it would read
+//! that repository's configuration. A ref is only a claim: it decides nothing before ours has the object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,14 +15,14 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// A ref, a HEAD or a link file is a line.
+/// A ref, a HEAD or a link file is one line.
 const LINE_MAX: u64 = 64 * 1024;
 /// `packed-refs` and reflogs grow with the repository.
 pub(super) const LIST_MAX: u64 = 256 * 1024 * 1024;
-/// Symbolic refs may name symbolic refs; git follows five.
+/// The number of symbolic refs that are followed, as in git.
 const DEPTH: usize = 5;
 
-/// What a HEAD names.
+/// The target of a HEAD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Head {
     /// A ref, by its full name.
@@ -31,7 +31,7 @@ pub(super) enum Head {
     Commit(Oid),
 }
 
-/// Refs that cannot be read, which was said of each once.
+/// Unreadable refs that were logged; each is logged once.
 pub(super) type Said = Mutex<BTreeSet<String>>;
 
 /// The refs of `repo.git`.
@@ -51,7 +51,7 @@ impl GitRepo {
     }
 }
 
-/// What the HEAD of an administrative directory names; none where it is missing or garbled.
+/// Reads the HEAD of an administrative directory; none if it is missing or garbled.
 pub(super) fn head(admin: &Path) -> Result<Option<Head>, RepoError> {
     let fail = |error: std::io::Error| failed("cannot read the HEAD of", admin, &error);
     let text = beneath::read(admin, Path::new("HEAD"), LINE_MAX).map_err(fail)?;
@@ -68,16 +68,17 @@ fn parse(text: &[u8]) -> Option<Head> {
     }
 }
 
-/// Whether it is the full name of a ref, and nothing that leads elsewhere as a path.
+/// Returns true if the name is a full ref name, and does not lead elsewhere as a path.
 pub(super) fn is_ref(name: &str) -> bool {
     name.starts_with("refs/") && git2::Reference::is_valid_name(name)
 }
 
 impl Theirs<'_> {
-    /// Where a ref points, by its full name; none where there is no such ref.
+    /// Resolves a full ref name to an object id; none if there is no such ref.
     ///
     /// # Errors
-    /// [`RepoError::Failed`] when that cannot be read, as where an agent put a link or a pipe in its place.
+    /// [`RepoError::Failed`] if the ref cannot be read, for example because an agent put a link or a pipe in its
+    /// place.
     pub(super) fn resolve(&self, name: &str) -> Result<Option<Oid>, RepoError> {
         let mut name = name.to_owned();
         for _ in 0..DEPTH {
@@ -93,11 +94,11 @@ impl Theirs<'_> {
         Ok(None)
     }
 
-    /// The refs below a prefix that ends with `/`, by their full names, with where they point. One that cannot be
-    /// read is left out: it is the matter of the sandbox that it belongs to.
+    /// Returns the refs below a prefix that ends with `/`, by their full names, with their object ids. Leaves out an
+    /// unreadable ref: only the sandbox that owns it is concerned.
     ///
     /// # Errors
-    /// A directory, or the file with those that are packed, cannot be read.
+    /// When a directory, or `packed-refs`, cannot be read.
     pub(super) fn list(&self, prefix: &str) -> Result<BTreeMap<String, Oid>, RepoError> {
         let mut found = self.packed()?;
         found.retain(|name, _| name.starts_with(prefix));
@@ -111,7 +112,7 @@ impl Theirs<'_> {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                    // The branches of one raider stop no other.
+                    // An unreadable directory of one raider's branches must not stop the others.
                     match beneath::open_up(self.dir, Path::new(&dir)) {
                         Ok(true) => open.push(dir),
                         _ => self.say(&dir, &fail(error)),
@@ -133,7 +134,7 @@ impl Theirs<'_> {
                         Ok(Some(id)) => drop(found.insert(name, id)),
                         Ok(None) => {}
                         Err(why) => {
-                            // What is packed under the name may be anything but where it points.
+                            // The packed value under this name may be outdated.
                             found.remove(&name);
                             self.say(&name, &why);
                         }
@@ -144,7 +145,7 @@ impl Theirs<'_> {
         Ok(found)
     }
 
-    /// The reflog of a ref; empty where there is none.
+    /// Returns the reflog of a ref; empty if there is none.
     ///
     /// # Errors
     /// As [`Theirs::resolve`].
@@ -153,8 +154,8 @@ impl Theirs<'_> {
         self.read(&log)
     }
 
-    /// Takes the lines out of a reflog that are not to stay, and points the ref at the last that does; says how
-    /// many went. Where git holds the lock, all of it stays.
+    /// Removes the lines from a reflog for which `stays` is false, and points the ref at the last remaining one.
+    /// Returns the number of removed lines; 0 if git holds the lock.
     ///
     /// # Errors
     /// As [`Theirs::create`].
@@ -168,7 +169,7 @@ impl Theirs<'_> {
             return Ok(0);
         };
         let bytes = self.reflog(name)?;
-        // A message that is no text is not written anew.
+        // A message that is not text cannot be written back.
         let Ok(text) = std::str::from_utf8(&bytes) else {
             return Ok(0);
         };
@@ -197,15 +198,15 @@ impl Theirs<'_> {
         }
     }
 
-    /// Points a ref there, whether it is there already or not.
+    /// Makes a ref, or overwrites an existing one.
     ///
     /// # Errors
-    /// [`RepoError::Failed`] when it cannot be written, or something has its place.
+    /// [`RepoError::Failed`] when it cannot be written, or something is in its place.
     pub(super) fn create(&self, name: &str, at: &Oid) -> Result<(), RepoError> {
         self.write(name, &format!("{at}\n"))
     }
 
-    /// Makes a ref that names another one.
+    /// Makes a symbolic ref.
     ///
     /// # Errors
     /// As [`Theirs::create`].
@@ -213,7 +214,7 @@ impl Theirs<'_> {
         self.write(name, &format!("ref: {target}\n"))
     }
 
-    /// Points refs there in `packed-refs`, for many at once. False where git holds the lock.
+    /// Writes many refs into `packed-refs` at once. Returns false if git holds the lock.
     ///
     /// # Errors
     /// As [`Theirs::create`].
@@ -261,7 +262,7 @@ impl Theirs<'_> {
         write_whole(&path, text.as_bytes())
     }
 
-    /// Deletes a ref if it still points there. False where git holds a lock on it: it stays then.
+    /// Deletes a ref if it still has this value. Returns false if git holds its lock: the ref stays then.
     ///
     /// # Errors
     /// [`RepoError::Failed`] when it cannot be written.
@@ -273,7 +274,7 @@ impl Theirs<'_> {
         if self.resolve(name)?.as_ref() != Some(at) {
             return Ok(false);
         }
-        // The packed one first: it would come to light when the loose one is gone.
+        // The packed ref is deleted first: it would reappear when the loose one is gone.
         if !self.drop_packed(name)? {
             return Ok(false);
         }
@@ -291,13 +292,13 @@ impl Theirs<'_> {
     fn say(&self, name: &str, why: &RepoError) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.insert(name.to_owned()) {
-            tracing::warn!(repository = %self.dir.display(), name, %why, "a ref of the agents' repository is passed over");
+            tracing::warn!(repository = %self.dir.display(), name, %why, "a ref of the agents' repository cannot be read and is ignored");
         }
     }
 
     fn loose(&self, name: &str) -> Result<Option<Head>, RepoError> {
         let path = self.dir.join(name);
-        // A directory of refs may have the name of one that is packed or gone.
+        // A directory of refs may have the name of a ref that is packed or gone.
         if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
             return Ok(None);
         }
@@ -312,8 +313,8 @@ impl Theirs<'_> {
         Ok(text.and_then(|text| parse(&text)))
     }
 
-    /// Reads a list that all sandboxes of the rig need; empty where there is none. What is no regular file there is set
-    /// aside: one agent would stop them all.
+    /// Reads a list that all sandboxes of the rig need; empty if there is none. Anything but a regular file in its
+    /// place is set aside: one agent could stop all others with it.
     fn read(&self, name: &Path) -> Result<Vec<u8>, RepoError> {
         let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(name), &error);
         let read = || beneath::read(self.dir, name, LIST_MAX);
@@ -330,7 +331,7 @@ impl Theirs<'_> {
         Ok(text.map_err(fail)?.unwrap_or_default())
     }
 
-    /// Opens a file, and the directories on the way to it, that an agent has closed.
+    /// Opens a file, and the directories on the way to it, that an agent closed by permissions.
     fn open_up(&self, name: &Path) -> std::io::Result<()> {
         let mut above = PathBuf::new();
         for part in name {
@@ -353,7 +354,7 @@ impl Theirs<'_> {
         self.dir.join("packed-refs")
     }
 
-    /// False where git holds the lock.
+    /// Returns false if git holds the lock.
     fn drop_packed(&self, name: &str) -> Result<bool, RepoError> {
         if !self.packed()?.contains_key(name) {
             return Ok(true);
@@ -367,13 +368,13 @@ impl Theirs<'_> {
         Ok(true)
     }
 
-    /// The lines of `packed-refs` as they are but those of some refs: names may be no text.
+    /// Returns the raw lines of `packed-refs` without those of some refs: names may not be text.
     fn packed_without(&self, gone: impl Fn(&str) -> bool) -> Result<Vec<Vec<u8>>, RepoError> {
         let text = self.read(Path::new("packed-refs"))?;
         let mut kept = Vec::new();
         let mut dropping = false;
         for line in text.split(|byte| *byte == b'\n') {
-            // `^<oid>` tells what the tag on the line above stands for.
+            // `^<oid>` is the object that the tag on the line above points to.
             dropping = match line.first() {
                 None => continue,
                 Some(b'^') => dropping,
@@ -386,7 +387,7 @@ impl Theirs<'_> {
         Ok(kept)
     }
 
-    /// Makes a directory of refs, of real directories only.
+    /// Makes a directory of refs, through real directories only.
     fn make_dir(&self, dir: &Path) -> Result<(), RepoError> {
         let below = dir.strip_prefix(self.dir).unwrap_or(dir);
         let mut at = self.dir.to_owned();
@@ -407,7 +408,7 @@ impl Theirs<'_> {
     }
 }
 
-/// Lines of a reflog, each of which begins where the one before it ended.
+/// Links the lines of a reflog: each begins with the id that ends the one before it.
 fn chained(lines: &[&str]) -> String {
     let mut before: Option<&str> = None;
     let mut text = String::new();
@@ -431,14 +432,14 @@ fn is_dir(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }
 
-/// Removes a directory that holds nothing but directories, as git does where a ref gets its name.
+/// Removes a directory that contains only directories, as git does before it makes a ref of that name.
 pub(super) fn drop_empty(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             drop_empty(&entry.path());
         }
     }
-    // One that holds refs stays, and the write that follows says so.
+    // A directory with refs stays, and the write that follows fails.
     let _held = fs::remove_dir(dir);
 }
 
@@ -446,11 +447,11 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// git's own lock of a file: `<file>.lock`, there for as long as this is.
+/// git's own lock of a file: `<file>.lock`, held as long as this value lives.
 pub(super) struct Lock(PathBuf);
 
 impl Lock {
-    /// None where it is held.
+    /// Takes the lock; none if it is held.
     pub(super) fn take(file: &Path) -> Result<Option<Self>, RepoError> {
         let mut name = bytes::of(file).to_vec();
         name.extend_from_slice(b".lock");
@@ -458,7 +459,7 @@ impl Lock {
         match fs::File::create_new(&lock) {
             Ok(_) => Ok(Some(Self(lock))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
-            // No directory of that name: there is no loose ref to be locked.
+            // Without the directory there is no loose ref to lock.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Self(lock))),
             Err(error) => Err(failed("cannot make", &lock, &error)),
         }
@@ -470,7 +471,7 @@ impl Drop for Lock {
         if let Err(error) = fs::remove_file(&self.0)
             && !is_absent(&error)
         {
-            tracing::warn!(lock = %self.0.display(), %error, "a lock of git's cannot be removed");
+            tracing::warn!(lock = %self.0.display(), %error, "the supervisor could not remove its own lock file; git commands that need the lock will fail");
         }
     }
 }

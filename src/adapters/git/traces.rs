@@ -1,5 +1,6 @@
-//! Traces that a sandbox leaves beside its files: HEAD's reflog, and commits that only it and its branches
-//! name. Worktrees that the agent made inside it leave theirs. Stash entries are apart ([`super::stash`]).
+//! Finds the traces of a sandbox that are not files: HEAD's reflog, and commits that only the reflog and the
+//! sandbox's branches name. Includes the worktrees that the agent made inside it. For stash entries see
+//! [`super::stash`].
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -14,21 +15,21 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// What reflogs of HEAD name.
+/// The contents of HEAD reflogs.
 #[derive(Debug, Default)]
 pub(super) struct HeadReflog {
     /// Commits, each once.
     pub(super) commits: BTreeSet<Oid>,
     /// Branches that were checked out.
     pub(super) branches: HashSet<String>,
-    /// Whether HEAD did more than go from one commit to another that was there.
+    /// Set when HEAD did more than move between existing commits.
     pub(super) made: bool,
-    /// Why one of them cannot be read, for people.
+    /// The reason, for people, why a reflog cannot be read.
     pub(super) odd: Option<String>,
 }
 
-/// Reads those of worktrees with these administrative directories. What an agent put in the place of one names nothing:
-/// the files are measured and saved all the same.
+/// Reads the HEAD reflogs of these administrative directories. Anything else that an agent put in place of a reflog
+/// counts as empty: the files are measured and saved all the same.
 pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> {
     let mut found = HeadReflog::default();
     for admin in admins {
@@ -37,8 +38,8 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
     Ok(found)
 }
 
-/// Reads those of a sandbox, and that of the branch that it was made with: from another place, or without HEAD, that
-/// branch may have been at commits that HEAD never was at.
+/// Reads the HEAD reflogs of a sandbox and the reflog of the branch that it was made with: from another worktree, or
+/// without HEAD, that branch may have been at commits that HEAD never visited.
 pub(super) fn reflogs(repo: &GitRepo, ground: &Ground) -> Result<HeadReflog, RepoError> {
     let admins: Vec<_> = ground.admin.iter().chain(&ground.inside).cloned().collect();
     let mut found = head_reflogs(&admins)?;
@@ -51,10 +52,10 @@ pub(super) fn reflogs(repo: &GitRepo, ground: &Ground) -> Result<HeadReflog, Rep
     Ok(found)
 }
 
-/// The reflog of a HEAD, below its administrative directory.
+/// The path of HEAD's reflog in an administrative directory.
 const LOG: &str = "logs/HEAD";
 
-/// Takes over what one names, or why it cannot be read.
+/// Adds the contents of a reflog, or the reason why it cannot be read.
 fn take_log(root: &Path, name: &Path, found: &mut HeadReflog) -> Result<(), RepoError> {
     match read_log(root, name) {
         Ok(text) => {
@@ -65,7 +66,7 @@ fn take_log(root: &Path, name: &Path, found: &mut HeadReflog) -> Result<(), Repo
         Err(error) if super::admin::is_strange(&error) || is_closed(&error) => {
             let path = root.join(name);
             found.odd = Some(format!("the reflog {}: {error}", path.display()));
-            // It may have told of anything.
+            // The reflog may have told of new commits.
             found.made = true;
             Ok(())
         }
@@ -77,7 +78,7 @@ fn take_log(root: &Path, name: &Path, found: &mut HeadReflog) -> Result<(), Repo
     }
 }
 
-/// Reads one. What an agent has closed is opened first.
+/// Reads a reflog. Opens it first if the agent closed it by permissions.
 fn read_log(root: &Path, name: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let read = || beneath::read(root, name, LIST_MAX);
     match read() {
@@ -97,13 +98,14 @@ fn is_closed(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::PermissionDenied
 }
 
-/// How the messages begin of what makes no commit.
+/// The first words of reflog messages of operations that make no commit.
 const WENT: &[&str] = &["clone:", "checkout:", "reset:", "Branch: renamed "];
 
-/// Those of what a fetch or a branch at a commit that is there writes to the reflogs of other refs.
+/// The first words of messages that a fetch, or a new branch at an existing commit, writes to the reflogs of other
+/// refs.
 const FETCHED: &[&str] = &["branch:", "fetch", "remote:"];
 
-/// Whether a reflog tells of more than fetching and going from one commit to another.
+/// Returns true if a reflog tells of more than fetching and moving between commits.
 pub(super) fn is_made(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut told = text
@@ -115,9 +117,9 @@ pub(super) fn is_made(text: &[u8]) -> bool {
     })
 }
 
-/// Takes over what a reflog names.
+/// Adds the contents of a reflog.
 fn note(text: &str, found: &mut HeadReflog) {
-    // `<old> <new> <who> <when> <zone>\t<message>`; repo.git keeps refs in files, always.
+    // `<old> <new> <committer> <time> <zone>\t<message>`; repo.git always keeps its refs in files.
     for line in text.lines() {
         let (head, message) = line.split_once('\t').unwrap_or((line, ""));
         for id in head.split(' ').take(2) {
@@ -136,14 +138,14 @@ fn note(text: &str, found: &mut HeadReflog) {
     }
 }
 
-/// Full object ids in a text.
+/// Returns the full object ids in a text.
 pub(super) fn ids(text: &[u8]) -> Vec<Oid> {
     let text = String::from_utf8_lossy(text);
     let words = text.split(|char: char| !char.is_ascii_hexdigit());
     words.filter_map(|word| Oid::new(word).ok()).collect()
 }
 
-/// Those of these objects that ours or theirs has, and of what type.
+/// Returns the objects among `ids` that ours or theirs has, with their types.
 pub(super) fn kinds(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, String)>, RepoError> {
     let known = repo.known();
     let (mut kinds, mut list) = (Vec::new(), String::new());
@@ -166,17 +168,18 @@ pub(super) fn kinds(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, Str
     Ok(kinds)
 }
 
-/// Commits that go with the sandbox.
+/// Commits that would be lost with the sandbox.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
-    /// Commits of HEAD's reflog and of its branches that neither HEAD nor a ref of somebody else
-    /// reaches; only those that no other of them reaches.
+    /// Commits of HEAD's reflog and of the sandbox's branches that are reachable neither from HEAD nor from a ref
+    /// outside of the sandbox. Only those that no other of them reaches.
     pub(super) tips: Vec<Oid>,
-    /// Where the raider's own branch is, when that is among them: work that HEAD has left.
+    /// The tip of the raider's own branch, if it is among them: work that HEAD has left.
     pub(super) own: Option<Oid>,
 }
 
-/// Looks for them, but for those that are known to be damaged. Branches of the sandbox's own hold nothing fast: nobody lists them once it is gone.
+/// Finds the commits that would be lost, except the damaged ones. The sandbox's own branches do not protect a commit:
+/// no sandbox lists them after the removal.
 pub(super) fn lost(
     repo: &GitRepo,
     note: Option<&Note>,
@@ -184,7 +187,7 @@ pub(super) fn lost(
     reflog: &HeadReflog,
     damaged: &BTreeSet<Oid>,
 ) -> Result<Lost, RepoError> {
-    // Salvage does not count, or the act of saving would change what was measured.
+    // Salvage does not count, or the act of saving would change the measurement.
     let mut refs = repo.refs()?;
     refs.retain(|(_, name)| !is_ours_alone(name));
     let mut own_branches = branches(repo, &ground.sandbox)?;
@@ -222,12 +225,12 @@ pub(super) fn lost(
     })
 }
 
-/// Whether a ref of ours only keeps what some sandbox had: it goes with that, or holds what was saved of it.
+/// Returns true if a ref of ours only keeps the work of a sandbox: a pinned stash entry or salvage.
 pub(super) fn is_ours_alone(name: &str) -> bool {
     name.starts_with("refs/horde/salvage/") || name.starts_with(super::stash::PINS)
 }
 
-/// Commits that HEAD or a ref of ours reaches, as far as that is seen without a long search.
+/// Returns the commits that HEAD or a ref of ours reaches, without a long search.
 fn held(repo: &GitRepo, ground: &Ground, refs: &[(Oid, String)]) -> HashSet<Oid> {
     let mut held: HashSet<Oid> = refs.iter().map(|it| it.0.clone()).collect();
     if let Some(head) = &ground.head {
@@ -244,17 +247,17 @@ struct Branch {
     name: String,
     /// Its tip.
     commit: Oid,
-    /// Who made that, and when, in seconds since 1970.
+    /// The committer of the tip, and the time in seconds since 1970.
     committer: String,
     made: i64,
-    /// Whether another sandbox, or the forge, has it checked out.
+    /// Set when another sandbox, or the forge, has it checked out.
     elsewhere: bool,
 }
 
-/// The branches of theirs, with what their commits say.
+/// Returns the branches of theirs with the metadata of their tips.
 fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
     let in_use = checked_out(repo)?;
-    // Nothing looks after what is checked out beside the sandboxes.
+    // A worktree outside of the sandboxes and the forge protects nothing: no part of the supervisor looks after it.
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let homes = [real(repo.raiders_dir()), real(repo.forge_dir())];
     let own = real(sandbox);
@@ -289,10 +292,10 @@ fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
     Ok(heads.iter().filter_map(branch).collect())
 }
 
-/// The committers of commits, and when they were made, as git reads it in ours or theirs. One that is damaged has none.
+/// Returns the committers and times of commits, as git reads them in ours or theirs. Leaves out damaged commits.
 fn committed(repo: &GitRepo, ids: &[Oid]) -> Result<HashMap<Oid, (String, i64)>, RepoError> {
     if ids.is_empty() {
-        // git would look at a HEAD instead.
+        // Without ids, git would print HEAD.
         return Ok(HashMap::new());
     }
     let ask = |list: String| {
@@ -304,7 +307,7 @@ fn committed(repo: &GitRepo, ids: &[Oid]) -> Result<HashMap<Oid, (String, i64)>,
     };
     let mut listed = ask(ids.iter().map(|id| format!("{id}\n")).collect())?;
     if !listed.ok() {
-        // One that is damaged is the matter of its own sandbox.
+        // A damaged commit concerns its own sandbox only.
         let mut each = Vec::new();
         for head in ids {
             let one = ask(format!("{head}\n"))?;
@@ -324,9 +327,9 @@ fn committed(repo: &GitRepo, ids: &[Oid]) -> Result<HashMap<Oid, (String, i64)>,
     Ok(text.split('\0').filter_map(record).collect())
 }
 
-/// Whether a branch is this sandbox's: the raider's, one on which HEAD has been, or one that has what
-/// HEAD left or what this raider committed since. Not one that another sandbox has checked out, nor,
-/// without pushing, one where work lands.
+/// Returns true if a branch belongs to this sandbox: the raider's own branch, a branch on which HEAD has been, or a
+/// branch with commits that HEAD left or that this raider made since. Returns false for a branch that another sandbox
+/// has checked out and, without pushing, for a branch that work lands on.
 fn is_own(
     repo: &GitRepo,
     note: Option<&Note>,
@@ -355,9 +358,8 @@ fn is_own(
     been || made || reflog.commits.contains(&found.commit)
 }
 
-/// The commits that are not reachable from the known ones (`^<oid>` lines), tips only. Objects
-/// that are gone already are passed over. One whose history cannot be followed counts as a tip, and stops none of
-/// the others.
+/// Returns the commits that are not reachable from the known ones (`^<oid>` lines), tips only. Skips objects that are
+/// gone. A commit whose history cannot be followed counts as a tip and does not stop the search for the others.
 pub(super) fn tips(
     repo: &GitRepo,
     commits: &BTreeSet<Oid>,
@@ -376,8 +378,8 @@ pub(super) fn tips(
     Ok(found)
 }
 
-/// Those of these commits whose history cannot be followed. Where too many cannot, the rest counts as such, too: that
-/// holds the sandbox, and loses nothing.
+/// Returns the commits whose history cannot be followed. If there are too many, the rest counts as broken, too: the
+/// sandbox is kept, and nothing is lost.
 fn broken(
     repo: &GitRepo,
     commits: &[Oid],

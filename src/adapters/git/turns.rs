@@ -1,5 +1,5 @@
-//! Turns: what works on the same thing in this process goes one after the other. Two fetches into one
-//! ref would fail on each other's lock.
+//! Locks by name: operations of this process on the same thing run one after the other. Two fetches into one ref
+//! would fail on each other's lock.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::sync::{Condvar, Mutex, PoisonError};
 static TAKEN: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 static GIVEN_BACK: Condvar = Condvar::new();
 
-/// A turn; given back when dropped.
+/// A held lock, released when dropped.
 #[derive(Debug)]
 pub(super) struct Turn(String);
 
-/// Waits for the turn at something of a repository.
+/// Waits for the lock of a name in a repository.
 pub(super) fn take(repo: &Path, name: &str) -> Turn {
     let key = format!("{} {name}", repo.display());
-    // What is guarded is whole after every step, so a panic elsewhere breaks nothing here.
+    // The set is consistent after every step, so a panic elsewhere breaks nothing here.
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     while !taken.get_or_insert_default().insert(key.clone()) {
         let woken = GIVEN_BACK.wait(taken);

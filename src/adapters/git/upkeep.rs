@@ -1,6 +1,5 @@
-//! Upkeep of ours: each copy of objects adds a pack, and each salvage adds refs. Packs are joined in the
-//! background, beside all other work. No object goes, whether a ref reaches it or not: salvage and the store
-//! name some that none reaches.
+//! Maintains ours: each copy of objects adds a pack, and each salvage adds refs. Packs are joined in the background,
+//! beside all other work. No object is removed, even if no ref reaches it: salvage and the store name such objects.
 
 use std::fs;
 use std::time::Duration;
@@ -10,20 +9,20 @@ use super::rig::GitRepo;
 use super::turns;
 use crate::ports::repo::RepoError;
 
-/// More packs than these are joined: git looks for an object in each.
+/// The number of packs above which they are joined: git searches each for an object.
 const PACKS: usize = 50;
-/// So many loose objects in one of the 256 directories mean several thousand.
+/// The number of loose objects in one of the 256 directories that stands for several thousand.
 const LOOSE: usize = 27;
-/// A large repository takes a while. Nothing waits for it.
+/// The timeout. A large repository takes long, but nothing waits for it.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Joins packs and refs where there are many. Returns whether it did.
+/// Joins packs and refs if there are many. Returns true if it did.
 pub(super) fn maintain(repo: &GitRepo) -> Result<bool, RepoError> {
     let _turn = turns::take(repo.repo_dir(), "upkeep");
     if count(repo, "pack", ".pack")? <= PACKS && count(repo, "17", "")? <= LOOSE {
         return Ok(false);
     }
-    // Packs are joined with all that is in them, and loose objects whether they are reached or not.
+    // Joins packs with everything in them, and loose objects even if they are unreachable.
     repo.git()
         .args(["-c", "pack.threads=1", "-c", "repack.writeBitmaps=false"])
         .args(["repack", "-d", "-n", "--quiet", "--geometric=2"])
@@ -33,7 +32,7 @@ pub(super) fn maintain(repo: &GitRepo) -> Result<bool, RepoError> {
     Ok(true)
 }
 
-/// Files of an object directory whose names end so.
+/// Counts the files of an object directory whose names have this suffix.
 fn count(repo: &GitRepo, dir: &str, end: &str) -> Result<usize, RepoError> {
     let dir = repo.repo_dir().join("objects").join(dir);
     match fs::read_dir(&dir) {

@@ -1,7 +1,7 @@
-//! Clears the way for a branch of a raider: what agents have put there keeps its commits, under another name.
+//! Makes room for the branch of a raider: anything that agents have put there is renamed and keeps its commits.
 //!
-//! A ref is a file, and its name a path. A branch `raider` leaves no place for `raider/Toast/gt-1-1`, and
-//! `raider/Toast/gt-1-1/x` none either: one agent would stop all charges of its rig.
+//! A ref is a file, and its name is a path. A branch `raider` blocks `raider/Toast/gt-1-1`, and so does
+//! `raider/Toast/gt-1-1/x`: one agent could stop all charges of its rig.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,10 +16,10 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Moves away what has the place of a branch that is about to be made, or of its reflog.
+/// Moves anything away that blocks a new branch or its reflog.
 ///
 /// # Errors
-/// [`RepoError::Failed`] where it cannot be saved or renamed.
+/// [`RepoError::Failed`] if it cannot be saved or renamed.
 pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     for above in above(name) {
         match repo.their_refs().resolve(above) {
@@ -28,8 +28,10 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
                 let only = BTreeMap::from([(above.to_owned(), tip)]);
                 rename(repo, above, &only, name)?;
             }
-            // Neither a link nor a pipe is a branch; it is set aside as it is.
-            Err(why) => tracing::debug!(above, %why, "no branch stands in the way"),
+            // A link or a pipe is not a branch; it is set aside as it is.
+            Err(why) => {
+                tracing::debug!(above, %why, "a ref above a new branch cannot be read; it counts as no branch and is set aside")
+            }
         }
         unless_dir(repo, Path::new(above))?;
     }
@@ -49,8 +51,8 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Sets aside what has the name of a branch that nobody worked on yet, or of a directory that it would be in, and is no ref,
-/// and any reflog of it: a link would be followed, and git would wait for a pipe.
+/// Sets anything aside that is not a ref and has the name of a branch not worked on yet, or of a directory above it,
+/// and likewise for its reflog: a link would be followed, and git would block on a pipe.
 ///
 /// # Errors
 /// As [`clear`].
@@ -61,13 +63,13 @@ pub(super) fn check(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     }
     let log = Path::new("logs").join(name);
     match repo.their_refs().resolve(name)? {
-        // It is moved with the branch.
+        // Its reflog is moved with the branch.
         Some(_) => unless(repo, &log, fs::Metadata::is_file),
         None => unless(repo, &log, fs::Metadata::is_dir),
     }
 }
 
-/// Gives a branch another name that is no branch's of a fresh raider. Its commits are saved first.
+/// Renames a branch to a name that no new raider's branch gets. Saves its commits first.
 ///
 /// # Errors
 /// As [`clear`].
@@ -76,13 +78,13 @@ pub(super) fn move_branch(repo: &GitRepo, name: &str, tip: &Oid) -> Result<(), R
     rename(repo, name, &only, name)
 }
 
-/// The names of the directories that a ref is in: `refs/heads`, `refs/heads/raider` ...
+/// Returns the directories above a ref: `refs/heads`, `refs/heads/raider` ...
 pub(super) fn above(name: &str) -> impl Iterator<Item = &str> + Clone {
     let ends = name.match_indices('/').map(|(at, _)| &name[..at]);
     ends.filter(|above| *above != "refs")
 }
 
-/// Whether nothing but directories is on the way to a ref: git would follow a link.
+/// Returns true if only directories are on the path of a ref: git would follow a link.
 pub(super) fn is_clear(repo: &GitRepo, name: &str) -> bool {
     above(name).all(|above| {
         let found = fs::symlink_metadata(repo.theirs().join(above));
@@ -90,22 +92,22 @@ pub(super) fn is_clear(repo: &GitRepo, name: &str) -> bool {
     })
 }
 
-/// Gives refs another name: `place`, which has all of them, ends with `.aside`. Each worktree that has one of them
-/// checked out has it under its new name, as after `git branch --move`.
+/// Renames refs: `place`, the prefix of all of them, gets the suffix `.aside`. Worktrees that have one of them
+/// checked out get the new name, as after `git branch --move`.
 fn rename(
     repo: &GitRepo,
     place: &str,
     refs: &BTreeMap<String, Oid>,
     wanted: &str,
 ) -> Result<(), RepoError> {
-    // First: an agent may remove them under either name.
+    // Saved first: an agent may remove them under either name.
     save(repo, &refs.values().cloned().collect())?;
     let theirs = repo.their_refs();
     let aside = free(repo, place)?;
     let new_name = |name: &str| format!("{aside}{}", name.strip_prefix(place).unwrap_or_default());
     let new = refs.iter().map(|(name, tip)| (new_name(name), tip.clone()));
     let new: Vec<_> = new.collect();
-    // One file for all of them, or one for each where git is at that.
+    // One file for all of them, or one file each if git holds the lock.
     if !theirs.pack(&new)? {
         for (name, tip) in &new {
             theirs.create(name, tip)?;
@@ -138,29 +140,29 @@ fn rename(
     Ok(())
 }
 
-/// Sets the locks of a ref aside that nobody can hold any more: an agent may have left them. Returns whether there were any.
+/// Sets stale locks of a ref aside: an agent may have left them. Returns true if there were any.
 pub(super) fn unlock(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
     let locks = [name, "packed-refs"].map(|file| format!("{file}.lock"));
     let is_stale = |lock: &&String| repair::is_stale(&repo.theirs().join(lock));
     let stale: Vec<_> = locks.iter().filter(is_stale).collect();
     for lock in &stale {
-        // Among the refs it would pass for one.
+        // Moved away, because among the refs it would count as one.
         unless(repo, Path::new(lock), |_| false)?;
     }
     Ok(!stale.is_empty())
 }
 
-/// Copies what refs name into ours, as far as it is there and whole.
+/// Copies the objects that refs name into ours, as far as they exist and are whole.
 pub(super) fn save(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<(), RepoError> {
     let there = kinds(repo, named)?.into_iter().map(|it| it.0);
     let damaged = repo.take_whole(&there.collect::<Vec<_>>())?;
     if !damaged.is_empty() {
-        tracing::warn!(rig = %repo.name(), objects = ?damaged, "what agents left names objects that are damaged: they cannot be saved");
+        tracing::warn!(rig = %repo.name(), objects = ?damaged, "refs or files of agents name damaged objects, which cannot be saved");
     }
     Ok(())
 }
 
-/// A name that nothing has.
+/// Returns an unused name.
 fn free(repo: &GitRepo, place: &str) -> Result<String, RepoError> {
     let theirs = repo.their_refs();
     let mut name = format!("{place}.aside");
@@ -175,7 +177,7 @@ fn free(repo: &GitRepo, place: &str) -> Result<String, RepoError> {
     Ok(name)
 }
 
-/// Gives the reflogs of renamed refs their new name: they name commits, too.
+/// Renames the reflogs of renamed refs: they name commits, too.
 fn move_log(repo: &GitRepo, from: &str, to: &str) -> Result<(), RepoError> {
     let at = |name: &str| Path::new("logs").join(name);
     match beneath::rename(repo.theirs(), &at(from), &at(to)) {
@@ -188,12 +190,12 @@ fn move_log(repo: &GitRepo, from: &str, to: &str) -> Result<(), RepoError> {
     }
 }
 
-/// Sets aside what is no directory and has the place of one.
+/// Sets anything but a directory aside.
 fn unless_dir(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
     unless(repo, name, fs::Metadata::is_dir)
 }
 
-/// Moves out of the refs and reflogs what is there and is not so: under another name there, git would follow a link.
+/// Moves an entry that is not fine out of the refs and reflogs: git would follow a link there under any name.
 fn unless(
     repo: &GitRepo,
     name: &Path,

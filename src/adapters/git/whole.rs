@@ -1,5 +1,6 @@
-//! Sees to it that the repository which agents write to is one: it may be removed, closed, or have something else in the
-//! place of what git and all sandboxes of the rig need. Ours holds what it borrows, so that it can be made again.
+//! Keeps the agents' repository intact: it may be removed, closed by permissions, or have something else in place of
+//! the files that git and all sandboxes of the rig need. Ours holds the objects that it borrows, so it can be made
+//! again.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,9 +15,9 @@ use super::{lists, revive, sandbox, share, theirs};
 use crate::adapters::beneath;
 use crate::ports::repo::RepoError;
 
-/// What git takes for a repository has these directories.
+/// The directories that git needs to recognise a repository.
 const NEEDED: &[&str] = &["objects", "refs", "refs/heads"];
-/// Those that may be missing.
+/// Directories that may be missing.
 const SHARED: &[&str] = &[
     "worktrees",
     "logs",
@@ -27,12 +28,12 @@ const SHARED: &[&str] = &[
     "info",
     "horde",
 ];
-/// The HEAD of theirs, which nothing uses and git asks for.
+/// The HEAD of theirs, which is unused but required by git.
 const HEAD: &str = "ref: refs/heads/horde\n";
 
-/// Mends what can be mended. A failure is logged once and no error: each sandbox is judged as far as it can be seen.
+/// Repairs as much as possible. A failure is only logged, once: each sandbox is judged as far as it can be read.
 pub(super) fn heal(repo: &GitRepo) {
-    // Before, there is nothing that an agent could have broken.
+    // Before the migration, no agent can have broken anything.
     if !is_adopted(repo) {
         return;
     }
@@ -41,7 +42,7 @@ pub(super) fn heal(repo: &GitRepo) {
     let mut said = repo.said().lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(why.to_string()) {
         let theirs = repo.theirs().display();
-        tracing::error!(rig = %repo.name(), %theirs, %why, "the repository of the agents is damaged and cannot be mended; sandboxes are judged by their files");
+        tracing::error!(rig = %repo.name(), %theirs, %why, "the agents' repository is damaged and could not be repaired; sandboxes are judged by their files");
     }
 }
 
@@ -77,7 +78,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     }
     let revival = repo.repo_dir().join("horde/revive");
     if gone.contains(&"refs/heads") {
-        // Should it be cut short, the next look goes on with it.
+        // An interrupted repair is continued by the next call.
         write_whole(&revival, b"")?;
     }
     for name in NEEDED.iter().filter(|name| gone.contains(name)) {
@@ -92,7 +93,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
         share::lend(repo)?;
     }
     mend_files(repo)?;
-    // Whatever comes of that, the rest is mended.
+    // An error of the lists must not stop the other repairs.
     let listed = lists::mend(repo);
     for entry in admin::entries(repo)? {
         let name = entry.strip_prefix(dir).unwrap_or(&entry);
@@ -106,7 +107,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     listed
 }
 
-/// Writes what git asks for before anything else.
+/// Writes the files that git reads before anything else.
 fn mend_files(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
     if !matches!(theirs::head(dir), Ok(Some(_))) {
@@ -126,9 +127,9 @@ fn mend_files(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Makes the repository that is gone.
+/// Makes a missing repository again.
 fn anew(repo: &GitRepo) -> Result<(), RepoError> {
-    // A disk that is not mounted is waited for.
+    // Fails if a disk is not mounted: the repair waits for it.
     sandbox::list(repo)?;
     again(repo)?;
     repo.mended(format!(
@@ -138,7 +139,7 @@ fn anew(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Renames what is no directory. Below `refs`, git would follow a link under its new name, too.
+/// Renames anything but a directory. It is moved out of `refs`, where git would follow a link under any name.
 fn aside(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     let dir = repo.theirs();
     let to = free_name(dir, &format!("{}.aside", name.replace('/', "-")));
@@ -159,7 +160,7 @@ fn aside(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     }
 }
 
-/// Lets this user into a directory of theirs that is its own.
+/// Gives this user access to a directory of theirs that it owns.
 fn open_up(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
     let dir = repo.theirs();
     let path = dir.join(name);
@@ -172,7 +173,7 @@ fn open_up(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
             Ok(())
         }
         Ok(false) => Ok(()),
-        // It is no directory, or is gone by now.
+        // It is not a directory, or was removed meanwhile.
         Err(error) if admin::is_strange(&error) || error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed("cannot open", &path, &error)),
     }

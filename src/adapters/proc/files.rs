@@ -1,32 +1,33 @@
-//! How many files this process may have open.
+//! Limits of open files of this process.
 
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-/// Raises this process's soft limit of open files to the hard one: a daemon holds one descriptor
-/// per session. Returns the limit it was started with, for the programs it starts.
+/// Raises this process's soft limit of open files to the hard one: a daemon holds one descriptor per session. Returns
+/// the original limit, for the programs that it starts.
 pub fn raise_open_files() -> Option<u64> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     static STARTED_WITH: OnceLock<Option<u64>> = OnceLock::new();
     *STARTED_WITH.get_or_init(|| {
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
         if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-            tracing::warn!(%error, "the limit of open files stays at {soft}");
+            tracing::warn!(%error, "the soft limit of open files could not be raised and stays at {soft}");
         }
         Some(soft)
     })
 }
 
-/// Descriptors that are kept for what must always be possible: to hear of a connection, to end a session.
+/// The number of descriptors that are reserved for operations that must always work: accepting a connection, ending a
+/// session.
 const KEPT_BACK: u64 = 24;
 
-/// Whether this descriptor is one of the last that this process may have.
+/// Returns true if this descriptor is one of the last that this process may have.
 #[must_use]
 pub fn is_scarce(descriptor: impl AsFd) -> bool {
     is_among_last(descriptor, KEPT_BACK)
 }
 
-/// Whether this descriptor is among the last so many that this process may have.
+/// Returns true if this descriptor is among the last `last` ones that this process may have.
 #[must_use]
 pub fn is_among_last(descriptor: impl AsFd, last: u64) -> bool {
     use std::os::fd::AsRawFd;
@@ -34,7 +35,7 @@ pub fn is_among_last(descriptor: impl AsFd, last: u64) -> bool {
     open_files().is_some_and(|limit| number.saturating_add(last) >= limit)
 }
 
-/// How many descriptors this process may have.
+/// Returns the limit of open descriptors.
 #[must_use]
 pub fn open_files() -> Option<u64> {
     use nix::sys::resource::{Resource, getrlimit};

@@ -1,7 +1,7 @@
-//! Where a process stands: its working directory, and whether that is inside a given directory.
+//! Finds the working directory of a process, and checks whether it is inside a given directory.
 //!
-//! Both are read from the kernel. Directories are compared by identity and not by path, so that neither a
-//! link nor a mount namespace of the process (a container that has the directory elsewhere) matters.
+//! Both are read from the kernel. Directories are compared by identity and not by path, so that neither a link nor a
+//! mount namespace of the process (a container that has the directory elsewhere) matters.
 
 use std::fs;
 use std::io;
@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, Stat, fstat, open, openat};
 
-/// Deeper directories are not followed.
+/// The largest depth that is followed.
 const DEEPEST: usize = 512;
 
-/// Where a process stands.
+/// The position of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Its working directory.
     pub dir: PathBuf,
-    /// Whether that is the directory in question, or below it.
+    /// Set when that is the directory in question, or below it.
     pub inside: bool,
 }
 
-/// Looks where the process stands, in relation to a directory.
+/// Finds the position of a process in relation to a directory.
 ///
 /// # Errors
-/// The process is gone or belongs to another user, or the directory is not there.
+/// When the process is gone or belongs to another user, or the directory does not exist.
 pub fn place(pid: u32, of: &Path) -> io::Result<Place> {
     let wanted = fstat(open(of, directory(), Mode::empty())?)?;
     let mut here = open(format!("/proc/{pid}/cwd"), directory(), Mode::empty())?;
-    // Of the directory that was opened: the process may move meanwhile.
+    // Read from the opened directory: the process may change its own meanwhile.
     let dir = fs::read_link(format!("/proc/self/fd/{}", here.as_raw_fd()))?;
     let mut now = fstat(&here)?;
     for _ in 0..DEEPEST {
@@ -51,7 +51,7 @@ fn parent(dir: impl AsFd) -> io::Result<(OwnedFd, Stat)> {
     Ok((up, stat))
 }
 
-/// Names a directory without a right to read it.
+/// The flags to open a directory without read permission.
 fn directory() -> OFlags {
     OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
 }
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that stands in the directory until its input is closed.
+    /// Starts a process that works in the directory until its input is closed.
     fn stands_in(dir: &Path) -> Child {
         let mut cat = Command::new("cat");
         let child = cat.current_dir(dir).stdin(Stdio::piped()).spawn();

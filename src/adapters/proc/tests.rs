@@ -1,4 +1,4 @@
-//! Processes that live, are gone, or cannot be seen.
+//! Tests with processes that live, are gone, or cannot be read.
 
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ fn a_line_of_ancestors_leads_to_the_first_process_and_a_ghost_has_none() {
     assert!(ancestry(pid).is_err());
 }
 
-/// A listing of processes that knows one, whose files are what the test wants.
+/// Makes a `/proc` with one process, whose files the test can change.
 fn listing(pid: u32) -> (tempfile::TempDir, PathBuf) {
     let listing = crate::testing::scratch();
     let dir = listing.path().join(pid.to_string());
@@ -79,7 +79,7 @@ fn listing(pid: u32) -> (tempfile::TempDir, PathBuf) {
     (listing, dir)
 }
 
-/// Any error that says nothing about the process: reading a directory is one.
+/// Makes reading a file fail with an error that says nothing about the process: reading a directory is one.
 fn break_file(path: &Path) {
     fs::remove_file(path).unwrap();
     fs::create_dir(path).unwrap();

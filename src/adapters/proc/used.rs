@@ -1,5 +1,5 @@
-//! What processes may still write below a directory: one works in it, has a directory of it open, from where it reaches what
-//! lies there, or has a file of it open for writing or mapped to be written.
+//! Finds the paths below a directory through which processes may still write: a working directory, an open directory
+//! (which gives access to the files below), a file open for writing, or a writable mapping.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,11 +7,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Returns what other processes work in, have open or have mapped as far as they may write by it, and it lies in this
-/// directory or below. A process that belongs to another user may not be seen.
+/// Returns the paths in or below this directory that other processes work in, have open or have mapped, if they may
+/// write through them. Processes of another user may be invisible.
 ///
 /// # Errors
-/// `/proc` cannot be listed.
+/// When `/proc` cannot be listed.
 pub fn used_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let dir = fs::canonicalize(dir)?;
     let mut used = Vec::new();
@@ -41,12 +41,12 @@ pub fn used_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(used)
 }
 
-/// Whether a descriptor is a directory, in whatever way it was opened.
+/// Returns true if a descriptor is a directory, independent of its open mode.
 fn is_dir(descriptor: &Path) -> bool {
     fs::metadata(descriptor).is_ok_and(|found| found.is_dir())
 }
 
-/// Whether a descriptor of a process may be written to. One that cannot be asked may be.
+/// Returns true if a descriptor of a process may be written to, or if that is unknown.
 fn is_writable(process: &Path, descriptor: &OsStr) -> bool {
     let info = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -54,7 +54,7 @@ fn is_writable(process: &Path, descriptor: &OsStr) -> bool {
     flags.is_none_or(|flags| flags & 0o3 != 0)
 }
 
-/// The files whose bytes a process writes by writing to its memory.
+/// Returns the files that a process writes by writing to its memory.
 fn mapped(maps: &[u8]) -> impl Iterator<Item = PathBuf> {
     let lines = maps.split(|byte| *byte == b'\n');
     lines.filter_map(|line| {

@@ -43,7 +43,7 @@ pub(super) fn keep_marks(conn: &Connection, of: &[AutomationId]) -> Result<(), S
     let marked = select.query_map([], |row| row.get::<_, Word<AutomationId>>(0))?;
     for id in marked.collect::<Result<Vec<_>, _>>()? {
         if !of.contains(&id.0) {
-            // One that is away for a while (on another branch, say) stays disabled.
+            // A disabled automation that is away for a while (on another branch, for example) stays disabled.
             conn.execute(
                 "DELETE FROM automation_marks WHERE automation = ? AND NOT disabled",
                 [id],

@@ -1,4 +1,4 @@
-//! Identity chains at rest: appended to, never changed (triggers in the schema hold that).
+//! Stored identity chains: append only (triggers in the schema enforce that).
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Deaths that count against a child: one row each, none for a child without a history.
+//! Deaths that count against a child: one row per child, none without deaths.
 
 use rusqlite::{Connection, Row, params};
 

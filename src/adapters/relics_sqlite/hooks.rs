@@ -1,4 +1,4 @@
-//! Hooks and incarnations: which raider is bound to which relic, and how often a slot was charged.
+//! Hooks and incarnations: the relic of each raider, and the number of charges of each slot.
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, named_params, params};
 
@@ -45,7 +45,7 @@ pub(super) fn next_incarnation(
     Ok(Incarnation(next))
 }
 
-/// A raider has one hook, and so has a relic: binding a relic twice is a `Conflict`.
+/// Stores a hook. A raider has one hook, and so has a relic: binding a relic twice is a `Conflict`.
 pub(super) fn put(conn: &Connection, hook: &Hook) -> Result<(), StoreError> {
     relics::expect(conn, &hook.relic)?;
     if let Some(other) = of_relic(conn, &hook.relic)?

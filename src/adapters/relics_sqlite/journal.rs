@@ -1,4 +1,4 @@
-//! The journal: numbered events, found again by type and by whom they are about.
+//! The journal: numbered events, indexed by type and by the things that they concern.
 
 use rusqlite::{Connection, Row, ToSql, params};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::ports::relics::{EventFilter, StoreError};
 use super::txn::SqliteTxn;
 use super::value::{Json, Time};
 
-/// Fields of an event's data that name somebody it is about, besides its subject.
+/// Fields of an event's data that name a thing it concerns, in addition to its subject.
 const ABOUT: &[&str] = &["raider", "agent", "relic", "mr", "rig"];
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Event> {
@@ -40,7 +40,7 @@ pub(super) fn record(txn: &mut SqliteTxn<'_>, new: &NewEvent) -> Result<u64, Sto
         .conn
         .prepare_cached("INSERT OR IGNORE INTO event_subjects (subject, seq) VALUES (?, ?)")?;
     about.execute(params![new.subject, seq])?;
-    // What happens to a rig's raiders, witness and forge happens to the rig.
+    // Events of a rig's raiders, witness and forge also concern the rig.
     if let Some((rig, _)) = new.subject.split_once('/') {
         about.execute(params![rig, seq])?;
     }
@@ -60,7 +60,7 @@ pub(super) fn record(txn: &mut SqliteTxn<'_>, new: &NewEvent) -> Result<u64, Sto
     Ok(seq)
 }
 
-/// The number given out last, whether that event is still kept or not.
+/// Returns the number of the newest event, even if it was deleted since.
 pub(super) fn last_seq(conn: &Connection) -> Result<u64, StoreError> {
     let mut newest = conn.prepare_cached(
         "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)",
@@ -68,7 +68,7 @@ pub(super) fn last_seq(conn: &Connection) -> Result<u64, StoreError> {
     Ok(newest.query_row([], |row| row.get(0))?)
 }
 
-/// The number of the oldest event that is kept; where none is, that of the next one.
+/// Returns the number of the oldest kept event; if there is none, that of the next one.
 pub(super) fn first_seq(conn: &Connection) -> Result<u64, StoreError> {
     let mut oldest = conn.prepare_cached("SELECT min(seq) FROM events")?;
     match oldest.query_row([], |row| row.get(0))? {

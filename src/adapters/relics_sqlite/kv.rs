@@ -9,7 +9,7 @@ pub(super) fn get(conn: &Connection, key: &str) -> Result<Option<String>, StoreE
     Ok(select.query_row([key], |row| row.get(0)).optional()?)
 }
 
-/// `None` forgets it.
+/// Stores a fact; `None` removes it.
 pub(super) fn set(conn: &Connection, key: &str, value: Option<&str>) -> Result<(), StoreError> {
     match value {
         Some(value) => conn

@@ -1,5 +1,5 @@
-//! A note beside the store, of which store it is and how far it had come: a store that was deleted, lost its
-//! newest commits, or is another one is told by it, and not begun anew without a word.
+//! A note beside the store with its identity and its last event. It detects a store that was deleted, lost its newest
+//! commits, or was replaced, so that no such store is used without a word.
 
 use std::fs;
 use std::io;
@@ -13,23 +13,23 @@ use super::{journal, kv};
 use crate::ports::relics::StoreError;
 use crate::regular::{self, Links};
 
-/// The key of the store's own name in it.
+/// The key of the store's id in the store.
 const KEY: &str = "store:id";
-/// How the name of a copy begins that was saved of a store.
+/// The prefix of the name of a saved copy of a store.
 pub(super) const SAVED: &str = "relics-saved-";
-/// How a person goes on with what is there.
+/// The ways for an operator to continue.
 const GO_ON: &str = "put the store back (from a backup), or start once with `--accept-store` to go on with what is there";
 
-/// What is known of a store that is opened.
+/// The expectation about a store that is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// It is the one that is marked, if one is; one that is not there was lost.
+    /// The store must match the mark, if there is one; a missing store was lost.
     Marked,
-    /// Whichever is there, or a new one.
+    /// Any store is accepted, or a new one is made.
     Any,
 }
 
-/// The note.
+/// The note beside a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     id: String,
@@ -41,8 +41,8 @@ fn path(store: &Path) -> PathBuf {
     store.with_extension("db.mark")
 }
 
-/// Whether anything says that there was a store: its mark, or a copy that was saved of it. A start that was
-/// broken off leaves neither.
+/// Returns true if there is a sign that a store existed: its mark, or a saved copy. An interrupted first start leaves
+/// neither.
 #[must_use]
 pub fn is_left(store: &Path) -> bool {
     let entries = store.parent().and_then(|dir| fs::read_dir(dir).ok());
@@ -61,12 +61,12 @@ fn read(store: &Path) -> Result<Option<Mark>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::Unavailable(error.to_string())),
     };
-    // A torn note says nothing against the store.
+    // A torn note does not speak against the store.
     Ok(serde_json::from_slice(&bytes).ok())
 }
 
 impl Mark {
-    /// Writes how far the store has come.
+    /// Writes the note.
     pub(super) fn write(&self, store: &Path) -> io::Result<()> {
         let path = path(store);
         let new = path.with_extension("mark.new");
@@ -81,14 +81,14 @@ impl Mark {
         fs::rename(new, path)
     }
 
-    /// The same store, when this event was on the disk.
+    /// Returns the mark of the same store at this event.
     pub(super) fn at(&self, seq: u64) -> Self {
         let id = self.id.clone();
         Self { id, seq }
     }
 }
 
-/// Refuses a store that is not there although it is known.
+/// Refuses a missing store that is expected to exist.
 pub(super) fn refuse_missing(store: &Path, known: Known, bytes: u64) -> Result<(), StoreError> {
     if known == Known::Marked && bytes == 0 {
         return Err(StoreError::Failed(format!(
@@ -99,7 +99,7 @@ pub(super) fn refuse_missing(store: &Path, known: Known, bytes: u64) -> Result<(
     Ok(())
 }
 
-/// Compares a store, its schema not brought up to date yet, with its mark.
+/// Compares a store, before its schema is migrated, with its mark.
 pub(super) fn refuse_empty(
     conn: &Connection,
     known: Known,
@@ -113,7 +113,7 @@ pub(super) fn refuse_empty(
     Ok(())
 }
 
-/// Marks a store of the present schema, if it is the one that is marked already, or none is.
+/// Marks a store with the current schema, if it matches the mark or has none.
 pub(super) fn verify(conn: &Connection, known: Known, store: &Path) -> Result<Mark, StoreError> {
     let (own, seq) = (kv::get(conn, KEY)?, journal::last_seq(conn)?);
     let marked = read(store)?;
@@ -140,9 +140,9 @@ pub(super) fn verify(conn: &Connection, known: Known, store: &Path) -> Result<Ma
     let mark = Mark { id, seq };
     match mark.write(store) {
         Ok(()) => Ok(mark),
-        // On a full disk sessions are taken over all the same. What the old mark says is still true.
+        // On a full disk, sessions are taken over all the same. The old mark is still true.
         Err(error) if marked.is_some_and(|marked| marked.id == mark.id) => {
-            tracing::warn!(%error, "how far the store has come is not marked");
+            tracing::warn!(%error, "the mark of the store could not be updated; the old one is kept");
             Ok(mark)
         }
         Err(error) => Err(StoreError::Unavailable(format!("its mark: {error}"))),

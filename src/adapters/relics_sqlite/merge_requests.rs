@@ -88,7 +88,7 @@ pub(super) fn get(conn: &Connection, id: &RelicId) -> Result<MergeRequest, Store
         })
 }
 
-/// In the order in which they land.
+/// Lists merge requests in their landing order.
 pub(super) fn list(
     conn: &Connection,
     rig: Option<&RigName>,
@@ -108,7 +108,7 @@ pub(super) fn list(
     Ok(list)
 }
 
-/// The oldest first.
+/// Lists the merge requests of a relic, the oldest first.
 pub(super) fn of_relic(
     conn: &Connection,
     relic: &RelicId,

@@ -1,4 +1,4 @@
-//! Messages: rows that wait until their receiver marked them handled.
+//! Messages: rows that wait until their receiver marks them as handled.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -23,7 +23,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Message> {
     })
 }
 
-/// Stores it and journals `message.sent`, whose data are type, from, to and the body's fields.
+/// Stores a message and journals `message.sent`, whose data are type, from, to and the body's fields.
 pub(super) fn send(
     txn: &mut SqliteTxn<'_>,
     from: &str,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   commit(jobs) ── BEGIN ─┬─ SAVEPOINT ─ job ─ RELEASE      (Ok: its writes and events stay)
-//!                          ├─ SAVEPOINT ─ job ─ ROLLBACK TO  (Err: its own are gone, no one else's)
+//!                          ├─ SAVEPOINT ─ job ─ ROLLBACK TO  (Err: only this job's are undone)
 //!                          └─ ... ─ COMMIT ─ results and events
 //!                                     └─ refused (disk full, read-only, I/O): nothing took effect
 //! ```
@@ -49,11 +49,11 @@ pub use mark::Known;
 use place::Place;
 use txn::SqliteTxn;
 
-/// How long a commit waits for another program that reads or writes the file (a backup, say).
+/// The timeout of a commit while another program (a backup, for example) locks the file.
 const BUSY: Duration = Duration::from_secs(5);
-/// The WAL is cut back to this size after a checkpoint, so that one large burst does not stay.
+/// The size to which the WAL is truncated after a checkpoint, so that one large burst does not stay.
 const WAL_LIMIT: i64 = 16 * 1024 * 1024;
-/// Bytes of an SQLite file's header.
+/// The number of bytes of an SQLite file's header.
 const HEADER: u64 = 100;
 
 /// The relic store in one SQLite file, or in memory.
@@ -66,7 +66,7 @@ pub struct SqliteRelics {
 }
 
 impl SqliteRelics {
-    /// Opens the file (mode 0600), makes it if it is not there, brings an older schema up to date.
+    /// Opens the file (mode 0600), makes it if needed, and migrates an older schema.
     ///
     /// # Errors
     /// As [`SqliteRelics::open_known`].
@@ -74,12 +74,11 @@ impl SqliteRelics {
         Self::open_known(path, clock, Known::Any)
     }
 
-    /// The same where it is known whether there was a store: one that was lost is not begun anew.
+    /// Does the same with an expectation: a store that was lost is not made anew.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the file cannot be opened or written now;
-    /// [`StoreError::Failed`] when it is damaged, is no relic store, was written by a newer version, or is
-    /// not the store that was there.
+    /// [`StoreError::Unavailable`] when the file cannot be opened or written now; [`StoreError::Failed`] when it is
+    /// damaged, is not a relic store, was written by a newer version, or is not the expected store.
     pub fn open_known(
         path: &Path,
         clock: Arc<dyn Clock>,
@@ -109,7 +108,7 @@ impl SqliteRelics {
         Ok(store)
     }
 
-    /// An empty store that lives as long as this value. The same code as with a file.
+    /// Makes an empty store in memory, with the same code as for a file.
     ///
     /// # Errors
     /// [`StoreError`]: no memory.
@@ -124,7 +123,7 @@ impl SqliteRelics {
     ) -> Result<Self, StoreError> {
         conn.busy_timeout(BUSY)?;
         conn.set_prepared_statement_cache_capacity(128);
-        // Else a statement with `LIMIT ?` is compiled again whenever another value is bound to it.
+        // Otherwise a statement with `LIMIT ?` is compiled again whenever another value is bound to it.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         schema::check(&conn)?;
         is_known(&conn)?;
@@ -142,7 +141,7 @@ impl SqliteRelics {
         })
     }
 
-    /// `FULL` syncs the WAL in every commit, `NORMAL` leaves that to the next full one.
+    /// Sets the durability: `FULL` syncs the WAL in every commit, `NORMAL` leaves that to the next full one.
     fn set_durability(&mut self, durability: Durability) -> Result<(), StoreError> {
         if self.durability != durability {
             let level = match durability {
@@ -186,7 +185,7 @@ impl Relics for SqliteRelics {
             savepoint.commit()?;
             results.push(result);
         }
-        // What only reads is served: all that it may ask for is still here.
+        // Jobs that only read are served: their data is still here.
         if transaction.total_changes() != before {
             checked?;
         }
@@ -199,8 +198,8 @@ impl Relics for SqliteRelics {
     }
 }
 
-/// Makes the file unreadable to others before SQLite writes to it (`-wal` and `-shm` inherit that),
-/// and says how long it is.
+/// Makes the file unreadable to others before SQLite writes to it (`-wal` and `-shm` inherit that). Returns its
+/// length.
 fn private_file(path: &Path) -> std::io::Result<u64> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()

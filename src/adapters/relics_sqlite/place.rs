@@ -1,5 +1,4 @@
-//! Whether the store's file is where it was opened: a commit to one that was removed or replaced would be
-//! lost with it.
+//! Checks that the store's files are those that were opened: a commit to a removed or replaced file would be lost.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -13,31 +12,31 @@ use rusqlite::config::DbConfig;
 use super::mark::{Mark, SAVED};
 use crate::ports::relics::StoreError;
 
-/// The mark is written at most so often.
+/// The minimum interval between two writes of the mark.
 const MARK_EVERY: Duration = Duration::from_secs(2);
 
-/// Who removes a whole directory may remove the log first: the store is not closed before its own file has outlived
-/// the log by this. What it holds would go with it.
+/// The time by which the store's file must outlive its log before the store is closed. A removal of the whole
+/// directory may remove the log first; if the store were closed then, its content would be lost with it.
 const OUTLIVES: Duration = Duration::from_secs(1);
 
 /// The files of an open store.
 pub(super) struct Place {
     path: PathBuf,
-    /// The directory that it is in, wherever that was moved to.
+    /// The open directory of the store, which stays valid when it is moved.
     dir: File,
-    /// Device and inode.
+    /// Device and inode of the store's file.
     main: (u64, u64),
-    /// The same of the write-ahead log.
+    /// Device and inode of the write-ahead log.
     log: Option<(u64, u64)>,
-    /// Since when the log is gone.
+    /// The time since which the log is gone.
     log_gone: Option<Instant>,
     mark: Mark,
     marked: Instant,
-    /// Where the contents were saved, once the file was gone.
+    /// The path of the saved content, once the file was gone.
     saved: Option<PathBuf>,
 }
 
-/// What became of the files.
+/// The state of the files.
 enum Found {
     InPlace,
     Removed,
@@ -64,7 +63,7 @@ impl Place {
     fn look(&mut self) -> Found {
         let link = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
         let near = Path::new(&link).join(self.path.file_name().unwrap_or_default());
-        // Where the directory was removed, another may have been made.
+        // If the directory was removed, another one may have been made in its place.
         match id(&near).or_else(|| id(&self.path)) {
             None => return Found::Removed,
             Some(now) if now != self.main => return Found::Replaced,
@@ -80,11 +79,11 @@ impl Place {
         }
     }
 
-    /// Refuses a commit to files that are not there any more.
+    /// Refuses a commit to files that no longer exist.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] while there is none; [`StoreError::Failed`] when the store is to be opened
-    /// again: what is there then is compared with the mark.
+    /// [`StoreError::Unavailable`] while the store is missing; [`StoreError::Failed`] when the store must be opened
+    /// again: its content is then compared with the mark.
     pub(super) fn check(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let why = match self.look() {
             Found::InPlace => return Ok(()),
@@ -109,7 +108,7 @@ impl Place {
             }
             Found::Replaced => "another file is in its place".to_owned(),
             Found::LogGone => {
-                // What the log held goes into the file itself, as far as it is still open here.
+                // Writes the content of the log, which is still open here, to the store's file.
                 conn.pragma_update(None, "wal_checkpoint", "TRUNCATE")?;
                 let why = "its write-ahead log was removed".to_owned();
                 let since = *self.log_gone.get_or_insert_with(Instant::now);
@@ -119,7 +118,7 @@ impl Place {
                 why
             }
         };
-        // Closing it would remove the log of that name, which is another store's by now.
+        // Closing would remove the log of that name, which belongs to another store now.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         Err(StoreError::Failed(format!(
             "{}: {why}",
@@ -127,20 +126,20 @@ impl Place {
         )))
     }
 
-    /// Notes that this event is on the disk.
+    /// Records that this event is on the disk.
     pub(super) fn reached(&mut self, seq: u64) {
         if self.marked.elapsed() < MARK_EVERY {
             return;
         }
         self.marked = Instant::now();
         if let Err(error) = self.mark.at(seq).write(&self.path) {
-            // An older mark asks for less.
-            tracing::debug!(%error, "how far the store has come is not marked");
+            // An older mark only demands less.
+            tracing::debug!(%error, "the mark of the store could not be updated; the old one is kept");
         }
     }
 }
 
-/// Copies all that the store holds to a file beside it.
+/// Copies the content of the store to a file beside it.
 fn save(conn: &Connection, path: &Path) -> Result<PathBuf, String> {
     let seconds = jiff::Timestamp::now().as_second();
     let saved = path.with_file_name(format!("{SAVED}{seconds}.db"));

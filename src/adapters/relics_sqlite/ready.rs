@@ -1,5 +1,5 @@
-//! Work that waits for a slot. It is asked for at each look of a witness, which follows each new relic, so it
-//! costs no more with a hundred thousand relics than with ten.
+//! Selects the work that waits for a slot. Each look of a witness queries this, and a look follows each new relic, so
+//! the cost must not grow with the number of relics.
 
 use rusqlite::{Connection, ToSql};
 
@@ -7,7 +7,7 @@ use super::relics::{COLUMNS, read};
 use crate::domain::relic::Relic;
 use crate::ports::relics::StoreError;
 
-/// The words of the index `relics_ready`: without them it is not used.
+/// Returns the query with exactly the conditions of the index `relics_ready`: with others it is not used.
 fn query(labelled: bool) -> String {
     let from = match labelled {
         true => "relic_labels l CROSS JOIN relics r ON r.id = l.relic AND l.label = ?3",
@@ -44,8 +44,8 @@ mod tests {
     use crate::adapters::clock::SystemClock;
     use crate::adapters::relics_sqlite::SqliteRelics;
 
-    /// So many relics, every second of them finished, and how many steps the engine takes to find the first
-    /// ten that are ready, and those that are to be done again.
+    /// Fills a store with `count` relics, every second of them finished. Returns the number of steps that the engine
+    /// takes to find the first ten that are ready, and those that need rework.
     fn steps(count: usize) -> [i32; 2] {
         let store = SqliteRelics::in_memory(std::sync::Arc::new(SystemClock::new())).unwrap();
         let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)

@@ -1,4 +1,4 @@
-//! Relics: rows, their numbers, what they depend on.
+//! Relics: rows, their numbers, their dependencies.
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params, params};
 
@@ -9,7 +9,7 @@ use crate::ports::relics::{NewRelic, RelicFilter, StoreError};
 use super::txn::SqliteTxn;
 use super::value::{Json, Time, Word};
 
-/// Every column of a relic; lists come from their own tables, in the order they were given.
+/// Every column of a relic; lists come from their own tables, in their given order.
 pub(super) const COLUMNS: &str = "r.*,
     (SELECT json_group_array(label) FROM
         (SELECT label FROM relic_labels WHERE relic = r.id ORDER BY place)) AS labels,
@@ -49,7 +49,7 @@ fn missing(id: &RelicId) -> StoreError {
     }
 }
 
-/// `NotFound` unless the relic is there.
+/// Checks that the relic exists; `NotFound` otherwise.
 pub(super) fn expect(conn: &Connection, id: &RelicId) -> Result<(), StoreError> {
     let there = conn
         .prepare_cached("SELECT 1 FROM relics WHERE id = ?")?
@@ -58,7 +58,7 @@ pub(super) fn expect(conn: &Connection, id: &RelicId) -> Result<(), StoreError> 
 }
 
 pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, StoreError> {
-    // A new relic has no dependents yet, so what it depends on cannot lead back to it.
+    // A new relic has no dependents yet, so its dependencies cannot lead back to it.
     for needed in new.deps.iter().chain(&new.parent) {
         expect(txn.conn, needed)?;
     }
@@ -110,7 +110,7 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
     Ok(relic)
 }
 
-/// The next id: `<prefix>-<n>`, or `<parent>.<n>` for a step.
+/// Returns the next id: `<prefix>-<n>`, or `<parent>.<n>` for a step.
 fn number(conn: &Connection, new: &NewRelic) -> Result<RelicId, StoreError> {
     let (counter, stem) = match &new.parent {
         Some(parent) => (format!("step:{parent}"), format!("{parent}.")),
@@ -125,7 +125,7 @@ fn number(conn: &Connection, new: &NewRelic) -> Result<RelicId, StoreError> {
     RelicId::new(format!("{stem}{last}")).map_err(|bad| StoreError::Conflict(bad.to_string()))
 }
 
-/// Prefix, number and last step of an id; ids are checked, so every part is there.
+/// Splits an id into prefix, number and last step; ids are validated, so every part exists.
 fn parts(id: &RelicId) -> (&str, u64, u64) {
     let (prefix, rest) = id.as_str().rsplit_once('-').unwrap_or((id.as_str(), ""));
     let mut numbers = rest.split('.').map(|part| part.parse().unwrap_or(0));
@@ -204,7 +204,7 @@ fn put_list<'a>(
     Ok(())
 }
 
-/// `Conflict` when the relic, through what it depends on, waits for itself.
+/// Refuses a cycle: `Conflict` if the relic depends on itself through its dependencies.
 fn refuse_cycle(conn: &Connection, id: &RelicId) -> Result<(), StoreError> {
     let waits_for_itself = conn
         .prepare_cached(

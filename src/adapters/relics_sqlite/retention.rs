@@ -1,5 +1,4 @@
-//! What goes because it is old: closed wisps, events and messages. A part at a time, for whoever waits for the
-//! store waits for this too.
+//! Deletes old closed wisps, events and messages. In small parts, because other users of the store wait meanwhile.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -9,7 +8,7 @@ use crate::ports::relics::StoreError;
 
 use super::value::{Time, Word};
 
-/// Wisps that were closed before and that nothing needs.
+/// Selects wisps that were closed before a time and that nothing needs.
 const EXPIRED: &str = "
     SELECT id FROM relics w
     WHERE status = 'closed' AND kind = 'wisp' AND closed < ?
@@ -21,8 +20,8 @@ const EXPIRED: &str = "
       AND NOT EXISTS (SELECT 1 FROM merge_requests m WHERE w.id IN (m.id, m.relic))
     ORDER BY closed, id LIMIT ?";
 
-/// Everything that a relic has, the relic last. Closed ones that it was a parent or a dependency of
-/// stay, without it.
+/// Deletes everything about a relic, the relic last. Closed relics that had it as parent or dependency stay, without
+/// the reference.
 const REMOVE: &[&str] = &[
     "DELETE FROM relic_labels WHERE relic = ?",
     "DELETE FROM relic_deps WHERE relic = ?",

@@ -81,7 +81,7 @@ pub(super) fn step(
     Ok(())
 }
 
-/// `NotFound` when it is closed already: whoever still drives it learns that it is another's.
+/// Closes a saga. `NotFound` when it is closed already: its driver learns that another one has taken over.
 pub(super) fn close(conn: &Connection, id: u64) -> Result<(), StoreError> {
     let closed = conn
         .prepare_cached("DELETE FROM sagas WHERE id = ?")?

@@ -1,4 +1,4 @@
-//! What removed sandboxes contained, and under which refs it lies.
+//! The salvage records of removed sandboxes, with the refs of each.
 
 use rusqlite::{Connection, Row, named_params};
 
@@ -46,7 +46,7 @@ pub(super) fn put(conn: &Connection, entry: &SalvageEntry) -> Result<(), StoreEr
     Ok(())
 }
 
-/// The oldest first.
+/// Lists the records, the oldest first.
 pub(super) fn list(conn: &Connection) -> Result<Vec<SalvageEntry>, StoreError> {
     let mut select = conn.prepare_cached("SELECT * FROM salvages ORDER BY created, id")?;
     let rows = select.query_map([], read)?;

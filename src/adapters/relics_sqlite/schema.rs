@@ -1,11 +1,11 @@
-//! The schema's versions: `PRAGMA user_version` counts them, migrations only go forward, and a file
-//! that is not ours, is damaged or comes from the future is refused before anything is written.
+//! The schema's versions: `PRAGMA user_version` counts them, and migrations only go forward. A file that is not a
+//! relic store, is damaged or comes from a newer version is refused before anything is written.
 
 use rusqlite::Connection;
 
 use crate::ports::relics::StoreError;
 
-/// Every step from an empty file to the present schema. Only ever appended to.
+/// Every step from an empty file to the current schema. Append only.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001.sql"),
     include_str!("schema/0002.sql"),
@@ -24,7 +24,7 @@ const MIGRATIONS: &[&str] = &[
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).
 const APPLICATION: i64 = 0x686f_7264;
 
-/// Says whether the file may be used: readable, undamaged, ours, not newer than this program.
+/// Checks that the file may be used: readable, undamaged, a relic store, not newer than this program.
 pub(super) fn check(conn: &Connection) -> Result<(), StoreError> {
     let number = |pragma| conn.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let application = number("application_id").map_err(damaged)?;
@@ -58,12 +58,12 @@ pub(super) fn check(conn: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Brings the file up to the present schema, each step in a transaction of its own.
+/// Migrates the file to the current schema, each step in a transaction of its own.
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
     migrate_to(conn, MIGRATIONS.len())
 }
 
-/// Brings the file up to the schema of this version.
+/// Migrates the file to the schema of this version.
 pub(super) fn migrate_to(conn: &mut Connection, last: usize) -> Result<(), StoreError> {
     let version: usize = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for (index, step) in MIGRATIONS.iter().enumerate().take(last).skip(version) {
@@ -76,7 +76,7 @@ pub(super) fn migrate_to(conn: &mut Connection, last: usize) -> Result<(), Store
     Ok(())
 }
 
-/// What cannot be read at all is damaged, unless the system refused to let us read it.
+/// Reports an unreadable file as damaged, unless the system refused to read it.
 fn damaged(error: rusqlite::Error) -> StoreError {
     match StoreError::from(error) {
         StoreError::Failed(why) => StoreError::Failed(format!("the file is damaged: {why}")),

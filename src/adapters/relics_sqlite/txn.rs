@@ -1,4 +1,4 @@
-//! One job's view of the store. Each method is a function of the file that its idea lives in.
+//! A job's view of the store. Each method calls a function of the file for its subject.
 
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -28,7 +28,7 @@ pub(super) struct SqliteTxn<'c> {
     pub conn: &'c Connection,
     /// The commit's time.
     pub now: Timestamp,
-    /// What the job journalled so far.
+    /// The events that the job journalled so far.
     pub events: Vec<Event>,
     refused: Option<StoreError>,
 }
@@ -43,7 +43,7 @@ impl<'c> SqliteTxn<'c> {
         }
     }
 
-    /// What the job journalled, or why the whole commit must fail.
+    /// Returns the journalled events, or the reason why the whole commit must fail.
     pub(super) fn into_events(self) -> Result<Vec<Event>, StoreError> {
         match self.refused {
             Some(refused) => Err(refused),
@@ -51,9 +51,9 @@ impl<'c> SqliteTxn<'c> {
         }
     }
 
-    /// Does one thing. When SQLite cannot write it may roll the whole transaction back by itself,
-    /// and whatever came next would stand alone: so nothing is done after a refusal, even if the
-    /// job swallowed it.
+    /// Runs one operation. If SQLite cannot write, it may roll the whole transaction back by itself, and later
+    /// operations would be committed alone: therefore every operation fails after a refusal, even if the job ignored
+    /// it.
     fn act<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, StoreError>,

@@ -1,4 +1,4 @@
-//! How domain values stand in columns: words, JSON, times. And how SQLite's errors read outside.
+//! The forms of domain values in columns: words, JSON, times. Also converts SQLite's errors.
 
 use jiff::Timestamp;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::ports::relics::StoreError;
 
-/// An id or an enum: what its JSON string holds, as text.
+/// An id or an enum, stored as the text of its JSON string.
 #[derive(Debug)]
 pub(super) struct Word<T>(pub T);
 
@@ -34,7 +34,7 @@ impl<T: DeserializeOwned> FromSql for Word<T> {
     }
 }
 
-/// Anything, as JSON.
+/// Any value, stored as JSON.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub T);
 
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned> FromSql for Json<T> {
     }
 }
 
-/// A time, as microseconds since 1970.
+/// A time, stored as microseconds since 1970.
 #[derive(Debug)]
 pub(super) struct Time(pub Timestamp);
 
@@ -73,7 +73,7 @@ impl FromSql for Time {
     }
 }
 
-/// The time as it comes back from a column: whole microseconds.
+/// Returns the time as a column stores it: in whole microseconds.
 pub(super) fn whole_micros(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }

@@ -1,6 +1,6 @@
-//! Hears of changed screens: one thread asleep on a connection to the holder of each session, which
-//! says when its program wrote something ([`Request::Watch`]). All of it is a hint: a holder of an
-//! older version says nothing, and the patrol looks at every screen anyway.
+//! Watches screens for changes: one thread sleeps on a connection to the holder of each session, which reports when
+//! its program wrote something ([`Request::Watch`]). The reports are only hints: a holder of an older version sends
+//! none, and the patrol looks at every screen anyway.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
@@ -21,10 +21,10 @@ use crate::adapters::proc;
 use crate::domain::holder_wire::{Answer, Frames, Request, WITH_VIEWS};
 use crate::ports::sessions::{ScreenListener, SessionHandle};
 
-/// The event that says that there is something in the queue.
+/// The event for a new entry in the queue.
 const QUEUE: u64 = 0;
 
-/// A session to be watched.
+/// A session to watch.
 struct Wish {
     dir: PathBuf,
     handle: SessionHandle,
@@ -32,7 +32,7 @@ struct Wish {
 
 struct Shared {
     wake: OwnedFd,
-    /// Sessions to be watched; none once the thread is to end.
+    /// Sessions to watch; none once the thread must end.
     queue: Mutex<Option<Vec<Wish>>>,
     listener: OnceLock<ScreenListener>,
 }
@@ -47,7 +47,7 @@ impl Changes {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The kernel refuses descriptors or a thread.
+    /// When the kernel refuses descriptors or a thread.
     pub fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
@@ -66,7 +66,7 @@ impl Changes {
         })
     }
 
-    /// Sets what hears of changes; the first one stays.
+    /// Sets the listener for changes; only the first one counts.
     pub fn listen(&self, listener: ScreenListener) {
         if self.shared.listener.set(listener).is_err() {
             tracing::error!("a second listener for changed screens was refused");
@@ -87,7 +87,7 @@ impl Changes {
 }
 
 impl Changes {
-    /// Ends all watches, for their descriptors are needed. Screens are looked at by patrols then.
+    /// Ends all watches, to free their descriptors. Afterwards only patrols look at screens.
     pub fn let_go(&self) {
         *self.shared.queue() = None;
         self.shared.wake();
@@ -100,19 +100,19 @@ impl Drop for Changes {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the watch of screens ended by a panic");
+            tracing::error!("the thread that watches screens panicked");
         }
     }
 }
 
 impl Shared {
     fn queue(&self) -> std::sync::MutexGuard<'_, Option<Vec<Wish>>> {
-        // Every change is a single call, so a panic elsewhere left it whole.
+        // Every change is a single call, so a panic elsewhere leaves it consistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
-        // A counter that is full wakes the thread all the same.
+        // A full counter wakes the thread all the same.
         let _full = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
@@ -151,7 +151,7 @@ impl Watcher {
             match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
-                    tracing::error!(%error, "screens are only looked at by patrols from now on");
+                    tracing::error!(%error, "the watch of screens failed and ends; only patrols look at screens from now on");
                     return;
                 }
             }
@@ -165,10 +165,10 @@ impl Watcher {
         }
     }
 
-    /// Connects to the holders that are to be watched. Returns false when the watch is to end.
+    /// Connects to the holders of queued sessions. Returns false when the watch must end.
     fn take_queue(&mut self) -> bool {
         let mut counter = [0; 8];
-        // Another wake may have read it already.
+        // Another wake-up may have read it already.
         let _none = rustix::io::read(&self.shared.wake, &mut counter);
         let wishes = match self.shared.queue().as_mut() {
             Some(queue) => std::mem::take(queue),
@@ -177,7 +177,7 @@ impl Watcher {
         for wish in wishes {
             let session = wish.handle.id.clone();
             if let Err(why) = self.connect(wish) {
-                tracing::debug!(%session, why, "its screen is only looked at by patrols");
+                tracing::debug!(%session, why, "the screen of a session cannot be watched; only patrols look at it");
             }
         }
         true
@@ -217,12 +217,12 @@ impl Watcher {
                 handle,
             },
         );
-        // What it wrote before the watch began is news, too.
+        // Output from before the watch is reported, too.
         self.tell(self.last);
         Ok(())
     }
 
-    /// Reads what a holder says; a connection that is over is dropped.
+    /// Reads the messages of a holder; drops a connection that is closed.
     fn hear(&mut self, number: u64) {
         let Some(watched) = self.watched.get_mut(&number) else {
             return;
@@ -234,7 +234,7 @@ impl Watcher {
                 if let Some(watched) = self.watched.remove(&number)
                     && let Err(error) = epoll::delete(&self.epoll, &watched.stream)
                 {
-                    tracing::warn!(%error, "a session that ended stays in the watched set");
+                    tracing::warn!(%error, "the connection of an ended session could not be removed from the watched set");
                 }
             }
         }
@@ -253,7 +253,7 @@ impl Watcher {
     }
 }
 
-/// What one read came to.
+/// The result of one read.
 enum Heard {
     Changed,
     Nothing,

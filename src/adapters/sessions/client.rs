@@ -1,4 +1,4 @@
-//! The daemon's side of the conversation with a holder: blocking, every wait bounded.
+//! The daemon's side of the conversation with a holder: blocking, every wait with a timeout.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,21 +15,22 @@ use crate::domain::holder_wire::{
     Answer, Frames, HELLO_LEN, Request, VERSION, WireError, agree, hello,
 };
 
-/// A holder that does not take a request for this long is stuck.
+/// The timeout after which a holder counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Twice this, for the interrupt and for the stop, is less than a stop of everything waits for.
+/// The timeout for ending a session. Twice this, for the interrupt and for the stop, is less than a stop of all
+/// sessions may take.
 const HURRY: Duration = Duration::from_secs(3);
 
-/// Why a holder did not do what was asked.
+/// The reason why a holder did not do what was asked.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The session is over, or another one holds its name.
+    /// The session is over, or another one has its name.
     Gone,
-    /// It said no.
+    /// The holder refused.
     Refused(String),
-    /// It speaks no version of the protocol that is understood here.
+    /// The holder has no protocol version in common.
     Foreign(WireError),
-    /// It did not answer.
+    /// The holder did not answer.
     Silent(io::Error),
 }
 
@@ -77,7 +78,8 @@ impl Client {
         Self::within(PATIENCE, dir, token)
     }
 
-    /// The same for who is about to end the session: a holder that hangs does not delay that.
+    /// Like [`Client::connect`], with a short timeout, for a caller that ends the session: a holder that hangs does
+    /// not delay that.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -100,12 +102,12 @@ impl Client {
         })
     }
 
-    /// The connection and what was read of it, for who goes on without waiting.
+    /// Returns the connection and the unread data, for a caller that goes on without blocking.
     pub fn into_parts(self) -> (UnixStream, Frames) {
         (self.stream, self.frames)
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -118,7 +120,7 @@ impl Client {
         }
     }
 
-    /// Asks without waiting.
+    /// Sends a request without waiting.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -126,7 +128,7 @@ impl Client {
         Ok(self.stream.write_all(&request.encode())?)
     }
 
-    /// Waits for the next thing the holder says.
+    /// Waits for the next message of the holder.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -147,7 +149,7 @@ impl Client {
     }
 }
 
-/// Connects however long the path is, and gives up on a holder that accepts nobody.
+/// Connects with a path of any length. The timeout also covers a holder that accepts no connection.
 fn open(dir: &Path, limit: Duration) -> io::Result<UnixStream> {
     let dir = File::open(dir)?;
     let path = format!("/proc/self/fd/{}/{SOCK}", dir.as_raw_fd());

@@ -1,20 +1,19 @@
-//! The directory of a session, `.horde/sessions/<id>/` (0700): which file holds what, and how it
-//! is written.
+//! The directory of a session, `.horde/sessions/<id>/` (0700): its files and how they are written.
 //!
 //! | File | Written by | Holds |
 //! |---|---|---|
-//! | `alive.lock` | nobody; flock | held ⇔ some process of the session lives; never removed |
-//! | `spec.json` | holder, before the agent | what is being started; environment by name only |
-//! | `state.json` | holder, once the agent runs | [`State`]: which session this is, its processes |
+//! | `alive.lock` | no process; flock | held ⇔ a process of the session lives; never removed |
+//! | `spec.json` | holder, before the agent | the session to start; environment by name only |
+//! | `state.json` | holder, once the agent runs | [`State`]: the identity of the session and its processes |
 //! | `meta.json` | holder, then daemon | [`Meta`]: facts kept with the session |
 //! | `sock` | holder | the holder's socket |
-//! | `attached` | holder | there while somebody is attached |
+//! | `attached` | holder | exists while a terminal is attached |
 //! | `log.0`, `log.1` | holder | terminal output, newest in `log.0`, across generations |
 //! | `exit.json` | holder, before it announces | [`Ended`] |
-//! | `holder.err` | holder | what a holder that broke had to say |
+//! | `holder.err` | holder | the errors of a holder that failed |
 //!
-//! Each record carries the session's token. A record with another token than `state.json` belongs
-//! to an earlier session and counts for nothing, so nothing must be removed at a start.
+//! Each record carries the session's token. A record with another token than `state.json` belongs to an earlier
+//! session and is ignored, so a start need not remove anything.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -37,32 +36,32 @@ pub const SESSIONS: &str = "sessions";
 pub const CITY_STATE: &str = ".horde";
 /// The lock that lives as long as any process of the session.
 pub const LOCK: &str = "alive.lock";
-/// What is being started.
+/// The session to start.
 pub const SPEC: &str = "spec.json";
-/// Which session this is.
+/// The identity of the running session.
 pub const STATE: &str = "state.json";
 /// Facts kept with the session.
 pub const META: &str = "meta.json";
 /// The holder's socket.
 pub const SOCK: &str = "sock";
-/// There while somebody is attached.
+/// Exists while a terminal is attached.
 pub const ATTACHED: &str = "attached";
 /// Newest terminal output.
 pub const LOG: &str = "log.0";
 /// Terminal output before that.
 pub const OLDER_LOG: &str = "log.1";
-/// Where a pane's holder hears what to start.
+/// The file from which a pane's holder reads its instructions.
 pub const START: &str = "start";
-/// How the session ended.
+/// The end of the session.
 pub const EXIT: &str = "exit.json";
-/// What a holder that broke had to say.
+/// The errors of a holder that failed.
 pub const COMPLAINT: &str = "holder.err";
-/// More than this of a record is not read: none is ever longer.
+/// The largest record that is read: none is ever longer.
 const RECORD_MAX: u64 = 4 * 1024 * 1024;
 /// The variable that marks every process of a session.
 pub const TOKEN_VARIABLE: &str = "HD_SESSION_TOKEN";
 
-/// What is being started: `spec.json`. Environment values are secrets and stay out of it.
+/// The session to start: `spec.json`. Environment values are secrets and are not written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// The session's id.
@@ -81,11 +80,11 @@ pub struct Spec {
     pub cwd: PathBuf,
     /// Its cgroup, where it has one of its own.
     pub cgroup: Option<PathBuf>,
-    /// When.
+    /// The time of its start.
     pub started_at: Timestamp,
 }
 
-/// Which session this is: `state.json`.
+/// The identity of a session: `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The session's id.
@@ -96,7 +95,7 @@ pub struct State {
     pub generation: Generation,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The start of the machine its processes belong to.
+    /// The boot id of the machine when its processes were started.
     pub boot: String,
     /// The agent's process.
     pub agent: ProcessId,
@@ -107,11 +106,11 @@ pub struct State {
     /// The tmux pane that is its terminal, unless its holder owns the terminal itself.
     #[serde(default)]
     pub pane: Option<PaneId>,
-    /// When it was started.
+    /// The time of its start.
     pub started_at: Timestamp,
 }
 
-/// Names a tmux pane.
+/// Identifies a tmux pane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaneId {
     /// The socket of its server.
@@ -129,19 +128,19 @@ pub struct Meta {
     pub facts: BTreeMap<String, String>,
 }
 
-/// What was found of a record.
+/// The result of reading a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found<T> {
     /// The record.
     Record(T),
-    /// There is none.
+    /// No record exists.
     Nothing,
-    /// It is there and makes no sense.
+    /// The record exists and is invalid.
     Garbage(String),
 }
 
 impl<T> Found<T> {
-    /// The record, if it is there and makes sense.
+    /// Returns the record, if it exists and is valid.
     pub fn record(self) -> Option<T> {
         match self {
             Self::Record(record) => Some(record),
@@ -153,7 +152,7 @@ impl<T> Found<T> {
 /// Makes the directory of a session, 0700.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -161,8 +160,8 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
-/// Where a file of a session's directory is looked for: an agent may put a link in the directory's place,
-/// too. A holder stands in it.
+/// Splits a path for [`beneath`]: an agent may put a link in place of the directory, too. A holder uses a relative
+/// path, because the directory is its working directory.
 fn place(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
     match (dir.parent(), dir.file_name()) {
         (Some(above), Some(own)) if above.is_absolute() => {
@@ -172,7 +171,7 @@ fn place(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
     }
 }
 
-/// Whether this is a directory, or not there yet: never a link that leads elsewhere.
+/// Returns true if this is a directory or does not exist: never for a link that leads elsewhere.
 #[must_use]
 pub fn is_private_dir(dir: &Path) -> bool {
     match fs::symlink_metadata(dir) {
@@ -181,10 +180,10 @@ pub fn is_private_dir(dir: &Path) -> bool {
     }
 }
 
-/// Reads a record. What is no plain file in its place makes no sense.
+/// Reads a record. Anything but a plain file in its place is invalid.
 ///
 /// # Errors
-/// It is there and cannot be read: then nothing is known.
+/// When it exists and cannot be read: then nothing is known.
 pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Found<T>> {
     let (root, file) = place(dir, name);
     let bytes = match beneath::read(&root, &file, RECORD_MAX) {
@@ -201,28 +200,28 @@ pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Found<T>>
     })
 }
 
-/// Reads how the session of this token ended; none while it runs.
+/// Reads the end of the session with this token; none while it runs.
 ///
 /// # Errors
-/// It is there and cannot be read.
+/// When the record exists and cannot be read.
 pub fn read_end(dir: &Path, token: &str) -> io::Result<Option<Ended>> {
     let ended: Option<Ended> = read(dir, EXIT)?.record();
     Ok(ended.filter(|ended| ended.token == token))
 }
 
-/// Writes a record so that a reader sees the old one or the new one, never half of one.
+/// Writes a record atomically: a reader sees the old one or the new one.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn write<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
     let (root, file) = place(dir, name);
     beneath::replace(&root, &file, &line(record)?).map(drop)
 }
 
-/// As [`write`], and the record is on the disk when it returns.
+/// Like [`write`], and syncs the record to the disk before it returns.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn write_durably<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
     let (root, file) = place(dir, name);
     beneath::replace_durably(&root, &file, &line(record)?)
@@ -234,46 +233,46 @@ fn line<T: Serialize>(record: &T) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens one of a session's files to be read; none where there is none.
+/// Opens a session's file for reading; none if it does not exist.
 ///
 /// # Errors
-/// It is no plain file, or cannot be read.
+/// When it is not a plain file, or cannot be read.
 pub fn open(dir: &Path, name: &str) -> io::Result<Option<File>> {
     let (root, file) = place(dir, name);
     beneath::open(&root, &file)
 }
 
-/// Reads the text of one of a session's files, at most so much of it; none where there is none.
+/// Reads a session's text file of at most `max` bytes; none if it does not exist.
 ///
 /// # Errors
-/// It is no plain file, it is larger, or it cannot be read.
+/// When it is not a plain file, is larger, or cannot be read.
 pub fn read_text(dir: &Path, name: &str, max: u64) -> io::Result<Option<String>> {
     let (root, file) = place(dir, name);
     beneath::read_text(&root, &file, max)
 }
 
-/// Opens one of a session's files to be written at its end; a link or pipe in its place is removed.
+/// Opens a session's file for appending. Removes a link or pipe in its place.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn append(dir: &Path, name: &str) -> io::Result<File> {
     let (root, file) = place(dir, name);
     beneath::append(&root, &file)
 }
 
-/// Makes one of a session's files anew, empty.
+/// Makes a session's file anew, empty.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn create_anew(dir: &Path, name: &str) -> io::Result<File> {
     let (root, file) = place(dir, name);
     beneath::create_anew(&root, &file)
 }
 
-/// Removes a file; that it is not there is fine.
+/// Removes a file. Succeeds if it does not exist.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn remove(dir: &Path, name: &str) -> io::Result<()> {
     match fs::remove_file(dir.join(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -281,7 +280,7 @@ pub fn remove(dir: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Whether nothing more can be written there, whoever tries and whatever it is.
+/// Returns true if the error means that nothing more can be written to the file system by any process.
 #[must_use]
 pub fn is_unwritable(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
@@ -291,20 +290,20 @@ pub fn is_unwritable(error: &io::Error) -> bool {
     )
 }
 
-/// Opens the alive-lock, making it when needed. What was put in its place is removed: nothing holds that.
+/// Opens the alive-lock, making it if needed. Removes anything else in its place: no process can hold that.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn open_lock(dir: &Path) -> io::Result<File> {
     let (root, file) = place(dir, LOCK);
     beneath::open_lock(&root, &file)
 }
 
-/// Whether some process holds the alive-lock. To be asked only while no start of this session can
-/// be under way, for it takes the lock for a moment.
+/// Returns true if a process holds the alive-lock. Call this only while no start of this session can be in progress,
+/// because it takes the lock for a moment.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn is_locked(dir: &Path) -> io::Result<bool> {
     let lock = match open_lock(dir) {
         // The whole directory is gone.

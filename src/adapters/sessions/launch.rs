@@ -1,5 +1,4 @@
-//! What the daemon tells a new holder, and what the holder says back: one JSON object one way, one
-//! line the other.
+//! The conversation between the daemon and a new holder: one JSON object to the holder, one line back.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,14 +17,14 @@ use crate::adapters::proc;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 use crate::domain::terminal_log;
 
-/// Size of a session's terminal until somebody changes it.
+/// Rows of a session's terminal until it is resized.
 pub const ROWS: u16 = terminal_log::SIZE.0;
-/// As [`ROWS`].
+/// Columns of a session's terminal until it is resized.
 pub const COLS: u16 = terminal_log::SIZE.1;
-/// A holder that says nothing for this long is not going to.
+/// The timeout for a new holder's reply.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the daemon tells a new holder.
+/// The instructions for a new holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// The session's id.
@@ -46,11 +45,11 @@ pub struct Launch {
     pub output_limit: u64,
     /// Facts kept with the session.
     pub meta: BTreeMap<String, String>,
-    /// Soft limit of open files for the agent: what the daemon was started with.
+    /// Soft limit of open files for the agent: the daemon's own at its start.
     pub open_files: Option<u64>,
 }
 
-/// What a holder says back.
+/// The reply of a holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -58,18 +57,18 @@ pub enum Reply {
     Ready(Box<State>),
     /// Processes of an earlier session hold the alive-lock.
     Locked,
-    /// The working directory is not there.
+    /// The working directory does not exist.
     NoCwd,
     /// The program cannot be run.
     NoProgram(String),
-    /// What it needs to write down cannot be written: the disk is full or read-only.
+    /// A file of the session cannot be written: the disk is full or read-only.
     Unwritable(String),
-    /// Something else.
+    /// Another failure.
     Failed(String),
 }
 
 impl Reply {
-    /// What this failure of the file system, or of something else, comes to.
+    /// Makes the reply for an I/O error.
     pub fn of(what: &str, error: &io::Error) -> Self {
         let said = format!("{what}: {error}");
         match files::is_unwritable(error) {
@@ -86,8 +85,8 @@ impl Reply {
     }
 }
 
-/// Where a session's program may be: as given if it has a slash, else in each directory of the
-/// session's own `PATH`.
+/// Returns the possible paths of a session's program: the program as given if it has a slash, else one in each
+/// directory of the session's own `PATH`.
 #[must_use]
 pub fn candidates(program: &str, path: Option<&str>) -> Vec<PathBuf> {
     if program.contains('/') {
@@ -98,16 +97,16 @@ pub fn candidates(program: &str, path: Option<&str>) -> Vec<PathBuf> {
     dirs.map(|dir| Path::new(dir).join(program)).collect()
 }
 
-/// The words that make the program a holder, of a terminal of its own or in a pane of tmux.
+/// The subcommands that make the program a holder: with a terminal of its own, or in a pane of tmux.
 pub const HOLD: [&str; 2] = ["hold", "hold-pane"];
 
-/// Whether a process was started as a session's holder.
+/// Returns true if a process was started as a session's holder.
 #[must_use]
 pub fn is_holder(pid: u32) -> bool {
     held_by(pid).is_some()
 }
 
-/// The directory that a process was told to hold, if it was started as a session's holder.
+/// Returns the directory from the command line of a session's holder; none if the process is no holder.
 #[must_use]
 pub fn held_by(pid: u32) -> Option<PathBuf> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -118,9 +117,9 @@ pub fn held_by(pid: u32) -> Option<PathBuf> {
     holds.then(|| PathBuf::from(OsStr::from_bytes(dir)))
 }
 
-/// Whether a process was started as the holder of the session in this directory, by its path then, or as
-/// the directory that it works in, which may have been moved. A holder of another city is none, though its path then may
-/// be this one: its city was moved away, and a copy of it is in its place.
+/// Returns true if a process was started as the holder of the session in this directory. The directory is recognised
+/// by its path at the start, or as the holder's working directory, because it may have been moved. A holder of
+/// another city does not count even if its path is this one: its city was moved away, and a copy took its place.
 #[must_use]
 pub fn is_holder_of(pid: u32, dir: &Path) -> bool {
     let Some(held) = held_by(pid) else {
@@ -131,8 +130,8 @@ pub fn is_holder_of(pid: u32, dir: &Path) -> bool {
     is_here() || held == dir && !is_of_another_city(pid, dir)
 }
 
-/// Whether a process is the holder of a session of another city than that of this session's directory: it works in
-/// `CITY/.horde/sessions/ID` there, and holds the lock of that directory.
+/// Returns true if a process is the holder of a session of another city: its working directory is
+/// `CITY/.horde/sessions/ID` there, and it holds the lock in that directory.
 #[must_use]
 pub fn is_of_another_city(pid: u32, dir: &Path) -> bool {
     let cwd = PathBuf::from(format!("/proc/{pid}/cwd"));
@@ -146,21 +145,21 @@ pub fn is_of_another_city(pid: u32, dir: &Path) -> bool {
     }
     let theirs = id(&cwd.join("../../.."));
     let ours = dir.ancestors().nth(3).and_then(id);
-    // One of them may have been removed.
+    // Either city may have been removed.
     let elsewhere = theirs.is_some() && ours.is_some() && theirs != ours;
     let lock = || std::fs::symlink_metadata(cwd.join(files::LOCK));
     elsewhere && lock().is_ok_and(|lock| proc::holds_lock(pid, &lock))
 }
 
-/// What a directory is, whatever it is called.
+/// Returns the identity of a directory independent of its path.
 fn id(dir: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(dir).ok().map(|it| (it.dev(), it.ino()))
 }
 
-/// Tells a new holder what to start, says with `done` that this was all, and waits for its reply.
+/// Sends the instructions to a new holder, signals their end with `done`, and waits for the reply.
 ///
 /// # Errors
-/// It does not listen, or says nothing that makes sense.
+/// When the holder does not read, or its reply is missing or invalid.
 pub fn converse<W: Write, R: Read + AsFd>(
     mut to: W,
     done: impl FnOnce(W),
@@ -190,7 +189,7 @@ fn first_line(from: impl Read + AsFd) -> io::Result<String> {
             Err(error) => return Err(error.into()),
         }
     }
-    // The reply is one short write, so a line is whole once its first byte is here.
+    // The reply is one short write, so the line is complete once its first byte has arrived.
     let mut line = String::new();
     BufReader::with_capacity(4096, from).read_line(&mut line)?;
     Ok(line)

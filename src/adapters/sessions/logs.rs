@@ -1,4 +1,4 @@
-//! Terminal logs outlive their sessions for a while, and then go.
+//! Removes terminal logs, which outlive their sessions by the retention time.
 
 use std::fs;
 use std::io;
@@ -10,13 +10,13 @@ use super::files::{self, Found, Spec};
 use super::observe::Sight;
 use crate::domain::facts::RunState;
 
-/// Removes the logs in a session's directory if the session ended before that time; true when there
-/// were any. The caller holds the session's gate: no start is under way.
+/// Removes the logs in a session's directory if the session ended before that time. Returns true if there were any.
+/// The caller holds the session's gate: no start is in progress.
 pub(super) fn prune(dir: &Path, sight: Option<&Sight>, before: Timestamp) -> io::Result<bool> {
     let over = match sight.map(|sight| &sight.facts.state) {
         Some(RunState::Exited(exit)) => exit.at < before,
         Some(RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. }) => false,
-        // It was forgotten, unless a start broke off: nobody knows what that has left.
+        // The session was forgotten, unless a start was interrupted, whose remains are unknown.
         None => files::read::<Spec>(dir, files::SPEC)? == Found::Nothing,
     };
     if !over || written_since(dir, before) || files::is_locked(dir)? {
@@ -27,13 +27,13 @@ pub(super) fn prune(dir: &Path, sight: Option<&Sight>, before: Timestamp) -> io:
     files::remove(dir, files::LOG)?;
     if sight.is_none() {
         files::remove(dir, files::LOCK)?;
-        // Whatever else is in it was not put there by us, and keeps it.
+        // Other files in the directory are not the supervisor's; they and the directory stay.
         let _not_empty = fs::remove_dir(dir);
     }
     Ok(had.contains(&true))
 }
 
-/// Whether there is output that is not old enough.
+/// Returns true if there is output since that time.
 fn written_since(dir: &Path, before: Timestamp) -> bool {
     [files::LOG, files::OLDER_LOG].iter().any(|name| {
         let written = fs::symlink_metadata(dir.join(name)).and_then(|meta| meta.modified());

@@ -1,11 +1,11 @@
-//! Which session a process belongs to.
+//! Decides which session a process belongs to.
 //!
-//! Membership is ancestry: a session's processes all descend from its holder, whatever they did to
-//! detach, because the holder adopts orphans. A process that only carries a session's token in its
-//! environment is not a member of a session whose holder lives, but it is not nobody's either. While a
-//! session is being started its holder is not known yet, but its agent may act already: until then the
-//! token counts. Whatever cannot be seen or does not fit is `Unknown`: fewer rights, never more. So is what
-//! the city's tmux server runs outside of its sessions: an agent can have it run anything.
+//! Membership is ancestry: a session's processes all descend from its holder, even if they detached, because the
+//! holder adopts orphans. A process that only carries a session's token in its environment is not a member of a
+//! session whose holder lives, but it does not count as unowned either. While a session is being started, its holder
+//! is not known yet, but its agent may act already: until then the token counts. In doubt a process is `Unknown`,
+//! with fewer rights, never more. So are processes that the city's tmux server runs outside of its sessions: an agent
+//! can have it run anything.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -19,10 +19,10 @@ use crate::domain::facts::ProcessId;
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{Member, Membership};
 
-/// The sessions this daemon knows of.
+/// The sessions that this daemon knows.
 #[derive(Default)]
 pub struct Members {
-    /// Where this city's sessions are.
+    /// The directory of this city's sessions.
     root: PathBuf,
     /// The name of the city's tmux server.
     tmux: String,
@@ -56,7 +56,7 @@ impl Known {
 }
 
 impl Members {
-    /// For the sessions in this directory and the tmux server of this name.
+    /// Makes an empty set for the sessions in this directory and the tmux server of this name.
     #[must_use]
     pub fn of(root: PathBuf, tmux: String) -> Self {
         Self {
@@ -71,13 +71,12 @@ impl Members {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that a session is about to be started; [`Members::add`] or [`Members::not_started`]
-    /// follows.
+    /// Records that a session is about to be started; [`Members::add`] or [`Members::not_started`] follows.
     pub fn starting(&self, token: &str, member: Member) {
         self.known().starting.insert(token.to_owned(), member);
     }
 
-    /// The start came to nothing.
+    /// Records that a start has failed.
     pub fn not_started(&self, token: &str) {
         self.known().starting.remove(token);
     }
@@ -105,13 +104,13 @@ impl Members {
         known.states.insert(state.id.clone(), state.clone());
     }
 
-    /// The session of this id, as it was started or adopted.
+    /// Returns the session of this id, as it was started or adopted.
     #[must_use]
     pub fn state(&self, id: &SessionId) -> Option<State> {
         self.known().states.get(id).cloned()
     }
 
-    /// Every session that was started or adopted.
+    /// Returns every session that was started or adopted.
     #[must_use]
     pub fn ids(&self) -> BTreeSet<SessionId> {
         self.known().states.keys().cloned().collect()
@@ -122,13 +121,13 @@ impl Members {
         self.known().remove(id);
     }
 
-    /// Which session the process belongs to.
+    /// Returns the session that the process belongs to.
     #[must_use]
     pub fn membership(&self, pid: u32) -> Membership {
         let Ok(mut line) = proc::ancestry(pid) else {
             return Membership::Unknown;
         };
-        // What the daemon runs is not its own starter's.
+        // Processes below the daemon do not belong to the session that the daemon was started in.
         let own = std::process::id();
         let below = line.iter().position(|process| process.pid == own);
         line.truncate(below.unwrap_or(line.len()));
@@ -139,7 +138,7 @@ impl Members {
         }
     }
 
-    /// Whether the city's tmux server started one of these processes: it is their ancestor, or they carry its
+    /// Returns true if the city's tmux server started one of these processes: it is their ancestor, or they carry its
     /// socket in their environment.
     fn is_run_by_tmux(&self, line: &[ProcessId]) -> bool {
         let is_known = |process: &ProcessId| self.known().servers.contains(process);
@@ -170,8 +169,8 @@ impl Members {
         member.or_else(|| known.starting.get(token)).cloned()
     }
 
-    /// Makes a member only of processes of a session that is being started, and of what a killed
-    /// holder left behind. Whoever else carries a token of this city is not nobody's.
+    /// Grants membership by token only to processes of a session that is being started, and to those that a killed
+    /// holder left. Any other process with a token of this city is not unowned.
     fn by_token(&self, line: &[ProcessId]) -> Membership {
         let mut tokens = line.iter().filter_map(|process| {
             let token = proc::environment_value(process.pid, TOKEN_VARIABLE)?;
@@ -182,7 +181,7 @@ impl Members {
             .unwrap_or(Membership::Nobodys)
     }
 
-    /// None for a token of another city.
+    /// Judges one token; none if it is of another city.
     fn by_one_token(&self, pid: u32, token: &str) -> Option<Membership> {
         let found = {
             let known = self.known();
@@ -222,8 +221,8 @@ mod tests {
     use crate::domain::ids::Incarnation;
     use crate::testing::eventually;
 
-    /// An agent's first act may come before the daemon knows its holder: it must not pass for the
-    /// operator then, and a token of no session that is being started must stay worthless.
+    /// An agent's first act may come before the daemon knows its holder: the agent must not count as the operator
+    /// then, and a token must be worthless if its session is not being started.
     #[test]
     fn a_process_of_a_session_that_is_being_started_belongs_to_it() {
         let mut early = Command::new("cat")

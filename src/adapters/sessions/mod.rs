@@ -1,11 +1,11 @@
-//! The sessions of this machine (`3-architecture.md`, 3.3): one small holder process each, which is
-//! detached and owns the terminal ([`holder`]), or runs inside a tmux pane ([`tmux`]). Both kinds keep
-//! the same records and the same lock in the same place, so a session is found, ended and never
-//! doubled wherever it runs; only its start asks which kind is preferred.
+//! The sessions of this machine (`3-architecture.md`, 3.3): one small holder process each, which is detached and owns
+//! the terminal ([`holder`]), or runs inside a tmux pane ([`tmux`]). Both kinds keep the same records and the same
+//! lock in the same place, so a session of either kind is found, ended and never doubled in the same way; only the
+//! start depends on the preferred kind.
 //!
-//! This side lives in the daemon. It starts holders ([`launch`]), reads what they leave on disk
-//! ([`files`], [`observe`]), talks to their sockets ([`client`]) and hears of their ends
-//! ([`monitor`]). It holds nothing that a new daemon could not find again.
+//! This side lives in the daemon. It starts holders ([`launch`]), reads their files ([`files`], [`observe`]), talks
+//! to their sockets ([`client`]) and observes their ends ([`monitor`]). It holds no state that a new daemon could not
+//! find again.
 
 mod changes;
 mod client;
@@ -53,10 +53,10 @@ use crate::ports::sessions::{
     Member, SessionError, SessionHandle, SessionSpec, StartError, Started, Stopped,
 };
 
-/// Beyond the grace a holder gets this long to end everything and record it.
+/// The time that a holder gets after the grace period to end everything and record it.
 const AFTER_GRACE: Duration = Duration::from_secs(10);
 
-/// The provider.
+/// The provider of sessions.
 pub struct LocalSessions {
     place: Place,
     exe: PathBuf,
@@ -71,13 +71,13 @@ pub struct LocalSessions {
 }
 
 impl LocalSessions {
-    /// A provider that keeps sessions in this directory (`.horde/sessions`) and re-executes this
-    /// program (`horde-supervisor`) as their holders. New ones are detached until
-    /// [`Sessions::prefer`](crate::ports::sessions::Sessions::prefer) says otherwise; then they run on
-    /// the tmux server of this name.
+    /// Makes a provider that keeps sessions in this directory (`.horde/sessions`) and re-executes this program
+    /// (`horde-supervisor`) as their holders. New ones are detached, or, if
+    /// [`Sessions::prefer`](crate::ports::sessions::Sessions::prefer) demands it, run on the tmux server of this
+    /// name.
     ///
     /// # Errors
-    /// The directory cannot be made, or the kernel refuses a thread.
+    /// When the directory cannot be made, or the kernel refuses a thread.
     pub fn new(state_dir: PathBuf, exe: PathBuf, tmux_server: &str) -> io::Result<Self> {
         let place = Place::open(&state_dir)?;
         let settings = place.home().with_file_name("tmux.conf");
@@ -94,7 +94,7 @@ impl LocalSessions {
             open_files: proc::raise_open_files(),
             narrow: Narrow::new(),
         };
-        // Whoever asks is recognised before the first patrol has adopted anything.
+        // Callers must be recognised before the first patrol has adopted any session.
         for sight in provider.look_at_all()? {
             if let (RunState::Running, Some(state)) = (&sight.facts.state, &sight.state) {
                 provider.members.add(state);
@@ -107,8 +107,8 @@ impl LocalSessions {
         self.place.path().join(id.as_str())
     }
 
-    /// Looks at a session. Where its record says nothing, or something else than what this supervisor knows of
-    /// it, the living holder that it knows is right, and the record is written again.
+    /// Observes a session. If its record is missing, or differs from the living holder that this supervisor knows,
+    /// the holder is right, and the record is written again.
     fn look(&self, id: &SessionId) -> Option<Sight> {
         let dir = self.dir(id);
         let seen = observe::look(id, &dir);
@@ -133,11 +133,11 @@ impl LocalSessions {
         Ok(ids.iter().filter_map(|id| self.look(id)).collect())
     }
 
-    /// Every session that has a directory, or is known all the same.
+    /// Returns every session that has a directory or is known.
     fn ids(&self) -> io::Result<Vec<SessionId>> {
         let mut ids = self.members.ids();
         let listed = match fs::read_dir(self.place.path()) {
-            // It was removed, and what it was in as well.
+            // The directory and its parent were removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             listed => Some(listed?),
         };
@@ -148,13 +148,16 @@ impl LocalSessions {
                 Some(Ok(id)) if entry.file_type()?.is_dir() => {
                     ids.insert(id);
                 }
-                _ => tracing::debug!(?name, "not a session's directory, passed over"),
+                _ => tracing::debug!(
+                    ?name,
+                    "an entry of the sessions directory is not a session's directory and is ignored"
+                ),
             }
         }
         Ok(ids.into_iter().collect())
     }
 
-    /// Serialises what changes one session's files; sessions do not wait for each other.
+    /// Serialises changes of one session's files; sessions do not block each other.
     fn gate(&self, id: &SessionId) -> Arc<Mutex<()>> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(gates.entry(id.clone()).or_default())
@@ -167,18 +170,18 @@ impl LocalSessions {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the pane of a holder that was killed. It kept the last screen for people to see. That of another city, which
-    /// a record was copied from, stays.
+    /// Removes the pane of a holder that was killed, which still shows the last screen to people. The pane of another
+    /// city, from which a record was copied, stays.
     fn remove_pane(&self, state: &State) {
         if let Some(pane) = &state.pane
             && !launch::is_of_another_city(state.holder.pid, &self.dir(&state.id))
             && let Err(error) = tmux::remove(pane, state.holder.pid, &state.id)
         {
-            tracing::warn!(session = %state.id, %error, "its tmux pane stays");
+            tracing::warn!(session = %state.id, %error, "the tmux pane of a session could not be removed");
         }
     }
 
-    /// The session this handle names, whether it runs or has ended.
+    /// Returns the session that this handle names, running or ended.
     fn named(&self, handle: &SessionHandle) -> Result<Sight, SessionError> {
         let sight = self.look(&handle.id);
         sight
@@ -192,7 +195,7 @@ impl LocalSessions {
             .map_err(|trouble| fault(&handle.id, &trouble))
     }
 
-    /// Makes sure that nothing of an earlier session of this id lives.
+    /// Makes sure that no process of an earlier session of this id lives.
     fn clear(&self, id: &SessionId, dir: &Path) -> Result<(), StartError> {
         let sight = self.look(id);
         match sight.as_ref().map(|sight| &sight.facts.state) {
@@ -239,7 +242,7 @@ impl LocalSessions {
             meta: spec.meta.clone(),
             open_files: self.open_files,
         };
-        // Before the agent can act: whoever it is then taken for, it is not the operator.
+        // Before the agent can act: it must never be taken for the operator.
         let member = Member {
             session: spec.id.clone(),
             incarnation: spec.incarnation,
@@ -250,10 +253,10 @@ impl LocalSessions {
             Provider::Tmux => self.tmux.start(&self.exe, dir, &launch),
         };
         let reply = reply.or_else(|error| {
-            // It may be stuck half-way, and its agent with it. Nothing else can hold this session's
-            // lock or token now, so whatever does is of this start.
+            // The start may be stuck half-way, together with its agent. No other session can have this lock or token
+            // now, so every process with one of them belongs to this start.
             let left = remains::end(dir, None)?;
-            tracing::warn!(session = %spec.id, killed = left.killed, "a broken start was ended");
+            tracing::warn!(session = %spec.id, killed = left.killed, "the start of a session failed; its remaining processes were killed");
             Err(error)
         });
         if !matches!(reply, Ok(Reply::Ready(_))) {
@@ -275,7 +278,7 @@ impl LocalSessions {
         }
     }
 
-    /// Has the holder end its session; a holder that cannot is ended with what it held.
+    /// Makes the holder end its session; a holder that cannot is killed, and its processes are ended.
     fn stop_running(&self, state: &State, grace: Duration) -> io::Result<Stopped> {
         let dir = self.dir(&state.id);
         let Some(holder) = Pidfd::open(&state.holder)? else {
@@ -286,17 +289,17 @@ impl LocalSessions {
             .and_then(|mut client| client.tell(&Request::Stop { grace_ms }).map(|()| client));
         match &asked {
             Ok(_) => {}
-            // It is ending, its socket was removed, or we have no language in common: a TERM asks the
-            // same of holders of every version.
+            // The holder is ending, its socket was removed, or no common version exists: a TERM asks holders of every
+            // version to stop.
             Err(Trouble::Gone | Trouble::Foreign(_)) => holder.signal(Signal::TERM)?,
             Err(trouble) => {
-                tracing::warn!(session = %state.id, "its holder is killed: {trouble}");
+                tracing::warn!(session = %state.id, "the holder of a session could not be asked to stop and is killed: {trouble}");
                 holder.signal(Signal::KILL)?;
             }
         }
         // The connection stays open: the request must not vanish with it.
         if !holder.wait(grace.saturating_add(AFTER_GRACE))? {
-            tracing::warn!(session = %state.id, "its holder does not end and is killed");
+            tracing::warn!(session = %state.id, "the holder of a session did not end in time and is killed");
             holder.signal(Signal::KILL)?;
             holder.wait(AFTER_GRACE)?;
         }
@@ -323,14 +326,18 @@ impl LocalSessions {
     }
 }
 
-/// Writes the record of a session that runs again. Its directory is moved back where it was moved.
+/// Writes the record of a running session again. First moves its directory back if it was moved.
 fn mend(dir: &Path, known: &State) {
     let written = place::put_back(dir, known.holder.pid)
         .and_then(|()| files::make_dir(dir))
         .and_then(|()| files::write(dir, files::STATE, known));
     match written {
-        Ok(()) => tracing::warn!(session = %known.id, "its record was lost, and is written again"),
-        Err(error) => tracing::warn!(session = %known.id, %error, "its record is lost"),
+        Ok(()) => {
+            tracing::warn!(session = %known.id, "the record of a running session was lost; it was written again")
+        }
+        Err(error) => {
+            tracing::warn!(session = %known.id, %error, "the record of a running session was lost and could not be written again")
+        }
     }
 }
 
@@ -367,7 +374,7 @@ fn started(state: &State) -> Started {
     }
 }
 
-/// 128 random bits.
+/// Returns 128 random bits.
 fn new_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,5 +1,5 @@
-//! Hears of ends: one thread asleep on the pidfds of all holders. A holder ends after it has put
-//! the end of its session on disk, so its end is the event and `exit.json` says which.
+//! Observes the ends of sessions: one thread sleeps on the pidfds of all holders. A holder ends after it has put the
+//! end of its session on disk, so its end is the event and `exit.json` has the details.
 
 use std::collections::HashMap;
 use std::io;
@@ -51,7 +51,7 @@ impl Monitor {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The kernel refuses descriptors or a thread.
+    /// When the kernel refuses descriptors or a thread.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let close = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -74,18 +74,18 @@ impl Monitor {
         })
     }
 
-    /// Sets who hears of ends; the first one stays.
+    /// Sets the listener for ends; only the first one counts.
     pub fn listen(&self, listener: Listener) {
         if self.shared.listener.set(listener).is_err() {
             tracing::error!("a second listener for session ends was refused");
         }
     }
 
-    /// Watches the holder of a session. False when it has ended already: nothing will be announced
-    /// then. Watching twice announces once.
+    /// Watches the holder of a session. Returns false if it has ended already: no end will be announced then.
+    /// Watching twice announces once.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// When the kernel refuses.
     pub fn watch(&self, dir: PathBuf, state: State) -> io::Result<bool> {
         let mut watches = self.shared.watches();
         if watches.by_token.contains_key(&state.token) {
@@ -110,7 +110,7 @@ impl Monitor {
 }
 
 impl Monitor {
-    /// Announces the end of a session whose holder had ended before it could be watched.
+    /// Announces the end of a session whose holder ended before it could be watched.
     pub fn announce(&self, dir: &Path, state: &State) {
         self.shared.announce(dir, state);
     }
@@ -119,20 +119,20 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         if let Err(error) = rustix::io::write(&self.shared.close, &1_u64.to_ne_bytes()) {
-            tracing::error!(%error, "the session monitor cannot be told to end");
+            tracing::error!(%error, "the session monitor could not be told to end; its thread is left running");
             return;
         }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the session monitor ended by a panic");
+            tracing::error!("the thread of the session monitor panicked");
         }
     }
 }
 
 impl Shared {
     fn watches(&self) -> MutexGuard<'_, Watches> {
-        // Every change to the maps is a single call, so a panic elsewhere left them whole.
+        // Every change to the maps is a single call, so a panic elsewhere leaves them consistent.
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,8 +143,8 @@ impl Shared {
             match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
-                    // Never seen; the patrol's list still finds every end.
-                    tracing::error!(%error, "the session monitor cannot wait");
+                    // Never observed so far; the patrol's list still finds every end.
+                    tracing::error!(%error, "the session monitor failed and ends; only patrols notice the ends of sessions from now on");
                     return;
                 }
             }
@@ -166,9 +166,9 @@ impl Shared {
             watches.by_token.remove(&watch.state.token);
             watch
         };
-        // Dropping the pidfd would not take it out of the set while a fork holds a copy.
+        // Dropping the pidfd would not take it out of the set while a fork has a copy.
         if let Err(error) = epoll::delete(&self.epoll, &watch.pidfd) {
-            tracing::warn!(%error, "an ended holder stays in the watched set");
+            tracing::warn!(%error, "the pidfd of an ended holder could not be removed from the watched set");
         }
         self.announce(&watch.dir, &watch.state);
     }
@@ -182,8 +182,8 @@ impl Shared {
             Ok(Some(ended)) => SessionEvent::Exited(handle, ended.exit),
             Ok(None) => SessionEvent::Lost(handle, observe::why_lost(dir, state)),
             Err(error) => {
-                // Not known is never announced as lost; the next list says.
-                tracing::warn!(session = %state.id, %error, "the end of a session cannot be read");
+                // An unknown end is never announced as lost; the next list decides.
+                tracing::warn!(session = %state.id, %error, "the record of a session's end cannot be read; it is not announced, and a patrol reads it again");
                 return;
             }
         };

@@ -1,5 +1,5 @@
-//! Lets few starts and stops through at a time where the process may have few descriptors: each takes some
-//! for a moment, and what answers a person needs some as well.
+//! Limits concurrent starts and stops if the process may have few descriptors: each takes some for a moment, and
+//! answers to people need some as well.
 
 use std::fs::File;
 use std::io;
@@ -7,25 +7,25 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::adapters::proc;
 
-/// With a limit of so many descriptors there is no shortage.
+/// The limit of descriptors above which there is no shortage.
 const PLENTY: u64 = 1024;
-/// At most so many at a time otherwise.
+/// The number of concurrent operations during a shortage.
 const FEW: usize = 2;
-/// What must be left when one begins.
+/// The number of descriptors that must be free when one begins.
 const LEFT: u64 = 12;
 
-/// The narrow place.
+/// A limit of concurrent starts and stops.
 pub struct Narrow {
-    /// None where there is no shortage.
+    /// None without a shortage.
     free: Option<Mutex<usize>>,
     changed: Condvar,
 }
 
-/// One that is let through, until it is dropped.
+/// A permission to go on, until it is dropped.
 pub struct Pass<'a>(&'a Narrow);
 
 impl Narrow {
-    /// As narrow as the limit of this process makes it.
+    /// Sets the limit by the descriptors that this process may have.
     pub fn new() -> Self {
         let few = proc::open_files().is_some_and(|limit| limit < PLENTY);
         Self {
@@ -38,7 +38,7 @@ impl Narrow {
         free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until one more may go on.
+    /// Waits until another operation may go on.
     pub fn pass(&self) -> Pass<'_> {
         if let Some(free) = &self.free {
             let mut left = Self::lock(free);
@@ -53,10 +53,10 @@ impl Narrow {
         Pass(self)
     }
 
-    /// Says that there are too few descriptors for one more session.
+    /// Checks that there are enough descriptors for another session.
     ///
     /// # Errors
-    /// There are.
+    /// When there are too few.
     pub fn check(&self) -> io::Result<()> {
         if self.free.is_none() || !proc::is_among_last(&File::open("/dev/null")?, LEFT) {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What the files of a session and the process table say of it. No holder is asked, so a stuck one
-//! delays nobody, and the daemon that looks need not be the one that started it.
+//! Observes sessions through their files and the process table. Asks no holder: a stuck holder delays no other
+//! session, and the daemon need not be the one that started the session.
 
 use std::fs;
 use std::io;
@@ -15,19 +15,19 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::holder_wire::Ended;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 
-/// A holder says a few lines when it breaks.
+/// The largest `holder.err` that is read: a failing holder writes a few lines.
 const COMPLAINT_MAX: u64 = 64 * 1024;
 
-/// A session as seen.
+/// An observed session.
 #[derive(Debug, Clone)]
 pub struct Sight {
-    /// What to say of it.
+    /// The facts about it.
     pub facts: SessionFacts,
-    /// Its record, where it can be read.
+    /// Its record, if it is readable.
     pub state: Option<State>,
 }
 
-/// Looks at a session; none when there is no trace of it.
+/// Observes a session; none if there is no trace of it.
 #[must_use]
 pub fn look(id: &SessionId, dir: &Path) -> Option<Sight> {
     match files::read::<State>(dir, files::STATE) {
@@ -38,7 +38,7 @@ pub fn look(id: &SessionId, dir: &Path) -> Option<Sight> {
             Some(unreadable(id, dir, RunState::Unknown { why }))
         }
         Ok(Found::Garbage(why)) if is_older_than_boot(dir) => {
-            // Torn when the machine went down, and nothing of that time lives.
+            // The record was torn when the machine went down, and no process of that time lives.
             let why = format!("the machine was restarted ({why})");
             Some(unreadable(id, dir, RunState::Lost { why }))
         }
@@ -66,8 +66,8 @@ pub fn judge(dir: &Path, state: State) -> Sight {
         agent: Some(state.agent.clone()),
         holder: Some(state.holder.clone()),
         started_at: state.started_at,
-        // The log goes on across sessions: an older time is another one's, and this one has been silent
-        // since it started.
+        // The log spans sessions: an older time belongs to an earlier session, and this one has been silent since its
+        // start.
         last_activity: output.map(|at| at.max(state.started_at)),
         last_output: output,
         attached: running && dir.join(files::ATTACHED).exists(),
@@ -91,7 +91,7 @@ fn run_state(dir: &Path, state: &State) -> io::Result<RunState> {
     if holds(state, dir)? {
         return Ok(RunState::Running);
     }
-    // It may have recorded the end and gone between the two looks.
+    // The holder may have recorded the end and gone between the two looks.
     Ok(match files::read_end(dir, &state.token)? {
         Some(ended) => ended_as(dir, state, ended),
         None => RunState::Lost {
@@ -100,7 +100,7 @@ fn run_state(dir: &Path, state: &State) -> io::Result<RunState> {
     })
 }
 
-/// What the end of a session comes to: what outlived every signal then may live yet.
+/// Returns the run state after a recorded end: processes that survived every signal may still live.
 fn ended_as(dir: &Path, state: &State, ended: Ended) -> RunState {
     let lives = ended.undead > 0
         && state.boot == proc::boot_id()
@@ -113,25 +113,25 @@ fn ended_as(dir: &Path, state: &State, ended: Ended) -> RunState {
     }
 }
 
-/// Whether the holder that a record names lives, and holds the session in this directory. A record may name
-/// any process: what is no holder of this session is a stranger, and so is an agent that is not the holder's
-/// child.
+/// Returns true if the holder that a record names lives, and holds the session in this directory. A record may name
+/// any process: a process that is not a holder of this session does not count, nor does an agent that is not the
+/// holder's child.
 ///
 /// # Errors
-/// `/proc` cannot be read: then nothing is known.
+/// When `/proc` cannot be read: then nothing is known.
 pub fn holds(state: &State, dir: &Path) -> io::Result<bool> {
     let held = proc::lives(&state.holder)? && launch::is_holder_of(state.holder.pid, dir);
     Ok(held && has_agent(state)?)
 }
 
-/// Whether the agent that a record names is the holder's, or gone.
+/// Returns true if the agent that a record names is the holder's child, or gone.
 fn has_agent(state: &State) -> io::Result<bool> {
     let found = proc::stat(state.agent.pid)?;
     let agent = found.filter(|now| now.lives() && now.started == state.agent.started);
     Ok(agent.is_none_or(|agent| agent.parent == state.holder.pid))
 }
 
-/// What is known of a holder that is gone without a record.
+/// Explains why a session is lost whose holder is gone without a record.
 #[must_use]
 pub fn why_lost(dir: &Path, state: &State) -> String {
     let mut why = format!(
@@ -191,7 +191,7 @@ mod tests {
         SessionId::new("s").unwrap()
     }
 
-    /// A process that was started as a holder, of the session in this directory.
+    /// A process that was started as the holder of the session in this directory.
     struct Holder(std::process::Child);
 
     impl Holder {
@@ -260,7 +260,7 @@ mod tests {
         assert!(why.contains("lives on") && why.contains("oh no"), "{why}");
     }
 
-    /// A record may be written by anybody who may write in the city.
+    /// Every process with write access to the city can forge a record.
     #[test]
     fn stranger_that_a_record_names_is_no_holder() {
         let (dir, other) = (crate::testing::scratch(), crate::testing::scratch());
@@ -280,13 +280,13 @@ mod tests {
         assert_eq!(ending.killed, 0, "and nothing is done to it");
     }
 
-    /// An end that was recorded while something outlived every signal is no end, until that has gone, too.
+    /// A recorded end does not count while a process that survived every signal lives.
     #[test]
     fn session_whose_processes_do_not_die_is_not_over() {
         let dir = crate::testing::scratch();
         let holder = Holder::of(dir.path());
         let mut state = running(dir.path(), &holder);
-        // Another test ends what carries the usual one.
+        // The token is unique per test, because another test kills the processes with the usual one.
         state.token = dir.path().display().to_string();
         files::write(dir.path(), files::STATE, &state).unwrap();
         drop(holder);
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(seen(&new), RunState::Running);
     }
 
-    /// A clock that was set back: what is printed since is older than the session.
+    /// After a clock was set back, new output is older than the session.
     #[test]
     fn every_output_is_another_mark_whatever_the_clock_says() {
         let dir = crate::testing::scratch();

@@ -1,5 +1,5 @@
-//! The directory of all sessions, held open: it is found wherever it was moved to, made again when it was
-//! removed, and no session is started in something else that is in its place.
+//! The directory of all sessions, held open. It is found after a move and made again after a removal, and no session
+//! is started in anything else that is in its place.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -13,18 +13,18 @@ use rustix::io::Errno;
 
 use crate::regular;
 
-/// The directory.
+/// The directory of all sessions.
 pub struct Place {
-    /// Where it belongs.
+    /// The configured path.
     home: PathBuf,
     held: Mutex<File>,
 }
 
 impl Place {
-    /// Opens it, made where it is not there, mode 0700.
+    /// Opens the directory, making it with mode 0700 if needed.
     ///
     /// # Errors
-    /// The file system refuses, or something else is in its place.
+    /// When the file system refuses, or something else is in its place.
     pub fn open(dir: &Path) -> io::Result<Self> {
         super::files::make_dir(dir)?;
         let home = fs::canonicalize(dir)?;
@@ -36,17 +36,17 @@ impl Place {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it belongs.
+    /// Returns the configured path.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// Where it is now.
+    /// Returns the current path.
     pub fn path(&self) -> PathBuf {
         let mut held = self.held();
         match held.metadata() {
             Ok(found) if found.nlink() > 0 => {}
-            // It was removed. It is made again only in the directory that it was in.
+            // The directory was removed. It is made again only if its parent still exists.
             _ => match make_again(&self.home) {
                 Ok(made) => *held = made,
                 Err(_) => return self.home.clone(),
@@ -56,10 +56,10 @@ impl Place {
         fs::read_link(link).unwrap_or_else(|_| self.home.clone())
     }
 
-    /// Says why no session may be started: the directory is not where it belongs.
+    /// Checks that sessions may be started: the directory must be at its configured path.
     ///
     /// # Errors
-    /// It is not.
+    /// When it is not.
     pub fn check(&self) -> io::Result<()> {
         let now = self.path();
         let ours = self.held().metadata()?;
@@ -73,11 +73,12 @@ impl Place {
     }
 }
 
-/// Moves the directory of a session back that its holder works in. What is in its place gets the name that it
-/// was moved to; where the directory was removed, it is set aside.
+/// Moves the directory of a session back, found as its holder's working directory. A file or link in its place is
+/// swapped to the other path; if the directory was removed, that file or link is set aside. Another directory in its
+/// place stays.
 ///
 /// # Errors
-/// The file system refuses, or another directory is in its place.
+/// When the file system refuses, or the path that it was moved to is unknown.
 pub fn put_back(dir: &Path, holder: u32) -> io::Result<()> {
     let cwd = format!("/proc/{holder}/cwd");
     let id = |found: Metadata| (found.dev(), found.ino(), found.nlink() > 0);
@@ -99,14 +100,14 @@ pub fn put_back(dir: &Path, holder: u32) -> io::Result<()> {
     }
     rustix::fs::renameat_with(CWD, &moved, CWD, dir, how)?;
     let (dir, moved) = (dir.display(), moved.display());
-    tracing::warn!(%dir, %moved, "the directory of a session was moved, and is moved back");
+    tracing::warn!(%dir, %moved, "the directory of a session was moved; it is moved back");
     Ok(())
 }
 
-/// Renames what is in the place of a directory and is none to `NAME.aside`.
+/// Renames anything but a directory in the place of a directory to `NAME.aside`.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn set_aside(dir: &Path) -> io::Result<()> {
     if super::files::is_private_dir(dir) {
         return Ok(());
@@ -120,7 +121,7 @@ pub fn set_aside(dir: &Path) -> io::Result<()> {
     let aside = aside.ok_or_else(|| io::Error::other("no name is free"))?;
     rustix::fs::renameat_with(CWD, dir, CWD, &aside, RenameFlags::NOREPLACE)?;
     let (kind, dir, aside) = (regular::kind(&found), dir.display(), aside.display());
-    tracing::warn!(%dir, %aside, "in the place of a session's directory was {kind}; it is set aside");
+    tracing::warn!(%dir, %aside, "{kind} was in place of a session's directory; it is set aside");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The port, method by method.
+//! The port's methods.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -30,9 +30,9 @@ use crate::ports::sessions::{
     SessionSpec, Sessions, Standing, StartError, Started, Stopped,
 };
 
-/// What runs for less is a hook or a status line.
+/// The shortest run time of a command; hooks and status lines are shorter.
 const BRIEF: Duration = Duration::from_secs(20);
-/// What an agent starts within this after its own start belongs to itself.
+/// The time after an agent's start within which its child processes count as parts of the agent.
 const STARTS: Duration = Duration::from_secs(30);
 
 impl Sessions for LocalSessions {
@@ -57,16 +57,15 @@ impl Sessions for LocalSessions {
         let before = self.look(&spec.id).and_then(|sight| sight.state);
         let state = self.launch(spec, &dir)?;
         if let Some(before) = before.filter(|_| state.pane.is_none()) {
-            // The session moved out of tmux. (In tmux its new pane has taken the name.)
+            // The session moved out of tmux. (Within tmux, its new pane has taken the name.)
             self.remove_pane(&before);
         }
         match self.monitor.watch(dir.clone(), state.clone()) {
             Ok(true) => self.changes.watch(dir, &state),
-            // Its life was shorter than this call: the end is on disk, and the event is ours to
-            // give.
+            // The session ended during this call: its end is on disk, and this call must send the event.
             Ok(false) => self.monitor.announce(&self.dir(&spec.id), &state),
             Err(error) => {
-                tracing::warn!(session = %spec.id, %error, "its end will be seen only by a patrol");
+                tracing::warn!(session = %spec.id, %error, "the holder of a session cannot be watched; only a patrol will notice its end");
             }
         }
         Ok(started(&state))
@@ -82,7 +81,7 @@ impl Sessions for LocalSessions {
             Ok(true) => {}
             Ok(false) => return Err(SessionError::Gone(id.clone())),
             Err(error) => {
-                tracing::warn!(session = %id, %error, "its end will be seen only by a patrol");
+                tracing::warn!(session = %id, %error, "the holder of a session cannot be watched; only a patrol will notice its end");
             }
         }
         self.members.add(&state);
@@ -122,7 +121,7 @@ impl Sessions for LocalSessions {
             (RunState::Lost { .. }, state) => {
                 let gate = self.gate(id);
                 let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
-                // A successor may have been started while we waited.
+                // A successor may have been started during the wait.
                 self.named(handle)?;
                 state.iter().for_each(|state| self.remove_pane(state));
                 remains::end(&self.dir(id), self.members.state(id).as_ref()).and_then(|ending| {
@@ -171,7 +170,7 @@ impl Sessions for LocalSessions {
         });
         match answer.map_err(|trouble| fault(&handle.id, &trouble))? {
             Answer::View(view) => Ok(*view),
-            // A holder of an older version knows only the text.
+            // A holder of an older version returns only the text.
             Answer::Screen(text) => Ok(ScreenView::of_text(&text)),
             other => Err(failed(&handle.id, format!("unexpected answer {other:?}"))),
         }
@@ -254,7 +253,7 @@ impl Sessions for LocalSessions {
             .filter(|_| sight.facts.state == RunState::Running)?;
         proc::cpu_below(&state.holder)
             .inspect_err(|error| {
-                tracing::warn!(session = %id, %error, "what its processes use cannot be seen");
+                tracing::warn!(session = %id, %error, "the processor time of a session cannot be read");
             })
             .ok()?
     }
@@ -265,7 +264,7 @@ impl Sessions for LocalSessions {
             .state
             .filter(|_| sight.facts.state == RunState::Running)?;
         let ages = proc::ages(&state.agent).inspect_err(|error| {
-            tracing::warn!(session = %id, %error, "which commands it runs cannot be seen");
+            tracing::warn!(session = %id, %error, "the running commands of a session cannot be listed");
         });
         let (own, below) = ages.ok()??;
         let is_command = |age: &Duration| (BRIEF..=within).contains(age) && *age + STARTS <= own;
@@ -281,7 +280,7 @@ impl Sessions for LocalSessions {
                 .filter(|_| sight.facts.state == RunState::Running)?;
             proc::agent_lives(&state.agent, &state.holder, names, &mut listed)
                 .inspect_err(|error| {
-                    tracing::warn!(session = %id, %error, "its processes cannot be seen");
+                    tracing::warn!(session = %id, %error, "the processes of a session cannot be listed; it is unknown whether its agent lives");
                 })
                 .ok()
         });
@@ -357,7 +356,7 @@ impl Sessions for LocalSessions {
         if let Some(state) = sight.and_then(|sight| sight.state) {
             self.remove_pane(&state);
         }
-        // The record that says there is a session goes first: half a removal is no session.
+        // The state record is removed first: a half-removed session then counts as removed.
         [
             files::STATE,
             files::EXIT,
@@ -391,7 +390,7 @@ impl LocalSessions {
     fn end_input(&self, handle: &SessionHandle) -> Result<(), SessionError> {
         let client = Client::connect(&self.dir(&handle.id), &handle.token);
         let typed = client.and_then(|mut client| match client.version < WITH_END_OF_INPUT {
-            // To that version it is a key of a person.
+            // For that version it is a key typed by a person.
             true => client.ask(&Request::Type(END_OF_INPUT.to_string().into_bytes())),
             false => client.ask(&Request::EndOfInput),
         });
@@ -400,7 +399,7 @@ impl LocalSessions {
             .map_err(|trouble| fault(&handle.id, &trouble))
     }
 
-    /// The facts kept with the session of this token.
+    /// Returns the facts kept with the session of this token.
     fn meta(&self, id: &SessionId, token: &str) -> Result<BTreeMap<String, String>, SessionError> {
         let found = files::read::<Meta>(&self.dir(id), files::META);
         match found.map_err(|error| failed(id, error))? {
@@ -411,13 +410,13 @@ impl LocalSessions {
     }
 }
 
-/// Where there is no one session to name: all of them cannot be seen.
+/// The id in errors that concern all sessions.
 fn everything() -> SessionId {
     SessionId::new("all").expect("a valid id")
 }
 
-/// Adds what only tmux knows of the sessions that run in it: one question per server, and none where
-/// no session runs in tmux. A server that does not answer leaves their activity unknown.
+/// Adds facts that only tmux knows: one query per server, and none if no session runs in tmux. If a server does not
+/// answer, the activity of its sessions is unknown.
 fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
     let mut servers = HashMap::new();
     let add = |Sight { mut facts, state }| {
@@ -427,7 +426,7 @@ fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
                 .entry(pane.socket.clone())
                 .or_insert_with_key(|socket| {
                     tmux::sweep(socket).inspect_err(|error| {
-                        tracing::warn!(%error, "tmux does not say what its sessions do");
+                        tracing::warn!(%error, "tmux did not answer; the activity of its sessions is unknown, and they count as attached");
                     })
                 });
             match panes {
@@ -440,7 +439,7 @@ fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
                 }
                 Err(_) => {
                     facts.last_activity = None;
-                    // Somebody may be: nothing that would disturb them is done on a guess.
+                    // A person may be attached: nothing that would disturb them is done on a guess.
                     (facts.attached, facts.guessed) = (true, true);
                 }
             }

@@ -1,11 +1,10 @@
-//! What outlives a holder that was killed: found and ended before anything takes its place.
+//! Finds and ends the processes that outlive a killed holder, before another session takes its place.
 //!
-//! The process tree is gone by then (orphans hang off init), so members are known by their cgroup,
-//! by the token in the environment they were started with, by the alive-lock they inherited, and
-//! by being a child of such a one. A record may be forged: what it says is compared with what the kernel says of
-//! each process, and what is below the holder of another session, of this city or of another one (a copy of a
-//! city has the records of its original), is left alone. What a process says of itself does not count: an agent could
-//! have its own survive with that.
+//! The process tree is lost by then (orphans are children of init). Members are therefore identified by their cgroup,
+//! by the token in the environment that they were started with, by the inherited alive-lock, and as children of such
+//! processes. A record may be forged: it is compared with what the kernel says of each process. Processes below the
+//! holder of another session, of this city or of another one (a copy of a city has the records of its original), are
+//! left alone. A process cannot exempt itself: an agent could otherwise let its own processes survive.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,42 +19,42 @@ use super::launch::{held_by, is_holder_of, is_of_another_city};
 use crate::adapters::proc::{self, Pidfd, Stat};
 use crate::domain::facts::ProcessId;
 
-/// Processes that do not die of KILL within this are in the kernel's hands.
+/// The time after which a process that survives KILL counts as stuck in the kernel.
 const UNKILLABLE: Duration = Duration::from_secs(5);
-/// One pass waits this long for a process to be gone.
+/// The time that one pass waits for a process to end.
 const PASS: Duration = Duration::from_millis(100);
 
-/// What marks the members of one session.
+/// The marks of one session's members.
 #[derive(Debug)]
 struct Marks<'d> {
-    /// The session's directory, which is named as it is.
+    /// The session's directory; its name is the session's id.
     dir: &'d Path,
     tokens: Vec<String>,
     cgroups: Vec<PathBuf>,
-    /// Known from elsewhere than a record.
+    /// The agent's process, known from another source than a record.
     agent: Option<ProcessId>,
 }
 
-/// What ending them came to.
+/// The outcome of ending them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ending {
-    /// How many were killed.
+    /// The number of killed processes.
     pub killed: usize,
-    /// Whether some could not be.
+    /// Set when some processes could not be killed.
     pub some_live: bool,
 }
 
-/// Ends everything that is left of the sessions this directory knows of, and of the one that is known to be
-/// of it. To be called only while no holder of theirs lives and no start is under way.
+/// Ends every process that is left of the sessions that this directory records, and of the `known` one. Call this
+/// only while no holder of these sessions lives and no start is in progress.
 ///
 /// # Errors
-/// Files or `/proc` cannot be read: then nothing is known.
+/// When files or `/proc` cannot be read: then nothing is known.
 pub fn end(dir: &Path, known: Option<&State>) -> io::Result<Ending> {
     let marks = marks(dir, known)?;
     let mut killed = 0;
     let mut empty_passes = 0;
     let deadline = Instant::now() + UNKILLABLE;
-    // One empty pass may have been outrun by a fork.
+    // A second empty pass is needed, because a fork may have escaped the first.
     while empty_passes < 2 {
         let found = members(dir, &marks)?;
         if found.is_empty() {
@@ -65,7 +64,7 @@ pub fn end(dir: &Path, known: Option<&State>) -> io::Result<Ending> {
         empty_passes = 0;
         let all = proc::all()?;
         for (cgroup, inside) in marks.contained(&all) {
-            // All of it at once: otherwise a fork may outrun this.
+            // Kills the whole cgroup at once: a fork could escape single kills.
             if !inside.iter().any(|pid| marks.is_anothers(*pid, &all)) {
                 kill_cgroup(cgroup);
             }
@@ -86,17 +85,17 @@ pub fn end(dir: &Path, known: Option<&State>) -> io::Result<Ending> {
     Ok(Ending { killed, some_live })
 }
 
-/// Whether something is left of them.
+/// Returns true if a process of these sessions lives.
 ///
 /// # Errors
-/// Files or `/proc` cannot be read: then nothing is known.
+/// When files or `/proc` cannot be read: then nothing is known.
 pub fn some_live(dir: &Path, known: Option<&State>) -> io::Result<bool> {
     Ok(!members(dir, &marks(dir, known)?)?.is_empty())
 }
 
-/// The sessions that may have left something: the recorded one, one whose start broke off, and the one that
-/// this supervisor has started or adopted. A record may have been changed by others since: the agent's process
-/// counts only where it is known from elsewhere.
+/// Collects the marks of the sessions that may have left processes: the recorded one, one whose start was
+/// interrupted, and the one that this supervisor has started or adopted. A record may be forged, therefore the
+/// agent's process is only taken from `known`.
 fn marks<'d>(dir: &'d Path, known: Option<&State>) -> io::Result<Marks<'d>> {
     let mut marks = Marks {
         dir,
@@ -118,7 +117,7 @@ fn marks<'d>(dir: &'d Path, known: Option<&State>) -> io::Result<Marks<'d>> {
 }
 
 impl Marks<'_> {
-    /// Adds a session. A cgroup is one of ours only by its name.
+    /// Adds a session. Only a cgroup with the name of that session's counts.
     fn add(&mut self, token: String, cgroup: Option<PathBuf>) {
         let name = format!("horde-{token}");
         let own = cgroup.filter(|path| path.file_name() == Some(name.as_ref()));
@@ -126,13 +125,13 @@ impl Marks<'_> {
         self.tokens.push(token);
     }
 
-    /// Whether a process was started by one of these sessions, as it says.
+    /// Returns true if a process has the token of one of these sessions in its environment.
     fn is_marked(&self, pid: u32) -> bool {
         let token = proc::environment_value(pid, TOKEN_VARIABLE);
         token.is_some_and(|token| self.tokens.contains(&token))
     }
 
-    /// The processes of the cgroups, as the kernel tells them: a file may say anything.
+    /// Returns the processes of each cgroup by the kernel's word: a file may be forged.
     fn contained(&self, all: &HashMap<u32, Stat>) -> HashMap<&Path, Vec<u32>> {
         let with_processes = self.cgroups.iter().map(|path| {
             let is_in = |pid: &u32| is_in(*pid, path);
@@ -141,21 +140,22 @@ impl Marks<'_> {
         with_processes.collect()
     }
 
-    /// Whether a process is below the holder of another session, which lives then: all that is of it is.
+    /// Returns true if a process is below the living holder of another session, and therefore belongs to that
+    /// session.
     fn is_anothers(&self, pid: u32, all: &HashMap<u32, Stat>) -> bool {
         let above = |pid: &u32| all.get(pid).map(|stat| stat.parent);
         let mut line = std::iter::successors(Some(pid), above).take(all.len());
         line.any(|pid| self.is_other_holder(pid))
     }
 
-    /// Anything can be started with the words of a holder: this one holds the lock of a session besides, and is none of
-    /// the processes that a session of ours may have left.
+    /// A holder's command line can be imitated. Another holder therefore also holds the lock of its session, and has
+    /// no mark of our sessions.
     fn is_other_holder(&self, pid: u32) -> bool {
         let other = self.holds_beside(pid) || is_of_another_city(pid, self.dir);
         other && !self.is_marked(pid) && !self.cgroups.iter().any(|path| is_in(pid, path))
     }
 
-    /// Whether a process is the holder of another session of this city.
+    /// Returns true if a process is the holder of another session of this city.
     fn holds_beside(&self, pid: u32) -> bool {
         let held = held_by(pid);
         let Some(name) = held.as_deref().and_then(Path::file_name) else {
@@ -167,7 +167,7 @@ impl Marks<'_> {
     }
 }
 
-/// Whether a process is in a cgroup of this name.
+/// Returns true if a process is in a cgroup of this name.
 fn is_in(pid: u32, cgroup: &Path) -> bool {
     let found = proc::cgroup(pid);
     found.is_some_and(|found| Path::new(&found).file_name() == cgroup.file_name())
@@ -190,7 +190,7 @@ fn members(dir: &Path, marks: &Marks<'_>) -> io::Result<Vec<ProcessId>> {
             lock.as_ref()
                 .is_some_and(|lock| proc::holds_lock(pid, lock))
         };
-        // Ourselves: a daemon that was itself started inside the session.
+        // Leaves out this daemon, which may itself have been started inside the session.
         let other = pid != std::process::id() && stat.lives();
         let known = is_agent || contained.contains(&pid);
         let has = || marks.is_marked(pid) && !marks.is_anothers(pid, &all);
@@ -218,7 +218,7 @@ mod tests {
     use crate::domain::ids::{Generation, Incarnation, SessionId};
     use crate::testing::eventually;
 
-    /// A city with the session `s`, whose holder has this for a program.
+    /// A city with the session `s`, whose holder runs this program.
     struct City {
         temp: tempfile::TempDir,
         holder: Child,
@@ -229,8 +229,8 @@ mod tests {
             let temp = crate::testing::scratch();
             let dir = temp.path().join("city/.horde/sessions/s");
             fs::create_dir_all(&dir).unwrap();
-            // It holds the lock, and so does its agent, which is marked.
-            // No other session has it: what carries it is ended wherever it is.
+            // The holder and its marked agent hold the lock. The token is unique per test: any process with it is
+            // killed.
             let token = temp
                 .path()
                 .file_name()
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// As `cp -a` does it: another lock, the same records.
+    /// Copies a session as `cp -a` does: another lock, the same records.
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
         for name in [files::LOCK, files::STATE] {

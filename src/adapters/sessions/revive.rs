@@ -1,5 +1,5 @@
-//! Holders whose record is gone or garbled: their sessions are found by the processes themselves, and the
-//! record is written again. A start in their place would be a second copy.
+//! Rebuilds missing or garbled records of running holders: the sessions are found by their processes, and the record
+//! is written again. A new start in their place would make a second copy.
 
 use std::io;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::adapters::proc::{self, Pidfd};
 use crate::domain::facts::{ProcessId, RunState};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 
-/// Looks at every holder of a session in this directory. What has a record that says so is left alone.
+/// Checks every holder of a session in this directory. A session with a valid record is left alone.
 ///
 /// # Errors
-/// `/proc` cannot be read: then nothing is known.
+/// When `/proc` cannot be read: then nothing is known.
 pub fn all(sessions: &Path) -> io::Result<()> {
     let all = proc::all()?;
     for (&pid, stat) in &all {
@@ -40,11 +40,11 @@ pub fn all(sessions: &Path) -> io::Result<()> {
         };
         match rebuild(&id, &dir, holder.clone()) {
             Ok(state) => {
-                tracing::warn!(session = %id, pid, "its record was lost, and is written again");
+                tracing::warn!(session = %id, pid, "the record of a running session was lost; it is written again from its holder");
                 files::write(&dir, files::STATE, &state)?;
             }
             Err(why) => {
-                tracing::error!(session = %id, pid, why, "its record is lost, and it is ended");
+                tracing::error!(session = %id, pid, why, "the record of a running session was lost and could not be rebuilt; the session is ended");
                 if let Some(holder) = Pidfd::open(&holder)? {
                     holder.signal(Signal::TERM)?;
                 }
@@ -54,7 +54,7 @@ pub fn all(sessions: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The record of a session as its processes tell it. What only the record knew is as in a first session.
+/// Rebuilds the record of a session from its processes. Facts that only the record had are as in a first session.
 fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<State, String> {
     files::make_dir(dir).map_err(|error| error.to_string())?;
     let below = proc::descendants(holder.pid).map_err(|error| error.to_string())?;
@@ -85,7 +85,7 @@ fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<State, Strin
     })
 }
 
-/// The pane that a holder runs in, as tmux told it.
+/// Returns the pane that a holder runs in, from tmux's variables in its environment.
 fn pane_of(holder: u32) -> Option<PaneId> {
     let server = proc::environment_value(holder, "TMUX")?;
     let socket = server.split(',').next()?.into();

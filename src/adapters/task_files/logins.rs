@@ -1,5 +1,5 @@
-//! Whether a program's user is logged in: that a file is there, or that its settings have a key. What a login is is never
-//! looked at.
+//! Checks that a program's user is logged in: that a file exists, or that its settings have a key. The login data
+//! itself is never read.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use crate::domain::unattended::Trace;
 
-/// A login is more than brackets and a line end.
+/// The smallest login file: more than brackets and a line end.
 const LEAST: u64 = 4;
-/// A larger settings file is not read.
+/// The largest settings file that is read.
 const MOST: u64 = 32 << 20;
 
-/// Whether this trace of a login is there. A variable is: it was seen in the environment.
+/// Returns true if this trace of a login exists. A variable counts: it was seen in the environment.
 pub(super) fn shows(trace: &Trace) -> bool {
     match trace {
         Trace::Variable(_) => true,
@@ -21,7 +21,7 @@ pub(super) fn shows(trace: &Trace) -> bool {
     }
 }
 
-/// The length of a regular file, where links lead.
+/// Returns the length of a regular file; follows links.
 fn length(path: &Path) -> Option<u64> {
     let meta = fs::metadata(path).ok()?;
     meta.is_file().then_some(meta.len())

@@ -1,5 +1,5 @@
-//! Task directories of a version that named them without the slot: moved to where this one keeps them, with
-//! the links of their sandbox. A link stays in the old place for programs that were told the path.
+//! Migrates task directories of a version whose paths lacked the slot: moves them to the current paths and adapts
+//! their sandbox's links. A link stays at the old path, for programs that were told that path.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ const LINKS: [&str; 4] = [
     ".orange-outcome",
 ];
 
-/// Moves the directory, and turns to it what of the sandbox's links leads into the old one. Idempotent.
+/// Moves the directory, and redirects the sandbox's links into the old one. Idempotent.
 pub(super) fn adopt(old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskError> {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     if old.symlink_metadata().is_ok_and(|meta| meta.is_dir()) && !is_there(dir) {
@@ -32,7 +32,7 @@ pub(super) fn adopt(old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskEr
     Ok(())
 }
 
-/// Makes the link anew, whole or not at all, if it leads into the old directory.
+/// Redirects a link atomically, if it leads into the old directory.
 fn turn(link: &Path, old: &Path, dir: &Path) -> io::Result<()> {
     let Ok(target) = fs::read_link(link) else {
         return Ok(());

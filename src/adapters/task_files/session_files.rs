@@ -6,15 +6,15 @@ use super::{at, make_dir, write_whole};
 use crate::adapters::{beneath, exclude};
 use crate::ports::tasks::TaskError;
 
-/// More than this of a file is not read: one that is longer is not ours.
+/// The largest file that is read: a longer one is not ours.
 const FILE_MAX: u64 = 1024 * 1024;
-/// Files that name a directory are a line.
+/// The largest file that names a directory: it is one line.
 const LINE_MAX: u64 = 16 * 1024;
 
-/// Marks a file in a sandbox as one that was written here.
+/// A mark of the files in a sandbox that were written here.
 const OURS: &str = "hook-event";
 
-/// Writes a file into a directory, which is made where it is not there.
+/// Writes a file into a directory, which is made if needed.
 pub(super) fn write_beside(dir: &Path, name: &str, text: &str) -> Result<PathBuf, TaskError> {
     let path = dir.join(name);
     make_dir(path.parent().unwrap_or(dir))?;
@@ -22,7 +22,7 @@ pub(super) fn write_beside(dir: &Path, name: &str, text: &str) -> Result<PathBuf
     Ok(path)
 }
 
-/// Writes a file into a sandbox, excluded from git, unless the project has one there.
+/// Writes a file into a sandbox, excluded from git, unless the project has one of that name.
 pub(super) fn write_unless_there(
     sandbox: &Path,
     path: &str,
@@ -34,7 +34,7 @@ pub(super) fn write_unless_there(
     match beneath::read_text(root, &name, FILE_MAX) {
         Ok(None) => {}
         Ok(Some(text)) if text.contains(OURS) => {}
-        // The project's, or something that leads out of the sandbox.
+        // The project's file, or a path that leads out of the sandbox.
         Ok(Some(_)) | Err(_) => return Ok(false),
     }
     let Some((_, common)) = git_dirs(sandbox) else {
@@ -60,7 +60,7 @@ pub(super) fn exclude_all(sandbox: &Path, patterns: &[String]) -> Result<(), Tas
         .map_err(at(&common.join(exclude::FILE)))
 }
 
-/// The directories of git that the `.git` file of a worktree leads to. None where they are not those of one
+/// Returns the git directories that the `.git` file of a worktree leads to. None if they do not belong to one
 /// repository, or would not fit into an argument: an agent can write both files.
 pub(super) fn git_dirs(sandbox: &Path) -> Option<(PathBuf, PathBuf)> {
     let line = |dir: &Path, name: &str| beneath::read_text(dir, Path::new(name), LINE_MAX);
@@ -120,7 +120,7 @@ mod tests {
         assert!(!write("hook-event 4"), "a link leads out of the sandbox");
     }
 
-    /// Both files are in reach of the agent, and what they name becomes an argument of its next session.
+    /// The agent can write both files, and their content becomes an argument of its next session.
     #[test]
     fn directories_of_git_that_an_agent_made_up_are_not_taken() {
         let dir = crate::testing::scratch();

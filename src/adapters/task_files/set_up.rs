@@ -1,5 +1,5 @@
-//! One set-up command in a fresh sandbox: own process group, a limit, its output in a file that is
-//! read from the end. Whatever it leaves running is ended with it.
+//! Runs one set-up command in a fresh sandbox: own process group, a timeout, its output in a file that is read from
+//! the end. Processes that the command leaves behind are ended with it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,15 +16,15 @@ use crate::adapters::proc::{self, Pidfd};
 use crate::adapters::runs::{self, Run};
 use crate::domain::city::Rights;
 
-/// Installing dependencies takes a while; a command that waits for somebody takes for ever.
+/// The timeout. Installing dependencies takes a while; a command that waits for input would never end.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// How much of a failed command's output is shown.
+/// The number of bytes at the end of a failed command's output that are shown.
 const TAIL: u64 = 2_000;
 
 /// Runs the command to its end, recorded in the directory `runs`.
 ///
 /// # Errors
-/// How it ended, with the end of its output.
+/// The status of a failed command, with the end of its output.
 pub(super) fn run(
     dir: &Path,
     command: &str,
@@ -49,7 +49,7 @@ fn run_within(
     shell.args(["-c", command]).current_dir(dir);
     shell.env_clear().envs(env).env(runs::TOKEN, run.token());
     let ended = attend(shell, &output, &run, limit);
-    // Also after a good end: what it left in the background is not the sandbox's to keep.
+    // Also after a success: processes left in the background do not stay in the sandbox.
     run.end().map_err(wrong)?;
     let how = match ended.map_err(wrong)? {
         Some(status) if status.success() => return Ok(()),
@@ -59,7 +59,7 @@ fn run_within(
     Err(format!("{how}\n{}", tail(&mut output).map_err(wrong)?))
 }
 
-/// How it ended; none when it had to be ended at the limit.
+/// Waits for the end and returns the status; none when the timeout was reached.
 fn attend(
     mut shell: Command,
     output: &File,
@@ -73,14 +73,14 @@ fn attend(
         .process_group(0)
         .spawn()?;
     let in_time = run.started(child.id()).and_then(|()| wait(&child, limit));
-    // The child is not reaped yet, so its number is its own.
+    // The child is not reaped yet, so its number cannot be reused.
     let group = Pid::from_raw(child.id().cast_signed());
     let _none_left = killpg(group, Signal::SIGKILL);
     let status = child.wait()?;
     Ok(in_time?.then_some(status))
 }
 
-/// Whether it ended within the limit.
+/// Returns true if the child ended within the limit.
 fn wait(child: &Child, limit: Duration) -> io::Result<bool> {
     match Pidfd::open(&proc::identify(child.id())?)? {
         Some(process) => process.wait(limit),

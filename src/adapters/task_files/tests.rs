@@ -1,4 +1,4 @@
-//! Task files on a real directory.
+//! Tests of task files in a real directory.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +57,7 @@ fn a_directory_goes_with_the_last_file_in_it_and_what_is_in_use_stays() {
     assert!(dirs[1].join("TASK.md").exists() && new.exists());
 }
 
-/// As when the agents of this user have taken every watch that there is.
+/// A watcher for the case that this user's agents have taken every watch.
 struct NoneLeft;
 
 impl Watcher for NoneLeft {
@@ -78,7 +78,7 @@ impl Watcher for NoneLeft {
     }
 }
 
-/// Task files for which there is a watcher, and no watches, only as this says.
+/// Makes task files whose watchers and watches depend on `open`.
 fn scarce(city: &Path, open: Open) -> DiskTaskFiles {
     let dirs = ["outbox", "trash", "set-up"].map(|dir| city.join(dir));
     let [outbox, trash, set_ups] = dirs;
@@ -123,7 +123,7 @@ fn a_kernel_that_had_no_watcher_left_is_asked_again() {
     tasks.write_task(&dir, "do it").unwrap();
     assert!(tasks.outbox().unwrap().is_empty());
     some.store(true, Ordering::Relaxed);
-    // As each patrol does.
+    // Each patrol does this.
     assert!(tasks.outbox().unwrap().is_empty());
     let hear = || told.recv_timeout(Duration::from_secs(20)).unwrap();
     fs::write(dir.join("outcome"), "passed").unwrap();
@@ -254,7 +254,7 @@ fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
     tasks.empty_trash().unwrap();
 }
 
-/// A process that stands in, writes to, or has a directory open of what was thrown away; and what it wrote.
+/// A process works in, writes to, or has a directory open of a thrown-away directory; and files that it wrote.
 #[test]
 fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
     let dir = crate::testing::scratch();
@@ -285,7 +285,7 @@ fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
         let found = fs::metadata(path).unwrap();
         (found.ctime(), found.ctime_nsec())
     };
-    // The clock of the kernel's stamps ticks.
+    // Waits for the next tick of the clock of the kernel's stamps.
     crate::testing::eventually("another stamp", || {
         fs::write(dir.path().join("probe"), "").unwrap();
         let now = changed(&dir.path().join("probe"));
@@ -368,7 +368,7 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
 }
 
-/// Runs it in a thread of its own: what waits for ever must not keep the test.
+/// Runs it in a thread of its own, so that a call that blocks for ever does not block the test.
 fn soon<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(run()));
@@ -437,7 +437,7 @@ fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
     assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "its own");
 }
 
-/// Whatever an agent puts in the place of a file is neither read, nor waited for, nor written through.
+/// Anything that an agent puts in place of a file is not read, does not block, and is not written through.
 #[test]
 fn links_and_pipes_of_agents_are_not_followed() {
     let city = crate::testing::scratch();

@@ -1,4 +1,4 @@
-//! Text files in directories that agents write to as well: anything may be in their place.
+//! Text files in directories that agents write to, too: anything may be in their place.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use crate::adapters::beneath;
 use crate::ports::tasks::{OutcomeText, TaskError};
 
-/// More than this of an outcome file or an intent is not read: neither is ever longer.
+/// The largest outcome file or intent that is read completely: neither is ever longer.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// What the system says of this path.
+/// Returns a function that makes the error for this path.
 pub(super) fn at(path: &Path) -> impl Fn(io::Error) -> TaskError + '_ {
     move |error| TaskError {
         path: path.to_owned(),
@@ -19,11 +19,11 @@ pub(super) fn at(path: &Path) -> impl Fn(io::Error) -> TaskError + '_ {
     }
 }
 
-/// So far above a task's file is what agents have no business in (rig, relic, incarnation).
+/// The number of levels above a task's file that agents must not write to (rig, relic, incarnation).
 const OURS: usize = 4;
 
-/// Writes a file so that a reader, or a crash, sees the old one or the new one whole. What is in its
-/// place is replaced, and never written to.
+/// Writes a file atomically: after a crash, and for a reader, it is the old one or the new one. Anything in its place
+/// is replaced, and never written to.
 pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
     let (root, name) = from_above(path, OURS);
     beneath::replace_durably(root, name, text.as_bytes()).map_err(at(path))
@@ -37,8 +37,8 @@ pub(super) fn make_dir(dir: &Path) -> Result<(), TaskError> {
         .map_err(at(dir))
 }
 
-/// Reads the beginning of a regular file below a directory of ours, with no link on the way; none where
-/// there is none. What is something else is an error that [`beneath::is_odd`] knows.
+/// Reads the beginning of a regular file below a directory of ours, without a link on its path; none if it does not
+/// exist. Anything else is an error that [`beneath::is_odd`] recognises.
 pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeText>> {
     let Some(file) = beneath::open(root, name)? else {
         return Ok(None);
@@ -55,14 +55,14 @@ pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeTe
     }))
 }
 
-/// The directory so many levels above, and the way down from it: an agent may put a link in the place of any
-/// directory that it can write to.
+/// Splits a path at the directory this many levels above: an agent may put a link in place of any directory that it
+/// can write to.
 pub(super) fn from_above(path: &Path, levels: usize) -> (&Path, &Path) {
     let root = path.ancestors().nth(levels).unwrap_or(Path::new("/"));
     (root, path.strip_prefix(root).unwrap_or(path))
 }
 
-/// When whatever is there was put there or changed.
+/// Returns the time of the last change of the path.
 pub(super) fn written(path: &Path) -> Option<Timestamp> {
     let changed = path
         .symlink_metadata()

@@ -1,4 +1,4 @@
-//! Reads on in a transcript. Its path is the word of a process of a session: only a regular file below the
+//! Reads a transcript incrementally. Its path is a claim of a process of a session: only a regular file below the
 //! directory of such transcripts is read, links followed.
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::adapters::beneath;
 use crate::ports::tasks::Part;
 
-/// Reads what is behind `from`, at most `limit` bytes. None where there is no such file, or one elsewhere.
+/// Reads the part after `from`, at most `limit` bytes. None if there is no such file, or it is elsewhere.
 pub(super) fn read(path: &Path, root: &Path, from: u64, limit: usize) -> io::Result<Option<Part>> {
     let missing = |error: &io::Error| matches!(error.kind(), ErrorKind::NotFound);
     let (path, root) = match (path.canonicalize(), root.canonicalize()) {
@@ -20,7 +20,7 @@ pub(super) fn read(path: &Path, root: &Path, from: u64, limit: usize) -> io::Res
     let Ok(name) = path.strip_prefix(&root) else {
         return Ok(None);
     };
-    // Nothing that is no file, and nothing that took a part's place meanwhile.
+    // Reads only a file, and no link that took the place of a path component meanwhile.
     let file = match beneath::open(&root, name) {
         Ok(Some(file)) => file,
         Ok(None) => return Ok(None),
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, root: &Path, from: u64, limit: usize) -> io::Res
     Ok(Some(Part { bytes, length }))
 }
 
-/// The newest file with this ending in a directory.
+/// Returns the newest file with this suffix in a directory.
 pub(super) fn newest(dir: &Path, ending: &str) -> io::Result<Option<std::path::PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -1,5 +1,5 @@
-//! Compares files with the commit that they were checked out from, by their bytes and modes. What an index
-//! says is only added: something may be staged that neither a commit nor a file has.
+//! Compares files with the commit that they were checked out from, by their bytes and modes. The index only adds
+//! content that may be staged, but neither in a commit nor in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
@@ -24,39 +24,39 @@ pub(in super::super) type Tree = BTreeMap<RelPath, Blob>;
 /// A file of a commit: its mode and its id.
 type Blob = (String, Oid);
 
-/// A file that shrinks while it is read is read again, so often.
+/// The number of reads of a file that changes while it is read.
 const TRIES: usize = 3;
 
 /// The mode of a submodule.
 const LINK: &str = "160000";
 
-/// An entry, and the id of its bytes, where they were read.
+/// An entry, and the id of its bytes if they were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Item {
     pub(in super::super) entry: Entry,
-    /// None for directories and what holds nothing, and where the file is as it was checked out.
+    /// None for directories and entries without content, and for a file that is unchanged since the checkout.
     pub(in super::super) id: Option<Oid>,
 }
 
-/// How files differ from their commit.
+/// The differences of files from their commit.
 #[derive(Debug, Default)]
 pub(in super::super) struct Compared {
-    /// What is there, sorted by path.
+    /// The existing entries, sorted by path.
     pub(in super::super) items: Vec<Item>,
-    /// Tracked paths that hold something the commit does not.
+    /// Tracked paths with content that is not in the commit.
     pub(in super::super) dirty: BTreeSet<RelPath>,
-    /// Those of them that the index has otherwise.
+    /// Those of them that differ in the index.
     pub(in super::super) staged: BTreeSet<RelPath>,
-    /// Files that neither the commit nor the index has.
+    /// Files that are neither in the commit nor in the index.
     pub(in super::super) untracked: BTreeSet<RelPath>,
-    /// Files that may differ by a conversion of git's only.
+    /// Files that may differ only by a conversion of git's.
     pub(in super::super) converted: BTreeSet<RelPath>,
 }
 
 /// Lists the files of a commit, below a prefix.
 ///
 /// # Errors
-/// git cannot read the commit.
+/// When git cannot read the commit.
 pub(in super::super) fn tree(git: Git, commit: &Oid, prefix: &[u8]) -> Result<Tree, RepoError> {
     let listed = git.args(["ls-tree", "-r", "-z", commit.as_str()]).run()?;
     let record = |record: &[u8]| {
@@ -76,17 +76,17 @@ pub(in super::super) fn tree(git: Git, commit: &Oid, prefix: &[u8]) -> Result<Tr
         .collect()
 }
 
-/// What the files are compared with.
+/// The commit and index that the files are compared with.
 pub(in super::super) struct Against<'a> {
     pub(in super::super) tree: &'a Tree,
     pub(in super::super) index: &'a Index,
     pub(in super::super) format: Format,
 }
 
-/// Compares the entries, which are sorted by path. `judge` says of suspects why they differ.
+/// Compares the entries, which are sorted by path. `judge` decides why suspects differ.
 ///
 /// # Errors
-/// A file cannot be read; git.
+/// When a file cannot be read, or git fails.
 pub(in super::super) fn compare(
     root: &Root,
     entries: Vec<Entry>,
@@ -109,7 +109,7 @@ pub(in super::super) fn compare(
         let known = known.at(&entry.path);
         let (kept, id) = match look(root, entry, file, known, against.format, seen)? {
             Some(read) => read,
-            // It is gone by now.
+            // It was removed meanwhile.
             None => continue,
         };
         let is_file = kept.git_mode().is_some();
@@ -122,7 +122,7 @@ pub(in super::super) fn compare(
                     suspects.push(found.items.len());
                 }
             }
-            // A tracked file that is a directory by now is absent; what is in it, untracked.
+            // A tracked file that became a directory is absent, and the directory's files are untracked.
             Some((mode, _)) if mode != LINK => drop(found.dirty.insert(kept.path.clone())),
             Some(_) => {}
             None if is_file && !is_staged => {
@@ -144,7 +144,7 @@ pub(in super::super) fn compare(
     Ok(found)
 }
 
-/// Reads what is dirty although its bytes are as they were checked out (something else is staged): it is saved.
+/// Reads files that are dirty although their bytes are unchanged (their staged content differs): they are saved.
 fn named(
     root: &Root,
     found: &mut Compared,
@@ -166,7 +166,7 @@ fn named(
     Ok(())
 }
 
-/// Has the suspects judged, by their places among the items.
+/// Calls `judge` for the suspects, given by their indices among the items.
 fn suspected(
     found: &mut Compared,
     suspects: &[usize],
@@ -198,7 +198,7 @@ fn suspected(
     Ok(())
 }
 
-/// Reads an entry where its bytes are not known. None where it is gone.
+/// Reads an entry if its hash is unknown. None if it was removed.
 fn look(
     root: &Root,
     entry: Entry,
@@ -212,7 +212,7 @@ fn look(
     }
     let known = known.filter(|known| known.is_of(&entry));
     if let Some(known) = known {
-        // First: whether its bytes were ever hashed changes nothing of what is said of it.
+        // Checked first: a file unchanged since the checkout needs no hash.
         if let Some((mode, blob)) = file
             && entry.git_mode() == Some(mode)
             && known.from() == Some(blob)
@@ -230,8 +230,8 @@ fn look(
     Ok(read.map(|(entry, id)| (entry, Some(id))))
 }
 
-/// Reads a file that may have been written under the fingerprint of its checkout, and compares it with what that made
-/// and with its blob.
+/// Reads a file that may have been written under the fingerprint of its checkout, and compares it with the checkout's
+/// output and with its blob.
 fn doubted(
     root: &Root,
     entry: Entry,
@@ -249,11 +249,11 @@ fn doubted(
     Ok(Some((entry, Some(id))))
 }
 
-/// The id of the bytes of a file, or of where a link leads, with its stamp at that time. None where it is
-/// gone.
+/// Returns the id of the bytes of a file, or of the target of a link, with the entry at that time. None if it was
+/// removed.
 ///
 /// # Errors
-/// It cannot be read, or keeps changing.
+/// When it cannot be read, or keeps changing.
 pub(in super::super) fn read(
     root: &Root,
     mut entry: Entry,
@@ -269,7 +269,7 @@ pub(in super::super) fn read(
                 .link(&entry.path)
                 .and_then(|to| hash::bytes(format, &to)),
             _ => root.sized(&entry.path).and_then(|(file, size)| {
-                // What is appended meanwhile is another state.
+                // Bytes that are appended meanwhile belong to another state.
                 hash::file(format, &mut file.take(size), size)
             }),
         };
@@ -292,7 +292,7 @@ pub(in super::super) fn read(
     Err(failed("cannot read", &path, &last))
 }
 
-/// Adds what the commit has and the disk has not. A path outside of a sparse checkout need not be there.
+/// Adds the paths of the commit that are not on the disk. A path outside of a sparse checkout may be absent.
 fn absent(found: &mut Compared, against: &Against<'_>) {
     let items = found.items.iter();
     let mut there = Beside::new(items.map(|item| (&item.entry.path, item.entry.kind)));
@@ -307,7 +307,7 @@ fn absent(found: &mut Compared, against: &Against<'_>) {
     }
 }
 
-/// Where the index is not the commit.
+/// Returns the paths whose index entry differs from the commit.
 pub(in super::super) fn staged(against: &Against<'_>) -> BTreeSet<RelPath> {
     let mut found = BTreeSet::new();
     if against.index.odd.is_some() {

@@ -1,14 +1,14 @@
-//! Files whose bytes are not their blob's because git converts them: line endings, `ident`, encodings, LFS,
-//! filters. Built-in conversions are made anew from the blob and from the attributes of the commit; a filter
-//! is never run.
+//! Judges files whose bytes differ from their blob because git converts them: line endings, `ident`, encodings, LFS,
+//! filters. Built-in conversions are computed again from the blob and the attributes of the commit; a filter is never
+//! run.
 //!
 //! ```text
-//!   the blob, converted, gives these bytes         given: they can be made again from the commit
+//!   the converted blob gives these bytes           given: can be made again from the commit
 //!   an LFS pointer names these bytes, and ours     given
-//!     has them, or the base the pointer
+//!     has them, or the base has the pointer
 //!   it names them, and they may be nowhere else    converted
 //!   git would store these bytes as the blob        converted: saved without being asked for
-//!   a filter stands between, and the agent's git   converted (that is an opinion, so they are saved)
+//!   a filter is involved, and the agent's git      converted (that is only a claim, so they are saved)
 //!     took the file for unchanged
 //!   anything else                                  changed
 //! ```
@@ -28,11 +28,11 @@ use super::walk::Entry;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// What is converted is text; no longer file is read whole. It counts as changed.
+/// The largest file that is read and converted: only text is. A larger file counts as changed.
 const TEXT_MAX: u64 = 16 * 1024 * 1024;
-/// LFS pointers are shorter.
+/// The largest LFS pointer.
 const POINTER_MAX: u64 = 1024;
-/// What decides on a conversion.
+/// The attributes that decide on a conversion.
 const ATTRIBUTES: [&str; 6] = [
     "filter",
     "text",
@@ -42,55 +42,53 @@ const ATTRIBUTES: [&str; 6] = [
     "crlf",
 ];
 
-/// Why a file's bytes are not those of its blob.
+/// The reason why a file's bytes are not those of its blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Why {
-    /// The blob gives them.
+    /// The blob gives them by a conversion.
     Given,
     /// A conversion may be the only reason.
     Converted,
-    /// They are others.
+    /// The content was changed.
     Changed,
 }
 
-/// A tracked file that is not what its blob is.
+/// A tracked file whose bytes differ from its blob.
 #[derive(Debug)]
 pub(in super::super) struct Suspect<'a> {
     pub(in super::super) entry: &'a Entry,
     pub(in super::super) blob: &'a Oid,
-    /// Whether the agent's git took the file for unchanged.
+    /// Set when the agent's git took the file for unchanged.
     pub(in super::super) refreshed: bool,
 }
 
-/// Judges files. `git` reads the blobs, with our configuration; `lists` are the `.gitattributes` of the
-/// commit.
+/// Judges files. `git` reads the blobs, with our configuration; `lists` are the `.gitattributes` of the commit.
 #[derive(Debug)]
 pub(in super::super) struct Judge<'a, F> {
     pub(in super::super) git: F,
     pub(in super::super) root: &'a Root,
     pub(in super::super) lists: Vec<(&'a RelPath, &'a Oid)>,
     pub(in super::super) scratch: &'a std::path::Path,
-    /// Where the repository is, as paths of entries have it; the attributes know nothing of that.
+    /// The prefix of the repository in the paths of entries; the attributes do not contain it.
     pub(in super::super) prefix: &'a [u8],
-    /// Where the files are that LFS pointers name.
+    /// The stores of the files that LFS pointers name.
     pub(in super::super) lfs: Lfs<'a>,
 }
 
-/// Where the files are that LFS pointers name.
+/// The stores of the files that LFS pointers name.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Lfs<'a> {
-    /// The repository with the store that counts: ours.
+    /// The repository whose store counts: ours.
     pub(in super::super) ours: &'a std::path::Path,
-    /// The commit, and the one that the sandbox was made from: a remote had that before an agent came. Both
-    /// are in ours.
+    /// The commit, and the base of the sandbox, which a remote had before an agent came. Both are in ours.
     pub(in super::super) commits: Option<(&'a Oid, &'a Oid)>,
 }
 
 impl<F: Fn() -> Git> Judge<'_, F> {
-    /// Says for each of them why it differs, in their order.
+    /// Returns for each suspect the reason why it differs, in their order.
     ///
     /// # Errors
-    /// git, or the disk.
+    /// When git fails, or a file cannot be read.
     pub(in super::super) fn judge(&self, suspects: &[Suspect<'_>]) -> Result<Vec<Why>, RepoError> {
         if suspects.is_empty() {
             return Ok(Vec::new());
@@ -114,7 +112,7 @@ impl<F: Fn() -> Git> Judge<'_, F> {
         Ok(found)
     }
 
-    /// The attributes of the commit, as files of an otherwise empty work tree.
+    /// Writes the attributes of the commit into an otherwise empty work tree.
     fn attributes(&self) -> Result<std::path::PathBuf, RepoError> {
         let tree = self.scratch.join("attributes");
         fs::create_dir_all(&tree).map_err(|error| failed("cannot make", &tree, &error))?;
@@ -141,7 +139,7 @@ impl<F: Fn() -> Git> Judge<'_, F> {
             .arg(tree)
     }
 
-    /// An entry's path in its repository.
+    /// Returns an entry's path in its repository.
     fn own<'p>(&self, path: &'p [u8]) -> &'p [u8] {
         path.strip_prefix(self.prefix).unwrap_or(path)
     }
@@ -208,8 +206,8 @@ impl<F: Fn() -> Git> Judge<'_, F> {
         Ok(if kept { Why::Given } else { Why::Converted })
     }
 
-    /// Whether a remote had the pointer before an agent came, and so the file. That it has one of an agent's now
-    /// does not say that the file was uploaded, too.
+    /// Returns true if a remote had the pointer before an agent came, and so the file. A pointer that an agent pushed
+    /// later does not prove that the file was uploaded, too.
     fn remote_had(&self, pointer: &Oid) -> Result<bool, RepoError> {
         let Some((head, base)) = self.lfs.commits else {
             return Ok(false);
@@ -218,8 +216,8 @@ impl<F: Fn() -> Git> Judge<'_, F> {
         Ok(!own.contains(pointer.as_str()))
     }
 
-    /// Compares with what git would store of the file and, where that is the blob, with what it makes of the
-    /// blob.
+    /// Compares the blob with what git would store of the file; if they are equal, compares the file with what git
+    /// makes of the blob.
     fn built_in(&self, suspect: &Suspect<'_>, own: &Attributes, config: &Config) -> Why {
         let mut text = Vec::new();
         let read = self.root.file(&suspect.entry.path);
@@ -244,10 +242,10 @@ impl<F: Fn() -> Git> Judge<'_, F> {
     }
 }
 
-/// What decides where attributes do not.
+/// The settings that decide where attributes do not.
 #[derive(Debug, Clone, Copy)]
 struct Config {
-    /// Line ends of what looks like text are converted.
+    /// Line ends of files that look like text are converted.
     auto: bool,
     /// Text has carriage returns in work trees.
     crlf: bool,
@@ -286,8 +284,8 @@ impl Attributes {
     }
 }
 
-/// The bytes as git would store them: without carriage returns at the ends of lines and, if so, what `ident`
-/// wrote.
+/// Returns the bytes as git would store them: without carriage returns at the ends of lines and, if `ident` is set,
+/// without what it wrote.
 fn stored(text: &[u8], ident: bool) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     for (n, byte) in text.iter().enumerate() {
@@ -321,7 +319,7 @@ fn stored(text: &[u8], ident: bool) -> Vec<u8> {
     collapsed
 }
 
-/// The SHA-256 and the size that an LFS pointer names.
+/// Parses the SHA-256 and the size that an LFS pointer names.
 fn pointer(text: &[u8]) -> Option<(String, u64)> {
     let text = std::str::from_utf8(text).ok()?;
     if text.len() as u64 > POINTER_MAX || !text.starts_with("version https://git-lfs") {
@@ -332,7 +330,7 @@ fn pointer(text: &[u8]) -> Option<(String, u64)> {
     Some(((*sum).to_owned(), fields.get("size")?.parse().ok()?))
 }
 
-/// The bytes as git writes what is stored.
+/// Returns the bytes as git writes the stored ones to a work tree.
 fn made(stored: &[u8], ident: Option<&Oid>, crlf: bool) -> Vec<u8> {
     const MARK: &[u8] = b"$Id$";
     let mut text = Vec::with_capacity(stored.len());
@@ -352,11 +350,11 @@ fn made(stored: &[u8], ident: Option<&Oid>, crlf: bool) -> Vec<u8> {
     text
 }
 
-/// Paths of a commit's tree that hold attributes.
+/// Returns the `.gitattributes` files of a commit's tree.
 pub(in super::super) fn lists(tree: &Tree) -> Vec<(&RelPath, &Oid)> {
     const NAME: &[u8] = b".gitattributes";
     let is = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(NAME);
-    // A tree that an agent made may lead out of any directory.
+    // A tree that an agent made may have entries such as `..`.
     let plain = |path: &[u8]| {
         let mut parts = path.split(|byte| *byte == b'/');
         parts.all(|part| !matches!(part, b"" | b"." | b".."))

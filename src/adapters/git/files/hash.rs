@@ -1,5 +1,5 @@
-//! The id that git gives to bytes, by our own hash of what a descriptor holds. A file whose SHA-1 is one of
-//! a collision has no id: two files would share it, and one would be lost.
+//! Computes the ids that git gives to content, without git. A file whose SHA-1 shows a collision has no id: two files
+//! would share it, and one would be lost.
 
 use std::io::{self, Read};
 
@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::domain::ids::Oid;
 
-/// A large file is read in blocks of this size.
+/// The block size for reading a large file.
 const READ_AT_ONCE: usize = 64 * 1024;
 
-/// How a repository names its objects.
+/// The hash that a repository names its objects with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Format {
     /// 40 digits.
@@ -21,7 +21,7 @@ pub(in super::super) enum Format {
 }
 
 impl Format {
-    /// The format of an id.
+    /// Returns the format of an id.
     pub(in super::super) fn of(id: &Oid) -> Self {
         match id.as_str().len() {
             40 => Self::Sha1,
@@ -29,7 +29,7 @@ impl Format {
         }
     }
 
-    /// The format by the name that git gives to it.
+    /// Returns the format with this name in git.
     pub(in super::super) fn named(name: &str) -> Self {
         match name {
             "sha256" => Self::Sha256,
@@ -38,7 +38,7 @@ impl Format {
     }
 }
 
-/// A hash under way.
+/// A hash in progress.
 enum Hasher {
     Sha1(Box<Sha1>),
     Sha256(Sha256),
@@ -77,7 +77,7 @@ impl Hasher {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub(in super::super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
@@ -85,23 +85,23 @@ pub(in super::super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(digits).collect()
 }
 
-/// The id of these bytes.
+/// Returns the id of these bytes.
 ///
 /// # Errors
-/// They are one of a collision.
+/// When they show a collision.
 pub(in super::super) fn bytes(format: Format, bytes: &[u8]) -> io::Result<Oid> {
     let mut hasher = Hasher::blob(format, bytes.len() as u64);
     hasher.update(bytes);
     hasher.id()
 }
 
-/// The id of what a file of this size holds. It is read to its end, never whole.
+/// Returns the id of the content of a file of this size. Reads it in blocks.
 ///
 /// # Errors
-/// It cannot be read, its size is another by now, or it is one of a collision.
+/// When it cannot be read, its size has changed, or it shows a collision.
 pub(in super::super) fn file(format: Format, file: &mut impl Read, size: u64) -> io::Result<Oid> {
     let mut hasher = Hasher::blob(format, size);
-    // One byte more shows that it has grown.
+    // A read of one more byte shows that the file has grown.
     let room = usize::try_from(size.saturating_add(1)).unwrap_or(READ_AT_ONCE);
     let read = drain(file, room, |part| hasher.update(part))?;
     if read != size {
@@ -110,17 +110,17 @@ pub(in super::super) fn file(format: Format, file: &mut impl Read, size: u64) ->
     hasher.id()
 }
 
-/// The SHA-256 of what a file holds, and how much that is.
+/// Returns the SHA-256 and the size of a file's content.
 ///
 /// # Errors
-/// It cannot be read.
+/// When it cannot be read.
 pub(in super::super) fn sha256(file: &mut impl Read) -> io::Result<(String, u64)> {
     let mut hash = Sha256::new();
     let size = drain(file, READ_AT_ONCE, |part| hash.update(part))?;
     Ok((hex(&hash.finalize()), size))
 }
 
-/// Reads a file to its end, about so many bytes at once.
+/// Reads a file to its end, in blocks of about `room` bytes.
 fn drain(file: &mut impl Read, room: usize, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
     let mut buffer = vec![0; room.min(READ_AT_ONCE)];
     let mut total = 0;
@@ -141,7 +141,7 @@ fn drain(file: &mut impl Read, room: usize, mut each: impl FnMut(&[u8])) -> io::
 mod tests {
     use super::*;
 
-    /// The ids that `git hash-object` prints.
+    /// The expected ids are the output of `git hash-object`.
     #[test]
     fn ids_are_those_of_git() {
         let sha1 = bytes(Format::Sha1, b"hello\n").unwrap();

@@ -1,6 +1,5 @@
-//! Ignore rules, read by us: the `.gitignore` files of the directories that are walked, where they are
-//! regular files of a sane size, and lists that an agent does not share with others. A path that is tracked
-//! is never ignored.
+//! Evaluates ignore rules without git: the `.gitignore` files of the walked directories, if they are regular files of
+//! a sane size, and lists that agents cannot write. A tracked path is never ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,20 +13,21 @@ use super::paths::{self, Paths};
 use super::pattern::List;
 use super::walk::{Entry, Kind, Pass, Sieve, has_part};
 
-/// A longer list is not read.
+/// The largest list that is read.
 const LIST_MAX: u64 = 256 * 1024;
-/// So many patterns are asked of one path, those of whole sandboxes apart: an agent's lists cost no more than that.
+/// The number of patterns that are matched against one path, in addition to those for whole sandboxes: it limits the
+/// cost of an agent's lists.
 const PATTERNS_MAX: usize = 10_000;
 
-/// The name of such a list.
+/// The name of a list in a directory.
 const NAME: &[u8] = b".gitignore";
 
-/// Rules that hold in a whole sandbox, the weakest first: the user's own, those of the rig's checkout.
+/// Rules for a whole sandbox, the weakest first: the user's own, then those of the rig's checkout.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Excludes(Vec<List>);
 
 impl Excludes {
-    /// Reads lists of rules. One that is not there says nothing.
+    /// Reads lists of rules. Skips missing ones.
     pub(in super::super) fn read<'a>(files: impl IntoIterator<Item = &'a Path>) -> Self {
         let texts = files.into_iter().filter_map(|file| {
             let is_file = fs::metadata(file).is_ok_and(|meta| meta.is_file());
@@ -37,7 +37,7 @@ impl Excludes {
     }
 }
 
-/// What is taken of a sandbox.
+/// The rules that decide which entries of a sandbox are taken.
 #[derive(Debug)]
 pub(in super::super) struct Rules<'a> {
     excludes: &'a Excludes,
@@ -45,31 +45,31 @@ pub(in super::super) struct Rules<'a> {
     lists: BTreeMap<RelPath, Rc<List>>,
     /// Directories whose lists git reads from the index.
     absent: BTreeSet<RelPath>,
-    /// Paths that HEAD or an index has.
+    /// Paths in HEAD or in an index.
     tracked: &'a Paths<'a>,
     /// Paths that are left out.
     skipped: BTreeSet<RelPath>,
-    /// Directories that rules hide, and that are taken for what is tracked in them.
+    /// Directories that rules hide, and that are walked for their tracked files.
     mixed: BTreeSet<RelPath>,
     /// The directory that was entered last.
     here: Here<'a>,
 }
 
-/// What is the same for all entries of a directory.
+/// The state that all entries of a directory share.
 #[derive(Debug, Default)]
 struct Here<'a> {
-    /// It is a git directory, or lies in one.
+    /// Set for a git directory and everything below.
     in_git: bool,
-    /// Rules hide it, or a directory that it is in, although something tracked is there.
+    /// Set when rules hide the directory, or one above it, although it has tracked files.
     in_hidden: bool,
-    /// The lists that have a say, the deepest first, and where in a path begins what each is asked of.
+    /// The lists that apply, the deepest first, each with the offset at which a path is compared with it.
     lists: Vec<(usize, Rc<List>)>,
-    /// What is tracked below it.
+    /// The tracked paths below it.
     tracked: &'a [&'a [u8]],
 }
 
 impl<'a> Rules<'a> {
-    /// These excludes, and what the directories say.
+    /// Makes rules from these excludes and from the lists in the directories.
     pub(in super::super) fn new(excludes: &'a Excludes, tracked: &'a Paths<'a>) -> Self {
         Self {
             excludes,
@@ -87,7 +87,7 @@ impl<'a> Rules<'a> {
         self.skipped.insert(path.into());
     }
 
-    /// Notes that a path of the index is not checked out (`skip-worktree`): git reads a list there from the index.
+    /// Notes that a path of the index is not checked out (`skip-worktree`): git reads such a list from the index.
     pub(in super::super) fn left_out(&mut self, path: &[u8]) {
         let dir = path.strip_suffix(NAME);
         let dir = dir.filter(|dir| dir.is_empty() || dir.ends_with(b"/"));
@@ -100,7 +100,7 @@ impl<'a> Rules<'a> {
         paths::contains(tracked, path) || (is_dir && !paths::below(tracked, path).is_empty())
     }
 
-    /// Whether rules hide the path itself: those of the deepest directory count first.
+    /// Returns true if rules hide the path itself. The deepest directory's rules win.
     fn is_hidden(&self, path: &[u8], is_dir: bool) -> bool {
         let mut lists = self.here.lists.iter();
         let said = lists.find_map(|(from, list)| list.hides(&path[*from..], is_dir));
@@ -109,8 +109,8 @@ impl<'a> Rules<'a> {
             .unwrap_or(false)
     }
 
-    /// Takes up the list of a directory that has one. What a list would show that cannot be read is not known: nothing is
-    /// hidden below it then.
+    /// Reads the list of a directory. If a list exists that cannot be read, its rules are unknown, and nothing below
+    /// is hidden.
     fn read(&mut self, root: &Root, dir: &[u8], is_there: bool) {
         let path = bytes::below(dir, NAME);
         let list = match is_there {
@@ -128,7 +128,7 @@ impl<'a> Rules<'a> {
         self.lists.insert(dir.to_vec(), Rc::new(list));
     }
 
-    /// The lists of a directory and of those that it is in, the deepest first.
+    /// Returns the lists of a directory and of those above it, the deepest first.
     fn lists_of(&self, dir: &[u8]) -> Vec<(usize, Rc<List>)> {
         if self.lists.is_empty() {
             return Vec::new();
@@ -141,7 +141,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Reads a list; none where git reads none: what lies there is no file.
+/// Reads a list; none if it is not a file, which git does not read either.
 fn read(root: &Root, path: &[u8]) -> Option<List> {
     let is_file = |found| Entry::of(path.to_vec(), &found).kind == Kind::File;
     if let Ok(found) = root.stat(path)
@@ -158,7 +158,7 @@ fn read(root: &Root, path: &[u8]) -> Option<List> {
     })
 }
 
-/// A directory, and those that it is in, the top apart, the deepest first.
+/// Returns a directory and those above it except the top, the deepest first.
 fn ways(dir: &[u8]) -> impl Iterator<Item = &[u8]> {
     let first = Some(dir).filter(|dir| !dir.is_empty());
     std::iter::successors(first, |dir| {
@@ -190,7 +190,7 @@ impl Sieve for Rules<'_> {
         if self.skipped.contains(path) {
             return Pass::Skip;
         }
-        // What lies in a git directory no rule was made for.
+        // Rules are not made for files in a git directory.
         if self.here.in_git || path == b".git" || path.ends_with(b"/.git") {
             return Pass::Take;
         }

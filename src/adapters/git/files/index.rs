@@ -1,5 +1,5 @@
-//! What is staged: read from a copy of the index, in a git directory of our own that has nothing but the
-//! objects of others. So neither the agent's configuration nor its locks take part.
+//! Reads the index: from a copy, in a git directory of our own that has only the objects of others. So neither the
+//! agent's configuration nor its locks take part.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,13 +20,13 @@ use super::walk::Stamp;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// No larger index is read.
+/// The largest index that is read.
 const INDEX_MAX: u64 = 1024 * 1024 * 1024;
-/// An index is copied in blocks of this size.
+/// The block size for copying an index.
 const COPIED_AT_ONCE: usize = 128 * 1024;
-/// How the names of files begin that a split index shares.
+/// The prefix of the file names of a split index's shared part.
 const SHARED: &str = "sharedindex.";
-/// `git ls-files --debug` prints it for a path that is only promised.
+/// The flag that `git ls-files --debug` prints for an intent-to-add entry.
 const PROMISED: u32 = 1 << 29;
 
 /// An entry of an index.
@@ -39,25 +39,25 @@ pub(in super::super) struct Staged {
     /// 0, or 1 to 3 in a conflict.
     pub(in super::super) stage: u8,
     pub(in super::super) path: RelPath,
-    /// git is told not to look at the file (`skip-worktree`).
+    /// Set when git is told to leave the file out (`skip-worktree`).
     pub(in super::super) skip: bool,
-    /// git is told that the file is unchanged (`assume-unchanged`).
+    /// Set when git is told that the file is unchanged (`assume-unchanged`).
     pub(in super::super) assume: bool,
-    /// It is only promised (`git add -N`).
+    /// Set when only the intent to add is recorded (`git add -N`).
     pub(in super::super) promised: bool,
-    /// What git remembers of the file: inode, size, and both times. An agent may have written anything there.
+    /// The cached metadata of the file: inode, size, and both times. An agent may have forged it.
     stat: Option<(u64, u64, Time, Time)>,
 }
 
 type Time = (i64, u32);
 
 impl Staged {
-    /// Whether it is a submodule.
+    /// Returns true for a submodule.
     pub(in super::super) fn is_link(&self) -> bool {
         self.mode == "160000"
     }
 
-    /// Whether the agent's git took the file for what is staged: an opinion.
+    /// Returns true if the agent's git took the file for the staged one: only a claim.
     pub(in super::super) fn is_refreshed(&self, file: &Stamp) -> bool {
         let now = (
             // git keeps 32 bits of each.
@@ -69,7 +69,7 @@ impl Staged {
         self.stat == Some(now)
     }
 
-    /// Adds all of it but the stat data to a digest.
+    /// Adds everything except the cached metadata to a digest.
     fn digest(&self, digest: &mut Sha256) {
         let flags = [self.skip, self.assume, self.promised].map(u8::from);
         let head = [self.stage, flags[0], flags[1], flags[2]];
@@ -90,16 +90,16 @@ impl Staged {
 pub(in super::super) struct Index {
     /// Sorted by path and stage.
     pub(in super::super) entries: Vec<Staged>,
-    /// SHA-256 of the entries as they were listed, without their stat data.
+    /// SHA-256 of the entries as they were listed, without their cached metadata.
     pub(in super::super) digest: [u8; 32],
     /// Objects that only a shared part names.
     pub(in super::super) more: BTreeSet<Oid>,
-    /// Why it cannot be read, if it is there.
+    /// The reason why an existing index cannot be read.
     pub(in super::super) odd: Option<String>,
 }
 
 impl Index {
-    /// Its entries that are in no conflict, by path.
+    /// Returns its entries without conflict, by path.
     pub(in super::super) fn by_path(&self) -> impl Iterator<Item = (&RelPath, &Staged)> {
         let whole = self.entries.iter().filter(|staged| staged.stage == 0);
         whole.map(|staged| (&staged.path, staged))
@@ -113,10 +113,10 @@ pub(in super::super) struct Lens {
 }
 
 impl Lens {
-    /// Makes one in a scratch directory, with these object directories.
+    /// Makes a lens in a scratch directory, with these object directories.
     ///
     /// # Errors
-    /// It cannot be written, or an object directory has what git must not open.
+    /// When it cannot be written, or an object directory has files that git must not open.
     pub(in super::super) fn new(
         dir: tempfile::TempDir,
         format: Format,
@@ -147,12 +147,12 @@ impl Lens {
         Ok(Self { dir })
     }
 
-    /// Its git directory.
+    /// Returns its git directory.
     pub(in super::super) fn git_dir(&self) -> PathBuf {
         self.dir.path().join("git")
     }
 
-    /// A command on it.
+    /// Returns a git command that runs on it.
     pub(in super::super) fn git(&self) -> Git {
         let dir = self.git_dir();
         Git::in_dir(&dir)
@@ -161,10 +161,10 @@ impl Lens {
             .args(objects::UNINDEXED)
     }
 
-    /// Reads the index of an administrative directory. One that is not there is empty.
+    /// Reads the index of an administrative directory. A missing index is empty.
     ///
     /// # Errors
-    /// The directory cannot be read, or the copy not be written.
+    /// When the directory cannot be read, or the copy cannot be written.
     pub(in super::super) fn index(
         &self,
         admin: &Path,
@@ -195,12 +195,12 @@ impl Lens {
         let index = self.listed(whole.as_ref(), &shared)?;
         match whole.is_none() && index.odd.is_none() {
             true => Ok(recent.indexes.keep(sum, Arc::new(index))),
-            // The reason may pass.
+            // The failure may be transient, so it is not cached.
             false => Ok(Arc::new(index)),
         }
     }
 
-    /// Lists what was copied. `missing` says why the index itself was not.
+    /// Lists the copied index. `missing` is the reason if the index itself was not copied.
     fn listed(&self, missing: Option<&io::Error>, shared: &[PathBuf]) -> Result<Index, RepoError> {
         let mut index = match missing {
             None => self.list(Path::new("index"))?,
@@ -216,10 +216,10 @@ impl Lens {
         Ok(index)
     }
 
-    /// The index that was read last as one whole file, where it is in two parts.
+    /// Returns the index that was read last as one whole file, if it has two parts.
     ///
     /// # Errors
-    /// git cannot write it, or it cannot be read.
+    /// When git cannot write it, or it cannot be read.
     pub(in super::super) fn joined(&self) -> Result<Option<Vec<u8>>, RepoError> {
         let (dir, file) = (self.git_dir(), self.git_dir().join("index"));
         let fail = |error: io::Error| failed("cannot read", &dir, &error);
@@ -234,7 +234,7 @@ impl Lens {
         fs::read(&file).map(Some).map_err(fail)
     }
 
-    /// Copies a regular file, and digests its name and bytes; answers with why it was not copied.
+    /// Copies a regular file, and digests its name and bytes. Returns the reason if it was not copied.
     fn copy(&self, root: &Root, name: &[u8], digest: &mut Sha256) -> io::Result<Option<io::Error>> {
         let from = match root.file(name) {
             Ok(file) => file,
@@ -275,7 +275,7 @@ impl Lens {
                 let here = format!("{}/", self.git_dir().display());
                 return Ok(odd(listed.stderr.replace(&here, "").trim()));
             }
-            // What an agent made of it may keep git busy for ever.
+            // A forged index may keep git busy for ever.
             Err(error @ RepoError::Timeout { .. }) => return Ok(odd(&error.to_string())),
             Err(error) => return Err(error),
         };
@@ -303,7 +303,7 @@ fn odd(why: &str) -> Index {
     }
 }
 
-/// A path as `objects/info/alternates` takes any.
+/// Quotes a path for `objects/info/alternates`.
 pub(in super::super) fn quoted(path: &[u8]) -> Vec<u8> {
     let mut text = vec![b'"'];
     for byte in path {
@@ -317,7 +317,7 @@ pub(in super::super) fn quoted(path: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Records of `<tag> <mode> <oid> <stage>\t<path>`, NUL, and five lines of stat data.
+/// Parses records of `<tag> <mode> <oid> <stage>\t<path>`, NUL, and five lines of stat data.
 fn parse(mut text: &[u8]) -> Option<Vec<Staged>> {
     let mut entries = Vec::new();
     while !text.is_empty() {
@@ -330,14 +330,14 @@ fn parse(mut text: &[u8]) -> Option<Vec<Staged>> {
         (staged.stat, staged.promised) = stat(debug).map_or((None, false), |(stat, flags)| {
             (Some(stat), flags & PROMISED != 0)
         });
-        // A split index whose base is gone has entries without names.
+        // A split index without its base has entries without names.
         if staged.path.is_empty() {
             return None;
         }
         entries.push(staged);
         text = &rest[end + 1..];
     }
-    // git lists them as they are in the file, and an agent may have written that.
+    // git lists the entries in their order in the file, which an agent may have written.
     if !entries.is_sorted_by_key(place) {
         entries.sort_by(|a, b| place(a).cmp(&place(b)));
     }
@@ -365,7 +365,7 @@ fn entry(record: &[u8]) -> Option<Staged> {
     })
 }
 
-/// The stat data that git prints, and its flags.
+/// Parses the stat data that git prints, and its flags.
 fn stat(text: &str) -> Option<((u64, u64, Time, Time), u32)> {
     let value = |name: &str| {
         let at = text.find(name)? + name.len();

@@ -1,4 +1,4 @@
-//! The files below a directory, for what needs nothing but their names.
+//! Lists the files below a directory, by name only.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use super::open::Root;
 use super::walk::{All, Kind, has_part, walk};
 use crate::ports::repo::RepoError;
 
-/// Every regular file and link below the directory, relative and sorted. With `all`, those in `.git`
-/// directories too.
+/// Lists every regular file and link below the directory, relative and sorted. With `all`, includes those in `.git`
+/// directories.
 ///
 /// # Errors
-/// Not all of it can be read.
+/// When something in it cannot be read.
 pub(in super::super) fn list(dir: &Path, all: bool) -> Result<Vec<RelPath>, RepoError> {
     let fail = |error: std::io::Error| failed("cannot list", dir, &error);
     let root = Root::open(dir).map_err(fail)?;

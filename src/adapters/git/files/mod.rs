@@ -1,19 +1,19 @@
-//! A sandbox as the bytes on its disk. git's opinion of a work tree (its index, its configuration, its
-//! filters) is the agent's to change, so none of it is asked: files are found, hashed and compared here.
+//! Reads a sandbox as the bytes on its disk. An agent can change git's view of a work tree (its index, configuration,
+//! filters), so git is not asked: files are found, hashed and compared here.
 //!
 //! ```text
-//!   open     descriptors below a directory: no link followed, no mount entered
-//!   walk     every entry, with what the kernel says of it
-//!   pattern  the patterns of ignore lists, with the meaning that git gives them
-//!   ignore   which of them ignore rules hide
-//!   hash     the id that git would give to a file's bytes
-//!   seen     what was hashed before, by fingerprint
-//!   paths    lists sorted by path, asked in their order
-//!   recent   listings that were made moments ago, by what they were made of
-//!   convert  bytes that differ from their blob by a conversion of git's only
-//!   compare  the files of a sandbox with those of its commit
-//!   index    what is staged, read from a copy of the index
-//!   store    blobs into ours, and back
+//!   open     opens paths below a directory: no link followed, no mount entered
+//!   walk     lists every entry, with the kernel's metadata
+//!   pattern  the patterns of ignore lists, with git's meaning
+//!   ignore   decides which entries ignore rules hide
+//!   hash     computes the id that git would give to a file's bytes
+//!   seen     a cache of hashes, by fingerprint
+//!   paths    lists sorted by path, queried in their order
+//!   recent   a cache of recent listings, by their sources
+//!   convert  judges bytes that differ from their blob only by a conversion of git's
+//!   compare  compares the files of a sandbox with those of its commit
+//!   index    reads a copy of the index
+//!   store    writes blobs into ours, and reads them back
 //! ```
 
 pub(super) mod compare;

@@ -1,5 +1,5 @@
-//! Opens what lies below a directory that agents write to. No link is followed on the way, no mount is
-//! entered, nothing is waited for, and paths may be longer than the kernel takes in one call.
+//! Opens paths below a directory that agents write to. Follows no link, enters no mount, never blocks, and takes
+//! paths longer than the kernel's limit for one call.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,19 +16,19 @@ use rustix::io::Errno;
 
 use super::super::bytes;
 
-/// No part of the way is a link, leads out of the directory, or is a mount point.
+/// Refuses a path with a link, out of the directory, or across a mount point.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// So much of a path is given to the kernel at once; it takes 4096 bytes.
+/// The number of path bytes for one call of the kernel, whose limit is 4096.
 const PART: usize = 3_000;
 
-/// A rename elsewhere in the tree has the kernel give up a lookup; so often it is asked again.
+/// The number of retries: a rename elsewhere in the tree makes the kernel give up a lookup.
 const RACES: usize = 16;
 
-/// File systems that are on a disk and change a file's times with a write through any mapping, as `statfs` names them. What
-/// is not known (overlayfs may be over tmpfs) may be in memory.
+/// File systems on a disk (by their numbers of `statfs`) that update a file's times on a write through any mapping.
+/// Any other may be in memory (overlayfs may be over tmpfs).
 const ON_DISK: [i128; 6] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -38,7 +38,7 @@ const ON_DISK: [i128; 6] = [
     0xca45_1a4e, // bcachefs
 ];
 
-/// A directory below which things are opened.
+/// A directory below which paths are opened.
 #[derive(Debug)]
 pub(in super::super) struct Root {
     fd: OwnedFd,
@@ -46,14 +46,14 @@ pub(in super::super) struct Root {
     mount: u64,
 }
 
-/// What the kernel is asked of an entry.
+/// The metadata that the kernel is asked for.
 const ASKED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::MNT_ID);
 
 impl Root {
-    /// Opens it. A link in its own place is not followed.
+    /// Opens the directory. The path itself must not be a link.
     ///
     /// # Errors
-    /// It is no directory, or cannot be opened.
+    /// When it is not a directory, or cannot be opened.
     pub(in super::super) fn open(path: &Path) -> io::Result<Self> {
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(CWD, path, how, Mode::empty())?;
@@ -65,27 +65,27 @@ impl Root {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub(in super::super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it may be in memory only (tmpfs): a write through a mapping that was read before leaves all times as they
-    /// were.
+    /// Returns true if it may be in memory only (tmpfs): there, a write through a mapping that was read before leaves
+    /// all times as they were.
     pub(in super::super) fn is_in_memory(&self) -> bool {
         let kind = fstatfs(&self.fd).map(|found| found.f_type);
         !kind.is_ok_and(|kind| is_on_disk(i128::from(kind)))
     }
 
-    /// Whether an entry is on the same mount.
+    /// Returns true if an entry is on the same mount.
     pub(in super::super) fn has(&self, found: &Statx) -> bool {
         found.stx_mnt_id == self.mount
     }
 
-    /// The names in a directory, with whether the directory says that they are directories.
+    /// Returns the names in a directory, each with a directory flag if the kernel tells.
     ///
     /// # Errors
-    /// It cannot be listed.
+    /// When it cannot be listed.
     pub(in super::super) fn list(&self, dir: &[u8]) -> io::Result<(OwnedFd, Vec<Named>)> {
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = self.at(dir, how)?;
@@ -106,15 +106,15 @@ impl Root {
         Ok((fd, names))
     }
 
-    /// Opens a regular file to be read.
+    /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// There is none, it is something else, or it cannot be opened.
+    /// When it does not exist, is not a regular file, or cannot be opened.
     pub(in super::super) fn file(&self, path: &[u8]) -> io::Result<File> {
         Ok(self.sized(path)?.0)
     }
 
-    /// Opens a regular file to be read. Returns its size, too.
+    /// Opens a regular file for reading. Returns its size, too.
     ///
     /// # Errors
     /// As [`Root::file`].
@@ -128,20 +128,20 @@ impl Root {
         Ok((file, found.len()))
     }
 
-    /// Where a link leads.
+    /// Returns the target of a link.
     ///
     /// # Errors
-    /// It is no link, or cannot be read.
+    /// When it is not a link, or cannot be read.
     pub(in super::super) fn link(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let (dir, name) = split(path);
         let dir = self.at(dir, OFlags::PATH | OFlags::DIRECTORY)?;
         Ok(readlinkat(&dir, bytes::path(name), Vec::new())?.into_bytes())
     }
 
-    /// What the kernel says of a path; none where there is nothing.
+    /// Returns the metadata of a path; none if it does not exist.
     ///
     /// # Errors
-    /// It cannot be asked.
+    /// When the kernel refuses.
     pub(in super::super) fn stat(&self, path: &[u8]) -> io::Result<Option<Statx>> {
         let (dir, name) = split(path);
         let found = self
@@ -154,13 +154,13 @@ impl Root {
         }
     }
 
-    /// Opens a path below it, part by part where it is long. The empty path is the directory itself.
+    /// Opens a path below the directory, in parts if it is long. The empty path is the directory itself.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(in super::super) fn at(&self, path: &[u8], how: OFlags) -> io::Result<OwnedFd> {
         let how = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // Neither is understood together with O_PATH.
+        // `O_PATH` excludes `O_NONBLOCK`.
         let how = match how.contains(OFlags::PATH) {
             true => how - OFlags::NONBLOCK,
             false => how,
@@ -183,24 +183,24 @@ impl Root {
     }
 }
 
-/// A name in a directory, and whether it is a directory, where the directory tells.
+/// A name in a directory, and true if it is a directory, if the kernel tells.
 pub(in super::super) type Named = (Vec<u8>, Option<bool>);
 
-/// What the kernel says of a name in a directory. A link is itself.
+/// Returns the metadata of a name in a directory. Does not follow a link.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(in super::super) fn stat_in(dir: &OwnedFd, name: &[u8]) -> io::Result<Statx> {
     let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     Ok(statx(dir, OsStr::from_bytes(name), how, ASKED)?)
 }
 
-/// The kernel's number is negative where it has 32 bits and the first is set.
+/// Masks the number: the kernel's value is negative where it has 32 bits and the first is set.
 fn is_on_disk(kind: i128) -> bool {
     ON_DISK.contains(&(kind & 0xffff_ffff))
 }
 
-/// Whether there is nothing of that name.
+/// Returns true if the path does not exist.
 pub(in super::super) fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
@@ -216,7 +216,7 @@ fn beneath(at: BorrowedFd<'_>, path: &[u8], how: OFlags) -> io::Result<OwnedFd> 
     }
 }
 
-/// The directory of a path, and its name there.
+/// Splits a path into its directory and its name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(cut) => (&path[..cut], &path[cut + 1..]),

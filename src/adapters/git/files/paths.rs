@@ -1,15 +1,15 @@
-//! Lists that are sorted by path, asked in their order: so each is gone through once.
+//! Lists sorted by path, queried in their order, so that each is traversed only once.
 
 use std::iter::Peekable;
 
 use super::super::bytes::{self, RelPath};
 
-/// Paths, sorted, each once.
+/// Paths, sorted, without duplicates.
 #[derive(Debug, Default)]
 pub(in super::super) struct Paths<'a>(Vec<&'a [u8]>);
 
 impl<'a> Paths<'a> {
-    /// Sorts paths; lists that are sorted, one behind the other, are merged.
+    /// Sorts paths; concatenated sorted lists are merged.
     pub(in super::super) fn of(paths: impl IntoIterator<Item = &'a RelPath>) -> Self {
         let mut paths: Vec<_> = paths.into_iter().map(Vec::as_slice).collect();
         paths.sort();
@@ -17,12 +17,12 @@ impl<'a> Paths<'a> {
         Self(paths)
     }
 
-    /// Whether the path is among them.
+    /// Returns true if the path is in the list.
     pub(in super::super) fn contains(&self, path: &[u8]) -> bool {
         contains(&self.0, path)
     }
 
-    /// Those that lie below a directory; the empty path is the top.
+    /// Returns the paths below a directory; the empty path is the top.
     pub(in super::super) fn below(&self, dir: &[u8]) -> &[&'a [u8]] {
         match dir.is_empty() {
             true => &self.0,
@@ -31,12 +31,12 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// Whether a path is in a sorted list.
+/// Returns true if a path is in a sorted list.
 pub(super) fn contains(sorted: &[&[u8]], path: &[u8]) -> bool {
     sorted.binary_search(&path).is_ok()
 }
 
-/// What lies below a directory in a sorted list.
+/// Returns the paths of a sorted list that are below a directory.
 pub(super) fn below<'s, 'a>(sorted: &'s [&'a [u8]], dir: &[u8]) -> &'s [&'a [u8]] {
     let dir = bytes::below(dir, b"");
     let from = sorted.partition_point(|path| *path < dir.as_slice());
@@ -45,10 +45,10 @@ pub(super) fn below<'s, 'a>(sorted: &'s [&'a [u8]], dir: &[u8]) -> &'s [&'a [u8]
     &rest[..end]
 }
 
-/// A list sorted by path, beside another one.
+/// A list sorted by path, queried alongside another one.
 pub(in super::super) struct Beside<I: Iterator> {
     list: Peekable<I>,
-    /// The path that was asked for last. In debug builds alone, as it costs more than the answer.
+    /// The last queried path. In debug builds only, because it costs more than the answer.
     #[cfg(debug_assertions)]
     last: RelPath,
 }
@@ -62,7 +62,7 @@ impl<'a, T, I: Iterator<Item = (&'a RelPath, T)>> Beside<I> {
         }
     }
 
-    /// What the list has for this path, which comes behind those that were asked for before.
+    /// Returns the value for this path, which must come after all paths that were queried before.
     pub(in super::super) fn at(&mut self, path: &[u8]) -> Option<T> {
         #[cfg(debug_assertions)]
         {

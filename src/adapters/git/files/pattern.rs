@@ -1,8 +1,8 @@
-//! Patterns of ignore lists, with git's meaning to the byte (gitignore(5)): `{a,b}` stands for itself, a tab at the end
-//! belongs to the pattern, a set matches no `/`. What only looks like a pattern matches nothing, so that nothing is hidden by
-//! it. The case of letters always counts: an agent may say otherwise in its configuration.
+//! Patterns of ignore lists, exactly as git understands them (gitignore(5)): `{a,b}` stands for itself, a tab at the
+//! end belongs to the pattern, a set matches no `/`. An invalid pattern matches nothing, so that it hides nothing.
+//! Case always counts, although an agent may configure otherwise.
 //!
-//! A match costs no more than the pattern's length times that of the path, whatever an agent writes.
+//! A match costs at most the pattern's length times that of the path, whatever an agent writes.
 
 use std::ops::RangeInclusive;
 
@@ -12,16 +12,16 @@ pub(in super::super) struct List(Vec<Pattern>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pattern {
-    /// It shows again what an earlier one hides.
+    /// Set when it shows again what an earlier one hides.
     negative: bool,
-    /// It matches directories and nothing else.
+    /// Set when it matches only directories.
     only_dirs: bool,
-    /// It is compared with the whole path below its directory; otherwise with the last name of the path.
+    /// Set when it is compared with the whole path below its directory; otherwise with the last name of the path.
     whole: bool,
     parts: Vec<Part>,
 }
 
-/// What a pattern consists of.
+/// An element of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     /// This byte.
@@ -46,12 +46,12 @@ struct Set {
 }
 
 impl List {
-    /// Reads a list. A line that is no pattern is passed over.
+    /// Reads a list. Skips lines that are no patterns.
     pub(in super::super) fn read(text: &[u8]) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let lines = text.split(|byte| *byte == b'\n');
         let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-        // git reads a line to its first NUL.
+        // git reads a line up to its first NUL.
         let lines = lines.map(|line| line.split(|byte| *byte == 0).next().unwrap_or_default());
         Self(lines.filter_map(Pattern::read).collect())
     }
@@ -61,12 +61,13 @@ impl List {
         Self::read(b"!*")
     }
 
-    /// How many patterns it has.
+    /// The number of patterns.
     pub(in super::super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the list hides the path, which is below its directory, or shows it; none where it says nothing of it.
+    /// Returns true if the list hides the path (relative to its directory), false if it shows it; none if no pattern
+    /// matches.
     pub(in super::super) fn hides(&self, path: &[u8], is_dir: bool) -> Option<bool> {
         let found = self.0.iter().rev().find(|it| it.matches(path, is_dir))?;
         Some(!found.negative)
@@ -109,13 +110,13 @@ impl Pattern {
     }
 }
 
-/// A line without the spaces at its end, but for those behind a backslash.
+/// Removes the spaces at the end of a line, except those behind a backslash.
 fn without_spaces(line: &[u8]) -> &[u8] {
     let (mut end, mut at) = (0, 0);
     while at < line.len() {
         match line[at] {
             b' ' => at += 1,
-            // A backslash at the very end escapes nothing, and spaces before it stay.
+            // A backslash at the very end escapes nothing, and the spaces before it stay.
             b'\\' if at + 1 == line.len() => return line,
             b'\\' => {
                 at += 2;
@@ -130,11 +131,11 @@ fn without_spaces(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
-/// The parts of a pattern; none where it can match nothing.
+/// Parses the parts of a pattern; none if it can match nothing.
 fn parts(pattern: &[u8]) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     let mut at = 0;
-    // git compares what stands before the first of these apart, and takes what follows for a pattern of its own.
+    // git compares the text before the first of these separately, and takes the rest for a pattern of its own.
     let mut is_first = true;
     while let Some(byte) = pattern.get(at) {
         at += 1;
@@ -178,8 +179,8 @@ fn parts(pattern: &[u8]) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// The set whose bracket is before `at`, and where the pattern goes on; none where it has no end, or names a class that is
-/// not known.
+/// Parses the set whose bracket is before `at`. Returns it with the position after it; none if it has no end, or
+/// names an unknown class.
 fn set(pattern: &[u8], mut at: usize) -> Option<(Set, usize)> {
     let negated = matches!(pattern.get(at)?, b'!' | b'^');
     at += usize::from(negated);
@@ -216,7 +217,7 @@ fn set(pattern: &[u8], mut at: usize) -> Option<(Set, usize)> {
                         at += 1 + end + 1;
                         from = None;
                     }
-                    // Without its end it is a bracket among others.
+                    // Without its end it is a plain bracket.
                     None => {
                         ranges.push(byte..=byte);
                         from = Some(byte);
@@ -234,7 +235,7 @@ fn set(pattern: &[u8], mut at: usize) -> Option<(Set, usize)> {
     }
 }
 
-/// The bytes of a named class.
+/// Returns the bytes of a named class.
 fn class(name: &[u8]) -> Option<&'static [RangeInclusive<u8>]> {
     Some(match name {
         b"alnum" => &[b'0'..=b'9', b'A'..=b'Z', b'a'..=b'z'],
@@ -254,7 +255,7 @@ fn class(name: &[u8]) -> Option<&'static [RangeInclusive<u8>]> {
 }
 
 impl Part {
-    /// Whether this part, which stands for one byte, stands for this one.
+    /// Returns true if this part, which matches one byte, matches this one.
     fn is(&self, byte: u8) -> bool {
         match self {
             Self::Byte(own) => *own == byte,
@@ -267,7 +268,7 @@ impl Part {
         }
     }
 
-    /// Whether it stands for any number of bytes, this one among them.
+    /// Returns true if the part matches any number of bytes, this one among them.
     fn spans(&self, byte: u8) -> bool {
         match self {
             Self::Run => byte != b'/',
@@ -277,7 +278,7 @@ impl Part {
     }
 }
 
-/// Whether the parts stand for this text.
+/// Returns true if the parts match this text.
 fn fits(parts: &[Part], text: &[u8]) -> bool {
     let plain = parts
         .iter()
@@ -299,12 +300,12 @@ fn fits(parts: &[Part], text: &[u8]) -> bool {
     }
 }
 
-/// Whether the parts, which stand for one byte each, stand for this text of their length.
+/// Returns true if the parts, which match one byte each, match this text of the same length.
 fn are(parts: &[Part], text: &[u8]) -> bool {
     parts.iter().zip(text).all(|(part, byte)| part.is(*byte))
 }
 
-/// Looks, byte by byte, how many of the parts may stand for the text so far.
+/// Matches byte by byte, with the set of all possible numbers of parts that match the text so far.
 fn runs(parts: &[Part], text: &[u8]) -> bool {
     let mut now = vec![false; parts.len() + 1];
     let mut next = now.clone();
@@ -327,7 +328,7 @@ fn runs(parts: &[Part], text: &[u8]) -> bool {
     now[parts.len()]
 }
 
-/// So many of the parts may stand for the text so far, and more where those that follow may stand for nothing.
+/// Marks `count` as reached, and the numbers after it as long as the following parts may match nothing.
 fn enter(parts: &[Part], reached: &mut [bool], count: usize) {
     let mut counts = count..=parts.len();
     for count in counts.by_ref() {

@@ -1,9 +1,9 @@
-//! Listings that the measurements of one sandbox have in common: the files of a commit, of an index, and what was
-//! hashed before. A charge, a `done` and a removal measure a sandbox several times within seconds, and most of
-//! the time of a measurement went to listing the same again.
+//! A cache of listings that several measurements of a sandbox share: the files of a commit, of an index, and hashes
+//! of files. A charge, a `done` and a removal measure a sandbox several times within seconds, and most of the time of
+//! a measurement was spent on listing the same again.
 //!
-//! A listing is kept under what it was made of: the id of a commit of ours, the digest of the bytes that were
-//! read. So none can be stale. Looks at the sandboxes drop those that were not asked for lately.
+//! The key of a listing is its source: the id of a commit of ours, or the digest of the bytes that were read.
+//! Therefore no listing can be stale. Each look at the sandboxes drops the listings that were not used lately.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,27 +13,27 @@ use super::index::Index;
 use super::seen::KnownFiles;
 use crate::domain::ids::Oid;
 
-/// So many listings of a kind are kept: of HEAD, and of its base. One may take megabytes.
+/// The number of listings of a kind that are kept: those of HEAD and of its base. One may take megabytes.
 const MOST: usize = 2;
-/// A listing is dropped when it was not asked for during this time.
+/// The time without use after which a listing is dropped.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// SHA-256 of what was read.
+/// The SHA-256 of the bytes that were read.
 pub(in super::super) type Sum = [u8; 32];
 
-/// The listings of one rig.
+/// The cached listings of one rig.
 #[derive(Debug, Default)]
 pub(in super::super) struct Recent {
-    /// By commit.
+    /// The files of commits, by commit.
     pub(in super::super) trees: Listings<Oid, Tree>,
-    /// By the bytes of the index and of what it shares.
+    /// The entries of indexes, by the bytes of the index and of its shared part.
     pub(in super::super) indexes: Listings<Sum, Index>,
-    /// By the bytes of the list.
+    /// The hashes of files, by the bytes of the list.
     pub(in super::super) seen: Listings<Sum, KnownFiles>,
 }
 
 impl Recent {
-    /// Drops what was not asked for lately.
+    /// Drops listings that were not used lately.
     pub(in super::super) fn tidy(&self) {
         let now = Instant::now();
         self.trees.tidy(now);
@@ -42,7 +42,7 @@ impl Recent {
     }
 }
 
-/// Listings of one kind, the one that was asked for last at the end.
+/// Cached listings of one kind, the last used one at the end.
 #[derive(Debug)]
 pub(in super::super) struct Listings<K, V>(Mutex<Vec<Held<K, V>>>);
 
@@ -60,10 +60,10 @@ impl<K, V> Default for Listings<K, V> {
 }
 
 impl<K: Eq, V> Listings<K, V> {
-    /// Returns the listing of this key, made now where it is not kept.
+    /// Returns the listing of this key from the cache, or makes it.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub(in super::super) fn get_or<E>(
         &self,
         key: K,
@@ -71,12 +71,12 @@ impl<K: Eq, V> Listings<K, V> {
     ) -> Result<Arc<V>, E> {
         match self.get(&key) {
             Some(listing) => Ok(listing),
-            // Others need not wait while it is made.
+            // Not locked meanwhile, so that other callers need not wait.
             None => Ok(self.keep(key, Arc::new(make()?))),
         }
     }
 
-    /// Returns the listing of this key, where it is kept.
+    /// Returns the listing of this key, if it is in the cache.
     pub(in super::super) fn get(&self, key: &K) -> Option<Arc<V>> {
         let mut held = self.held();
         let at = held.iter().position(|held| held.key == *key)?;
@@ -87,7 +87,7 @@ impl<K: Eq, V> Listings<K, V> {
         Some(listing)
     }
 
-    /// Keeps a listing under this key, and returns it.
+    /// Adds a listing with this key to the cache, and returns it.
     pub(in super::super) fn keep(&self, key: K, listing: Arc<V>) -> Arc<V> {
         let mut held = self.held();
         held.retain(|held| held.key != key);

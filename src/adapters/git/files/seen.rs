@@ -1,14 +1,13 @@
-//! What was hashed before: the ids of a sandbox's files by fingerprint, so that the same bytes are not read
-//! twice. The list lies in ours, where no agent writes. A torn or foreign one is as good as none.
+//! A cache of a sandbox's file hashes by fingerprint, so that unchanged files are not read again. The list lies in
+//! ours, where no agent writes. A torn or foreign list counts as empty.
 //!
-//! A charge notes which blob each file was checked out from, before an agent is in the sandbox. A file that
-//! still has that fingerprint is what git made of the blob, whatever filters did on the way.
+//! A charge notes for each file the blob that it was checked out from, before an agent is in the sandbox. A file that
+//! still has that fingerprint is git's output for the blob, whatever filters did on the way.
 //!
-//! A program that has a file mapped changes its times with its first write alone: what was hashed after that may have
-//! been written since, under the same fingerprint. A measurement that decides a removal reads such files afresh
-//! ([`Seen::doubt`]); those that were not written since the checkout keep their fingerprints, but in memory (tmpfs), where
-//! even the first
-//! write may leave them.
+//! A program that has mapped a file changes the file's times only with its first write: later writes keep the
+//! fingerprint under which the file was hashed. A measurement that decides a removal therefore reads such files again
+//! ([`Seen::doubt`]). Files that were not written since the checkout keep their fingerprints, except in memory
+//! (tmpfs), where even the first write may not change them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,16 +28,16 @@ use super::walk::{Entry, Kind, Stamp};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// How a list begins.
+/// The first line of a list.
 const FORMAT: &str = "horde-seen 1";
-/// No longer list is read or written: such a sandbox is hashed anew each time.
+/// The largest list that is read or written: a sandbox with more files is hashed again each time.
 const LIST_MAX: u64 = 256 * 1024 * 1024;
-/// So many files are remembered that may be gone.
+/// The number of files in the list that may be gone before it is tidied.
 const SPARE: usize = 10_000;
-/// A file that changed so shortly before it was read may change again without its times telling.
+/// The time after a change during which a file may change again without a change of its times.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// What is known of a file with this fingerprint.
+/// The cache entry of a file with this fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Known {
     stamp: Stamp,
@@ -48,10 +47,10 @@ pub(in super::super) struct Known {
     from: Option<Oid>,
 }
 
-/// What is known of files, by path.
+/// The cache entries, by path.
 pub(in super::super) type KnownFiles = BTreeMap<RelPath, Known>;
 
-/// The files of one sandbox.
+/// The cache of one sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Seen {
     files: Arc<KnownFiles>,
@@ -59,20 +58,20 @@ pub(in super::super) struct Seen {
     doubt: Doubt,
 }
 
-/// Which fingerprints are not believed.
+/// The fingerprints that are not trusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Doubt {
-    /// All are.
+    /// All are trusted.
     #[default]
     None,
-    /// Those of files that were hashed since the checkout, or at it.
+    /// Files that were hashed at or since the checkout are not.
     Hashed,
-    /// None is.
+    /// None is trusted.
     All,
 }
 
 impl Known {
-    /// Whether it is about the entry as that is now.
+    /// Returns true if the cache entry matches the entry's current fingerprint.
     pub(in super::super) fn is_of(&self, entry: &Entry) -> bool {
         self.stamp == entry.stamp
     }
@@ -98,8 +97,8 @@ impl Seen {
         }
     }
 
-    /// Has files read afresh that may have been written under the fingerprints that they had when they were hashed; in
-    /// memory, that may be any file.
+    /// Marks the files to be read again that may have been written without a change of their fingerprint since they
+    /// were hashed; in memory, that may be any file.
     pub(in super::super) fn doubt(&mut self, in_memory: bool) {
         self.doubt = match in_memory {
             true => Doubt::All,
@@ -107,12 +106,12 @@ impl Seen {
         };
     }
 
-    /// What is known, by path.
+    /// Returns the cache entries, by path.
     pub(in super::super) fn listed(&self) -> Arc<KnownFiles> {
         Arc::clone(&self.files)
     }
 
-    /// The id of the bytes of a file with this fingerprint, where that is believed.
+    /// Returns the id of the bytes of a file with this fingerprint, if that is trusted.
     pub(in super::super) fn believed<'a>(&self, known: &'a Known) -> Option<&'a Oid> {
         match self.doubt {
             Doubt::None => known.id.as_ref(),
@@ -120,13 +119,13 @@ impl Seen {
         }
     }
 
-    /// What the checkout made of a file whose fingerprint is not believed, as far as that was noted; none for one that is
-    /// believed.
+    /// Returns the id that the checkout gave to a file whose fingerprint is not trusted, as far as that was noted;
+    /// none if it is trusted.
     pub(in super::super) fn doubted<'a>(&self, known: &'a Known) -> Option<Option<&'a Oid>> {
         (self.doubt == Doubt::All).then_some(known.id.as_ref())
     }
 
-    /// Forgets what a file was checked out from: it was written under the same fingerprint.
+    /// Forgets the blob that a file was checked out from: the file was written under the same fingerprint.
     pub(in super::super) fn disown(&mut self, entry: &Entry) {
         if let Some(known) = Arc::make_mut(&mut self.files).get_mut(&entry.path) {
             known.from = None;
@@ -134,10 +133,10 @@ impl Seen {
         }
     }
 
-    /// Writes the list where it is another than was read.
+    /// Writes the list if it was changed.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// When it cannot be written.
     pub(in super::super) fn write(&self, file: &Path, recent: &Recent) -> Result<(), RepoError> {
         if !self.changed {
             return Ok(());
@@ -177,7 +176,7 @@ impl Seen {
         (format!("{FORMAT} {}\n{lines}", hex(&sum)), sum.into())
     }
 
-    /// The id of a file's bytes, where they were hashed and the file has not been written since.
+    /// Returns the id of a file's bytes, if the file was hashed and not written since.
     pub(in super::super) fn id(&self, entry: &Entry) -> Option<&Oid> {
         self.believed(self.known(entry)?)
     }
@@ -187,14 +186,13 @@ impl Seen {
         (known.stamp == entry.stamp).then_some(known)
     }
 
-    /// Notes the id of a file that was read after `began`. One that is younger than a second then is not
-    /// noted.
+    /// Notes the id of a file that was read after `began`, unless the file was younger than a second then.
     pub(in super::super) fn note(&mut self, entry: &Entry, id: &Oid, began: SystemTime) {
         let before = self.known(entry);
         let id = match is_young(&entry.stamp, began) {
             false => Some(id.clone()),
             true => match before.and_then(|known| known.id.as_ref()) {
-                // It was written under the same fingerprint.
+                // The file was written under the same fingerprint.
                 Some(other) if other != id => None,
                 _ => return,
             },
@@ -211,7 +209,7 @@ impl Seen {
         Arc::make_mut(&mut self.files).insert(entry.path.clone(), known);
     }
 
-    /// Forgets files that are not among these, once there are many such.
+    /// Forgets files that are not among these, once there are many of them.
     pub(in super::super) fn tidy<'a>(&mut self, entries: impl ExactSizeIterator<Item = &'a Entry>) {
         if self.files.len() > SPARE + 2 * entries.len() {
             self.keep_only(entries);
@@ -229,12 +227,12 @@ impl Seen {
         self.changed |= self.files.len() != before;
     }
 
-    /// Notes what our own checkout made of these blobs, before an agent was there; `made` tells the ids of the bytes where
-    /// they are needed. The files are sorted by path. `probe` is a file made after it: what changed as late as that might change again without its times
-    /// telling.
+    /// Makes the cache for our own checkout of these blobs, before an agent was there; `made` returns the id of a
+    /// file's bytes if needed. The files are sorted by path. `probe` is a file made after the checkout: a file that
+    /// changed as late as the probe might change again without a change of its times.
     ///
     /// # Errors
-    /// The probe cannot be looked at.
+    /// When the metadata of the probe cannot be read.
     pub(in super::super) fn checked_out<'a>(
         files: impl IntoIterator<Item = (&'a Entry, &'a Oid)>,
         made: impl Fn(&Entry) -> Option<Oid>,
@@ -260,7 +258,7 @@ impl Seen {
     }
 }
 
-/// An id as the list has it.
+/// Formats an id for the list.
 fn digits(id: Option<&Oid>) -> &str {
     id.map_or("-", Oid::as_str)
 }
@@ -441,7 +439,7 @@ mod tests {
         }
     }
 
-    /// It cannot be noted as it is now, but what it was is not believed again either.
+    /// The new id cannot be noted yet, but the old one must not be trusted either.
     #[test]
     fn young_file_that_was_written_under_its_fingerprint_is_forgotten() {
         let mut seen = Seen::default();

@@ -1,5 +1,5 @@
-//! Bytes into ours as blobs, and back. Small ones go together through one command, large ones are streamed
-//! from and to their files, so that none of them is ever whole in memory.
+//! Writes bytes into ours as blobs, and reads them back. Small ones share a command; large ones are streamed from and
+//! to their files, so that none is ever whole in memory.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,17 +15,17 @@ use super::walk::{Entry, Kind};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// A larger file is streamed by a command of its own.
+/// The size above which a file is streamed by a command of its own.
 pub(in super::super) const LARGE: u64 = 8 * 1024 * 1024;
-/// So many bytes go through one command.
+/// The number of bytes per command.
 const TOGETHER: usize = 32 * 1024 * 1024;
 
-/// Why something was not stored.
+/// The reason why something was not stored.
 #[derive(Debug)]
 pub(in super::super) enum Unstored {
-    /// It was another file by then.
+    /// The file was changed meanwhile.
     Changed,
-    /// It cannot be read, or not be written.
+    /// The file cannot be read, or the blob cannot be written.
     Failed(RepoError),
 }
 
@@ -35,17 +35,17 @@ impl From<RepoError> for Unstored {
     }
 }
 
-/// Blobs on their way into a repository.
+/// A buffer of blobs for a repository.
 pub(in super::super) struct Store<F> {
     git: F,
     format: Format,
     pending: Vec<u8>,
-    /// What was stored.
+    /// The blobs that were stored.
     stored: HashSet<Oid>,
 }
 
 impl<F: Fn() -> Git> Store<F> {
-    /// Nothing yet.
+    /// Makes an empty buffer.
     pub(in super::super) fn new(git: F, format: Format) -> Self {
         Self {
             git,
@@ -58,7 +58,7 @@ impl<F: Fn() -> Git> Store<F> {
     /// Stores bytes.
     ///
     /// # Errors
-    /// git, or they have no id.
+    /// When git fails, or the bytes have no id.
     pub(in super::super) fn bytes(&mut self, text: &[u8]) -> Result<Oid, RepoError> {
         let id = hash::bytes(self.format, text);
         let id = id.map_err(|error| RepoError::Failed(error.to_string()))?;
@@ -126,10 +126,10 @@ impl<F: Fn() -> Git> Store<F> {
         }
     }
 
-    /// Writes what waits.
+    /// Writes the buffered blobs.
     ///
     /// # Errors
-    /// git.
+    /// When git fails.
     pub(in super::super) fn flush(&mut self) -> Result<(), RepoError> {
         if self.pending.is_empty() {
             return Ok(());
@@ -144,10 +144,10 @@ impl<F: Fn() -> Git> Store<F> {
     }
 }
 
-/// Reads blobs, in parts that fit into memory, and hands each to `take`. Large ones are for [`stream`].
+/// Reads blobs, in parts that fit into memory, and passes each to `take`. For large ones use [`stream`].
 ///
 /// # Errors
-/// One is not there; what `take` says.
+/// When a blob is missing, or `take` fails.
 pub(in super::super) fn read(
     git: impl Fn() -> Git,
     wanted: &[(Oid, u64)],
@@ -187,7 +187,7 @@ pub(in super::super) fn read(
 /// Writes a blob into a file.
 ///
 /// # Errors
-/// git.
+/// When git fails.
 pub(in super::super) fn stream(git: Git, id: &Oid, to: File) -> Result<(), RepoError> {
     git.args(["cat-file", "blob", id.as_str()])
         .stdout_file(to)

@@ -1,8 +1,8 @@
-//! Paths as text: one word of printable ASCII, whatever bytes are in them.
+//! Encodes paths as text: one word of printable ASCII, for any bytes.
 
 use super::super::bytes::RelPath;
 
-/// The bytes as one word: what is not printable, spaces and `%` become `%` and two digits.
+/// Encodes bytes as one word: unprintable bytes, spaces and `%` become `%` and two digits.
 pub(in super::super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {
@@ -14,7 +14,7 @@ pub(in super::super) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that a word stands for; none where it is no such word.
+/// Decodes a word; none if it is invalid.
 pub(in super::super) fn decode(text: &str) -> Option<RelPath> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,6 +1,5 @@
-//! Every entry below a directory, with what the kernel says of it. A sieve decides which directories are
-//! walked whole and which are only looked through for repositories: of what a build makes nothing is asked
-//! but the names.
+//! Lists every entry below a directory with its metadata. A sieve decides which directories are walked completely and
+//! which are only searched for repositories: for build output, only names are read.
 
 use std::io;
 
@@ -10,7 +9,7 @@ use super::super::bytes::{self, RelPath};
 use super::open::{Named, Root, is_nothing, stat_in};
 use crate::adapters::mounts;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Kind {
     /// A regular file.
@@ -19,11 +18,11 @@ pub(in super::super) enum Kind {
     Link,
     /// A directory.
     Dir,
-    /// A pipe, socket or device: it holds nothing.
+    /// A pipe, socket or device: it has no content.
     Other,
 }
 
-/// What changes with every write to a file. The change time cannot be set by its owner.
+/// Metadata that changes with every write to a file. The owner cannot set the change time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Stamp {
     pub(in super::super) inode: u64,
@@ -34,18 +33,18 @@ pub(in super::super) struct Stamp {
     pub(in super::super) changed: (i64, u32),
 }
 
-/// An entry.
+/// An entry below the walked directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Entry {
     pub(in super::super) path: RelPath,
     pub(in super::super) kind: Kind,
     pub(in super::super) stamp: Stamp,
-    /// How many names the file has.
+    /// The number of hard links of the file.
     pub(in super::super) links: u32,
 }
 
 impl Entry {
-    /// The entry that the kernel's answer tells of.
+    /// Makes the entry from the kernel's metadata.
     pub(in super::super) fn of(path: RelPath, found: &Statx) -> Self {
         Self {
             path,
@@ -55,12 +54,12 @@ impl Entry {
         }
     }
 
-    /// Whether its owner may execute it.
+    /// Returns true if its owner may execute it.
     pub(in super::super) fn is_exec(&self) -> bool {
         self.stamp.mode & 0o100 != 0
     }
 
-    /// The mode that git gives to it; none for what git does not hold.
+    /// Returns the mode that git gives to it; none if git does not store such an entry.
     pub(in super::super) fn git_mode(&self) -> Option<&'static str> {
         match self.kind {
             Kind::File if self.is_exec() => Some("100755"),
@@ -71,57 +70,58 @@ impl Entry {
     }
 }
 
-/// A directory with a repository in it, or one that is a repository without files.
+/// A directory that contains a repository (`.git`), or is a bare one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) struct Repository {
     pub(in super::super) path: RelPath,
-    /// Whether ignore rules hide it.
+    /// Set when ignore rules hide it.
     pub(in super::super) hidden: bool,
 }
 
-/// What cannot be read.
+/// A path that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Closed {
     pub(in super::super) path: RelPath,
     pub(in super::super) why: String,
-    /// Whether ignore rules hide it.
+    /// Set when ignore rules hide it.
     pub(in super::super) hidden: bool,
 }
 
-/// What was found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(in super::super) struct Walked {
     /// Entries that no rule hides, sorted by path.
     pub(in super::super) entries: Vec<Entry>,
-    /// Paths that rules hide, a directory as one and with a `/` at its end.
+    /// Paths that rules hide; a hidden directory is one path that ends with `/`.
     pub(in super::super) hidden: Vec<RelPath>,
     pub(in super::super) repositories: Vec<Repository>,
-    /// Mount points. Nothing is known of what is behind them.
+    /// Mount points. Their content is unknown.
     pub(in super::super) mounts: Vec<RelPath>,
     pub(in super::super) closed: Vec<Closed>,
 }
 
-/// What is done with an entry.
+/// The treatment of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Pass {
-    /// It is work, or may be.
+    /// Taken: it is work, or may be.
     Take,
-    /// Rules hide it. A directory is looked through for repositories.
+    /// Hidden by rules. A directory is searched for repositories.
     Hide,
-    /// It is as if it were not there.
+    /// Treated as if it did not exist.
     Skip,
 }
 
-/// Decides what is taken.
+/// Decides which entries are taken.
 pub(in super::super) trait Sieve {
-    /// Learns what a directory that is taken has to say. Its entries are judged then, before another is entered.
+    /// Learns the rules of a directory that is taken. Its entries are judged next, before another directory is
+    /// entered.
     fn enter(&mut self, root: &Root, dir: &[u8], names: &[Named]);
 
     /// Decides on an entry.
     fn judge(&mut self, path: &[u8], is_dir: bool) -> Pass;
 }
 
-/// Takes everything.
+/// A sieve that takes everything.
 pub(in super::super) struct All;
 
 impl Sieve for All {
@@ -135,7 +135,7 @@ impl Sieve for All {
 /// Walks what is below the root.
 ///
 /// # Errors
-/// The root cannot be listed, or the kernel's table of mounts not be read.
+/// When the root cannot be listed, or the kernel's mount table cannot be read.
 pub(in super::super) fn walk(root: &Root, sieve: &mut impl Sieve) -> io::Result<Walked> {
     from(root, b"", sieve)
 }
@@ -159,7 +159,7 @@ pub(in super::super) fn from(
         open: vec![(dir.to_vec(), false)],
         found: Walked::default(),
     };
-    // What the root itself refuses is the caller's to tell; of what is below it all is told that is seen.
+    // An error of the root itself is returned; errors below the root become `closed` entries.
     root.list(dir)?;
     while let Some((dir, hidden)) = walk.open.pop() {
         let read = walk.directory(&dir, hidden);
@@ -183,7 +183,7 @@ struct Walk<'a, S> {
     sieve: &'a mut S,
     /// Mount points, as the kernel lists them.
     known: Vec<RelPath>,
-    /// Directories to be read, and whether rules hide them.
+    /// Directories to read, each with a flag that rules hide it.
     open: Vec<(RelPath, bool)>,
     found: Walked,
 }
@@ -206,7 +206,7 @@ impl<S: Sieve> Walk<'_, S> {
                 continue;
             }
             if hidden {
-                // What a repository keeps in its git directory is no further repository.
+                // Repositories inside a git directory do not count.
                 let is_dir = match is_dir {
                     Some(is_dir) => is_dir,
                     None => is_directory(&stat_in(&fd, &name)?),
@@ -223,7 +223,7 @@ impl<S: Sieve> Walk<'_, S> {
                 Err(error) => self.refused(path, false, &error),
             }
         }
-        // The last is read first: so what is found is nearly sorted.
+        // The last directory is read first, therefore the results are nearly sorted.
         self.open[first..].reverse();
         Ok(())
     }
@@ -252,7 +252,7 @@ impl<S: Sieve> Walk<'_, S> {
     }
 
     fn refused(&mut self, path: RelPath, hidden: bool, error: &io::Error) {
-        // One that appeared since the kernel was asked.
+        // A mount that appeared after the mount table was read.
         if error.kind() == io::ErrorKind::CrossesDevices {
             self.found.mounts.push(path);
             return;
@@ -262,7 +262,7 @@ impl<S: Sieve> Walk<'_, S> {
     }
 }
 
-/// Whether a directory has a repository's files: its `.git`, or, without files, those of a bare one.
+/// Returns true if a directory has a repository's files: a `.git`, or those of a bare repository.
 fn is_repository(dir: &[u8], names: &[Named]) -> bool {
     let has = |wanted: &str| names.iter().any(|(name, _)| name == wanted.as_bytes());
     let git = b"/.git";
@@ -270,7 +270,7 @@ fn is_repository(dir: &[u8], names: &[Named]) -> bool {
     !inside && (has(".git") || (has("HEAD") && has("objects") && has("refs")))
 }
 
-/// Whether a path leads through a `.git`.
+/// Returns true if a path leads through a `.git`.
 pub(in super::super) fn has_part(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|part| part == b".git")
 }
@@ -289,7 +289,7 @@ fn kind(found: &Statx) -> Kind {
     }
 }
 
-/// The stamp that the kernel's answer holds.
+/// Makes the stamp from the kernel's metadata.
 pub(in super::super) fn stamp(found: &Statx) -> Stamp {
     Stamp {
         inode: found.stx_ino,

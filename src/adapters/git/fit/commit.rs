@@ -1,10 +1,10 @@
-//! What a remote that checks what it is given refuses of the text of a commit.
+//! Checks the text of a commit as a remote does that checks objects.
 
 use super::super::bytes;
 use super::Fault;
 use crate::domain::ids::Oid;
 
-/// What is wrong with a commit itself.
+/// Returns the fault of a commit itself.
 pub(super) fn commit_fault(text: &[u8]) -> Option<Fault> {
     let fault = |why: &str| Some(Fault::whole(why));
     let end = text.windows(2).position(|two| two == b"\n\n");
@@ -54,7 +54,7 @@ pub(super) fn commit_fault(text: &[u8]) -> Option<Fault> {
     None
 }
 
-/// What is wrong with `<name> <<address>> <time> <zone>`.
+/// Returns the fault of `<name> <<address>> <time> <zone>`.
 fn ident_fault(line: &[u8]) -> Option<&'static str> {
     let stop = |text: &[u8]| text.iter().position(|byte| matches!(byte, b'<' | b'>'));
     let Some(open) = stop(line) else {

@@ -1,11 +1,11 @@
-//! Which commits are fit to land.
+//! Tests of the commits that are fit to land.
 
 use std::path::PathBuf;
 
 use super::super::testing::Rigged;
 use super::*;
 
-/// A commit of this text.
+/// Writes an object of this text.
 fn write(rigged: &Rigged, kind: &str, text: impl Into<Vec<u8>>) -> Oid {
     let hash = ["hash-object", "--literally", "-w", "--stdin", "-t", kind];
     let made = rigged.repo.git().args(hash).stdin(text.into());
@@ -22,7 +22,7 @@ fn raw_id(id: &str) -> Vec<u8> {
         .collect()
 }
 
-/// A tree with an entry of this name, in a directory.
+/// Writes a tree with an entry of this name, in a directory.
 fn tree_with(rigged: &Rigged, name: &[u8]) -> Oid {
     let blob = write(rigged, "blob", "x\n");
     let inner = [b"100644 ", name, b"\0", &raw_id(blob.as_str())].concat();
@@ -38,7 +38,7 @@ fn commit_on(rigged: &Rigged, tree: &str, parent: &Oid, author: &str) -> Oid {
     write(rigged, "commit", format!("{head}\nwork\n"))
 }
 
-/// Both ways of looking say the same.
+/// Returns the fault, and checks that both implementations agree.
 fn told(rigged: &Rigged, head: &Oid) -> Option<String> {
     let old = [rigged.base.clone()];
     let by_git = by_git(&rigged.repo, head, &old).unwrap();
@@ -89,11 +89,11 @@ fn entry_that_some_file_system_takes_for_a_repository_is_refused() {
         let odd = commit_on(&rigged, tree.as_str(), &rigged.base, BY);
         let why = told(&rigged, &odd).unwrap();
         assert!(why.starts_with(odd.short()), "{why}");
-        // And where a later commit takes it away.
+        // Also if a later commit removes the entry.
         let after = commit_on(&rigged, &own, &odd, BY);
         assert!(told(&rigged, &after).unwrap().starts_with(odd.short()));
     }
-    // git goes down no such tree.
+    // git does not walk such a tree.
     let nameless = tree_faults(&[&b"100644 \0"[..], &[1; 20]].concat(), &rigged.base);
     assert!(nameless[0].why.contains("without a name"), "{nameless:?}");
     for name in [
@@ -148,7 +148,7 @@ fn commit_whose_author_is_garbled_is_refused() {
     assert!(why.is_some_and(|why| why.contains("committer")));
 }
 
-/// It is on the remote already, and whoever changes a file beside it did not make it.
+/// The fault is on the remote already, and a commit that changes a file beside it did not cause it.
 #[test]
 fn fault_that_the_project_has_already_is_no_matter_of_a_branch() {
     let rigged = Rigged::new();
@@ -179,7 +179,7 @@ fn fault_that_the_project_has_already_is_no_matter_of_a_branch() {
     assert!(matches!(fits(&new), Err(RepoError::Rejected(_))));
 }
 
-/// A push to a remote that checks what it is given.
+/// Pushes to a remote that checks objects. Returns true if it accepts.
 fn is_taken(rigged: &Rigged, head: &Oid) -> bool {
     let url = rigged.repo.push_url().unwrap();
     let check = "--receive-pack=git -c receive.fsckObjects=true receive-pack";
@@ -188,7 +188,7 @@ fn is_taken(rigged: &Rigged, head: &Oid) -> bool {
     pushed.unwrap().ok()
 }
 
-/// Trees that plumbing makes, odd ones and others.
+/// Makes trees with plumbing, odd ones and others.
 fn trees(rigged: &Rigged) -> Vec<Vec<u8>> {
     let blob = write(rigged, "blob", "x\n");
     let dir = [b"100644 a\0", &raw_id(blob.as_str())[..]].concat();
@@ -279,7 +279,7 @@ fn commit_is_refused_exactly_where_a_remote_that_checks_refuses_it() {
     assert_eq!((refused, heads.len()), (26, 41));
 }
 
-/// The forge cannot merge it, and by then its raider is gone.
+/// The forge cannot merge such a head, and its raider would be gone by then.
 #[test]
 fn head_without_common_history_is_refused_where_the_target_has_any() {
     let rigged = Rigged::new();
@@ -297,7 +297,7 @@ fn head_without_common_history_is_refused_where_the_target_has_any() {
         assert!(why.contains("shares no history with main"), "{why}");
     }
     assert_eq!(fits(&alone, "new"), Ok(()), "no commit is on that");
-    // One that was merged brings its own root.
+    // A merge commit brings both roots.
     let both = [
         "commit-tree",
         "-m",

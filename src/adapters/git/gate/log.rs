@@ -1,4 +1,4 @@
-//! A gate's output: all of it in a file up to a bound, its end in memory.
+//! A gate's output: all of it in a file up to a limit, and its end in memory.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,24 +7,24 @@ use std::path::Path;
 use crate::adapters::beneath;
 use crate::adapters::commands::tail::Tail;
 
-/// The file holds no more than this.
+/// The largest size of the file.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
-/// This much of the end is kept for reports.
+/// The number of bytes at the end that are kept for reports.
 const TAIL_MAX: usize = 16 * 1024;
 
-/// Output as it comes.
+/// The collected output of a gate.
 #[derive(Debug)]
 pub(super) struct Log {
     file: File,
     left: u64,
-    /// Bytes that the file has no room for.
+    /// The number of bytes that did not fit into the file.
     cut: u64,
     broken: Option<std::io::Error>,
     tail: Tail,
 }
 
 impl Log {
-    /// A new log file.
+    /// Makes a new log file.
     pub(super) fn create(path: &Path) -> std::io::Result<Self> {
         let (dir, name) = (path.parent(), path.file_name());
         let (dir, name) = (dir.unwrap_or(Path::new("/")), name.unwrap_or_default());
@@ -37,7 +37,7 @@ impl Log {
         })
     }
 
-    /// Adds output. A log that cannot be written does not change what the gate says.
+    /// Adds output. A failure to write does not change the gate's result.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let room = usize::try_from(self.left)
             .unwrap_or(usize::MAX)
@@ -52,7 +52,7 @@ impl Log {
         self.tail.add(bytes);
     }
 
-    /// Notes what is missing and returns the end of the output.
+    /// Notes the missing bytes in the file, and returns the end of the output.
     pub(super) fn finish(mut self) -> String {
         let mut text = self.tail.text();
         if self.cut > 0 {

@@ -1,12 +1,12 @@
-//! Running a gate on exactly what would land.
+//! Runs a gate on exactly the tree that would land.
 //!
 //! ```text
-//! lock ─▶ end what an earlier run left behind ─▶ work tree brought to the commit's tree, proved
-//!      ─▶ record ─▶ run (process) ─▶ everything of it ended ─▶ tracked files compared
+//! lock ─▶ end the remains of an earlier run ─▶ bring the work tree to the commit's tree, verify it
+//!      ─▶ record ─▶ run (process) ─▶ end all its processes ─▶ compare tracked files
 //! ```
 //!
-//! One work tree per rig is used again and again, so that ignored build caches stay warm;
-//! tracked files are exact and untracked ones are removed before each run.
+//! Each rig has one work tree, which is used again and again, so that ignored build caches stay warm. Tracked files
+//! are exact and untracked ones are removed before each run.
 
 mod log;
 mod own;
@@ -33,8 +33,7 @@ use worktree::Worktree;
 /// Checks `commit` out in the rig's gate worktree and runs one gate in it.
 ///
 /// # Errors
-/// [`RepoError`] when the worktree could not be brought to exactly that tree, or another gate
-/// of the rig runs.
+/// [`RepoError`] when the worktree could not be brought to exactly that tree, or another gate of the rig runs.
 pub(super) fn run_gate(
     repo: &GitRepo,
     commit: &Oid,
@@ -87,7 +86,7 @@ pub(super) fn run_gate(
     Ok(run)
 }
 
-/// Where the lock, the index and the records of gates are: in our repository, and not beside the gate.
+/// The directory of the lock, the index and the records of gates: in our repository, out of the gate's reach.
 fn own_dir(repo: &GitRepo) -> PathBuf {
     repo.repo_dir().join("horde/gate")
 }
@@ -96,15 +95,15 @@ fn runs_dir(repo: &GitRepo) -> PathBuf {
     own_dir(repo).join("runs")
 }
 
-/// Ends what is left of gates of a daemon that was killed. Only while no gate of the rig runs.
+/// Ends the processes left by gates of a killed daemon. Call this only while no gate of the rig runs.
 ///
 /// # Errors
-/// Something cannot be ended; the next gate would not have the worktree for itself.
+/// When a process cannot be ended: the next gate would not have the worktree for itself.
 pub(super) fn end_leftovers(repo: &GitRepo) -> Result<(), RepoError> {
     runs::end_leftovers(&runs_dir(repo)).map_err(|error| failed("an earlier gate", &error))
 }
 
-/// `<name>-<commit>-<milliseconds>.log`, the name made safe for a file.
+/// Returns `<name>-<commit>-<milliseconds>.log`, with the name made safe for a file.
 fn log_path(gate: &GateSpec, commit: &Oid) -> PathBuf {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = gate.name.chars().map(safe).take(48).collect();
@@ -113,15 +112,15 @@ fn log_path(gate: &GateSpec, commit: &Oid) -> PathBuf {
         .join(format!("{name}-{}-{at}.log", commit.short()))
 }
 
-/// Held for the run; the kernel gives it back when the daemon dies.
+/// The lock of a run; the kernel releases it when the daemon dies.
 struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing alone would not do: a process that is just being started elsewhere in the daemon
-        // holds a copy until it executes its program.
+        // Closing is not enough: a process that another thread is just starting has a copy of the descriptor until it
+        // executes its program.
         if let Err(error) = self.0.unlock() {
-            tracing::warn!(%error, "the gate's lock stays");
+            tracing::warn!(%error, "the lock of the gate could not be released; the kernel frees it when no process has it open");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The repository that a gate sees: a copy of what matters of the supervisor's, which it may do anything
-//! to. It is made anew for each run, so that nothing of an earlier gate is in it, and borrows objects.
+//! The repository that a gate sees: a copy of the relevant parts of the supervisor's, which the gate may change. It
+//! is made anew for each run, so that it contains nothing of an earlier gate, and borrows objects.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,10 +14,10 @@ use crate::adapters::git::settings::{self, NO_PUSH};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// What stays: a gate that uses submodules need not clone them each time.
+/// The directory that stays: a gate that uses submodules need not clone them each time.
 const KEPT: &str = "modules";
 
-/// Sections of the supervisor's settings that a gate's git works by. None of them is a remote.
+/// Sections of the supervisor's settings that a gate's git uses. None of them is a remote.
 const SECTIONS: &[&str] = &["user", "filter", "lfs", "diff", "url", "extensions"];
 const KEYS: &[&str] = &[
     "core.autocrlf",
@@ -26,7 +26,7 @@ const KEYS: &[&str] = &[
     "remote.origin.url",
 ];
 
-/// Files that are as they are in the supervisor's repository.
+/// Files that are copied from the supervisor's repository.
 const COPIED: &[&str] = &["shallow", "info/exclude", "info/attributes"];
 
 /// Makes the repository of the work tree, with the commit checked out.
@@ -56,7 +56,7 @@ pub(super) fn make(
     write_whole(&git.join("HEAD"), format!("{commit}\n").as_bytes())
 }
 
-/// Removes what an earlier gate left of it.
+/// Removes the parts that an earlier gate may have changed.
 fn clear(git: &Path) -> Result<(), RepoError> {
     let broken = |error| failed(&git.display().to_string(), &error);
     match fs::symlink_metadata(git) {
@@ -81,7 +81,7 @@ fn clear(git: &Path) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// What gates ask for: tags, and where the remotes are.
+/// Returns the refs that gates ask for: tags and remote-tracking refs.
 fn refs(repo: &GitRepo) -> Result<String, RepoError> {
     let list = repo
         .git()

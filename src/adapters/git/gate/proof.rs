@@ -1,5 +1,5 @@
-//! What the tracked files of the gate's work tree are, by their bytes. An index says what git believes, and a
-//! gate may have told it to believe anything.
+//! Verifies the tracked files of the gate's work tree by their bytes. An index only says what git believes, and a
+//! gate can make git believe anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,16 +19,16 @@ use crate::adapters::git::files::walk::Entry;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// The mode of a submodule. What is in one is not what lands.
+/// The mode of a submodule, whose content does not land.
 const LINK: &str = "160000";
 
-/// Mode and id of the bytes of each tracked file that is there and can be read.
+/// Mode and id of the bytes of each tracked file that exists and is readable.
 pub(super) type State = BTreeMap<RelPath, (String, Oid)>;
 
-/// Reads the tracked files. `seen` is where the ids of those are kept that have not been written since.
+/// Reads the tracked files. `seen` is the cache of ids of files that were not written since.
 ///
 /// # Errors
-/// The directory cannot be read, or the list of ids not be written.
+/// When the directory cannot be read, or the cache cannot be written.
 pub(super) fn state(
     dir: &Path,
     tree: &Tree,
@@ -38,7 +38,7 @@ pub(super) fn state(
     let root = Root::open(dir).map_err(|error| failed("cannot read", dir, &error))?;
     let (mut known, mut found) = (Seen::read(seen, recent), State::new());
     for (path, (mode, blob)) in tree.iter().filter(|(_, (mode, _))| mode != LINK) {
-        // What cannot be looked at is not as it was checked out, whatever else it is.
+        // A file that cannot be read is not as it was checked out.
         let Ok(Some(there)) = root.stat(path) else {
             continue;
         };
@@ -59,8 +59,8 @@ pub(super) fn state(
     Ok(found)
 }
 
-/// What git makes of blobs that filters and line ends convert: blob and id of the bytes, by path. It was noted
-/// right after git had written the files.
+/// The results of filters and line-end conversions: blob, and id of the converted bytes, by path. Noted right after
+/// git has written the files.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Made {
     files: BTreeMap<String, (Oid, Oid)>,
@@ -69,7 +69,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Reads the list. A torn one is as good as none.
+    /// Reads the list. A torn list counts as empty.
     pub(super) fn read(file: &Path) -> Self {
         let text = fs::read(file).unwrap_or_default();
         let made: Self = serde_json::from_slice(&text).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Made {
         Self { file, ..made }
     }
 
-    /// Tracked files that are neither their blob nor what git once made of it.
+    /// Returns the tracked files that match neither their blob nor its noted conversion.
     pub(super) fn wrong(&self, tree: &Tree, state: &State) -> Vec<RelPath> {
         let is_right = |path: &RelPath, blob: &Oid| {
             state.get(path).is_some_and(|(_, id)| {
@@ -93,7 +93,7 @@ impl Made {
     /// Notes files that git has just written.
     ///
     /// # Errors
-    /// One of them is not there, or the list cannot be written.
+    /// When a file is missing, or the list cannot be written.
     pub(super) fn note(
         &mut self,
         paths: &[RelPath],
@@ -120,7 +120,7 @@ impl Made {
     }
 }
 
-/// Tracked files that are not what they were.
+/// Returns the tracked files that changed.
 pub(super) fn changed(tree: &Tree, before: &State, now: &State) -> Vec<RelPath> {
     let paths = tree.keys();
     let mut changed: Vec<RelPath> = paths

@@ -1,4 +1,4 @@
-//! Gates, on real worktrees and processes.
+//! Tests of gates, on real worktrees and processes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -45,7 +45,7 @@ fn worktree(rig: &Rigged) -> PathBuf {
     rig.repo.forge_dir().join("gate-0")
 }
 
-/// Whether a process is there and not only waits to be reaped.
+/// Returns true if a process lives and is not a zombie.
 fn lives(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
@@ -146,7 +146,7 @@ fn a_gate_that_edits_the_tree_is_found_out() {
     }
 }
 
-/// git, asked by an index, saw no change: in this run, and in each that followed.
+/// A git that trusts an index saw no change: in this run, and in each that followed.
 #[test]
 fn gate_that_has_git_overlook_files_is_found_out() {
     let rig = Rigged::new();
@@ -175,7 +175,7 @@ fn gate_that_has_git_overlook_files_is_found_out() {
     assert!(!tree.with_extension("index").exists());
 }
 
-/// What git makes of a blob is written once, and not for each run: builds go by the times of files.
+/// A converted file is written once, and not for each run: builds depend on the times of files.
 #[test]
 fn converted_files_are_what_git_makes_of_them() {
     let rig = Rigged::new();
@@ -261,7 +261,7 @@ fn another_repository_is_never_touched() {
     assert!(theirs.join("HEAD").exists());
 }
 
-/// A gate puts a link where the next commit has a directory, or in the place of the work tree. The files behind the link
+/// A gate puts a link in place of a directory of the next commit, or of the work tree. The files behind the link
 /// stay.
 #[test]
 fn nothing_is_removed_behind_a_link() {
@@ -292,7 +292,7 @@ fn nothing_is_removed_behind_a_link() {
         passes(&rig, &commit, check);
         kept();
     }
-    // git makes the directory again when it finds out what changed.
+    // git makes the directory again when it searches for changes.
     passes(&rig, &rig.base, "ln -s \"$OUT\" vendor");
     std::os::unix::fs::symlink(home.join("lib"), rig.path("out")).unwrap();
     passes(&rig, &commit, check);
@@ -301,7 +301,7 @@ fn nothing_is_removed_behind_a_link() {
     kept();
 }
 
-/// What gates leave, and whether it changes what is tracked.
+/// Scripts of gates, each with a flag that it changes tracked files.
 const LEFT: &[(&str, bool)] = &[
     ("echo x > a; echo y > new", true),
     ("echo x > a; git add -A", true),
@@ -346,8 +346,8 @@ const LEFT: &[(&str, bool)] = &[
     ("rm -rf a dir .git", true),
 ];
 
-/// What one gate leaves is not there for the next: else main itself would seem red. In `cargo test`, of
-/// some of what there is.
+/// Remains of a gate must not reach the next one: otherwise main itself would seem red. `cargo test` runs a part of
+/// the cases.
 #[test]
 fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
     let rig = Rigged::new();
@@ -366,7 +366,7 @@ fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
         assert_eq!(run.tree.unwrap().as_str(), rig.tree(&commit));
     };
     clean();
-    // In the environment: some of these make a repository anew.
+    // In the environment, because some of these make a new repository.
     let who =
         "export GIT_AUTHOR_NAME=x GIT_AUTHOR_EMAIL=x GIT_COMMITTER_NAME=x GIT_COMMITTER_EMAIL=x;";
     let all = LEFT.iter().enumerate();
@@ -381,7 +381,7 @@ fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
         );
         clean();
     }
-    // Nothing of it came into the supervisor's repository.
+    // Nothing came into the supervisor's repository.
     let refs = rig.repo.git().arg("for-each-ref").run().unwrap().text();
     assert!(
         !refs.contains("other") && !refs.contains("replace"),
@@ -390,7 +390,7 @@ fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
     passes(&rig, &rig.base, "test \"$(ls)\" = file");
 }
 
-/// A replacement that an agent made, of a file or of a whole tree, is seen by no gate.
+/// No gate sees an agent's replacement of a file or of a whole tree.
 #[test]
 fn gate_sees_the_bytes_that_land_whatever_is_replaced() {
     let rig = Rigged::new();
@@ -407,7 +407,7 @@ fn gate_sees_the_bytes_that_land_whatever_is_replaced() {
     }
 }
 
-/// It may ask what the remote has, and which tags there are; it cannot push.
+/// A gate may ask for the remote's branches and for tags; it cannot push.
 #[test]
 fn gate_has_the_history_and_cannot_push_by_accident() {
     let rig = Rigged::new();

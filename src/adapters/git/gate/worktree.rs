@@ -1,9 +1,9 @@
-//! The gate's work tree: used again and again, brought to exactly one commit's tree, made anew when it is
-//! found broken. It belongs to the forge alone and holds no work.
+//! The gate's work tree: used again and again, brought to exactly one commit's tree, made anew when it is broken. It
+//! belongs to the forge alone and holds no work.
 //!
-//! A gate runs code that an agent may have written. It gets a repository of its own (`own`), made anew for
-//! each run, and what decides here never looks at that: the work tree is written with the supervisor's
-//! repository and an index that lies in it, and compared by its bytes ([`proof`]).
+//! A gate runs code that an agent may have written. The gate gets a repository of its own (`own`), made anew for each
+//! run, which no decision depends on: the work tree is written with the supervisor's repository and an index in
+//! there, and compared by its bytes ([`proof`]).
 
 use std::fs;
 use std::io::ErrorKind;
@@ -21,7 +21,7 @@ use crate::adapters::{beneath, mounts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// However the user's configuration has work trees compared, here every byte and mode counts.
+/// Settings that override the user's: every byte and mode of a work tree counts.
 const EXACT: &[&str] = &[
     "core.hooksPath=/dev/null",
     "core.sparseCheckout=false",
@@ -35,17 +35,17 @@ const EXACT: &[&str] = &[
     "core.symlinks=true",
 ];
 
-/// Where it is, or should be.
+/// The paths of the work tree.
 pub(super) struct Worktree<'r> {
     repo: &'r GitRepo,
     path: PathBuf,
-    /// Where the index and the lists of what is checked out lie.
+    /// The directory of the index and the caches of the checked-out files.
     custody: PathBuf,
-    /// The index that says what is checked out.
+    /// The index of the checked-out files.
     index: PathBuf,
 }
 
-/// What was checked out, and found to be there.
+/// A verified checkout.
 pub(super) struct Proved {
     /// The commit's tree.
     pub(super) tree: Oid,
@@ -54,7 +54,7 @@ pub(super) struct Proved {
 }
 
 impl<'r> Worktree<'r> {
-    /// The work tree at that path.
+    /// Makes the work tree at that path.
     pub(super) fn new(repo: &'r GitRepo, path: &Path) -> Self {
         let custody = own_dir(repo);
         let name = path.file_name().unwrap_or_default();
@@ -66,22 +66,22 @@ impl<'r> Worktree<'r> {
         }
     }
 
-    /// Its directory.
+    /// Returns its directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Brings it to exactly the commit's tree. What cannot be mended is made anew, once. Nothing is done while
-    /// something is mounted in it: what is behind would be removed.
+    /// Brings the work tree to exactly the commit's tree. If that fails, makes it anew, once. Refuses while something
+    /// is mounted in it, because a removal would delete files of the mount.
     pub(super) fn check_out(&self, commit: &Oid) -> Result<Proved, RepoError> {
         mounts::none_in(&self.path).map_err(|error| failed("the gate worktree", &error))?;
-        // Where earlier versions had the index: in a gate's reach.
+        // The index of earlier versions, within a gate's reach.
         remove(&self.path.with_extension("index"))?;
         if self.index.is_file() && self.is_dir() {
             match self.bring(commit) {
                 Ok(proved) => return Ok(proved),
                 Err(error) => {
-                    tracing::warn!(path = %self.path.display(), %error, "the gate worktree is made anew");
+                    tracing::warn!(path = %self.path.display(), %error, "the gate worktree could not be brought to the commit; it is made anew");
                 }
             }
         }
@@ -91,13 +91,14 @@ impl<'r> Worktree<'r> {
         self.bring(commit)
     }
 
-    /// Whether the work tree is a directory. A gate may have replaced it by a link to files outside of the city.
+    /// Returns true if the work tree is a directory. A gate may have replaced it by a link to files outside of the
+    /// city.
     fn is_dir(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_dir())
     }
 
-    /// Moves what is there out of the way and removes it. A rename works also where a gate left
-    /// directories that cannot be emptied.
+    /// Moves the work tree out of the way and removes it. A rename works even if a gate left directories that cannot
+    /// be emptied.
     fn set_aside(&self) -> Result<(), RepoError> {
         remove(&self.index)?;
         let Some(aside) = self.free_place() else {
@@ -111,7 +112,7 @@ impl<'r> Worktree<'r> {
         Ok(())
     }
 
-    /// A name beside it that nothing has.
+    /// Returns an unused name beside it.
     fn free_place(&self) -> Option<PathBuf> {
         let mut places = (0..).map(|n: u32| self.path.with_extension(format!("discarded-{n}")));
         places.find(|place| {
@@ -120,7 +121,7 @@ impl<'r> Worktree<'r> {
         })
     }
 
-    /// git on this work tree and no other, by the supervisor's repository and index.
+    /// Returns git for this work tree only, with the supervisor's repository and index.
     fn git(&self) -> Git {
         let mut git = Git::in_dir(&self.path)
             .besides(settings::of_user_file(self.repo.repo_dir()))
@@ -134,14 +135,14 @@ impl<'r> Worktree<'r> {
         git
     }
 
-    /// Writes the commit's tree, and proves it: index and commit name the same one, and the files are its blobs or
-    /// what git makes of them.
+    /// Writes the commit's tree and verifies it: index and commit name the same tree, and the files are its blobs or
+    /// git's conversions of them.
     fn bring(&self, commit: &Oid) -> Result<Proved, RepoError> {
         if !self.is_dir() {
             let what = format!("{} is not a directory any more", self.path.display());
             return Err(RepoError::Failed(what));
         }
-        // Of a git that was killed. Nothing else works here.
+        // Left by a git that was killed. No other git works here.
         remove(&self.index.with_extension("index.lock"))?;
         self.drop_repositories(commit)?;
         self.git()
@@ -173,7 +174,7 @@ impl<'r> Worktree<'r> {
         })
     }
 
-    /// Reads the files, and has those written anew that may be a gate's.
+    /// Reads the files, and writes those again that a gate may have changed.
     fn prove(&self, commit: &Oid, files: &Tree) -> Result<State, RepoError> {
         let mut made = Made::read(&self.custody.join("made"));
         let state = self.state(files)?;
@@ -184,14 +185,14 @@ impl<'r> Worktree<'r> {
         for path in &wrong {
             self.take_away(bytes::path(path))?;
         }
-        // An index without flags, and without what it remembers of files.
+        // An index without flags, and without cached file metadata.
         remove(&self.index)?;
         self.git().args(["read-tree", commit.as_str()]).run()?;
         self.git()
             .args(["checkout-index", "-f", "-z", "--stdin"])
             .stdin(bytes::join(wrong.iter().map(Vec::as_slice)))
             .run()?;
-        // Ends with 1 where a filter makes of a file what is not its blob.
+        // Ends with 1 if a filter makes a file that differs from its blob.
         self.git()
             .args(["update-index", "-q", "--refresh"])
             .output()?;
@@ -211,8 +212,8 @@ impl<'r> Worktree<'r> {
         proof::state(&self.path, files, &seen, &self.repo.recent)
     }
 
-    /// Removes repositories that a gate made where the commit has files: git would take what is below for
-    /// another one's. Those of submodules are theirs.
+    /// Removes repositories that a gate made where the commit has files: git would take the files below for another
+    /// repository's. Repositories of submodules stay.
     fn drop_repositories(&self, commit: &Oid) -> Result<(), RepoError> {
         let list = self
             .git()
@@ -229,7 +230,7 @@ impl<'r> Worktree<'r> {
         Ok(())
     }
 
-    /// Removes a file or directory of the work tree. Nothing happens when a link is on the way: the target lies outside,
+    /// Removes a file or directory of the work tree. Does nothing if a link is on the way: the target lies outside,
     /// and git replaces the link by the directory of the commit.
     fn take_away(&self, name: &Path) -> Result<(), RepoError> {
         let Some(aside) = self.free_place() else {
@@ -246,10 +247,10 @@ impl<'r> Worktree<'r> {
         Ok(())
     }
 
-    /// Tracked paths that are not as they were checked out, after a gate ran.
+    /// Returns the tracked paths that changed since the checkout, after a gate ran.
     pub(super) fn changed(&self, proved: &Proved) -> Result<Vec<String>, RepoError> {
         if !self.is_dir() {
-            // A gate that moved it away leaves nothing to compare.
+            // A gate that moved the work tree away leaves nothing to compare.
             return Ok(vec![".".to_owned()]);
         }
         let now = self.state(&proved.files)?;
@@ -258,13 +259,13 @@ impl<'r> Worktree<'r> {
     }
 }
 
-/// Whether nothing of that name is there, or a link is on the way to it.
+/// Returns true if the path does not exist, or a link is on the way to it.
 fn is_elsewhere(error: &std::io::Error) -> bool {
     let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
     absent || beneath::is_odd(error)
 }
 
-/// Removes a file or link that may not be there.
+/// Removes a file or link if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), RepoError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -274,11 +275,11 @@ pub(super) fn remove(path: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Removes a directory as far as that is possible; the rest is tried again the next time.
+/// Removes a directory as far as possible; the rest is tried again the next time.
 pub(super) fn remove_all(path: &Path) {
     if let Err(error) = mounts::remove_dir_all(path)
         && path.is_dir()
     {
-        tracing::warn!(path = %path.display(), %error, "what a gate left cannot be removed");
+        tracing::warn!(path = %path.display(), %error, "the remains of a gate could not be removed; the next gate tries again");
     }
 }

@@ -1,5 +1,5 @@
-//! Git directories of submodules that are not checked out (`git submodule deinit`, `git rm`), and directories
-//! that their owner has closed.
+//! Git directories of submodules that are not checked out (`git submodule deinit`, `git rm`), and directories that
+//! their owner closed by permissions.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{Inner, Kind};
 use crate::ports::repo::RepoError;
 
 impl Search<'_, '_> {
-    /// Adds those below a `modules` directory that hold what is nowhere else.
+    /// Adds the git directories below a `modules` directory that hold work of their own.
     pub(super) fn absent(&mut self, modules: &Path, shown: &[u8]) -> Result<(), RepoError> {
         let fail = |error: std::io::Error| failed("cannot list", modules, &error);
         let root = match Root::open(modules) {
@@ -27,7 +27,7 @@ impl Search<'_, '_> {
         while let Some(below) = open.pop() {
             let (_, names) = root.list(&below).map_err(fail)?;
             let has = |wanted: &str| names.iter().any(|(name, _)| name == wanted.as_bytes());
-            // One whose removal was broken off may have lost its HEAD.
+            // A git directory whose removal was interrupted may have lost its HEAD.
             if !below.is_empty() && (has("HEAD") || has("objects") && has("refs")) {
                 let git_dir = modules.join(bytes::path(&below));
                 let name = bytes::below(shown, &below);
@@ -69,8 +69,8 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Adds a hidden directory that its owner has closed, where that is this user: the agent's work may be in
-    /// it. What a container writes as another user is no work.
+    /// Adds a hidden directory that its owner closed, if the owner is this user: the agent's work may be in it. Files
+    /// that a container writes as another user are no work.
     pub(super) fn closed(&mut self, closed: &Closed) {
         let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let known = |inner: &Inner| closed.path.starts_with(&bytes::below(&inner.path, b""));
@@ -87,7 +87,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// Whether its index differs from HEAD.
+/// Returns true if its index differs from HEAD.
 fn has_staged(view: &View) -> Result<bool, RepoError> {
     let index = view.index()?;
     let files = match view.head() {

@@ -1,6 +1,6 @@
-//! Repositories inside a sandbox: submodules, clones, worktrees, `git init` in a subdirectory. They are files
-//! like any others, and are saved as such. What is asked here is only whether one holds anything: tools fetch
-//! large ones, and a submodule that is as it was checked out is no work.
+//! Repositories inside a sandbox: submodules, clones, worktrees, `git init` in a subdirectory. They consist of files
+//! like any others and are saved as such. This module only decides whether a repository holds work: tools fetch large
+//! repositories, and an unchanged submodule is no work.
 
 mod absent;
 mod search;
@@ -25,17 +25,17 @@ use super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Where the git directory of a submodule lies that is not checked out. No file has such a path.
+/// The directory of git directories of submodules that are not checked out. No file of a sandbox has such a path.
 const MODULES: &[u8] = b".git/modules";
 
-/// How a repository comes to be in a sandbox.
+/// The reason why a repository is in a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The index has it.
     Submodule,
-    /// A submodule in which no work goes on: what it holds only its git directory tells.
+    /// A submodule that is not in use: only its git directory tells what it holds.
     Left,
-    /// It lies among the files.
+    /// A repository among the untracked files.
     Untracked,
     /// Ignore rules hide it.
     Ignored,
@@ -44,31 +44,31 @@ pub(super) enum Kind {
 /// A repository inside the sandbox that holds work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Inner {
-    /// Its directory; one below [`MODULES`] where it is not checked out.
+    /// Its directory; below [`MODULES`] if it is not checked out.
     pub(super) path: RelPath,
     pub(super) kind: Kind,
-    /// Its HEAD, where only its changed files are saved.
+    /// Its HEAD, if only its changed files are saved.
     pub(super) head: Option<Oid>,
-    /// What it holds, for people.
+    /// The work that it holds, for people.
     pub(super) holds: String,
-    /// Where it was cloned from, when all that is not there are its changed files.
+    /// The URL that it was cloned from, if only its changed files exist nowhere else.
     pub(super) origin: Option<String>,
-    /// Not all of it can be read, hence not be saved either.
+    /// Set when a part cannot be read, and therefore cannot be saved.
     pub(super) closed: bool,
 }
 
-/// Where a file lies that is saved.
+/// The directory that a saved file is in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Home {
     /// In the sandbox.
     Sandbox,
     /// In its administrative directory.
     Admin,
-    /// In that of a worktree which the agent made inside it.
+    /// In the administrative directory of a worktree that the agent made inside the sandbox.
     Other(PathBuf),
 }
 
-/// The sandbox in which they are looked for.
+/// The sandbox that is searched.
 pub(super) struct Around<'a> {
     pub(super) repo: &'a GitRepo,
     pub(super) root: &'a Root,
@@ -82,24 +82,24 @@ pub(super) struct Around<'a> {
     pub(super) format: Format,
 }
 
-/// What was found.
+/// The result of the search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) inner: Vec<Inner>,
-    /// What is to be saved beside the sandbox's own files.
+    /// Files to save in addition to the sandbox's own.
     pub(super) more: Vec<(Home, Item)>,
-    /// Objects of theirs that only such a worktree has staged.
+    /// Objects of theirs that only the index of such a worktree names.
     pub(super) staged: BTreeSet<Oid>,
-    /// Files that are told of here, and are listed nowhere else.
+    /// Files that are listed here and nowhere else.
     pub(super) shown: BTreeSet<RelPath>,
-    /// The directories that they are in.
+    /// The directories of these files.
     told: Vec<RelPath>,
-    /// Directories that are saved with what rules hide there.
+    /// Directories that are saved including their ignored files.
     whole: Vec<RelPath>,
 }
 
 impl Found {
-    /// Takes what is told here out of what is told of the sandbox.
+    /// Removes the files that are listed here from the lists of the sandbox.
     pub(super) fn apply(&mut self, files: &mut Compared, hidden: &mut Vec<RelPath>) {
         let is_in = |dirs: &[RelPath], path: &[u8]| {
             dirs.iter()
@@ -127,10 +127,10 @@ impl Found {
     }
 }
 
-/// Finds them. `items` are the sandbox's own files.
+/// Searches the sandbox for repositories. `items` are the sandbox's own files.
 ///
 /// # Errors
-/// Something cannot be read that would have to be saved.
+/// When a file cannot be read that would have to be saved.
 pub(super) fn find(
     around: &Around<'_>,
     walked: &Walked,
@@ -161,17 +161,17 @@ fn links(index: &Index, tree: &Tree) -> HashMap<RelPath, Oid> {
     of_tree.chain(staged).collect()
 }
 
-/// What is checked out in a repository.
+/// The state of a repository's work tree.
 struct Looked {
     files: Compared,
     index: Index,
-    /// Its `.git`, and what is in it.
+    /// The entries of its `.git`.
     git: Vec<Entry>,
     closed: Vec<Closed>,
 }
 
 impl Looked {
-    /// Whether all that changed are files that are there: nothing is deleted, staged or hidden from git.
+    /// Returns true if all changes are in files that exist: nothing is deleted, staged or hidden from git.
     fn is_plain(&self) -> bool {
         let (files, index) = (&self.files, &self.index);
         let items = files.items.iter().filter(|item| item.id.is_some());
@@ -183,7 +183,7 @@ impl Looked {
     }
 }
 
-/// Leaves out what lies in repositories below a directory, unless it is tracked around them.
+/// Leaves out entries in repositories below a directory, unless they are tracked outside of these.
 pub(super) fn outside(
     mut entries: Vec<Entry>,
     repositories: &[Repository],
@@ -206,7 +206,7 @@ pub(super) fn outside(
     entries
 }
 
-/// What its files say.
+/// Describes the work that the files hold.
 fn state(files: &Compared, moved: bool, closed: &[Closed]) -> Option<Held> {
     let says = [
         (moved, "other commits"),

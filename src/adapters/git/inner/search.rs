@@ -1,4 +1,4 @@
-//! Looks at the repositories that were found, one after the other: those around others first.
+//! Examines the repositories that were found, one after the other, outer ones first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -18,12 +18,12 @@ use super::{Around, Found, Home, Inner, Kind, Looked, links, outside, state};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// A submodule that was looked at, for those inside it.
+/// A submodule that was examined, for the submodules inside.
 pub(super) struct Known {
     view: View,
     base: Option<Oid>,
     links: HashMap<RelPath, Oid>,
-    /// What is checked out, where none of it is saved so far.
+    /// Its work tree, if none of it is saved so far.
     spare: Option<Looked>,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Search<'a, 's> {
     seen: &'s mut Seen,
     pub(super) found: Found,
     known: BTreeMap<RelPath, Known>,
-    /// Git directories of what is checked out.
+    /// Git directories of the repositories that are checked out.
     pub(super) present: Vec<PathBuf>,
     links: HashMap<RelPath, Oid>,
 }
 
 impl<'a, 's> Search<'a, 's> {
-    /// Nothing yet.
+    /// Makes an empty search.
     pub(super) fn new(around: &'a Around<'a>, seen: &'s mut Seen) -> Self {
         Self {
             around,
@@ -90,7 +90,7 @@ impl<'a, 's> Search<'a, 's> {
         self.whole(path, Kind::Untracked, "its own repository".to_owned())
     }
 
-    /// The git directory of a directory, if there is one.
+    /// Returns the git directory of a directory, if there is one.
     fn git_dir(&self, path: &[u8]) -> Option<PathBuf> {
         let dir = self.full(path);
         let own = dir.join(".git");
@@ -101,7 +101,7 @@ impl<'a, 's> Search<'a, 's> {
         }
     }
 
-    /// Walks and compares what is checked out there.
+    /// Walks and compares the work tree of a repository.
     fn look(&mut self, path: &[u8], view: &View) -> Result<Looked, RepoError> {
         let prefix = bytes::below(path, b"");
         let head = view.head();
@@ -126,7 +126,7 @@ impl<'a, 's> Search<'a, 's> {
             lists: lists(&files),
             scratch: &scratch,
             prefix: &prefix,
-            // What its remotes have is a claim.
+            // Its remotes' content is only a claim.
             lfs: Lfs {
                 ours: self.around.repo.repo_dir(),
                 commits: None,
@@ -193,7 +193,7 @@ impl<'a, 's> Search<'a, 's> {
             None => view.held(self.around.repo, base.as_ref(), pins)?,
         };
         let links = links(&looked.index, &Tree::default());
-        // What is inside a submodule that is saved comes back with it.
+        // A repository inside a saved submodule is restored with it.
         let around = above.is_some_and(|dir| self.found.inner.iter().any(|it| it.path == dir));
         let mut known = Known {
             view,
@@ -217,7 +217,7 @@ impl<'a, 's> Search<'a, 's> {
         Ok(())
     }
 
-    /// Has what is checked out in a submodule saved, and its git directory.
+    /// Saves the files of a submodule, and its git directory.
     fn keep(&mut self, looked: Looked, git_dir: &Path) -> Result<(), RepoError> {
         let items = looked.files.items.into_iter();
         self.found
@@ -227,7 +227,7 @@ impl<'a, 's> Search<'a, 's> {
         self.keep_git_dir(git_dir)
     }
 
-    /// Saves submodules that hold nothing themselves, but are around one that does.
+    /// Saves submodules without own work that contain a repository with work.
     pub(super) fn surround(&mut self) -> Result<(), RepoError> {
         let admin = self.around.admin.map(Path::to_owned);
         let real = |path: &Path| fs::canonicalize(path).ok();
@@ -254,7 +254,7 @@ impl<'a, 's> Search<'a, 's> {
             .try_for_each(|(looked, git_dir)| self.keep(looked, &git_dir))
     }
 
-    /// Submodules that are not checked out, where there are files all the same.
+    /// Handles submodules that are not checked out although their directories contain files.
     pub(super) fn bare_submodules(
         &mut self,
         walked: &Walked,
@@ -278,8 +278,8 @@ impl<'a, 's> Search<'a, 's> {
         Ok(())
     }
 
-    /// A repository that ignore rules hide, if it holds what is nowhere else. Of one whose commits its
-    /// remotes have, the changed files are enough: what tools fetch is large, and they write into it.
+    /// Judges a repository that ignore rules hide. If its remotes have its commits, only its changed files are saved:
+    /// repositories that tools fetch are large, and tools write into them.
     fn hidden(&mut self, path: &[u8], base: Option<Oid>, pins: &[Oid]) -> Result<(), RepoError> {
         let unknown = |why: &dyn std::fmt::Display| format!("cannot be judged: {why}");
         let Some(git_dir) = self.git_dir(path) else {
@@ -326,7 +326,7 @@ impl<'a, 's> Search<'a, 's> {
         }
     }
 
-    /// Whether it is a worktree of theirs, whose branches are those of all raiders.
+    /// Returns true for a worktree of theirs, whose branches are those of all raiders.
     fn is_theirs(&self, git_dir: &Path) -> bool {
         let home = fs::canonicalize(admin::worktrees(self.around.repo));
         home.is_ok_and(|home| git_dir.starts_with(home)) && !self.is_own(git_dir)
@@ -340,8 +340,8 @@ impl<'a, 's> Search<'a, 's> {
         real.is_some_and(|admin| git_dir.starts_with(admin))
     }
 
-    /// What a worktree of theirs holds beside its files: an operation in progress, or commits. What it shares
-    /// with the sandbox's HEAD is judged with that.
+    /// Returns the work of a worktree of theirs other than its files: an operation in progress, or commits. Commits
+    /// that the sandbox's HEAD has, too, are judged with that.
     fn unshared(&self, view: &View) -> Result<Option<Held>, RepoError> {
         let busy = super::super::special::in_progress(&view.git_dir).next();
         if busy.is_some() {
@@ -361,7 +361,7 @@ impl<'a, 's> Search<'a, 's> {
         Ok((count != "0").then(held))
     }
 
-    /// Has only the changed files saved.
+    /// Saves only the changed files.
     fn changed_files(&mut self, path: &[u8], view: &View, files: Compared) {
         let changed = |item: &Item| {
             let path = &item.entry.path;
@@ -382,7 +382,7 @@ impl<'a, 's> Search<'a, 's> {
         });
     }
 
-    /// Has everything in the directory saved, whatever rules hide there, and its git directory.
+    /// Saves everything in the directory, including ignored files, and its git directory.
     fn whole(&mut self, path: &[u8], kind: Kind, holds: String) -> Result<(), RepoError> {
         self.tell(path, kind, holds);
         let walked = match self.walk(path, &mut All) {
@@ -412,7 +412,7 @@ impl<'a, 's> Search<'a, 's> {
         }
     }
 
-    /// Has a git directory saved that goes with the sandbox, but lies elsewhere.
+    /// Saves a git directory that goes with the sandbox, but lies elsewhere.
     pub(super) fn keep_git_dir(&mut self, git_dir: &Path) -> Result<(), RepoError> {
         let real = |path: &Path| fs::canonicalize(path).ok();
         let (Some(at), Some(own)) = (real(git_dir), self.around.admin.and_then(real)) else {
@@ -462,7 +462,7 @@ impl<'a, 's> Search<'a, 's> {
                 continue;
             }
             let format = self.around.format;
-            // Only what is in the sandbox is known by its path.
+            // Only files in the sandbox have a cache entry by path.
             let read = match &other {
                 None => match self.seen.id(&entry).cloned() {
                     Some(id) => Some((entry, id)),

@@ -1,6 +1,6 @@
-//! A repository inside a sandbox, seen without its configuration: copies of its refs, and its objects. Says
-//! what it holds that its remotes do not, although it looks clean: commits, those that only its reflog names
-//! among them, stash entries, an operation in progress.
+//! Reads a repository inside a sandbox without its configuration, through copies of its refs and its objects. Finds
+//! what the repository holds that its remotes do not, although it looks clean: commits (also those that only its
+//! reflog names), stash entries, an operation in progress.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,43 +22,43 @@ use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// A ref is a line; `packed-refs` and a list of grafts grow with the repository.
+/// A ref is one line; `packed-refs` and a list of grafts grow with the repository.
 const LINE_MAX: u64 = 64 * 1024;
 const LIST_MAX: u64 = 256 * 1024 * 1024;
 
-/// What is nowhere else.
+/// Work that exists only in this repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Held {
-    /// For people.
+    /// The description for people.
     pub(in super::super) what: String,
-    /// Whether the agent has left it behind: commits that no branch has, whatever is not checked out.
+    /// Set when the agent left the work behind: commits that no branch has, or anything that is not checked out.
     pub(in super::super) left: bool,
 }
 
 impl Held {
-    /// Work goes on there.
+    /// Work in progress.
     pub(in super::super) fn at_work(what: impl Into<String>) -> Self {
         let (what, left) = (what.into(), false);
         Self { what, left }
     }
 
-    /// Work was left there.
+    /// Work that was left behind.
     pub(in super::super) fn left(what: impl Into<String>) -> Self {
         let (what, left) = (what.into(), true);
         Self { what, left }
     }
 }
 
-/// What its refs of remotes and its list of ends are taken for.
+/// The trust in the repository's remote-tracking refs and in its list of shallow commits.
 #[derive(Debug, Clone, Copy)]
 enum Claims {
-    /// What it has of them is not its own.
+    /// Commits that they reach count as pushed.
     Count,
-    /// The agent's word.
+    /// The agent's claim, which counts for nothing.
     Nothing,
 }
 
-/// The repository.
+/// A repository inside a sandbox.
 #[derive(Debug)]
 pub(super) struct View {
     lens: Lens,
@@ -70,7 +70,7 @@ impl View {
     /// Copies the refs of a git directory.
     ///
     /// # Errors
-    /// It cannot be read, or is of a kind that cannot be seen so.
+    /// When the git directory cannot be read, or is of an unsupported kind.
     pub(super) fn of(repo: &GitRepo, git_dir: &Path, format: Format) -> Result<Self, RepoError> {
         let common = common(git_dir);
         let fail = |error: std::io::Error| failed("cannot read", git_dir, &error);
@@ -126,29 +126,29 @@ impl View {
         put.map_err(|error| failed("cannot write", &file, &error))
     }
 
-    /// A command on it.
+    /// A git command that reads it.
     pub(super) fn git(&self) -> Git {
         self.lens.git()
     }
 
-    /// A directory for what is made of it.
+    /// A directory for temporary files about it.
     pub(super) fn scratch(&self) -> PathBuf {
         self.lens.git_dir()
     }
 
-    /// What is staged.
+    /// Returns its index.
     pub(super) fn index(&self) -> Result<Index, RepoError> {
         let index = self.lens.index(&self.git_dir, &Recent::default())?;
         Ok(Arc::unwrap_or_clone(index))
     }
 
-    /// Its HEAD; none on a branch without commits.
+    /// Returns its HEAD; none on a branch without commits.
     pub(super) fn head(&self) -> Option<Oid> {
         resolve(self.git(), "HEAD").ok().flatten()
     }
 
-    /// What it holds that neither its remotes do nor the commit that its base records. Those in `pins` may
-    /// come from outside as well: where only they are missing, nothing is held up.
+    /// Returns the work that neither the remotes have nor the commit that its base records. Commits in `pins` may
+    /// come from outside, too: if only they are missing, no removal is held up.
     pub(super) fn held(
         &self,
         repo: &GitRepo,
@@ -182,7 +182,7 @@ impl View {
             if only_fetched {
                 return Ok(None);
             }
-            // Who commits there can write a ref of a remote as well: only what ours has is certain.
+            // An agent that commits there can also write a remote-tracking ref: only the commits of ours are certain.
             let ours = ours(repo)?;
             let known: Vec<&Oid> = base.into_iter().chain(&ours).collect();
             return Ok(
@@ -198,7 +198,7 @@ impl View {
         let known: Vec<&Oid> = base.into_iter().chain(pins).collect();
         let present = self.count(&BTreeSet::new(), &known, Claims::Count)?;
         Ok(Some(match (present, all) {
-            // Pins on a tag, and those of before: nothing was made there.
+            // Pins on a tag, and pins of earlier commits: nothing was committed there.
             (Ok(0), Ok(_)) if only_fetched => return Ok(None),
             (Ok(0), Ok(all)) => Held::left(format!("unpushed commits: {all}")),
             (Ok(present), _) => Held::at_work(format!("unpushed commits: {present}")),
@@ -206,9 +206,10 @@ impl View {
         }))
     }
 
-    /// Whether its reflogs are there and tell of nothing but fetching and of going from one commit to another.
-    /// `git update-ref` on a ref of a remote leaves a line without a message. Reflogs can be written by hand: a clone brings
-    /// packs, and a commit that was made here lies in a file of its own.
+    /// Returns true if its reflogs exist and tell only of fetching and of going from one commit to another. `git
+    /// update-ref` on a remote-tracking ref leaves a line without a message. Reflogs can be written by hand,
+    /// therefore loose commits are checked, too: a clone brings packs, and a commit that was made here is a loose
+    /// object.
     fn only_fetched(&self, head: &HeadReflog) -> Result<bool, RepoError> {
         if head.made || head.commits.is_empty() || self.has_own_commits()? {
             return Ok(false);
@@ -216,7 +217,7 @@ impl View {
         let common = common(&self.git_dir);
         let fail = |error: std::io::Error| failed("cannot read", &common, &error);
         let root = Root::open(&common).map_err(fail)?;
-        // Those of its worktrees, too.
+        // Includes the reflogs of its worktrees.
         for dir in [&b"logs"[..], b"worktrees"] {
             let Some(_) = root.stat(dir).map_err(fail)? else {
                 continue;
@@ -234,7 +235,8 @@ impl View {
         Ok(true)
     }
 
-    /// Whether a commit lies in a file of its own that no directory has which it was cloned from.
+    /// Returns true if a commit is a loose object that none of the local directories has from which the repository
+    /// was cloned.
     fn has_own_commits(&self) -> Result<bool, RepoError> {
         let objects = common(&self.git_dir).join("objects");
         let fail = |error: std::io::Error| failed("cannot read", &objects, &error);
@@ -258,19 +260,20 @@ impl View {
         }
         let asked = self.git().args(["cat-file", "--batch-check=%(objecttype)"]);
         let kinds = asked.stdin(list).run()?.text();
-        // What is damaged may be one.
+        // A damaged object may be a commit.
         Ok(kinds
             .lines()
             .any(|kind| !["blob", "tree", "tag"].contains(&kind)))
     }
 
-    /// The path that an address is, where it names no other machine.
+    /// Returns the path of a URL that names no other machine.
     fn local(&self, url: &str) -> Option<PathBuf> {
         let above = self.git_dir.parent().unwrap_or(&self.git_dir);
         local(url).map(|path| above.join(path))
     }
 
-    /// Whether what it was cloned from may still be there when the sandbox is gone. Of a remote elsewhere nobody is asked.
+    /// Returns true if the source of the clone may still exist after the sandbox is removed. Remotes on other
+    /// machines are not asked.
     fn stays_elsewhere(&self, repo: &GitRepo) -> bool {
         let homes = fs::canonicalize(repo.raiders_dir()).ok();
         self.urls().iter().all(|url| match self.local(url) {
@@ -282,15 +285,16 @@ impl View {
         })
     }
 
-    /// Commits of its HEAD, its branches and these that are neither known nor, where that counts, in what it
-    /// says of its remotes; or what git says.
+    /// Counts the commits of its HEAD, its branches and `left` that are neither in `known` nor, if `claims` count, in
+    /// its remote-tracking refs. The inner error is git's message.
     fn count(
         &self,
         left: &BTreeSet<Oid>,
         known: &[&Oid],
         claims: Claims,
     ) -> Result<Result<u64, String>, RepoError> {
-        // A shallow clone ends at commits that are not its own; that of a tag has no branch of its remote.
+        // A shallow clone ends at commits that are not its own; a shallow clone of a tag has no remote-tracking
+        // branch.
         let (shallow, remotes) = match claims {
             Claims::Count => {
                 let list = fs::read_to_string(self.lens.git_dir().join("shallow"));
@@ -310,7 +314,7 @@ impl View {
         };
         let mut output = ask(&["HEAD"])?;
         if !output.ok() && matches!(resolve(self.git(), "HEAD"), Ok(None)) {
-            // A clone that was broken off: HEAD names a branch without commits.
+            // A clone that was interrupted: HEAD names a branch without commits.
             output = ask(&[])?;
         }
         Ok(match output.ok() {
@@ -319,19 +323,19 @@ impl View {
         })
     }
 
-    /// The commit that a commit of it records for a submodule.
+    /// Returns the commit that one of its commits records for a submodule.
     pub(super) fn recorded(&self, base: Option<&Oid>, path: &[u8]) -> Option<Oid> {
         recorded(self.git(), base, path).ok().flatten()
     }
 
-    /// Where it was cloned from, as its configuration says: for people.
+    /// Returns the URL that it was cloned from by its configuration, for people.
     pub(super) fn origin(&self) -> String {
         let urls = self.urls();
         let shown = urls.first().map(|url| super::super::push::shown(url));
         shown.unwrap_or_default()
     }
 
-    /// The addresses in its configuration.
+    /// Returns the URLs in its configuration.
     fn urls(&self) -> Vec<String> {
         let config = beneath::read(&common(&self.git_dir), Path::new("config"), LIST_MAX);
         let config = config.ok().flatten().unwrap_or_default();
@@ -344,7 +348,7 @@ impl View {
     }
 }
 
-/// The path that an address is, where it names no other machine.
+/// Returns the path of a URL that names no other machine.
 fn local(url: &str) -> Option<&Path> {
     if let Some(path) = url.strip_prefix("file://") {
         return Some(Path::new(path));
@@ -353,8 +357,8 @@ fn local(url: &str) -> Option<&Path> {
     (!named.contains(':')).then(|| Path::new(url))
 }
 
-/// Where the refs of ours are. Salvage and pinned stash entries do not count, or the act of saving would change what was
-/// measured.
+/// Returns the commits that the refs of ours name. Salvage and pinned stash entries do not count, or the act of
+/// saving would change the measurement.
 fn ours(repo: &GitRepo) -> Result<Vec<Oid>, RepoError> {
     let format = "--format=%(objectname) %(refname)";
     let refs = repo.git().args(["for-each-ref", format]).run()?.text();
@@ -372,7 +376,7 @@ pub(super) fn common(git_dir: &Path) -> PathBuf {
     }
 }
 
-/// The commit that the base of a repository records for a submodule: it came from outside.
+/// Returns the commit that the base of a repository records for a submodule: it came from outside.
 pub(super) fn recorded(
     git: Git,
     base: Option<&Oid>,
@@ -384,7 +388,7 @@ pub(super) fn recorded(
         .args(["ls-tree", "-z", base.as_str(), "--"])
         .arg(bytes::path(path))
         .output()?;
-    // `160000 commit <oid>\t<path>`; nothing where the base itself is not there.
+    // `160000 commit <oid>\t<path>`; empty if the base itself is missing.
     let text = bytes::lossy(&output.stdout);
     let head = text.split('\t').next().unwrap_or_default();
     match head.strip_prefix("160000 commit ") {

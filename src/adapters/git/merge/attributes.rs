@@ -1,5 +1,5 @@
-//! The attributes of a tree for a git that cannot read them there (before 2.41): a directory with its `.gitattributes` files,
-//! which git takes for the work tree.
+//! The attributes of a tree for a git that cannot read them there (before 2.41): a directory with its
+//! `.gitattributes` files, which git takes for the work tree.
 
 use std::fs;
 use std::path::{Component, Path};
@@ -13,10 +13,10 @@ use crate::ports::repo::RepoError;
 
 const NAME: &str = ".gitattributes";
 
-/// Makes the directory. It goes when it is dropped.
+/// Makes the directory, which is removed when dropped.
 ///
 /// # Errors
-/// [`RepoError`]: git fails, or the directory cannot be written.
+/// [`RepoError`]: git failed, or the directory cannot be written.
 pub(super) fn directory(git: impl Fn() -> Git, tree: &Oid) -> Result<TempDir, RepoError> {
     let fail = |error: std::io::Error| {
         RepoError::Failed(format!("attributes cannot be laid out for git: {error}"))
@@ -37,7 +37,7 @@ pub(super) fn directory(git: impl Fn() -> Git, tree: &Oid) -> Result<TempDir, Re
     Ok(dir)
 }
 
-/// The blob and the path of an entry that is a file of attributes: `100644 blob <id>\t<path>`.
+/// Returns the blob and the path of an entry that is an attributes file: `100644 blob <id>\t<path>`.
 fn attributes(entry: &[u8]) -> Option<(String, &Path)> {
     let tab = entry.iter().position(|byte| *byte == b'\t')?;
     let (head, path) = (std::str::from_utf8(&entry[..tab]).ok()?, &entry[tab + 1..]);

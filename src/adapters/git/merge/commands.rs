@@ -1,5 +1,5 @@
-//! The engine that uses nothing but the `git` program: for repositories that libgit2 refuses,
-//! for merges it must not decide, and for signed commits.
+//! The engine that uses only the `git` program: for repositories that libgit2 refuses, for merges that it must not
+//! decide, and for signed commits.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ use crate::adapters::git::settings;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// `git`, run in one repository.
+/// The `git` program, run in one repository.
 #[derive(Debug)]
 pub(super) struct Commands {
     dir: PathBuf,
@@ -24,17 +24,17 @@ pub(super) struct Commands {
     able: Able,
 }
 
-/// What this `git merge-tree` can do.
+/// The features of this `git merge-tree`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Able {
-    /// Read attributes from a tree (2.41).
+    /// Set when it can read attributes from a tree (2.41).
     pub(super) attributes: bool,
-    /// Be told the merge base (2.40).
+    /// Set when it can be given the merge base (2.40).
     pub(super) merge_base: bool,
 }
 
-/// What a merge is made with, whatever the user's settings say: git's defaults. Drivers are not among
-/// them: the attributes of the target name one, and the settings say what it runs.
+/// The settings of a merge, whatever the user's settings are: git's defaults. Drivers are not included: the
+/// attributes of the target name one, and the settings define its command.
 const MERGE: &[&str] = &[
     "merge.renames=true",
     "merge.directoryRenames=conflict",
@@ -47,7 +47,7 @@ const MERGE: &[&str] = &[
     "core.attributesFile=/dev/null",
 ];
 
-/// Asked once: nobody exchanges git under a running daemon for an older one.
+/// Returns the features of git, asked once: git is not downgraded under a running daemon.
 pub(super) fn able() -> Able {
     static ABLE: OnceLock<Able> = OnceLock::new();
     *ABLE.get_or_init(|| {
@@ -63,7 +63,7 @@ pub(super) fn able() -> Able {
     })
 }
 
-/// Whether the repository's settings want commits signed.
+/// Returns true if the repository's settings demand signed commits.
 pub(super) fn signs(dir: &Path) -> Result<bool, RepoError> {
     let output = Git::in_dir(dir)
         .as_user()
@@ -73,7 +73,7 @@ pub(super) fn signs(dir: &Path) -> Result<bool, RepoError> {
 }
 
 impl Commands {
-    /// `signs`: commits are signed.
+    /// Makes the engine. With `signs`, commits are signed.
     pub(super) fn new(dir: &Path, signs: bool) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -82,14 +82,14 @@ impl Commands {
         }
     }
 
-    /// As on an older git, for tests.
+    /// Limits the features to those of an older git, for tests.
     #[cfg(test)]
     pub(super) fn limited_to(mut self, able: Able) -> Self {
         self.able = able;
         self
     }
 
-    /// Three bare commits with these trees, so that the base is the merge base of the others.
+    /// Makes three bare commits with these trees, so that the base is the merge base of the others.
     fn fork(&self, base: &Commit, ours: &Oid, theirs: &Oid) -> Result<[Oid; 2], RepoError> {
         let bare = |tree: &Oid, parents: Vec<Oid>| {
             self.store(&Draft {
@@ -115,7 +115,7 @@ impl Commands {
         Ok(bytes::path(asked.run()?.stdout.trim_ascii_end()).to_owned())
     }
 
-    /// Signing is `git commit-tree`'s: it knows OpenPGP, X.509 and SSH.
+    /// `git commit-tree` signs: it knows OpenPGP, X.509 and SSH.
     fn write_signed(&self, draft: &Draft) -> Result<Oid, RepoError> {
         let author = Ident::parse(&draft.author);
         let committer = Ident::parse(&draft.committer);
@@ -153,7 +153,7 @@ impl Engine for Commands {
         Commit::parse(id, &output.stdout)
     }
 
-    /// Only git knows every encoding, so it is asked where a commit names one.
+    /// Only git knows every encoding, so it decodes a commit that names one.
     fn utf8(&self, commit: &Commit) -> Result<Commit, RepoError> {
         let mut decoded = commit.clone();
         if decoded.encoding.take().is_some() {
@@ -171,7 +171,7 @@ impl Engine for Commands {
             decoded.message = message;
         }
         for text in [&mut decoded.author, &mut decoded.message] {
-            // As git shows it: what is no UTF-8 and names no encoding is Latin-1.
+            // As git shows it: text that is not UTF-8 and names no encoding is Latin-1.
             if std::str::from_utf8(text).is_err() {
                 let chars = text.iter().map(|byte| char::from(*byte));
                 *text = chars.collect::<String>().into_bytes();

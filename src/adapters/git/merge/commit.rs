@@ -15,7 +15,7 @@ pub(super) struct Commit {
     pub(super) parents: Vec<Oid>,
     /// The author line's value: `Name <email> seconds zone`.
     pub(super) author: Vec<u8>,
-    /// The encoding header, when there is one.
+    /// The encoding header, if there is one.
     pub(super) encoding: Option<Vec<u8>>,
     /// The message.
     pub(super) message: Vec<u8>,
@@ -38,7 +38,7 @@ pub(super) struct Draft {
     pub(super) message: Vec<u8>,
 }
 
-/// `Name <email> seconds zone`, taken apart.
+/// The parts of `Name <email> seconds zone`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ident<'a> {
     /// Name.
@@ -85,7 +85,7 @@ impl Commit {
         })
     }
 
-    /// The first line of its message, as text.
+    /// Returns the first line of its message, as text.
     pub(super) fn subject(&self) -> String {
         let line = self.message.split(|byte| *byte == b'\n').next();
         String::from_utf8_lossy(line.unwrap_or_default())
@@ -95,7 +95,7 @@ impl Commit {
 }
 
 impl Draft {
-    /// The body of the commit object.
+    /// Returns the body of the commit object.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut body = format!("tree {}\n", self.tree).into_bytes();
         for parent in &self.parents {
@@ -120,7 +120,7 @@ impl Draft {
 }
 
 impl<'a> Ident<'a> {
-    /// Takes an author or committer line's value apart.
+    /// Parses an author or committer line's value.
     pub(super) fn parse(line: &'a [u8]) -> Self {
         let open = line.iter().position(|byte| *byte == b'<');
         let close = line.iter().rposition(|byte| *byte == b'>');
@@ -139,7 +139,7 @@ impl<'a> Ident<'a> {
     }
 }
 
-/// The value of a committer (or author) line at this moment.
+/// Returns the value of a committer (or author) line with the current time.
 pub(super) fn ident_now(who: &Signature) -> Vec<u8> {
     let clean = |text: &str| {
         text.chars()

@@ -1,6 +1,5 @@
-//! What the forge makes of whole trees of real code, in every style, against plain `git merge-tree`. In
-//! `cargo test` a few hundred cases, in the long tier 10,000; `HD_DIFFERENTIAL=<cases>` and
-//! `HORDE_SEED=<n>` run others.
+//! Compares the forge's merges of whole trees of real code, in every style, with plain `git merge-tree`. `cargo test`
+//! runs a few hundred cases, the long tier 10,000; `HD_DIFFERENTIAL=<cases>` and `HORDE_SEED=<n>` run others.
 
 use std::path::{Path, PathBuf};
 
@@ -19,17 +18,17 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::testing::{seeded, tier::by_tier};
 
-/// So many cases share a repository: their objects are loose.
+/// The number of cases that share a repository: their objects are loose.
 const PER_LAB: u64 = 400;
 
-/// What plain git makes of it.
+/// The result of plain git.
 #[derive(Debug, PartialEq, Eq)]
 enum Plain {
     Tree(String),
     Conflict,
 }
 
-/// A repository of its own on the same objects: nothing of the lab's settings is in it.
+/// A repository of its own on the same objects, without the lab's settings.
 struct Oracle {
     dir: tempfile::TempDir,
 }
@@ -67,7 +66,7 @@ impl Oracle {
         }
     }
 
-    /// One commit after the other, as a rebase that reapplies them all.
+    /// Applies one commit after the other, like a rebase that reapplies them all.
     fn rebase(&self, lab: &Lab, onto: &Oid, commits: &[(Oid, Oid)]) -> Plain {
         let (mut tip, mut tree) = (onto.clone(), lab.tree(onto));
         for (parent, commit) in commits {
@@ -100,7 +99,7 @@ fn contrary(lab: &Lab) {
     }
 }
 
-/// One side's next state.
+/// Makes one side's next state.
 fn work(random: &mut Random, files: &mut Files) {
     let paths: Vec<String> = files.keys().cloned().collect();
     for _ in 0..1 + random.below(2) {
@@ -133,7 +132,7 @@ fn work(random: &mut Random, files: &mut Files) {
     }
 }
 
-/// A target and a branch, some of them with a common change.
+/// Makes a target and a branch, some of them with a common change.
 fn forked(lab: &Lab, random: &mut Random) -> (Oid, Vec<(Oid, Oid)>) {
     let start = source::tree(random);
     let base = lab.commit(&start, &[]);
@@ -156,7 +155,7 @@ fn forked(lab: &Lab, random: &mut Random) -> (Oid, Vec<(Oid, Oid)>) {
 
 #[test]
 fn forge_lands_the_tree_that_git_makes() {
-    // An older git cannot be told what attributes hold, so there is nothing to compare with.
+    // An older git cannot be told what attributes contain, so there is nothing to compare with.
     if !able().attributes {
         return;
     }
@@ -200,7 +199,7 @@ fn forge_lands_the_tree_that_git_makes() {
         decided += u64::from(pruned.join_pruned(base, &onto, head).unwrap().is_ok());
     }
     println!("seed {seed}: {cases} cases, {conflicts} conflicts, {decided} decided in process");
-    // Otherwise only one side of it was tested.
+    // Otherwise only one of the two implementations would have been tested.
     assert!(
         decided * 10 > cases,
         "seed {seed}: {decided} of {cases} were decided in process"
@@ -211,10 +210,10 @@ fn forge_lands_the_tree_that_git_makes() {
     );
 }
 
-/// This project's own commits, replayed where they were not made.
+/// Replays this project's own commits elsewhere in its history.
 #[test]
 fn own_history_is_replayed_as_git_does() {
-    // An older git cannot be told what attributes hold, so there is nothing to compare with.
+    // An older git cannot be told what attributes contain, so there is nothing to compare with.
     if !able().attributes {
         return;
     }

@@ -1,5 +1,5 @@
-//! Two ways to read, merge and write: in process with git2, and by the `git` program. The styles
-//! do not know which one they use.
+//! Two engines that read, merge and write: in process with git2, and with the `git` program. The styles do not know
+//! which one they use.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::tree::{self, Stop};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// A three-way merge's end.
+/// The result of a three-way merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Joined {
     /// The merged tree.
@@ -21,42 +21,42 @@ pub(super) enum Joined {
     Conflict(Vec<String>),
 }
 
-/// What the styles need of a repository.
+/// The repository operations that the styles need.
 pub(super) trait Engine {
     /// Reads a commit.
     fn commit(&self, id: &Oid) -> Result<Commit, RepoError>;
 
-    /// The commit with its author and message in UTF-8.
+    /// Returns the commit with its author and message in UTF-8.
     fn utf8(&self, commit: &Commit) -> Result<Commit, RepoError>;
 
-    /// Writes a commit, signed when the repository says so.
+    /// Writes a commit, signed if the repository demands it.
     fn write(&self, draft: &Draft) -> Result<Oid, RepoError>;
 
     /// Writes a commit that does not land, without a signature.
     fn store(&self, draft: &Draft) -> Result<Oid, RepoError>;
 
-    /// Whether commits are signed when they are written.
+    /// Returns true if written commits are signed.
     fn signs(&self) -> bool;
 
-    /// The best common ancestors.
+    /// Returns the best common ancestors.
     fn merge_bases(&self, one: &Oid, other: &Oid) -> Result<Vec<Oid>, RepoError>;
 
-    /// Commits of `head` that none of `known` has, parents first.
+    /// Returns the commits of `head` that none of `known` has, parents first.
     fn missing(&self, known: &[&Oid], head: &Oid) -> Result<Vec<Oid>, RepoError>;
 
-    /// Merges two commits, over their merge bases or over the one that is given.
+    /// Merges two commits, with their merge bases or with the given one.
     fn join(&self, base: Option<&Commit>, ours: &Oid, theirs: &Oid) -> Result<Joined, RepoError>;
 }
 
-/// git2, asking the `git` program where there is doubt.
+/// The engine with git2, which asks the `git` program in doubt.
 pub(super) struct InProcess {
     repo: Repository,
     dir: PathBuf,
     fallback: Commands,
 }
 
-/// The engine that fits the repository: `git` alone where libgit2 cannot open it (reftable,
-/// sha256, partial clones), or does not see the history that is there.
+/// Opens the engine that fits the repository: only `git` if libgit2 cannot open the repository (reftable, sha256,
+/// partial clones), or does not see its whole history.
 pub(super) fn open(dir: &Path) -> Result<Box<dyn Engine>, RepoError> {
     let Some(engine) = InProcess::open(dir) else {
         return Ok(Box::new(Commands::new(dir, commands::signs(dir)?)));
@@ -65,7 +65,7 @@ pub(super) fn open(dir: &Path) -> Result<Box<dyn Engine>, RepoError> {
 }
 
 impl InProcess {
-    /// None when git2 is not to be used here.
+    /// Opens the repository; none if git2 must not be used here.
     pub(super) fn open(dir: &Path) -> Option<Self> {
         let repo = Repository::open(dir).ok()?;
         let config = repo
@@ -83,7 +83,7 @@ impl InProcess {
         })
     }
 
-    /// The merged tree as far as this process decides it; the reason where it does not.
+    /// Returns the merged tree as far as this process decides it, or the reason why it does not.
     pub(super) fn join_pruned(
         &self,
         base: &Oid,
@@ -176,7 +176,7 @@ impl Engine for InProcess {
             match self.join_pruned(&single, ours, theirs)? {
                 Ok(tree) => return Ok(Joined::Tree(tree)),
                 Err(why) => {
-                    tracing::debug!(repo = %self.dir.display(), %ours, %theirs, why, "git merges");
+                    tracing::debug!(repo = %self.dir.display(), %ours, %theirs, why, "this merge is left to the git program");
                 }
             }
         }

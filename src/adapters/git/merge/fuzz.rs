@@ -1,6 +1,6 @@
-//! The in-process merge against `git merge-tree`: over random edits, renames, directory renames,
-//! removals, additions and mode changes it must never contradict. `HD_MERGE_FUZZ=<pairs>` runs
-//! so many of them, `HD_MERGE_FUZZ_SEED=<n>` others.
+//! Compares the in-process merge with `git merge-tree` over random edits, renames, directory renames, removals,
+//! additions and mode changes: the results must never contradict. `HD_MERGE_FUZZ=<pairs>` sets the number of pairs,
+//! `HD_MERGE_FUZZ_SEED=<n>` the seed.
 
 use git2::FileMode;
 
@@ -9,7 +9,7 @@ use super::engine::{Engine, InProcess, Joined};
 use super::lab::{Files, Lab};
 use crate::testing::tier::by_tier;
 
-/// A small generator: tests must be repeatable from their seed alone.
+/// A small random generator: tests must be repeatable from their seed alone.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -82,7 +82,7 @@ fn rename_directory(files: &mut Files, from: &str, to: &str) {
     }
 }
 
-/// Removes what cannot stand beside the others: a file where a directory is.
+/// Removes files in place of directories.
 fn settle(files: &mut Files) {
     let paths: Vec<String> = files.keys().cloned().collect();
     for path in &paths {
@@ -181,7 +181,7 @@ fn the_pruned_merge_never_contradicts_git() {
         let start = base(&mut random);
         let (mut ours, mut theirs) = (start.clone(), start.clone());
         if random.below(4) == 0 {
-            // Both do the same first, so that equal subtrees hide what happened in them.
+            // Both do the same first, so that equal subtrees hide changes.
             mutate(&mut random, &mut ours);
             theirs.clone_from(&ours);
         }

@@ -1,4 +1,4 @@
-//! Repositories made of maps, for tests.
+//! Test repositories that are made from maps.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Lab {
         let dir = crate::testing::scratch();
         let repo = Repository::init_bare(dir.path()).unwrap();
         let mut config = repo.config().unwrap();
-        // Whoever runs the tests may have set these for all repositories.
+        // The user's global settings may differ.
         for (key, value) in [
             ("user.name", "Test"),
             ("user.email", "test@example.invalid"),
@@ -44,7 +44,7 @@ impl Lab {
         &self.repo
     }
 
-    /// A commit that holds exactly the files.
+    /// Makes a commit with exactly these files.
     pub(super) fn commit(&self, files: &Files, parents: &[&Oid]) -> Oid {
         self.commit_as("Ann <ann@example.invalid>", "work\n", files, parents)
     }
@@ -76,7 +76,7 @@ impl Lab {
         self.store(body.as_bytes())
     }
 
-    /// A commit of a tree that is there.
+    /// Makes a commit of an existing tree.
     pub(super) fn commit_tree(&self, tree: &str, parents: &[&Oid]) -> Oid {
         let parents: String = parents.iter().map(|id| format!("parent {id}\n")).collect();
         let who = "Ann <ann@example.invalid> 1700000000 +0200";
@@ -84,20 +84,20 @@ impl Lab {
         self.store(body.as_bytes())
     }
 
-    /// A commit as it is written here.
+    /// Stores a commit with this body.
     pub(super) fn store(&self, body: &[u8]) -> Oid {
         let odb = self.repo.odb().unwrap();
         let id = odb.write(git2::ObjectType::Commit, body).unwrap();
         Oid::new(id.to_string()).unwrap()
     }
 
-    /// The tree of a commit.
+    /// Returns the tree of a commit.
     pub(super) fn tree(&self, commit: &Oid) -> String {
         let id = git2::Oid::from_str(commit.as_str()).unwrap();
         self.repo.find_commit(id).unwrap().tree_id().to_string()
     }
 
-    /// The files of a commit, as text by path.
+    /// Returns the files of a commit, as text by path.
     pub(super) fn files(&self, commit: &Oid) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
         let id = git2::Oid::from_str(commit.as_str()).unwrap();
@@ -113,7 +113,7 @@ impl Lab {
         files
     }
 
-    /// A commit's body, as git stores it.
+    /// Returns a commit's body, as git stores it.
     pub(super) fn body(&self, commit: &Oid) -> String {
         let id = git2::Oid::from_str(commit.as_str()).unwrap();
         let odb = self.repo.odb().unwrap();
@@ -121,7 +121,7 @@ impl Lab {
     }
 }
 
-/// Regular files with these contents.
+/// Makes regular files with these contents.
 pub(super) fn files(list: &[(&str, &str)]) -> Files {
     list.iter()
         .map(|(path, text)| {

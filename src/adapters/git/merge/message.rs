@@ -1,9 +1,9 @@
-//! Messages of landed commits: subjects, lists of what was squashed, trailers.
+//! Messages of landed commits: subjects, lists of squashed commits, trailers.
 
 use super::commit::{Commit, Ident};
 
-/// The message with the trailers at its end, joined to trailers it has already. Those it has word
-/// for word are not repeated.
+/// Returns the message with the trailers at its end, joined to existing trailers. Trailers that exist already, word
+/// for word, are not repeated.
 pub(super) fn with_trailers(message: &[u8], trailers: &[String]) -> Vec<u8> {
     let mut text = message.trim_ascii_end().to_vec();
     let last = last_paragraph(&text);
@@ -33,7 +33,7 @@ pub(super) fn with_trailers(message: &[u8], trailers: &[String]) -> Vec<u8> {
     text
 }
 
-/// The message of a squash: the title, what it is made of, trailers.
+/// Returns the message of a squash: the title, the list of commits, trailers.
 pub(super) fn squash(title: &str, commits: &[Commit], trailers: &[String]) -> Vec<u8> {
     let title = one_line(title);
     let mut text = title.clone();
@@ -53,7 +53,7 @@ pub(super) fn squash(title: &str, commits: &[Commit], trailers: &[String]) -> Ve
     with_trailers(text.as_bytes(), trailers)
 }
 
-/// The author line of a squash: that of the last commit of the author with the most of them.
+/// Returns the author line of a squash: that of the last commit of the author with the most commits.
 pub(super) fn author(commits: &[Commit]) -> Option<Vec<u8>> {
     let email = |commit: &Commit| Ident::parse(&commit.author).email.to_ascii_lowercase();
     let own = |one: &Commit| {
@@ -61,7 +61,7 @@ pub(super) fn author(commits: &[Commit]) -> Option<Vec<u8>> {
         same.count()
     };
     let most = commits.iter().map(own).max()?;
-    // Where several have as many, it is the one that began.
+    // Among authors with equal numbers, the first one.
     let first = commits.iter().find(|commit| own(commit) == most)?;
     let last = commits
         .iter()
@@ -69,8 +69,8 @@ pub(super) fn author(commits: &[Commit]) -> Option<Vec<u8>> {
     Some(last.author.clone())
 }
 
-/// `Co-authored-by` for every author and every co-author that the messages name, but the author of
-/// the result; each address once.
+/// Returns `Co-authored-by` trailers for every author, and every co-author in the messages, except the author of the
+/// result; each address once.
 pub(super) fn co_authors(author: &[u8], commits: &[Commit]) -> Vec<String> {
     let mut seen = vec![Ident::parse(author).email.to_ascii_lowercase()];
     let mut trailers = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn co_authors(author: &[u8], commits: &[Commit]) -> Vec<String> {
     trailers
 }
 
-/// The name and address of a `Co-authored-by` line.
+/// Returns the name and address of a `Co-authored-by` line.
 fn co_author(line: &[u8]) -> Option<&[u8]> {
     const KEY: &[u8] = b"co-authored-by:";
     let line = line.trim_ascii();
@@ -101,7 +101,7 @@ fn co_author(line: &[u8]) -> Option<&[u8]> {
     (key.eq_ignore_ascii_case(KEY) && whole).then(|| value.trim_ascii())
 }
 
-/// The message of a merge commit.
+/// Returns the message of a merge commit.
 pub(super) fn merge(title: &str, trailers: &[String]) -> Vec<u8> {
     with_trailers(format!("{}\n", one_line(title)).as_bytes(), trailers)
 }
@@ -110,14 +110,14 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The last paragraph, unless it is the subject itself.
+/// Returns the last paragraph, unless it is the subject itself.
 fn last_paragraph(text: &[u8]) -> Option<&[u8]> {
     text.windows(2)
         .rposition(|pair| pair == b"\n\n")
         .map(|at| &text[at + 2..])
 }
 
-/// Whether every line looks like `Key: value`.
+/// Returns true if every line looks like `Key: value`.
 fn is_trailers(paragraph: &[u8]) -> bool {
     let is_trailer = |line: &[u8]| {
         line.iter()

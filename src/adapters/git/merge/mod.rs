@@ -1,4 +1,4 @@
-//! Merging in memory: what would land, made without a work tree and without moving a ref.
+//! Merges in memory: makes the commits that would land without a work tree and without moving a ref.
 //!
 //! ```text
 //! styles (rebase, squash, merge)
@@ -41,7 +41,7 @@ pub(super) fn merge(repo: &GitRepo, request: &LandRequest) -> Result<MergeOutcom
     merge_in(repo.repo_dir(), request)
 }
 
-/// As [`merge`], in any repository.
+/// Does the same in any repository.
 fn merge_in(dir: &Path, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
     let engine = engine::open(dir)?;
     styles::land(engine.as_ref(), request)

@@ -1,5 +1,5 @@
-//! Source text as it is: functions with the same lines in them, keys under keys, lists, headings; and
-//! this project's own. What a diff takes for the same line decides where a change lands.
+//! Generates realistic source text: functions with the same lines in them, nested keys, lists, headings, and files of
+//! this project. The lines that a diff takes for equal decide where a change lands.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use git2::FileMode;
 use super::fuzz::Random;
 use super::lab::Files;
 
-/// Files that a case starts from, one of each language and two of this project's.
+/// Makes the files that a case starts from, one of each language and two of this project's.
 pub(super) fn tree(random: &mut Random) -> Files {
     let mut files = Files::new();
     let mut add = |path: &str, lines: Vec<String>| {
@@ -31,7 +31,7 @@ pub(super) fn tree(random: &mut Random) -> Files {
     files
 }
 
-/// Functions made of a few statements, most of which are in every other one too.
+/// Makes functions of a few statements, most of which occur in every function.
 pub(super) fn go(random: &mut Random) -> Vec<String> {
     let statements: [&[&str]; 7] = [
         &["\tdefer mu.Unlock()", "\tmu.Lock()"],
@@ -116,7 +116,7 @@ fn markdown(random: &mut Random) -> Vec<String> {
     lines
 }
 
-/// A file of this project.
+/// Returns a file of this project.
 fn own(random: &mut Random) -> (String, Vec<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let dirs = [
@@ -136,7 +136,7 @@ fn own(random: &mut Random) -> (String, Vec<String>) {
     (name, text.lines().map(str::to_owned).collect())
 }
 
-/// One change as people make them: lines are written, copied, moved, indented, removed.
+/// Makes one change as people do: writes, copies, moves, indents or removes lines.
 pub(super) fn edit(random: &mut Random, lines: &mut Vec<String>) {
     let (length, at) = (lines.len().max(1), random.below(lines.len().max(1)));
     let end = (at + 1 + random.below(5)).min(lines.len());

@@ -34,14 +34,14 @@ pub(super) fn land(engine: &dyn Engine, request: &LandRequest) -> Result<MergeOu
         LandStyle::Rebase if landing.linear => landing.rebase(),
         LandStyle::Rebase => landing.rebase_around_merges(),
         LandStyle::Squash => landing.whole(Landing::squashed),
-        // A merge commit would have what was taken off among its ancestors.
+        // A merge commit would have the removed commits among its ancestors.
         LandStyle::Merge if !landing.former.is_empty() => landing.whole(Landing::squashed),
         LandStyle::Merge => landing.whole(Landing::joined),
     }
 }
 
-/// Returns the tips that the target had when the work was begun on it, as far as a force-push has taken them off the target
-/// since. Work that was moved elsewhere and does not contain one was not begun on it.
+/// Returns the tips that the target had when the work was begun, if a force-push has removed them from the target
+/// since. Work that does not contain such a tip was not begun on it.
 fn former(engine: &dyn Engine, request: &LandRequest) -> Result<Vec<Oid>, RepoError> {
     let mut former = Vec::new();
     for began in &request.began {
@@ -61,27 +61,27 @@ struct Landing<'a> {
     engine: &'a dyn Engine,
     request: &'a LandRequest,
     onto: Commit,
-    /// The committer line of what is written.
+    /// The committer line of the new commits.
     committer: Vec<u8>,
-    /// Whether there are no merge commits among the work.
+    /// Set when there are no merge commits among the work.
     linear: bool,
-    /// What the target lacks, parents first.
+    /// The commits that the target lacks, parents first.
     work: Vec<Commit>,
-    /// Tips that the target had when the work was begun, where they were taken off the target.
+    /// Tips that the target had when the work was begun, and that were removed from the target.
     former: Vec<Oid>,
 }
 
 /// A replayed commit that is not written yet: the last one gets the trailers.
 struct Replayed {
     draft: Draft,
-    /// The original, where it stands on the tip already: it is kept as it is, committer and all.
+    /// The original, if its parent is the tip already: it is kept as it is, including its committer.
     unchanged: Option<Oid>,
 }
 
 impl Landing<'_> {
-    /// Replays one commit after the other, as `git rebase --reapply-cherry-picks` does: those that
-    /// change nothing any more are skipped. Patches are not compared with those of the target: an
-    /// equal one may have been taken back there, or differ in white space.
+    /// Replays one commit after the other, as `git rebase --reapply-cherry-picks` does: commits without an effect are
+    /// skipped. Patches are not compared with those of the target: an equal one may have been reverted there, or
+    /// differ in white space.
     fn rebase(&self) -> Result<MergeOutcome, RepoError> {
         let commits = self.work.iter().filter(|commit| commit.parents.len() == 1);
         let (mut tip, mut tree) = (self.onto.id.clone(), self.onto.tree.clone());
@@ -117,7 +117,7 @@ impl Landing<'_> {
             return Ok(MergeOutcome::Nothing);
         };
         if tree == self.onto.tree {
-            // The work takes back what it did, or what the target did not have.
+            // The work has no effect in total: it reverts itself, or something that the target does not have.
             return Ok(MergeOutcome::Nothing);
         }
         let message = message::with_trailers(&last.draft.message, &self.request.trailers);
@@ -129,7 +129,7 @@ impl Landing<'_> {
         Ok(MergeOutcome::Clean { tip, tree })
     }
 
-    /// The tree of a commit replayed on the tip.
+    /// Returns the tree of a commit replayed on the tip.
     fn replayed(
         &self,
         parent: &Commit,
@@ -150,9 +150,9 @@ impl Landing<'_> {
         }
     }
 
-    /// A branch with merge commits: its conflicts may be resolved in them, which a replay without
-    /// them would lose. So the merge of the whole says what lands. The commits are replayed in a
-    /// line where that gives the very same tree, and squashed where it does not.
+    /// Rebases a branch with merge commits. Conflicts may be resolved in these, and a replay without them would lose
+    /// the resolution. So the merge of the whole branch decides the result. The commits are replayed in a line if
+    /// that gives the same tree, and squashed otherwise.
     fn rebase_around_merges(&self) -> Result<MergeOutcome, RepoError> {
         let whole = match self.joined_trees()? {
             Joined::Tree(tree) => tree,
@@ -168,8 +168,8 @@ impl Landing<'_> {
         self.finish(self.squashed(whole)?)
     }
 
-    /// The merge of the whole. Where the target was rewritten, it is made as if the target had taken back itself what was
-    /// taken off it: so git finds the bases that the work has, also where it has merged the rewritten target.
+    /// Merges the whole branch. If the target was rewritten, it is merged as if the target had reverted the removed
+    /// commits itself: so git finds the bases of the work, even if the work has merged the rewritten target.
     fn joined_trees(&self) -> Result<Joined, RepoError> {
         let (onto, head) = (&self.onto.id, &self.request.head);
         if self.former.is_empty() {
@@ -186,7 +186,7 @@ impl Landing<'_> {
         self.engine.join(None, &taken_back, head)
     }
 
-    /// Lands the merge of the whole as one commit.
+    /// Lands the merge of the whole branch as one commit.
     fn whole(
         &self,
         draft: fn(&Self, Oid) -> Result<Draft, RepoError>,
@@ -204,8 +204,8 @@ impl Landing<'_> {
         Ok(MergeOutcome::Clean { tip, tree })
     }
 
-    /// One commit by the author of all commits, or of most of them, with the others as co-authors. Its
-    /// text is UTF-8, whatever theirs is.
+    /// Makes one commit, by the author of all or most commits, with the others as co-authors. Its text is UTF-8,
+    /// independent of theirs.
     fn squashed(&self, tree: Oid) -> Result<Draft, RepoError> {
         let single = self.work.iter().filter(|commit| commit.parents.len() < 2);
         let single: Vec<Commit> = single
@@ -224,7 +224,7 @@ impl Landing<'_> {
         })
     }
 
-    /// A merge commit of the target and the work.
+    /// Makes a merge commit of the target and the work.
     fn joined(&self, tree: Oid) -> Result<Draft, RepoError> {
         Ok(Draft {
             tree,

@@ -1,4 +1,4 @@
-//! The styles, on real repositories.
+//! Tests of the styles, on real repositories.
 
 use super::commands::{Able, Commands, able};
 use super::engine::Engine;
@@ -50,7 +50,7 @@ fn with(base: &Files, changes: &[(&str, &str)]) -> Files {
     all
 }
 
-/// git 2.39, the oldest that is supported.
+/// The features of git 2.39, the oldest supported version.
 const OLD: Able = Able {
     attributes: false,
     merge_base: false,
@@ -203,7 +203,7 @@ fn resolutions_in_merge_commits_survive_a_rebase() {
     assert_eq!(parents(&lab, &tip), std::slice::from_ref(&main));
     assert_eq!(lab.files(&tip)["shared"], LINES.replace('1', "one uno"));
 
-    // Without a resolution in it, the merge commit is simply left out.
+    // A merge commit without a resolution in it is left out.
     let one = lab.commit_as("A <a@x>", "one\n", &with(&start, &[("a", "a\n")]), &[&base]);
     let merged = with(
         &start,

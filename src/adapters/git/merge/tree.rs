@@ -1,17 +1,16 @@
-//! The pruned three-way merge of trees: equal subtrees are never opened, so it costs what the
-//! change costs, not what the repository holds.
+//! The pruned three-way merge of trees: equal subtrees are never opened, so the cost depends on the change and not on
+//! the size of the repository.
 //!
-//! It only puts together paths that one side alone changed, where no rename can be among them. As
-//! soon as a path was changed on both sides, or a mode, a link, a submodule, an attributes file or a
-//! possible rename is in it, the whole merge is a [`Stop::Doubt`], and the `git` program makes it:
-//! contents are never merged here.
+//! It only combines paths that one side alone changed, without possible renames. As soon as a path was changed on
+//! both sides, or a mode, a link, a submodule, an attributes file or a possible rename is involved, the whole merge
+//! is a [`Stop::Doubt`] and is left to the `git` program: contents are never merged here.
 
 use git2::{Oid, Repository, Tree};
 
-/// Why there is no merged tree.
+/// The reason why there is no merged tree.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// `git` must decide; for tests and logs, why.
+    /// `git` must decide, for this reason (for tests and logs).
     Doubt(&'static str),
     /// The repository could not be read or written.
     Git(git2::Error),
@@ -23,9 +22,10 @@ impl From<git2::Error> for Stop {
     }
 }
 
-/// Deeper trees are merged by `git`.
+/// The largest depth; deeper trees are merged by `git`.
 const DEPTH_MAX: usize = 512;
-/// Larger changes are merged by `git`: opening each of their directories costs as much as git does.
+/// The largest number of changed paths; more are merged by `git`, because opening each directory costs as much as git
+/// does.
 const PATHS_MAX: usize = 50_000;
 
 const TREE: i32 = 0o040_000;
@@ -35,7 +35,7 @@ const EXECUTABLE: i32 = 0o100_755;
 /// Merges the trees and writes the result.
 ///
 /// # Errors
-/// [`Stop`]: there is doubt, or git failed.
+/// [`Stop`]: the merge is in doubt, or git failed.
 pub(super) fn merge(repo: &Repository, base: Oid, ours: Oid, theirs: Oid) -> Result<Oid, Stop> {
     if ours == theirs || base == theirs {
         return Ok(ours);
@@ -53,8 +53,7 @@ pub(super) fn merge(repo: &Repository, base: Oid, ours: Oid, theirs: Oid) -> Res
         seen: Seen::default(),
     };
     let merged = merger.directory(&trees, 0)?;
-    // A removed path may have become an added one, and a removed directory may be what the other side
-    // adds to.
+    // The removed path may be renamed to the added one, and the other side may add to a removed directory.
     if merger.seen.removed && merger.seen.added {
         return Err(Stop::Doubt("a path is removed and another one added"));
     }
@@ -64,17 +63,17 @@ pub(super) fn merge(repo: &Repository, base: Oid, ours: Oid, theirs: Oid) -> Res
     }
 }
 
-/// One thing in its three versions.
+/// The three versions of a thing.
 struct Sides<T> {
     base: Option<T>,
     ours: Option<T>,
     theirs: Option<T>,
 }
 
-/// What a name refers to: object and mode.
+/// The object and mode of a name.
 type Item = (Oid, i32);
 
-/// What the sides did, as far as it matters for renames.
+/// The changes of both sides, as far as they matter for renames.
 #[derive(Default)]
 struct Seen {
     added: bool,
@@ -88,7 +87,7 @@ struct Merger<'r> {
 }
 
 impl<'r> Merger<'r> {
-    /// Merges one directory; none when nothing is left in it.
+    /// Merges one directory; none if nothing is left in it.
     fn directory(&mut self, trees: &Sides<Tree<'_>>, depth: usize) -> Result<Option<Oid>, Stop> {
         if depth > DEPTH_MAX {
             return Err(Stop::Doubt("the tree is very deep"));
@@ -117,7 +116,7 @@ impl<'r> Merger<'r> {
         Ok(Some(built.write()?))
     }
 
-    /// What becomes of one name.
+    /// Merges one name.
     fn name(
         &mut self,
         name: &[u8],
@@ -146,7 +145,7 @@ impl<'r> Merger<'r> {
         Ok(merged.map(|id| (id, TREE)))
     }
 
-    /// Looks at what one side alone did to a name, and to all below it.
+    /// Records a change that only one side made to a name, and to everything below it.
     fn change(
         &mut self,
         name: &[u8],
@@ -190,7 +189,7 @@ impl<'r> Merger<'r> {
     fn open(&self, item: Option<Item>) -> Result<Option<Tree<'r>>, Stop> {
         let tree = item.map(|(id, _)| self.repo.find_tree(id)).transpose()?;
         match tree {
-            // git drops it from what it merges.
+            // git drops an empty directory when it merges.
             Some(tree) if tree.is_empty() => Err(Stop::Doubt("a directory is empty")),
             tree => Ok(tree),
         }
@@ -206,7 +205,7 @@ fn item(tree: Option<&Tree<'_>>, name: &[u8]) -> Option<Item> {
     Some((entry.id(), entry.filemode_raw()))
 }
 
-/// Names whose entries are not the same in all of the trees, each once.
+/// Returns the names whose entries differ between the trees, each once.
 fn names(trees: &[&Option<Tree<'_>>]) -> Vec<Vec<u8>> {
     let mut names = std::collections::BTreeSet::new();
     for (which, tree) in trees.iter().enumerate() {

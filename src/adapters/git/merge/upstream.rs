@@ -1,5 +1,5 @@
-//! Work and a target that know of each other: what was picked, squashed, reverted or changed there; and
-//! contents that other diff algorithms merge otherwise. In each case git's answer is the forge's.
+//! Tests of work and a target that share changes (picked, squashed, reverted or changed there), and of contents that
+//! other diff algorithms merge differently. In each case the forge's result is git's.
 
 use git2::{FileMode, MergeFileInput, merge_file};
 
@@ -18,7 +18,7 @@ fn land(lab: &Lab, style: LandStyle, onto: &Oid, head: &Oid) -> MergeOutcome {
     merge_in(lab.dir(), &request(style, onto, head)).unwrap()
 }
 
-/// What `git merge-tree` says of it: a tree, or none where it conflicts.
+/// Returns the tree of `git merge-tree`; none if it conflicts.
 fn plain(lab: &Lab, onto: &Oid, head: &Oid) -> Option<String> {
     let git = Git::in_dir(lab.dir()).args(["-c", "merge.renormalize=false", "merge-tree"]);
     let output = git
@@ -52,7 +52,7 @@ fn assert_lands_as_git(lab: &Lab, onto: &Oid, head: &Oid) -> String {
     wanted
 }
 
-/// A commit of another person on the target: another one than the branch's with the same files.
+/// Makes another person's commit on the target: not the branch's commit with the same files.
 fn theirs(lab: &Lab, files: &Files, parent: &Oid) -> Oid {
     lab.commit_as(
         "Upstream <up@example.invalid>",
@@ -88,7 +88,7 @@ fn white_space_equal_yaml_patch_conflicts_where_git_does() {
     assert_conflicts(&lab, &main, &head, "f.yml");
 }
 
-/// A target that has the work, and one that has it and more beside it.
+/// A target with the work, and one with the work and more.
 #[test]
 fn nothing_is_left_only_where_the_merge_gives_the_targets_tree() {
     let lab = Lab::new();
@@ -123,7 +123,7 @@ fn work_that_was_squashed_upstream_and_changed_there_conflicts() {
     assert_conflicts(&lab, &main, &head, "a");
 }
 
-/// What was reverted is not on the target: landed again, it is there; or it conflicts.
+/// Reverted work is not on the target: landed again, it is there; or it conflicts.
 #[test]
 fn work_that_was_reverted_lands_again_or_conflicts_and_is_never_taken_for_landed() {
     let lab = Lab::new();
@@ -150,7 +150,7 @@ fn commit_that_was_cherry_picked_then_reverted_lands_with_the_rest_of_its_branch
     assert_eq!(tree, lab.tree(&head));
 }
 
-/// `git rebase` leaves merge commits out, and with them what only they hold.
+/// `git rebase` leaves merge commits out, and with them the changes that only they contain.
 #[test]
 fn what_a_merge_commit_adds_or_resolves_lands_with_a_rebase() {
     let lab = Lab::new();
@@ -159,7 +159,7 @@ fn what_a_merge_commit_adds_or_resolves_lands_with_a_rebase() {
     let ours = lab.commit(&one("a", &LINES.replace('5', "branch")), &[&base]);
     let both = files(&[("a", &LINES.replace('5', "both")), ("evil", "evil\n")]);
     let merge = lab.commit(&both, &[&ours, &main]);
-    // Also with main merged into the branch and gone on since.
+    // Also with main merged into the branch, and later commits.
     let mut later = both.clone();
     later.extend(one("more", "m\n"));
     let head = lab.commit(&later, &[&merge]);
@@ -169,7 +169,7 @@ fn what_a_merge_commit_adds_or_resolves_lands_with_a_rebase() {
     }
 }
 
-/// It ended in a bug of git's, with attributes and without.
+/// This case ended in a bug of git's, with attributes and without.
 #[test]
 fn renormalizing_settings_of_the_user_change_no_merge() {
     for attributes in ["", "* text=auto\n", "*.txt text eol=crlf\n"] {
@@ -198,12 +198,12 @@ fn repeated(random: &mut Random) -> Vec<String> {
         .collect()
 }
 
-/// Contents that libgit2 merges otherwise than git, or where git conflicts: of Go code and of repeated
-/// lines. There must be some of each, else nothing was tested.
+/// Contents (Go code and repeated lines) that libgit2 merges differently from git, or that git finds in conflict.
+/// Each kind must occur, or nothing was tested.
 #[test]
 fn lines_land_in_the_function_where_git_puts_them() {
     let kinds: [Make; 2] = [source::go, repeated];
-    // The first finds them sooner.
+    // This seed finds both kinds sooner.
     let mut random = Random::new(by_tier(3, 11));
     for make in kinds {
         let (lab, mut differ, mut conflict) = (Lab::new(), 0, 0);
@@ -244,7 +244,7 @@ fn lines_land_in_the_function_where_git_puts_them() {
     }
 }
 
-/// libgit2's merge of the contents, where it finds no conflict.
+/// Returns libgit2's merge of the contents, if it finds no conflict.
 fn by_libgit2([base, ours, theirs]: [&String; 3]) -> Option<String> {
     let input = |text: &'_ String| text.clone().into_bytes();
     let contents = [input(base), input(ours), input(theirs)];
@@ -290,7 +290,7 @@ fn squash_shows_a_latin_1_subject_and_author_as_they_were_meant() {
     }
 }
 
-/// Modes, links and submodules that one side alone changed are merged too, by git.
+/// git also merges modes, links and submodules that one side alone changed.
 #[test]
 fn modes_and_links_land_as_git_merges_them() {
     let lab = Lab::new();

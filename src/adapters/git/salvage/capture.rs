@@ -1,4 +1,4 @@
-//! Stores the content of a measured sandbox as blobs, and lists it. What HEAD has is not stored twice.
+//! Stores the content of a measured sandbox as blobs, and lists it. Blobs of HEAD are not stored twice.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::ports::repo::RepoError;
 /// Names in the administrative directory that are not state of the agent's work.
 const NOT_STATE: &[&str] = &["gitdir", "commondir", "locked"];
 
-/// What was stored.
+/// The result of storing a sandbox.
 pub(super) struct Capture {
     /// A line for every entry.
     pub(super) lines: Vec<Line>,
@@ -35,7 +35,7 @@ pub(super) struct Capture {
     pub(super) other: Vec<String>,
 }
 
-/// An entry that is to be saved.
+/// An entry to save.
 struct Planned<'a> {
     home: Home,
     root: &'a Root,
@@ -43,7 +43,7 @@ struct Planned<'a> {
     id: Option<Oid>,
 }
 
-/// The directories that entries lie in.
+/// The directories that contain the entries.
 struct Roots {
     sandbox: Option<Root>,
     admin: Option<Root>,
@@ -81,7 +81,7 @@ impl Roots {
     }
 }
 
-/// What there is to be saved of the sandbox's work, with the ids of all files.
+/// Lists the entries of the sandbox's work to save, with the ids of all files.
 fn plan<'a>(
     repo: &GitRepo,
     measured: &Measured,
@@ -122,7 +122,7 @@ fn plan<'a>(
         }
         let (entry, id) = match id {
             None if entry.git_mode().is_some() => {
-                // It is as it was checked out, and was not read until now.
+                // The file is unchanged since the checkout, and was not read before.
                 match read(root, entry.clone(), measured.format, &mut seen)? {
                     Some((entry, id)) => (entry, Some(id)),
                     None => continue,
@@ -141,7 +141,7 @@ fn plan<'a>(
     Ok(planned)
 }
 
-/// Blobs that a ref to HEAD reaches.
+/// Returns the blobs that are reachable from a ref to HEAD.
 fn known(measured: &Measured) -> HashSet<&Oid> {
     match measured.ground.head {
         Some(_) => measured.tree.values().map(|(_, id)| id).collect(),
@@ -149,7 +149,7 @@ fn known(measured: &Measured) -> HashSet<&Oid> {
     }
 }
 
-/// Bytes of the files that [`capture`] would store, but for the state of git itself.
+/// Returns the number of bytes of files that [`capture`] would store, without git's own state.
 pub(super) fn size(repo: &GitRepo, measured: &Measured) -> Result<u64, RepoError> {
     let roots = Roots::of(measured)?;
     let known = known(measured);
@@ -166,10 +166,10 @@ pub(super) fn size(repo: &GitRepo, measured: &Measured) -> Result<u64, RepoError
     Ok(total)
 }
 
-/// Stores it all. Changes nothing in the sandbox.
+/// Stores everything. Changes nothing in the sandbox.
 ///
 /// # Errors
-/// [`Unstored::Changed`] when a file is not what it was when it was measured.
+/// [`Unstored::Changed`] if a file changed since it was measured.
 pub(super) fn capture<F: Fn() -> Git>(
     repo: &GitRepo,
     store: &mut Store<F>,
@@ -221,8 +221,8 @@ pub(super) fn capture<F: Fn() -> Git>(
     })
 }
 
-/// The files of a sandbox whose directory is gone, as its index has them. Their blobs are taken with what is
-/// staged.
+/// Lists the files of a sandbox whose directory is gone, by its index. Their blobs are copied with the staged
+/// objects.
 fn as_staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<Line>, RepoError> {
     let merged = measured
         .index
@@ -247,7 +247,7 @@ fn as_staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<Line>, RepoError
                 "100755" => (Kind::File, 0o755),
                 _ => (Kind::File, 0o644),
             };
-            // What is not there any more cannot come back.
+            // A missing blob cannot be restored.
             let size = match kind {
                 Kind::Dir => 0,
                 _ => size.parse().ok()?,
@@ -269,7 +269,7 @@ fn as_staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<Line>, RepoError
     Ok(lines.collect())
 }
 
-/// The lines under way.
+/// The list under construction.
 #[derive(Default)]
 struct List {
     lines: Vec<Line>,
@@ -305,7 +305,7 @@ impl List {
     }
 }
 
-/// Files of the administrative directory that describe the agent's work, the index among them.
+/// Returns the files of the administrative directory that describe the agent's work, including the index.
 fn state(root: &Root) -> Result<Vec<Entry>, RepoError> {
     let walked = walk(root, &mut All);
     let walked = walked.map_err(|error| failed("cannot read", root.path(), &error))?;
@@ -314,7 +314,7 @@ fn state(root: &Root) -> Result<Vec<Entry>, RepoError> {
     Ok(entries)
 }
 
-/// Whether a file of an administrative directory describes the agent's work.
+/// Returns true if a file of an administrative directory describes the agent's work.
 pub(super) fn is_state(path: &[u8]) -> bool {
     let text = bytes::lossy(path);
     let first = text.split('/').next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Brings back salvage of the first plan, which has trees of git instead of a list: HEAD (detached), the exact
-//! index, files as git writes them, nested repositories. Nothing is written in this form any more.
+//! Restores salvage of the first format, which has git trees instead of a list: HEAD (detached), the exact index,
+//! files as git writes them, nested repositories. This format is no longer written.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,10 +17,10 @@ use super::restore::worktree;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Where the git directory of a submodule lay that was not checked out.
+/// The directory of git directories of submodules that were not checked out.
 const MODULES: &[u8] = b".git/modules";
 
-/// The records of an index, all stages: `<mode> <oid> <stage>\t<path>`.
+/// Returns the records of an index, all stages: `<mode> <oid> <stage>\t<path>`.
 fn index(git: Git) -> Result<Vec<Vec<u8>>, RepoError> {
     let output = git.args(["ls-files", "-s", "-z"]).run()?;
     Ok(bytes::split(&output.stdout).map(<[u8]>::to_vec).collect())
@@ -35,14 +35,14 @@ fn is_merged(record: &[u8]) -> bool {
     tab.is_some_and(|tab| record[..tab].ends_with(b" 0"))
 }
 
-/// A restoration under way.
+/// A restore in progress.
 struct Restore<'a> {
     repo: &'a GitRepo,
     raw: Raw,
     /// `refs/horde/salvage/...`, without the last part.
     prefix: String,
     lists: Lists,
-    /// Where it is built.
+    /// The directory that it is built in.
     to: &'a Path,
     admin: PathBuf,
 }
@@ -90,7 +90,7 @@ impl Restore<'_> {
             .limit(CHECKOUT)
     }
 
-    /// A tree of the salvage, by its name below the prefix.
+    /// Returns a tree of the salvage, by its name below the prefix.
     fn tree(&self, name: &str) -> Result<Oid, RepoError> {
         let name = format!("{}/{name}", self.prefix);
         let output = self
@@ -101,7 +101,7 @@ impl Restore<'_> {
         oid(&output.text())
     }
 
-    /// Every entry in every stage.
+    /// Writes every entry in every stage.
     fn index(&self) -> Result<(), RepoError> {
         self.git()
             .args(["update-index", "-z", "--index-info"])
@@ -110,7 +110,7 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Files that are as the index has them are written as git writes them, filters included.
+    /// Writes files that match the index as git does, with filters.
     fn unchanged_files(&self) -> Result<(), RepoError> {
         let exact = self.lists.raw.iter().map(|record| record_path(record));
         let absent = self.lists.absent.iter().map(Vec::as_slice);
@@ -135,15 +135,15 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Changed and untracked files, byte for byte.
+    /// Writes changed and untracked files, byte for byte.
     fn exact_files(&self) -> Result<(), RepoError> {
         let index = self.raw.index("exact");
         index.load(self.lists.raw.iter().map(Vec::as_slice))?;
         index.write_files(self.to)
     }
 
-    /// Nested repositories by number: where each is, if it is checked out, and where its git directory is,
-    /// in a worktree there.
+    /// Returns the nested repositories by number, each with the path of its files if it is checked out, and that of
+    /// its git directory, for a worktree at `at`.
     fn repositories(&self, at: &Path) -> Vec<(usize, Option<PathBuf>, PathBuf)> {
         let all = self.lists.nested.chunks_exact(2).enumerate();
         let placed = all.filter_map(|(n, about)| {
@@ -159,13 +159,13 @@ impl Restore<'_> {
         placed.collect()
     }
 
-    /// Git directories of nested repositories, so that they are repositories again.
+    /// Writes the git directories of nested repositories, so that they are repositories again.
     fn nested(&self) -> Result<(), RepoError> {
         let make = |dir: &Path| {
             fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))
         };
         for (n, dir, target) in self.repositories(self.to) {
-            // git knows a git directory by these, and a tree holds no empty directory.
+            // git recognises a git directory by these, and a tree contains no empty directory.
             for name in ["objects", "refs"] {
                 make(&target.join(name))?;
             }
@@ -178,8 +178,8 @@ impl Restore<'_> {
         let format = Format::named(self.repo.object_format()?);
         for (_, dir, target) in self.repositories(self.to) {
             let Some(dir) = dir else { continue };
-            // Those of its submodules that are not checked out: without a directory they were deleted. Its own
-            // configuration is an agent's.
+            // The directories of its submodules that are not checked out: git would show them as deleted. Its own
+            // configuration is an agent's and is not read.
             let index =
                 Lens::new(scratch(self.repo)?, format, &[])?.index(&target, &self.repo.recent)?;
             for link in index.entries.iter().filter(|staged| staged.is_link()) {
@@ -189,16 +189,16 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Has nested repositories and their git directories, where they are apart, name each other as they
-    /// are in a worktree there.
+    /// Makes nested repositories and their separate git directories name each other by their paths in a worktree at
+    /// `there`.
     fn link_nested(&self, there: &Path) -> Result<(), RepoError> {
         let here = self.repositories(self.to).into_iter();
         for ((_, dir, target), (_, to, leads)) in here.zip(self.repositories(there)) {
-            // From where git discovers no repository: the one of the work tree is theirs.
+            // Run where git finds no repository: that of the work tree is theirs.
             let config = Git::in_dir(Path::new("/")).args(["config", "--file"]);
             let config = config.arg(target.join("config"));
             let Some((dir, to)) = dir.zip(to) else {
-                // git would enter where its files were.
+                // git would otherwise enter the former directory of its files.
                 config.args(["--unset", "core.worktree"]).output()?;
                 continue;
             };
@@ -212,7 +212,7 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Promised paths, skip-worktree and assume-unchanged.
+    /// Sets the flags: intent-to-add, skip-worktree and assume-unchanged.
     fn flags(&self) -> Result<(), RepoError> {
         if !self.lists.intent.is_empty() {
             self.git()
@@ -237,7 +237,7 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// State of a rebase, merge, pick or bisect, and HEAD's reflog; HEAD itself stays detached.
+    /// Restores the state of a rebase, merge, pick or bisect, and HEAD's reflog; HEAD itself stays detached.
     fn state(&self) -> Result<(), RepoError> {
         let index = self.raw.index("state");
         index.read(&self.tree("meta:state")?)?;
@@ -253,7 +253,7 @@ impl Restore<'_> {
         index.write_files(&self.admin)
     }
 
-    /// Reads back: the index must be the salvaged one, the files must hash to the salvaged ones.
+    /// Verifies the result: the index must be the salvaged one, and the files must hash to the salvaged ids.
     fn verify(&self) -> Result<(), RepoError> {
         let wrong = |what: &str| {
             RepoError::Failed(format!(
@@ -283,28 +283,28 @@ impl Restore<'_> {
     }
 }
 
-/// The lists for machines: NUL-separated, names of files in the tree of `meta`.
+/// The lists for machines: NUL-separated files in the tree of `meta`.
 #[derive(Debug, Default)]
 struct Lists {
     /// Index records, all stages.
     index: Vec<Vec<u8>>,
     /// Index records of files stored byte for byte.
     raw: Vec<Vec<u8>>,
-    /// Tracked paths that were not there.
+    /// Tracked paths that did not exist.
     absent: Vec<RelPath>,
-    /// Paths only promised to the index.
+    /// Paths with intent-to-add.
     intent: Vec<RelPath>,
     /// Paths with skip-worktree.
     skip: Vec<RelPath>,
     /// Paths with assume-unchanged.
     assume: Vec<RelPath>,
-    /// Nested repositories: path, and where its git directory was (`s:` in the sandbox, `a:` in the
-    /// administrative directory, `-` elsewhere), in turns.
+    /// Nested repositories: path, and place of the git directory (`s:` in the sandbox, `a:` in the administrative
+    /// directory, `-` elsewhere), alternating.
     nested: Vec<RelPath>,
 }
 
 impl Lists {
-    /// Reads the lists back.
+    /// Reads the lists.
     fn read(repo: &GitRepo, meta: &str) -> Result<Self, RepoError> {
         let list = |name: &str| -> Result<Vec<Vec<u8>>, RepoError> {
             let list = blob(repo.git(), meta, name)?;

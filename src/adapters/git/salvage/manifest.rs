@@ -1,5 +1,5 @@
-//! What salvage writes beside content. The manifest is for people and tools; the list has a line for every
-//! entry, with all that a restore puts back and proves.
+//! The files that salvage writes in addition to content. The manifest is for people and tools; the list has a line
+//! for every entry, with everything that a restore needs to write and verify it.
 
 use std::collections::HashMap;
 
@@ -14,61 +14,61 @@ use super::super::rig::GitRepo;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::RepoError;
 
-/// The version of what is written here. The first one stored trees instead of a list.
+/// The version of this format. Version 1 stored trees instead of a list.
 pub(super) const VERSION: u32 = 2;
 
-/// How a list begins.
+/// The first line of a list.
 const FORMAT: &str = "horde-salvage-files 2";
 
 /// The readable part, `manifest.json` in the tree of `meta`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
-    /// Of this file.
+    /// The version of this file.
     pub(super) version: u32,
-    /// Whose sandbox.
+    /// The raider that owned the sandbox.
     pub(super) raider: RaiderId,
-    /// Which incarnation's.
+    /// The incarnation of that raider.
     pub(super) incarnation: Incarnation,
-    /// Where it was.
+    /// The path of the sandbox.
     pub(super) sandbox: String,
-    /// Where its administrative directory was.
+    /// The path of its administrative directory.
     #[serde(default)]
     pub(super) admin: String,
     /// HEAD's commit.
     pub(super) head: Option<Oid>,
     /// HEAD's branch.
     pub(super) branch: Option<String>,
-    /// What was measured.
+    /// The fingerprint of the measurement.
     pub(super) fingerprint: String,
     /// Stash entries: messages, in the order of the refs.
     pub(super) stashes: Vec<String>,
-    /// What else held work.
+    /// Descriptions of other work.
     pub(super) special: Vec<String>,
     /// Ignored paths that were not saved.
     pub(super) ignored: Vec<String>,
-    /// Clones of which only what differs from their HEAD was saved.
+    /// Clones of which only the differences from their HEAD were saved.
     #[serde(default)]
     pub(super) clones: Vec<Cloned>,
     /// Bytes of file content that only this salvage holds.
     #[serde(default)]
     pub(super) bytes: u64,
-    /// Pipes, sockets and devices: they hold nothing, and do not come back.
+    /// Pipes, sockets and devices: they have no content and are not restored.
     #[serde(default)]
     pub(super) other: Vec<String>,
 }
 
-/// A clone, which can be made again.
+/// A clone that can be made again from its URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cloned {
-    /// Where it was.
+    /// The path of the clone.
     path: String,
     /// Its HEAD.
     head: Option<Oid>,
-    /// Where it was cloned from.
+    /// The URL that it was cloned from.
     url: String,
 }
 
-/// Those in a sandbox.
+/// Returns the clones in a sandbox.
 pub(super) fn clones(measured: &Measured) -> Vec<Cloned> {
     let inner = measured.inner.inner.iter();
     let clone = inner.filter_map(|inner| {
@@ -81,19 +81,19 @@ pub(super) fn clones(measured: &Measured) -> Vec<Cloned> {
     clone.collect()
 }
 
-/// Where an entry was.
+/// The directory that an entry was in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     /// In the sandbox.
     Work,
     /// In its administrative directory.
     Admin,
-    /// In that of a worktree which the agent made inside: its repository is still there, so this one is kept
-    /// and not restored.
+    /// In the administrative directory of a worktree that the agent made inside the sandbox: its repository still
+    /// exists, so this entry is kept but not restored.
     Other(usize),
 }
 
-/// An entry.
+/// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) place: Place,
@@ -101,15 +101,15 @@ pub(super) struct Line {
     pub(super) kind: Kind,
     pub(super) mode: u32,
     pub(super) size: u64,
-    /// Seconds and nanoseconds.
+    /// The modification time: seconds and nanoseconds.
     pub(super) modified: (i64, u32),
-    /// The blob with its bytes, or with where it leads.
+    /// The blob with the file's bytes, or with the target of a link.
     pub(super) id: Option<Oid>,
-    /// Names with the same number are one file.
+    /// Paths with the same number are hard links of one file.
     pub(super) file: Option<usize>,
 }
 
-/// The list as text.
+/// Formats the list as text.
 pub(super) fn render(lines: &[Line]) -> String {
     let mut text = format!("{FORMAT}\n");
     for line in lines {
@@ -190,7 +190,7 @@ fn line(text: &str) -> Option<Line> {
 pub(super) struct Numbers(HashMap<u64, usize>);
 
 impl Numbers {
-    /// The number of a file that has several names.
+    /// Returns the number of a file that has several hard links.
     pub(super) fn of(&mut self, inode: u64) -> usize {
         let next = self.0.len();
         *self.0.entry(inode).or_insert(next)
@@ -198,7 +198,7 @@ impl Numbers {
 }
 
 impl Manifest {
-    /// Reads it back.
+    /// Reads the manifest of a salvage.
     pub(super) fn read(repo: &GitRepo, meta: &str) -> Result<Self, RepoError> {
         let text = blob(repo.git(), meta, "manifest.json")?;
         serde_json::from_slice(&text)
@@ -206,12 +206,12 @@ impl Manifest {
     }
 }
 
-/// The list of a salvage.
+/// Reads the list of a salvage.
 pub(super) fn lines(repo: &GitRepo, meta: &str) -> Result<Vec<Line>, RepoError> {
     parse(&blob(repo.git(), meta, "files")?)
 }
 
-/// A file in the tree of `meta`.
+/// Reads a file in the tree of `meta`.
 pub(super) fn blob(git: Git, meta: &str, name: &str) -> Result<Vec<u8>, RepoError> {
     let object = format!("{meta}:{name}");
     Ok(git.args(["cat-file", "blob", &object]).run()?.stdout)

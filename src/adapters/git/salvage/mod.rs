@@ -1,24 +1,24 @@
-//! Salvage: everything a sandbox holds, as refs in ours, and back.
+//! Salvage: saves everything in a sandbox as refs in ours, and restores it.
 //!
 //! ```text
 //!   refs/horde/salvage/<rig>/<raider>/<incarnation>[.n]/
 //!     head        HEAD's commit
-//!     worktree    a commit with what the files were, where not all were committed; for people
+//!     worktree    a commit with the files, if not all were committed; for people
 //!     stash-k     stash entries of this sandbox
 //!     reflog-k    commits that only HEAD's reflog named
-//!     meta        what else there was; its parents are the commits that the state of git names
+//!     meta        everything else; its parents are the commits that git's state files name
 //!       manifest.json   for people
 //!       files           a line for every entry: path, mode, size, time, and the blob with its bytes
 //!       blobs/<id>      the blobs that HEAD does not reach
 //! ```
 //!
-//! The sandbox is its bytes: files are stored raw, by our own walk, and put back in the same way. Neither an
+//! A sandbox consists of its bytes: files are stored raw, by our own walk, and restored in the same way. Neither an
 //! index nor a configuration of git takes part. The index itself is one of the files.
 //!
-//! A merge request that never landed has no sandbox any more: its salvage is `head` alone. Salvage of the
-//! first plan has trees instead of a list ([`legacy`]).
+//! A merge request that never landed no longer has a sandbox: its salvage is `head` alone. Salvage of the first
+//! format has trees instead of a list ([`legacy`]).
 //!
-//! `measure ─► blobs ─► measure afresh: equal? ─► refs (one transaction) ─► read back`
+//! `measure ─► blobs ─► measure again: equal? ─► refs (one transaction) ─► read back`
 
 mod capture;
 mod legacy;
@@ -45,11 +45,11 @@ use super::rig::GitRepo;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::ports::repo::{RepoError, SalvageRecord};
 
-/// A sandbox that changes under salvage this often is in use.
+/// The number of tries: a sandbox that changes this often during salvage is in use.
 const ROUNDS: usize = 3;
 
-/// How much there is to save, before any of it is written; nothing where there is nothing any more, or
-/// [`salvage`] would find it saved.
+/// Returns the number of bytes to save, before any of it is written. 0 if nothing is left, or [`salvage`] would find
+/// it saved already.
 pub(super) fn size(repo: &GitRepo, sandbox: &Path) -> Result<u64, RepoError> {
     let Some(left) = measure_left(repo, sandbox, Files::Known)? else {
         return Ok(0);
@@ -61,8 +61,7 @@ pub(super) fn size(repo: &GitRepo, sandbox: &Path) -> Result<u64, RepoError> {
     saved.map_or_else(|| capture::size(repo, &left), |_| Ok(0))
 }
 
-/// Saves the sandbox, or what git still knows of it where its directory is gone. What was saved before
-/// from the very same state is not saved twice.
+/// Saves the sandbox, or what git still knows of it if its directory is gone. An unchanged state is not saved twice.
 pub(super) fn salvage(
     repo: &GitRepo,
     sandbox: &Path,
@@ -96,7 +95,7 @@ pub(super) fn salvage(
     )))
 }
 
-/// The manifest of a captured sandbox.
+/// Makes the manifest of a captured sandbox.
 fn describe(
     measured: &Measured,
     capture: &Capture,

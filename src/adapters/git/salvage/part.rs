@@ -1,9 +1,8 @@
-//! A worktree that is not there until it is whole: built beside the place where it is wanted, moved there
-//! at the end.
+//! Makes a worktree atomically: built beside its final path, moved there at the end.
 //!
 //! ```text
-//!   what an earlier try left goes ─► <id>.part is built ─► it is known under its place ─► renamed
-//!                                        └── error: it goes, too
+//!   remove an earlier try ─► build <id>.part ─► register the final path ─► rename
+//!                                   └── error: remove it
 //! ```
 //!
 //! `git worktree move` refuses a worktree with submodules, so the move is made here.
@@ -19,7 +18,7 @@ use super::super::rig::GitRepo;
 use crate::adapters::mounts;
 use crate::ports::repo::RepoError;
 
-/// Builds a worktree by this name beside `to`, and makes it that. `to` must not exist.
+/// Builds a worktree with this name beside `to`, and moves it there. `to` must not exist.
 pub(super) fn whole(
     repo: &GitRepo,
     name: &str,
@@ -40,14 +39,14 @@ pub(super) fn whole(
     if built.is_err()
         && let Err(error) = clear(repo, &part)
     {
-        tracing::warn!(path = %part.display(), %error, "what was not restored is left");
+        tracing::warn!(path = %part.display(), %error, "the remains of a failed restore could not be removed; the next restore to this path tries again");
     }
     built
 }
 
-/// It is known under its place first: whoever dies before the rename leaves what [`clear`] finds.
+/// Registers the final path before the rename: after a crash in between, [`clear`] finds the part.
 fn publish(repo: &GitRepo, part: &Path, to: &Path) -> Result<(), RepoError> {
-    // Nobody prunes in between.
+    // Locked, so that no prune runs in between.
     let _serial = repo.worktrees();
     let admin = linked(part).ok_or_else(|| {
         let what = format!("{} has no git directory", part.display());
@@ -58,7 +57,7 @@ fn publish(repo: &GitRepo, part: &Path, to: &Path) -> Result<(), RepoError> {
     fs::rename(part, to).map_err(|error| failed("cannot move", part, &error))
 }
 
-/// Takes away what an earlier try left there. What is not ours stays, and is in the way.
+/// Removes the remains of an earlier try. Anything else at that path stays and blocks the build.
 fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
     let mut admins = admin::of_sandbox(repo, part)?;
@@ -75,7 +74,7 @@ fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
                 return Err(RepoError::Failed(what));
             }
             admins.extend(linked(part).filter(|admin| leads_back(admin, part) || !claimed(admin)));
-            // The link last: until then it says whose this is.
+            // The link goes last: until then it shows that the directory is ours.
             for entry in list.iter().filter(|entry| entry.path() != link) {
                 remove(&entry.path())?;
             }
@@ -86,7 +85,7 @@ fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
     admins.iter().try_for_each(|admin| remove(admin))
 }
 
-/// Whether its link leads into our repository, be it to what is gone.
+/// Returns true if its link leads into our repository, even to a missing entry.
 fn is_ours(repo: &GitRepo, part: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
     let admin = read_link_file(&part.join(".git"));
@@ -94,7 +93,7 @@ fn is_ours(repo: &GitRepo, part: &Path) -> bool {
     led.is_some() && led == admin::home(repo)
 }
 
-/// Removes a file, or a directory with what it holds, if it is there.
+/// Removes a file, or a directory with its content, if it exists.
 fn remove(path: &Path) -> Result<(), RepoError> {
     let is_dir = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
     let removed = match is_dir {

@@ -1,11 +1,11 @@
-//! The end of a salvage: its refs, each by compare-and-swap, all in one transaction of git's. The
-//! objects stay until somebody has git collect them.
+//! Removes a salvage: deletes its refs, each by compare-and-swap, all in one git transaction. The objects stay until
+//! git's garbage collection is run by hand.
 
 use super::super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Where these refs point; those that are gone are left out.
+/// Returns the objects of these refs; leaves out missing refs.
 pub(in super::super) fn tips(
     repo: &GitRepo,
     names: &[String],
@@ -19,7 +19,7 @@ pub(in super::super) fn tips(
     Ok(tips)
 }
 
-/// Deletes these refs where they point as said.
+/// Deletes these refs if they still have these values.
 pub(in super::super) fn delete_refs(
     repo: &GitRepo,
     refs: &[(String, Oid)],
@@ -27,7 +27,7 @@ pub(in super::super) fn delete_refs(
     let mut script = String::new();
     for (name, tip) in refs {
         match repo.resolve(name)? {
-            // A deletion that was interrupted goes on here.
+            // An interrupted deletion continues here.
             None => {}
             Some(now) if now == *tip => script.push_str(&format!("delete {name} {tip}\n")),
             Some(now) => {

@@ -1,5 +1,5 @@
-//! Submodules lie in two places that name each other by path. In a restored worktree both are elsewhere, so
-//! these two lines are the only ones that are written anew, after all bytes were proved.
+//! Adapts the paths of submodules. A submodule has two directories that name each other by path. In a restored
+//! worktree both are elsewhere, so these two lines are the only ones that are changed, after all bytes were verified.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use super::super::files::walk::Kind;
 use super::manifest::{Line, Manifest};
 use crate::ports::repo::RepoError;
 
-/// Has links that led into the old administrative directory lead into the new one, and the configuration of
-/// those submodules name where their files are. `to` is where it is built, `home` where it will be.
+/// Points links into the old administrative directory to the new one, and the configurations of those submodules to
+/// their files. `to` is the path where the worktree is built, `home` its final path.
 pub(super) fn relink(
     manifest: &Manifest,
     (to, home): (&Path, &Path),
@@ -48,14 +48,14 @@ pub(super) fn relink(
             continue;
         }
         let dir = admin.join(bytes::path(dir));
-        // From where git discovers no repository: the one of the work tree is theirs.
+        // Run where git finds no repository: that of the work tree is theirs.
         let config = Git::in_dir(Path::new("/")).args(["config", "--file"]);
         let config = config.arg(dir.join("config"));
         match linked.iter().find(|(new, _)| *new == dir) {
             Some((_, files)) => {
                 config.arg("core.worktree").arg(files).run()?;
             }
-            // git would enter where its files were.
+            // git would otherwise enter the former directory of its files.
             None => drop(config.args(["--unset", "core.worktree"]).output()?),
         }
     }
@@ -66,7 +66,7 @@ fn is_link(line: &Line) -> bool {
     line.kind == Kind::File && (line.path.ends_with(b"/.git"))
 }
 
-/// The path without `.` and `..`, as far as its text goes.
+/// Removes `.` and `..` from a path, without reading the file system.
 fn plain(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut plain = PathBuf::new();

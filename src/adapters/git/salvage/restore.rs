@@ -1,6 +1,6 @@
-//! Brings a salvaged sandbox back as a worktree: HEAD (detached), the index and the state of git as the files
-//! that they were, every file byte for byte with its mode and time. All of it is read again and compared. No
-//! git runs in the worktree: neither a filter nor a hook takes part.
+//! Restores a salvaged sandbox as a worktree: HEAD (detached), the index and git's state files, and every file byte
+//! for byte with its mode and time. Everything is read again and compared. No git runs in the worktree, so neither a
+//! filter nor a hook takes part.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use super::written::{prove, write};
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SalvageRecord};
 
-/// What an agent's own repository in the place of the sandbox's link is called when it is back.
+/// The new name of an agent's own repository that was in place of the sandbox's link.
 const FOUND: &str = "found.git";
 
-/// Makes the worktree, whole or not at all. `to` must not exist.
+/// Makes the worktree atomically. `to` must not exist.
 pub(in super::super) fn restore(
     repo: &GitRepo,
     record: &SalvageRecord,
@@ -66,7 +66,7 @@ fn build(repo: &GitRepo, record: &SalvageRecord, to: &Path, home: &Path) -> Resu
     relink(&manifest, (to, home), &admin, &work, &state)
 }
 
-/// Where a ref of the salvage is.
+/// Returns the object of a ref of the salvage.
 pub(super) fn present(
     repo: &GitRepo,
     record: &SalvageRecord,
@@ -76,7 +76,7 @@ pub(super) fn present(
     found.ok_or_else(|| RepoError::NotFound(format!("salvage {}: {name}", record.id)))
 }
 
-/// Gives another name to what an agent put in the place of the link.
+/// Renames the entries that an agent put in place of the link.
 fn aside(lines: &mut [Line]) {
     let is_top = |path: &[u8]| path == b".git" || path.starts_with(b".git/");
     let mut name = FOUND.as_bytes().to_vec();
@@ -89,14 +89,14 @@ fn aside(lines: &mut [Line]) {
     lines.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// What HEAD says: the salvaged commit or, where there was none, a branch without commits.
+/// Returns the content of HEAD: the salvaged commit or, if there was none, a branch without commits.
 fn head_line(repo: &GitRepo, manifest: &Manifest) -> Result<String, RepoError> {
     if let Some(head) = &manifest.head {
         return Ok(format!("{head}\n"));
     }
     let wanted = manifest.branch.as_deref().unwrap_or("restored");
     let mut name = format!("refs/heads/{wanted}");
-    // One that cannot be read has the name as well.
+    // A ref that cannot be read occupies its name, too.
     while !matches!(repo.their_refs().resolve(&name), Ok(None)) {
         name.push_str("-restored");
     }
@@ -111,7 +111,7 @@ pub(super) fn worktree(
     to: &Path,
 ) -> Result<PathBuf, RepoError> {
     let _serial = repo.worktrees();
-    // The link back first: one that is left half made is found by it.
+    // The link back comes first: it identifies a worktree that is left half made.
     let admin = admin::make(repo, name, head.as_bytes(), to)?;
     fs::create_dir(to).map_err(|error| failed("cannot make", to, &error))?;
     let link = [b"gitdir: ", bytes::of(&admin), b"\n"].concat();
@@ -119,7 +119,7 @@ pub(super) fn worktree(
     Ok(admin)
 }
 
-/// A worktree with the files of a commit, as git checks them out for us.
+/// Makes a worktree with the files of a commit, as git checks them out for us.
 fn checkout(repo: &GitRepo, name: &str, head: &Oid, to: &Path) -> Result<(), RepoError> {
     let admin = worktree(repo, name, format!("{head}\n"), to)?;
     repo.work(to, &admin.join("index"))

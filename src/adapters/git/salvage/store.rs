@@ -1,4 +1,4 @@
-//! Writes what was captured as commits and refs, and reads it back before it counts.
+//! Writes captured content as commits and refs, and reads it back before it counts as saved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,10 +21,10 @@ use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SalvageRecord};
 
-/// State files larger than this are saved, but not searched for commit ids.
+/// The largest state file that is searched for commit ids; larger ones are only saved.
 const SEARCH_MAX: u64 = 1024 * 1024;
 
-/// Where the salvage of a raider's incarnation lies, without number.
+/// Returns the prefix of the salvage of a raider's incarnation, without number.
 fn prefix(raider: &RaiderId, incarnation: Incarnation) -> String {
     format!(
         "refs/horde/salvage/{}/{}/{incarnation}",
@@ -32,7 +32,7 @@ fn prefix(raider: &RaiderId, incarnation: Incarnation) -> String {
     )
 }
 
-/// Refs of every salvage of the incarnation, by number.
+/// Returns the refs of every salvage of the incarnation, by number.
 fn listed(
     repo: &GitRepo,
     raider: &RaiderId,
@@ -75,7 +75,7 @@ fn suffix(number: u64) -> String {
     }
 }
 
-/// The salvage that was written from this very state, if there is one.
+/// Returns the salvage of exactly this state, if there is one.
 pub(super) fn existing(
     repo: &GitRepo,
     raider: &RaiderId,
@@ -102,7 +102,7 @@ pub(super) fn existing(
     Ok(None)
 }
 
-/// The number of the next salvage of the incarnation.
+/// Returns the number of the next salvage of the incarnation.
 fn next_number(
     repo: &GitRepo,
     raider: &RaiderId,
@@ -112,7 +112,7 @@ fn next_number(
     Ok(listed.keys().last().map_or(1, |last| last + 1))
 }
 
-/// Keeps a commit without any sandbox around it, once.
+/// Saves a commit without a sandbox, once.
 pub(in super::super) fn keep(
     repo: &GitRepo,
     head: &Oid,
@@ -197,8 +197,8 @@ pub(super) fn write<F: Fn() -> Git>(
     })
 }
 
-/// What is staged, here and in worktrees that the agent made inside, and HEAD does not reach: taken into ours,
-/// with its size. What is not there any more cannot be saved.
+/// Returns the staged objects that HEAD does not reach, here and in worktrees that the agent made inside, with their
+/// sizes, and copies them into ours. Missing objects cannot be saved.
 fn staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<(Oid, u64)>, RepoError> {
     let known: BTreeSet<&Oid> = match measured.ground.head {
         Some(_) => measured.tree.values().map(|(_, id)| id).collect(),
@@ -235,7 +235,7 @@ fn staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<(Oid, u64)>, RepoEr
     Ok(there)
 }
 
-/// Makes the refs below the prefix, all or none, and reads them back. Answers with their full names.
+/// Makes the refs below the prefix in one transaction, and reads them back. Returns their full names.
 fn make_refs(
     repo: &GitRepo,
     prefix: &str,
@@ -266,7 +266,7 @@ fn make_refs(
     Ok(refs.iter().map(full).collect())
 }
 
-/// The tree of `meta`. git refuses it where one of the blobs is missing.
+/// Makes the tree of `meta`. git refuses it if a blob is missing.
 fn meta_tree(
     repo: &GitRepo,
     manifest: &Oid,
@@ -290,13 +290,13 @@ fn meta_tree(
     make(text)
 }
 
-/// Commits that the state of the sandbox and of worktrees inside it names (a rebase's `orig-head`,
-/// `MERGE_HEAD`, an autostash, HEAD's reflog) and HEAD does not reach: taken into ours, as far as they are whole.
+/// Returns the commits that the state files of the sandbox and of worktrees inside it name (a rebase's `orig-head`,
+/// `MERGE_HEAD`, an autostash, HEAD's reflog) and HEAD does not reach. Copies those that are whole into ours.
 fn named_commits(repo: &GitRepo, measured: &Measured) -> Result<Vec<Oid>, RepoError> {
     let mut named: BTreeSet<Oid> = measured.lost.tips.iter().cloned().collect();
     for admin in measured.admins() {
         for file in list(&admin, true)?.iter().filter(|file| is_state(file)) {
-            // What is larger is saved, but names no commits.
+            // A larger file is saved, but not searched for commits.
             if let Ok(Some(text)) = beneath::read(&admin, bytes::path(file), SEARCH_MAX) {
                 named.extend(ids(&text));
             }
@@ -335,15 +335,14 @@ pub(super) fn commit_tree(
     oid(&git.arg(tree.as_str()).run()?.text())
 }
 
-/// Loose objects are not flushed by git itself: a ref must not outlive its content.
+/// Syncs the file system: git does not flush loose objects itself, and a ref must not outlive its content.
 fn sync(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.repo_dir();
     let synced = fs::File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
     synced.map_err(|error| failed("cannot flush", dir, &error))
 }
 
-/// Walks everything that the refs hold and no remote-tracking ref does; a missing object is an
-/// error.
+/// Walks everything that the refs hold and no remote-tracking ref does. A missing object is an error.
 fn readable(repo: &GitRepo, refs: &[String]) -> Result<(), RepoError> {
     repo.git()
         .args(["rev-list", "--objects", "--quiet"])

@@ -1,4 +1,4 @@
-//! The work of an attempt as commits, for people and agents: plain git shows them. A restore takes no part of it.
+//! Shows salvaged work as commits, for people and agents: plain git can read them. A restore does not use them.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::ports::repo::RepoError;
 /// The last part of the name of the ref with the files.
 pub(super) const FILES: &str = "worktree";
 
-/// Makes a commit with the files as they were, on HEAD; none where all of them were committed. A failure is logged and no
-/// error: salvage has the files all the same.
+/// Makes a commit with the files on top of HEAD; none if all of them were committed. A failure is only logged,
+/// because salvage has the files all the same.
 pub(super) fn files(
     repo: &GitRepo,
     measured: &Measured,
@@ -32,7 +32,7 @@ pub(super) fn files(
     match commit(repo, measured, lines, &changed, raider) {
         Ok(commit) => Some(commit),
         Err(error) => {
-            tracing::warn!(%raider, %error, "the files of a salvage cannot be shown as a commit; they are saved all the same");
+            tracing::warn!(%raider, %error, "salvage: no commit could be made of the files; the files themselves are saved");
             None
         }
     }
@@ -46,7 +46,7 @@ fn commit(
     raider: &RaiderId,
 ) -> Result<Oid, RepoError> {
     let dir = scratch(repo)?;
-    // The names are those of files that are there: what other systems cannot write is no danger.
+    // The files exist under these names, so names that other systems forbid are no danger.
     let git = || {
         let git = repo.git().env("GIT_INDEX_FILE", dir.path().join("index"));
         let git = git.args([
@@ -78,7 +78,7 @@ fn commit(
     )
 }
 
-/// What is to be removed from the index, and then what is put into it, as `git update-index` reads it.
+/// Returns the removals from the index, then the additions, as input of `git update-index`.
 fn changes(measured: &Measured, lines: &[Line], changed: &BTreeSet<&[u8]>) -> Vec<u8> {
     let mut text = Vec::new();
     let mut put = |head: String, path: &[u8]| {
@@ -93,7 +93,7 @@ fn changes(measured: &Measured, lines: &[Line], changed: &BTreeSet<&[u8]>) -> Ve
             put(format!("0 {}", "0".repeat(id.as_str().len())), path);
         }
     }
-    // A repository that nothing tracks is listed as one path, with a slash at its end.
+    // An untracked repository is listed as one path, with a slash at its end.
     let is_changed = |path: &[u8]| {
         let mut slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         changed.contains(path) || slashes.any(|(at, _)| changed.contains(&path[..=at]))
@@ -113,7 +113,7 @@ fn changes(measured: &Measured, lines: &[Line], changed: &BTreeSet<&[u8]>) -> Ve
     text
 }
 
-/// Whether an index takes the name.
+/// Returns true if an index accepts the name.
 fn is_named(line: &Line) -> bool {
     let mut parts = line.path.split(|byte| *byte == b'/');
     let is_link =
@@ -124,7 +124,7 @@ fn is_named(line: &Line) -> bool {
 /// Returns the commits that the refs of a salvage name.
 ///
 /// # Errors
-/// git cannot read them.
+/// When git cannot read them.
 pub(super) fn work(
     repo: &GitRepo,
     raider: &RaiderId,
@@ -159,7 +159,7 @@ pub(super) fn work(
     })
 }
 
-/// Counts the commits that neither the base nor a branch that is no raider's reaches.
+/// Counts the commits that are reachable neither from the base nor from a branch other than a raider's.
 fn count(repo: &GitRepo, head: &Oid, base: Option<&Oid>) -> Option<u64> {
     let git = repo
         .git()

@@ -1,5 +1,5 @@
-//! Writes salvaged entries into a directory, and proves that they are there: the same names, kinds, modes,
-//! times and bytes, and nothing else.
+//! Writes salvaged entries into a directory, and verifies them: the same names, kinds, modes, times and bytes, and
+//! nothing else.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ use super::manifest::Line;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Writes the entries below a directory, which must not have them.
+/// Writes the entries below a directory, which must not exist there yet.
 pub(super) fn write(git: impl Fn() -> Git, dir: &Path, lines: &[Line]) -> Result<(), RepoError> {
     let open = Root::open(dir).map_err(|error| failed("cannot open", dir, &error))?;
     let writer = Writer { root: &open };
@@ -71,7 +71,7 @@ pub(super) fn write(git: impl Fn() -> Git, dir: &Path, lines: &[Line]) -> Result
     for (line, number) in more {
         writer.link(first[&number], line)?;
     }
-    // The deepest first: what is written into a directory changes its time.
+    // The deepest first: writing into a directory changes its time.
     let dirs = lines.iter().rev().filter(|line| line.kind == Kind::Dir);
     dirs.into_iter().try_for_each(|line| writer.finish(line))
 }
@@ -86,7 +86,7 @@ impl Writer<'_> {
         move |error| failed("cannot write", &path, &error)
     }
 
-    /// The directory that an entry is in, and its name there.
+    /// Opens the parent directory of an entry. Returns it with the entry's name.
     fn place<'p>(&self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p OsStr)> {
         let (dir, name) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(cut) => (&path[..cut], &path[cut + 1..]),
@@ -96,7 +96,7 @@ impl Writer<'_> {
         Ok((fd, OsStr::from_bytes(name)))
     }
 
-    /// Makes a directory and those above it, where they are not there.
+    /// Makes a directory and its parents, as far as they are missing.
     fn directories(&self, path: &[u8]) -> Result<(), RepoError> {
         if path.is_empty() || self.root.at(path, OFlags::PATH | OFlags::DIRECTORY).is_ok() {
             return Ok(());
@@ -164,7 +164,7 @@ impl Writer<'_> {
     }
 }
 
-/// Reads the entries below a directory again. With `only`, there must be nothing else but its `.git`.
+/// Reads the entries below a directory again. With `only`, the directory must contain nothing else but its `.git`.
 pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoError> {
     let fail = |error: io::Error| failed("cannot read", dir, &error);
     let wrong = |path: &[u8], what: &str| {

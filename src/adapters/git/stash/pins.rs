@@ -1,4 +1,4 @@
-//! Where stash entries are pinned in ours, for as long as their sandbox is there or salvage is kept.
+//! Pins stash entries in ours, as long as their sandbox exists or salvage is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +10,25 @@ use super::Stash;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::RepoError;
 
-/// Where entries are pinned in ours: `<rig>/<raider>/<incarnation>/list`. There may be any number of entries, and every
-/// look at a sandbox reads all refs of ours: one ref names a commit whose first parent is another such commit, and whose
-/// others are entries. An earlier version had a ref for each entry, which has its commit's name in place of `list`.
+/// The prefix of the pins in ours: `<rig>/<raider>/<incarnation>/list`. There may be any number of entries, and every
+/// look at a sandbox reads all refs of ours. Therefore one ref names a chain of commits: the first parent is the
+/// previous commit of the chain, the other parents are entries. An earlier version had a ref for each entry, with its
+/// commit's name in place of `list`.
 pub(in super::super) const PINS: &str = "refs/horde/stash/";
-/// The last part of that.
+/// The last part of the ref's name.
 const LIST: &str = "list";
-/// The place of those that are of no sandbox as far as can be told, with the day on which they were pinned: another agent may
-/// take them out of the list. Those of a day go together; what comes later does not keep them.
+/// The place of entries without a known sandbox, by the day on which they were pinned: another agent may remove them
+/// from the list. The entries of a day expire together, without regard to later ones.
 pub(super) const UNCLAIMED: &str = "refs/horde/stash/unclaimed/";
-/// So many entries are parents of one commit.
+/// The largest number of entries in one commit.
 const CHUNK: usize = 1_000;
 
-/// Where the entries of a sandbox are pinned.
+/// Returns the place of the pins of a sandbox.
 pub(super) fn place(raider: &RaiderId, incarnation: Incarnation) -> String {
     format!("{PINS}{}/{}/{incarnation}/", raider.rig, raider.name)
 }
 
-/// Those that are pinned as of no sandbox.
+/// Returns the pinned entries without a known sandbox.
 pub(super) fn unclaimed(repo: &GitRepo) -> Result<BTreeSet<Oid>, RepoError> {
     let refs = repo.refs()?.into_iter();
     let tips = refs.filter(|(_, name)| name.starts_with(UNCLAIMED) && name.ends_with(LIST));
@@ -35,11 +36,11 @@ pub(super) fn unclaimed(repo: &GitRepo) -> Result<BTreeSet<Oid>, RepoError> {
     Ok(links.flat_map(|(_, entries)| entries).collect())
 }
 
-/// How often it is tried to pin entries while something else pins others in the same place.
+/// The number of tries to pin entries while another thread pins others in the same place.
 const TRIES: usize = 10;
 
-/// Pins entries that ours has in a place. Nothing is waited for: where another thread was faster, what it pinned is read
-/// again.
+/// Pins entries that ours has in a place. Does not lock: if another thread was faster, its pins are read and the pin
+/// is tried again.
 pub(super) fn pin_in(
     repo: &GitRepo,
     place: &str,
@@ -64,7 +65,7 @@ fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), R
     if new.is_empty() {
         return Ok(());
     }
-    // The last commit is written again with more parents, unless it has enough.
+    // The last commit is written again with more parents, unless it is full.
     let (mut last, mut open) = match (&pinned.tip, pinned.last) {
         (Some(_), Some((before, last))) if last.len() < CHUNK => (before, last),
         (Some(tip), _) => (tip.clone(), Vec::new()),
@@ -82,7 +83,7 @@ fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), R
         .map(drop)
 }
 
-/// Writes a commit that holds others. Its time is that of the pin: what an entry says is the agent's word.
+/// Writes a commit that holds others. Its time is that of the pin: the times in an entry are the agent's claim.
 fn write(repo: &GitRepo, parents: &[Oid]) -> Result<Oid, RepoError> {
     let store = |kind: &str, text: String| {
         let git = repo
@@ -98,15 +99,15 @@ fn write(repo: &GitRepo, parents: &[Oid]) -> Result<Oid, RepoError> {
     store("commit", head + "\nStash entries of a sandbox\n")
 }
 
-/// What is pinned for a sandbox.
+/// The pins of a sandbox.
 #[derive(Default)]
 struct Pinned {
     entries: BTreeSet<Oid>,
-    /// Those that an earlier version pinned, each with a ref.
+    /// Entries that an earlier version pinned, each with a ref.
     single: BTreeSet<Oid>,
-    /// What the ref names.
+    /// The commit that the ref names.
     tip: Option<Oid>,
-    /// The commit before that, and its entries.
+    /// The previous commit of the chain, and the entries of this one.
     last: Option<(Oid, Vec<Oid>)>,
 }
 
@@ -126,7 +127,7 @@ fn pinned(repo: &GitRepo, place: &str) -> Result<Pinned, RepoError> {
     Ok(found)
 }
 
-/// The commits that hold entries, from these tips back: the one before each, and its entries.
+/// Follows the chains of commits from these tips. Returns for each commit the previous one and its entries.
 fn chain(
     repo: &GitRepo,
     tips: impl Iterator<Item = Oid>,
@@ -148,7 +149,8 @@ fn chain(
     Ok(found)
 }
 
-/// The entries of a sandbox that the list has no more. Its owner may have taken them back: that cannot be told.
+/// Returns the entries of a sandbox that are no longer in the list. The sandbox's agent may have removed them itself:
+/// that cannot be told.
 pub(in super::super) fn dropped(
     repo: &GitRepo,
     note: Option<&Note>,
@@ -164,7 +166,7 @@ pub(in super::super) fn dropped(
     Ok(dropped.into_iter().collect())
 }
 
-/// Removes the pins of a sandbox that is gone. What it had is saved.
+/// Removes the pins of a sandbox that is gone. Its entries are saved.
 pub(in super::super) fn unpin(
     repo: &GitRepo,
     raider: &RaiderId,
@@ -188,7 +190,7 @@ fn drop_pins(repo: &GitRepo, goes: impl Fn(&str, &Oid) -> bool) -> Result<usize,
     Ok(refs.len())
 }
 
-/// Removes the pins of sandboxes that were forgotten without being discarded, from before that time.
+/// Removes the pins from before that time of sandboxes that were forgotten without being discarded.
 pub(super) fn expire_pins(
     repo: &GitRepo,
     before: Timestamp,
@@ -208,8 +210,8 @@ pub(super) fn expire_pins(
     .map(drop)
 }
 
-/// Pins anew what an earlier version pinned with a ref for each entry: such a ref says nothing of when that was, and the
-/// entry what its agent wanted.
+/// Pins again the entries that an earlier version pinned with a ref each: such a ref has no time of its own, and the
+/// time of the entry is the agent's claim.
 fn join_pins(repo: &GitRepo, is_gone: impl Fn(&str) -> bool) -> Result<(), RepoError> {
     let mut single: BTreeMap<String, BTreeSet<Oid>> = BTreeMap::new();
     for (id, name) in repo.refs()? {
@@ -234,7 +236,7 @@ mod tests {
     use super::super::super::testing::Rigged;
     use super::*;
 
-    /// A patrol that looks at the list does not wait for git.
+    /// A patrol that reads the list does not wait for git.
     #[test]
     fn pins_of_two_threads_are_all_kept_and_nothing_is_locked_meanwhile() {
         let rigged = Rigged::new();

@@ -1,4 +1,4 @@
-//! A person's checkout moves with its branch, or the landing waits and says for what.
+//! Tests that a person's checkout moves with its branch, or that the landing waits and names the reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 
-/// Why it cannot land; nothing moved.
+/// Returns the reason why a commit cannot land, and checks that nothing moved.
 fn busy(rig: &Rigged, new: &Oid) -> (PathBuf, CheckoutBusy) {
     let at = rig.at("main");
     let error = land(&rig.repo, "main", &rig.base, new).unwrap_err();
@@ -67,10 +67,10 @@ fn a_branch_that_is_not_checked_out_just_moves() {
     assert_eq!(text(rig.origin().join("file")), "mine\n");
 }
 
-/// What a landing puts there.
+/// The files that a landing adds.
 type Landing = &'static [(&'static str, &'static str)];
 
-/// An ignored file is as much a person's as one that is not: it is never overwritten.
+/// An ignored file belongs to the person like any other: it is never overwritten.
 #[test]
 fn ignored_or_untracked_file_in_the_way_is_waited_for() {
     let rig = Rigged::local();
@@ -91,17 +91,17 @@ fn ignored_or_untracked_file_in_the_way_is_waited_for() {
         assert_eq!(text(place.clone()), "mine\n");
         free(&rig.repo, "main", None).unwrap();
         fs::remove_file(&place).unwrap();
-        // Without it, nothing is in the way.
+        // Without the file, nothing is in the way.
         free(&rig.repo, "main", Some((&rig.base, &new))).unwrap();
     }
-    // A tracked file that gives way to a directory is none.
+    // A tracked file that gives way to a directory is not in the way.
     let removed = rig.commit(&rig.base, &[("file", "")]);
     let new = rig.commit(&removed, &[("file/b", "b\n")]);
     lands(&rig, &new);
     assert_eq!(text(rig.origin().join("file/b")), "b\n");
 }
 
-/// A tracked directory that becomes a file takes what is ignored in it along, unless it is looked for.
+/// A tracked directory that becomes a file would take its ignored files along without this check.
 #[test]
 fn directory_that_becomes_a_file_keeps_what_is_not_tracked_in_it() {
     let rig = Rigged::local();
@@ -129,7 +129,7 @@ fn hidden_change_of_a_file_that_the_landing_changes_is_waited_for() {
     assert_eq!(text(rig.origin().join("file")), "mine\n");
 }
 
-/// What begins, what it is called, and what ends it.
+/// The command that begins an operation, the operation's name, and the command that ends it.
 type Begun = (
     &'static [&'static str],
     &'static str,
@@ -171,7 +171,7 @@ const BEGUN: &[Begun] = &[
     (&["revert", "HEAD~1"], "a revert", &["revert", "--abort"]),
 ];
 
-/// The person's git, which edits at every commit of a rebase.
+/// Runs the person's git, which edits at every commit of a rebase.
 fn persons(rig: &Rigged, args: &[&str]) -> Output {
     let settings = ["-c", "user.name=P", "-c", "user.email=p@x"];
     let git = Git::in_dir(&rig.origin()).args(settings).args(args);
@@ -180,8 +180,8 @@ fn persons(rig: &Rigged, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A checkout with three commits of the person's, and a branch that conflicts with them. Returns main, and
-/// what is to land on it.
+/// Makes a checkout with three commits of the person, and a branch that conflicts with them. Returns main, and the
+/// commit to land on it.
 fn at_work(rig: &Rigged) -> (Oid, Oid) {
     for at in 0..3 {
         fs::write(rig.origin().join("own"), format!("{at}\n")).unwrap();
@@ -201,7 +201,7 @@ fn at_work(rig: &Rigged) -> (Oid, Oid) {
     (old, new)
 }
 
-/// Whatever a person is in the middle of, it is named, and nothing is touched.
+/// Any operation in progress is named, and nothing is touched.
 #[test]
 fn checkout_in_the_middle_of_something_is_waited_for() {
     let rig = Rigged::local();
@@ -247,7 +247,7 @@ fn checkout_that_applies_a_patch_or_where_git_runs_is_waited_for() {
     fs::write(&lock, "").unwrap();
     refused("index.lock");
     fs::remove_file(&lock).unwrap();
-    // On another branch, only what gives main back at its end is about it.
+    // On another branch, only an operation that checks out main at its end matters.
     persons(&rig, &["checkout", "-q", "side"]);
     persons(&rig, &["cherry-pick", "conflicts"]);
     land(&rig.repo, "main", &old, &new).unwrap();
@@ -268,7 +268,7 @@ fn linked_worktrees_that_have_the_branch_count_too() {
         (linked.clone(), CheckoutBusy::Changed("file".into()))
     );
     fs::write(linked.join("file"), "1\n2\n3\n").unwrap();
-    // A second one with the same branch: only one of them could move.
+    // A second worktree with the same branch: only one of them could move.
     rig.in_origin(&["checkout", "-q", "--ignore-other-worktrees", "main"]);
     let (_, why) = busy(&rig, &new);
     assert!(
@@ -276,7 +276,7 @@ fn linked_worktrees_that_have_the_branch_count_too() {
         "{why}"
     );
     rig.in_origin(&["checkout", "-q", "mine"]);
-    // One that is gone, its entry not: what was in it is not known.
+    // A worktree that is gone while its entry is not: its content is unknown.
     fs::rename(&linked, rig.path("moved")).unwrap();
     assert_eq!(busy(&rig, &new).1, CheckoutBusy::Gone);
     fs::rename(rig.path("moved"), &linked).unwrap();

@@ -1,4 +1,4 @@
-//! Landing, and what is on the target.
+//! Tests of landing, and of work on the target.
 
 use super::Rigged;
 use crate::adapters::git::land::{land, landed, on_main};
@@ -15,7 +15,7 @@ fn landing_moves_the_target_once() {
     land(&rig.repo, "main", &rig.base, &new).unwrap();
     assert_eq!(rig.at("main"), Some(new.clone()));
     assert!(landed(&rig.repo, "main", &new).unwrap());
-    // A crash before the answer was noted: the same landing again, also under later ones.
+    // A crash before the answer was noted: the same landing again, also beneath later ones.
     land(&rig.repo, "main", &rig.base, &new).unwrap();
     let later = rig.commit(&new, &[("b", "b\n")]);
     rig.foreign_push("main", &later);
@@ -102,7 +102,7 @@ fn work_is_on_main_as_it_is_rebased_or_squashed() {
     assert!(on(&rig.commit(&rebased, &[("a", "later\n")])));
     assert!(on(&squashed));
     assert!(on(&rig.commit(&squashed, &[("b", "later\n")])));
-    // What was taken back is not there, one by one or squashed; landed once more, it is.
+    // Reverted work is not on the target, one by one or squashed; landed once more, it is.
     let reverted = rig.commit(&squashed, &[("a", ""), ("b", "")]);
     assert!(!on(&reverted), "it was reverted");
     let again = rig.commit(&reverted, &[("a", "a\n"), ("b", "b\n")]);
@@ -111,7 +111,7 @@ fn work_is_on_main_as_it_is_rebased_or_squashed() {
     assert!(!on(&half), "a part of it was reverted");
 }
 
-/// The same words in another block are another program.
+/// The same lines in another block are another program.
 #[test]
 fn patch_that_differs_in_white_space_is_not_on_main() {
     let rig = Rigged::new();
@@ -138,7 +138,7 @@ fn any_remote_may_have_the_work() {
     assert!(!on_main(&rig.repo, &head, "main").unwrap());
     git(&["push", "-q", &fork, &format!("{head}:refs/heads/trunk")]);
     assert!(on_main(&rig.repo, &head, "main").unwrap());
-    // What cannot be asked is not a no.
+    // An unreachable remote does not mean no.
     let other = rig.commit(&rig.base, &[("b", "b\n")]);
     std::fs::remove_dir_all(&fork).unwrap();
     let error = on_main(&rig.repo, &other, "main").unwrap_err();

@@ -25,7 +25,7 @@ pub(super) struct Rigged {
     pub(super) base: Oid,
 }
 
-/// Whoever runs the tests may have set other values for all repositories.
+/// Settings of the test repositories: the user's global settings may differ.
 const SETTINGS: &[(&str, &str)] = &[
     ("user.name", "Test"),
     ("user.email", "test@example.invalid"),
@@ -35,17 +35,17 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 impl Rigged {
-    /// With a bare remote.
+    /// Makes a rig with a bare remote.
     pub(super) fn new() -> Self {
         Self::make(false, true)
     }
 
-    /// Whose checkout is its own origin.
+    /// Makes a rig whose checkout is its own origin.
     pub(super) fn local() -> Self {
         Self::make(true, true)
     }
 
-    /// That does not push.
+    /// Makes a rig that does not push.
     pub(super) fn silent() -> Self {
         Self::make(false, false)
     }
@@ -97,7 +97,7 @@ impl Rigged {
         rigged
     }
 
-    /// Gives the remote its first commit, a checkout also its files.
+    /// Gives the remote its first commit, and a checkout its files.
     fn seed(&mut self, local: bool) {
         let head = self.base.clone();
         if !local {
@@ -117,12 +117,12 @@ impl Rigged {
         self.dir.path().join(name)
     }
 
-    /// git in the remote; what it printed.
+    /// Runs git in the remote. Returns its output.
     pub(super) fn in_origin(&self, args: &[&str]) -> String {
         Git::in_dir(&self.origin()).args(args).run().unwrap().text()
     }
 
-    /// Where the remote has a branch.
+    /// Returns the commit of the remote's branch.
     pub(super) fn at(&self, branch: &str) -> Option<Oid> {
         let name = format!("refs/heads/{branch}");
         let git = Git::in_dir(&self.origin()).args(["rev-parse", "--verify", "-q", &name]);
@@ -130,12 +130,12 @@ impl Rigged {
         output.ok().then(|| oid(&output.text()).unwrap())
     }
 
-    /// A commit in ours on a parent.
+    /// Makes a commit in ours on a parent.
     pub(super) fn commit(&self, parent: &Oid, files: &[(&str, &str)]) -> Oid {
         commit(&self.repo, Some(parent), files)
     }
 
-    /// The tree of a commit.
+    /// Returns the tree of a commit.
     pub(super) fn tree(&self, commit: &Oid) -> String {
         let name = format!("{commit}^{{tree}}");
         self.repo
@@ -146,7 +146,7 @@ impl Rigged {
             .text()
     }
 
-    /// Somebody else pushes, past this rig.
+    /// Pushes to the remote past this rig, as another user would.
     pub(super) fn foreign_push(&self, branch: &str, head: &Oid) {
         let refspec = format!("+{head}:refs/heads/{branch}");
         let url = self.origin().display().to_string();
@@ -157,7 +157,7 @@ impl Rigged {
             .unwrap();
     }
 
-    /// A hook of the remote.
+    /// Writes a hook of the remote.
     pub(super) fn hook(&self, name: &str, script: &str) {
         let hooks = self.origin().join("hooks");
         std::fs::create_dir_all(&hooks).unwrap();
@@ -165,8 +165,8 @@ impl Rigged {
     }
 }
 
-/// Writes a shell script. Another process does: while this one has it open for writing, a process
-/// that is just being started by another test would hold it open too, and it could not be run.
+/// Writes a shell script through another process: if this process opened it for writing, a process that another test
+/// starts at that moment would inherit the open file, and the script could not be run.
 pub(super) fn executable(path: &Path, script: &str) {
     let status = Command::new("sh")
         .args([
@@ -180,7 +180,7 @@ pub(super) fn executable(path: &Path, script: &str) {
     assert!(status.success());
 }
 
-/// A commit of the parent's files with these changed; an empty text removes one.
+/// Makes a commit of the parent's files with these changed; an empty text removes a file.
 fn commit(repo: &GitRepo, parent: Option<&Oid>, files: &[(&str, &str)]) -> Oid {
     let git = Repository::open(repo.repo_dir()).unwrap();
     let parent = parent.map(|id| {

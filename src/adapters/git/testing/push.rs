@@ -1,4 +1,4 @@
-//! Pushes: the user's hook before them, other pushers beside them, remotes that hang, locks that are left.
+//! Tests of pushes: the user's hook, concurrent pushers, remotes that hang, stale locks.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::testing::eventually;
 
 const BRANCH: &str = "raider/Toast/gt-1-1";
 
-/// The program that a hook of `git lfs install` runs, as far as a push sees it: it notes what it is given.
+/// Makes a program like the one that a hook of `git lfs install` runs: it records its input.
 fn fake_lfs(rig: &Rigged) -> std::path::PathBuf {
     let seen = rig.path("seen");
     let script = format!(
@@ -37,7 +37,7 @@ fn line<'a>(text: &'a str, key: &str) -> &'a str {
         .trim()
 }
 
-/// The sandbox's closed address is none of its business, wherever it is written.
+/// The sandbox's disabled URL must not reach the hook, wherever it is written.
 #[test]
 fn lfs_upload_by_the_users_hook_gets_the_real_address() {
     let rig = Rigged::local();
@@ -73,7 +73,7 @@ fn lfs_upload_by_the_users_hook_gets_the_real_address() {
     );
 }
 
-/// A tracked directory of hooks is what some commit says it is, and an agent's commit may have said it.
+/// The content of a tracked hooks directory depends on the commit, which may be an agent's.
 #[test]
 fn hooks_that_a_commit_brings_do_not_run() {
     let rig = Rigged::local();
@@ -111,14 +111,14 @@ fn users_hook_can_refuse_a_push() {
     );
 }
 
-/// Whatever the remote's words are when two pushes meet: where the branch has moved, it was a race.
+/// When two pushes meet and the branch has moved, it was a race, whatever the remote's message is.
 #[test]
 fn race_with_another_pusher_is_no_rejection() {
     let rig = Rigged::new();
     let new = rig.commit(&rig.base, &[("a", "a\n")]);
     let theirs = rig.commit(&rig.base, &[("b", "b\n")]);
     rig.foreign_push("side", &theirs);
-    // The other one comes first, between the remote's look and its update.
+    // The other push comes first, between the remote's check and its update.
     let script = format!(
         "unset GIT_QUARANTINE_PATH\ngit update-ref refs/heads/main {theirs} {}",
         rig.base
@@ -129,7 +129,7 @@ fn race_with_another_pusher_is_no_rejection() {
         matches!(&error, RepoError::Moved { found, .. } if *found == theirs.to_string()),
         "{error}"
     );
-    // Even where a hook refuses it for that.
+    // Even if a hook refuses the push because of the race.
     let rig = Rigged::new();
     let new = rig.commit(&rig.base, &[("a", "a\n")]);
     let theirs = rig.commit(&rig.base, &[("b", "b\n")]);
@@ -143,7 +143,7 @@ fn race_with_another_pusher_is_no_rejection() {
     assert!(matches!(&error, RepoError::Moved { .. }), "{error}");
 }
 
-/// A lock that is held at the remote passes; it is no verdict on the work.
+/// A lock at the remote is transient, and says nothing about the work.
 #[test]
 fn lock_at_the_remote_is_tried_again_later() {
     let rig = Rigged::new();
@@ -155,7 +155,7 @@ fn lock_at_the_remote_is_tried_again_later() {
     land(&rig.repo, "main", &rig.base, &new).unwrap();
 }
 
-/// The remote took it, and then something there does not end.
+/// The remote has accepted the push, and then a process there hangs.
 #[test]
 fn push_that_hangs_after_it_was_accepted_has_landed() {
     let rig = Rigged::new();
@@ -196,7 +196,7 @@ fn parallel_fetches_of_one_branch_do_not_collide() {
     }
 }
 
-/// A lock that a killed git left: what landed has landed, and the lock goes when nothing can own it.
+/// A lock that a killed git left: the landing counts, and the lock is removed once it is stale.
 #[test]
 fn stale_lock_of_a_remote_branch_neither_hides_a_landing_nor_stays() {
     let rig = Rigged::new();

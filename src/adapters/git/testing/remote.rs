@@ -1,4 +1,4 @@
-//! Remote branches, pins.
+//! Tests of remote branches and pins.
 
 use super::Rigged;
 use crate::adapters::git::command::Git;
@@ -12,7 +12,7 @@ fn absent() -> Oid {
     Oid::new("0123456789012345678901234567890123456789").unwrap()
 }
 
-/// Agents can write to the repository that the refs are copied into. A copy that fails stops neither fetch nor push.
+/// Agents can write to the repository that the refs are copied into. A failed copy stops neither fetch nor push.
 #[test]
 fn what_is_in_the_way_in_theirs_holds_up_neither_fetch_nor_push() {
     let rig = Rigged::new();
@@ -26,7 +26,7 @@ fn what_is_in_the_way_in_theirs_holds_up_neither_fetch_nor_push() {
     std::fs::write(shown(BRANCH).parent().unwrap(), "no directory\n").unwrap();
     remote::push_branch(&rig.repo, BRANCH, &head, None).unwrap();
     assert_eq!(rig.at(BRANCH), Some(head));
-    // An empty one is in nobody's way.
+    // An empty directory blocks nothing.
     std::fs::remove_file(shown("main").join("deep/work")).unwrap();
     remote::fetch_target(&rig.repo, "main").unwrap();
     let told = rig.repo.their_refs().resolve("refs/remotes/origin/main");
@@ -48,7 +48,7 @@ fn a_branch_is_pushed_read_back_and_pushed_again() {
         let tracked = rig.repo.resolve(&format!("refs/remotes/origin/{BRANCH}"));
         assert_eq!(tracked.unwrap().as_ref(), Some(head));
     }
-    // Rewritten work needs to know what it replaces.
+    // A push of rewritten work must name the commit that it replaces.
     let rewritten = rig.commit(&rig.base, &[("c", "c\n")]);
     let error = remote::push_branch(&rig.repo, BRANCH, &rewritten, None).unwrap_err();
     assert!(matches!(error, RepoError::Moved { ref found, .. } if *found == two.to_string()));
@@ -186,7 +186,7 @@ fn without_pushing_branches_live_here() {
     let other = rig.commit(&rig.base, &[("b", "b\n")]);
     let error = remote::push_branch(&rig.repo, BRANCH, &other, None).unwrap_err();
     assert!(matches!(error, RepoError::Moved { .. }), "{error}");
-    // The remote's target goes its own way.
+    // The remote's target moves independently.
     rig.foreign_push("main", &other);
     assert_eq!(
         remote::fetch_target(&rig.repo, "main").unwrap().tip,
@@ -194,7 +194,7 @@ fn without_pushing_branches_live_here() {
     );
 }
 
-/// What a push leaves on a remote outlives the branch that it was made from; so here.
+/// A pushed branch outlives the local branch on a remote, and also without pushing.
 #[test]
 fn without_pushing_what_was_pushed_outlives_its_local_branch() {
     let rig = Rigged::silent();
@@ -216,7 +216,7 @@ fn without_pushing_what_was_pushed_outlives_its_local_branch() {
     }
 }
 
-/// Each branch of a raider that ever was stayed in the repository of the agents.
+/// Branches of raiders used to stay in the agents' repository for ever.
 #[test]
 fn branch_that_is_deleted_is_gone_where_agents_read_as_well() {
     let rig = Rigged::new();

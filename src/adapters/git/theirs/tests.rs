@@ -1,4 +1,4 @@
-//! Refs in files: read, packed, deleted.
+//! Tests of refs in files: read, packed, deleted.
 
 use super::*;
 
@@ -104,7 +104,7 @@ fn packing_keeps_what_it_cannot_read_and_empty_directories_are_in_nobodys_way() 
     assert_eq!(refs.resolve(main).unwrap(), Some(id('5')));
 }
 
-/// Each of these made the facts of every sandbox fail, or passed for what was packed under its name.
+/// Each of these once made the facts of every sandbox fail, or counted as the packed value of its name.
 #[test]
 fn ref_that_cannot_be_read_is_left_out_and_said_once() {
     let packed = format!("{} refs/heads/linked\n", id('1'));

@@ -1,4 +1,4 @@
-//! Savepoints, refused commits, recovery.
+//! Tests of savepoints, refused commits and recovery.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn count(store: &mut SqliteRelics) -> usize {
         .len()
 }
 
-/// Journals until the store refuses, and says how many went in and what it said.
+/// Journals until the store refuses. Returns the number of written events, and the error.
 fn fill(store: &mut SqliteRelics) -> (usize, StoreError) {
     let before = count(store);
     for n in 0..10_000 {
@@ -147,8 +147,8 @@ fn a_store_that_may_only_be_read_is_unavailable_for_writes_and_answers_reads() {
     assert_eq!(create(&mut store, &task("two")).id, id("gt-2"));
 }
 
-/// Runs `test` where a small file system of its own is mounted; nobody but this thread sees it.
-/// Mounting needs privileges: without them the test has nothing to stand on and says so.
+/// Runs `test` with a small file system mounted that only this thread sees. Mounting needs privileges: without them
+/// the test is skipped with a message.
 fn on_a_small_disk(test: impl FnOnce(&std::path::Path) + Send) {
     use nix::mount::{MsFlags, mount};
     use nix::sched::{CloneFlags, unshare};
@@ -196,8 +196,8 @@ fn a_really_full_disk_refuses_and_recovers_when_there_is_room_again() {
 fn a_disk_that_turns_read_only_refuses_and_recovers() {
     use nix::mount::{MsFlags, mount};
     on_a_small_disk(|disk| {
-        // A process that another test spawns at this moment holds a copy of every open file until it
-        // runs its program.
+        // A process that another test spawns at this moment has a copy of every open file until it executes its
+        // program.
         let remount = |flags| {
             let none = None::<&str>;
             eventually("nobody else has a file open", || {

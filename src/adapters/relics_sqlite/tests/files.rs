@@ -1,4 +1,4 @@
-//! The file itself: its mode, what survives a crash, what is refused at `open`.
+//! Tests of the file itself: its mode, its state after a crash, refusals of `open`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -50,8 +50,7 @@ fn what_was_committed_is_there_after_a_crash_and_what_was_not_is_not() {
     store
         .commit(&mut [&mut behind], Durability::Behind)
         .unwrap();
-    // A killed process leaves the files as they are in the middle of a commit; a copy of them, taken
-    // there, is what the next start finds.
+    // A killed process leaves the files in the middle of a commit. The next start finds a copy of them, taken there.
     let crash = dir.path().join("crash");
     std::fs::create_dir(&crash).unwrap();
     let mut half = |txn: &mut dyn Txn| {
@@ -162,7 +161,7 @@ fn a_directory_that_is_not_there_is_unavailable() {
     );
 }
 
-/// `rm -rf .horde` may take the log first. A store that is closed then is lost with its file.
+/// `rm -rf .horde` may remove the log first. A store that is closed then is lost with its file.
 #[test]
 fn store_whose_log_was_removed_is_saved_when_its_file_goes_as_well() {
     let dir = crate::testing::scratch();

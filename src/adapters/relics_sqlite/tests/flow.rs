@@ -1,4 +1,4 @@
-//! Messages, merge requests, sagas: how work moves.
+//! Tests of messages, merge requests and sagas: the flow of work.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! A store as the first schema wrote it, kept in `tests/golden/v1.db`: today's program reads every row
-//! of it as if it had written it itself.
+//! Tests with a store of the first schema, kept in `tests/golden/v1.db`: the current program must read every row of
+//! it as its own.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1.db")
 }
 
-/// A row of every kind, every column of it in use. Nothing here may change: the file is what it is.
+/// Writes a row of every kind, with every column used. This must never change, because the file is fixed.
 fn fill(txn: &mut dyn Txn) -> Result<(), StoreError> {
     let mut work = txn.create_relic(&NewRelic {
         labels: vec!["rework".into(), "backend".into()],
@@ -148,7 +148,7 @@ fn merge_request(id: RelicId, relic: RelicId) -> MergeRequest {
         merge_commit: None,
         note: Some("parked".into()),
         began: None,
-        // What a later schema makes of that.
+        // The values that a later schema makes of it.
         hold: Some(HoldReason::Infra),
         held_since: None,
         settled_at: None,
@@ -156,7 +156,7 @@ fn merge_request(id: RelicId, relic: RelicId) -> MergeRequest {
     }
 }
 
-/// Every row, in words.
+/// Returns every row as text.
 fn everything(txn: &mut dyn Txn) -> Result<Vec<String>, StoreError> {
     let (relics, events) = (RelicFilter::default(), EventFilter::default());
     let name = toast().to_string();
@@ -187,9 +187,9 @@ fn a_store_of_the_first_schema_is_read_whole() {
     run(&mut fresh, fill).unwrap();
     let expected = run(&mut fresh, everything).unwrap();
     assert_eq!(run(&mut old, everything).unwrap(), expected);
-    // And it is written to as ever.
+    // The store can be written as usual.
     assert_eq!(create(&mut old, &task("next")).id, id("gt-3"));
-    // What later schemas added is there, and empty.
+    // The tables of later schemas exist, and are empty.
     assert_eq!(run(&mut old, |txn| txn.deaths()).unwrap(), []);
     let mut deaths = Deaths {
         child: toast().to_string(),
@@ -204,8 +204,8 @@ fn a_store_of_the_first_schema_is_read_whole() {
     assert_eq!(run(&mut old, |txn| txn.deaths()).unwrap(), []);
 }
 
-/// How the file was made: by the program of its schema, once, told to by `HORDE_MAKE_GOLDEN`. The
-/// file of a later schema gets a name of its own.
+/// Makes the golden file: run once, with the program of its schema, when `HORDE_MAKE_GOLDEN` is set. The file of a
+/// later schema needs another name.
 fn make() {
     assert!(!golden().exists(), "it is there, and must never change");
     let mut store = SqliteRelics::open(&golden(), Arc::new(Still)).unwrap();

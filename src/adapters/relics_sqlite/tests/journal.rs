@@ -1,4 +1,4 @@
-//! The journal: numbering and filters, and a model that sagas and events are held against.
+//! Tests of the journal: numbering and filters, and a model to compare sagas and events with.
 
 use std::collections::BTreeMap;
 
@@ -144,7 +144,7 @@ fn numbers_go_on_after_the_journal_was_pruned() {
     assert_eq!(seqs(&mut store, about), [0; 0]);
 }
 
-/// What a job may do in the model test.
+/// The steps of a job in the model test.
 #[derive(Debug, Clone)]
 enum Step {
     Open(u8),
@@ -162,7 +162,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does the step in the store and in the model; both must agree on whether it may be done.
+/// Does the step in the store and in the model; both must agree on whether it is allowed.
 fn play(txn: &mut dyn Txn, model: &mut Model, step: &Step) -> Result<(), StoreError> {
     let rig = "horde".parse().unwrap();
     let subject = |n: &u8| format!("horde/raiders/R{n}");
@@ -198,7 +198,7 @@ fn play(txn: &mut dyn Txn, model: &mut Model, step: &Step) -> Result<(), StoreEr
     Ok(())
 }
 
-/// What the store should hold.
+/// The expected content of the store.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Model {
     sagas: BTreeMap<String, u64>,
@@ -208,8 +208,8 @@ struct Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Commits of jobs of steps, some of which fail at their end: the failed ones leave nothing, the
-    /// events are numbered without a gap, and what a commit hands out is what the journal holds.
+    /// Commits jobs of steps, some of which fail at their end. Failed jobs must leave nothing, events must be
+    /// numbered without a gap, and a commit must return exactly the journalled events.
     #[test]
     fn failed_jobs_leave_nothing_behind(
         commits in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! Stores of older versions: what they knew by words is known by codes afterwards.
+//! Tests of stores of older versions: problems known by their words get codes.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::RelicFilter;
 
-/// The last schema that knew problems by their words.
+/// The last schema that identified problems by their words.
 const WORDS: usize = 7;
 
-/// Subject, words of an older version, evidence; kind of the problem, and what it is of.
+/// Subject, words of an older version, evidence; kind of the problem, and the thing that it concerns.
 type Call = (
     &'static str,
     &'static str,
@@ -28,7 +28,7 @@ type Call = (
 const TOAST: &str = "horde/raiders/Toast";
 const WITNESS: &str = "horde/witness";
 
-/// Calls that name nothing, or somebody's own words.
+/// Calls that name nothing, or are in an agent's own words.
 const PLAIN: &[Call] = &[
     (
         TOAST,
@@ -69,7 +69,7 @@ const PLAIN: &[Call] = &[
     (TOAST, "no key", "", ProblemKind::Said, None),
 ];
 
-/// Calls that name what they are of.
+/// Calls that name the thing that they concern.
 const NAMING: &[Call] = &[
     (
         TOAST,
@@ -147,8 +147,8 @@ fn old_calls() -> impl Iterator<Item = (&'static str, &'static str, &'static str
     })
 }
 
-/// A file with the calls as an older version left them: each as an open escalation, a closed one, an unread message and
-/// a handled one.
+/// Makes a file with the calls of an older version: each as an open escalation, a closed one, an unread message and a
+/// handled one.
 fn old_store(path: &Path) {
     let mut conn = Connection::open(path).unwrap();
     schema::migrate_to(&mut conn, WORDS).unwrap();
@@ -217,7 +217,8 @@ fn calls_of_older_versions_get_the_codes_of_their_words() {
     assert_eq!(handled, 0, "what was read is left as it was");
 }
 
-/// What a standing agent said of a path is no trouble with the supervisor's own files, though 0008 took it for that.
+/// A standing agent's words about a path are no problem with the supervisor's own files, although 0008 took them for
+/// one.
 #[test]
 fn call_of_a_standing_agent_that_begins_with_a_slash_is_in_its_own_words() {
     let dir = crate::testing::scratch();
@@ -271,10 +272,10 @@ fn call_of_a_standing_agent_that_begins_with_a_slash_is_in_its_own_words() {
     assert_eq!(called[1].identity(), own.identity());
 }
 
-/// The last schema that had decisions read from the journal.
+/// The last schema with decisions that were read from the journal.
 const JOURNAL: usize = 8;
 
-/// Merge requests of an older version: state, review, note, whether it waits for a time.
+/// Merge requests of an older version: state, review, note, and the time that it waits for.
 const OLD: [(&str, &str, Option<&str>, Option<i64>); 7] = [
     ("reviewing", "wanted", Some("a person must look"), None),
     ("reviewing", "wanted", None, None),
@@ -295,7 +296,7 @@ const OLD: [(&str, &str, Option<&str>, Option<i64>); 7] = [
     ("merged", "none", None, None),
 ];
 
-/// A relic with a merge request for each row of [`OLD`], the second event of which is that it is held, and a hook.
+/// Makes a relic with a merge request for each row of [`OLD`], whose second event is a hold, and a hook.
 fn journalled(path: &Path) {
     let mut conn = Connection::open(path).unwrap();
     schema::migrate_to(&mut conn, JOURNAL).unwrap();

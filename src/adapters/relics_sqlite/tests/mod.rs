@@ -1,4 +1,4 @@
-//! Tests of the relic store, by theme; here is what they share.
+//! Tests of the relic store, by theme, with their common helpers.
 
 mod commits;
 mod files;
@@ -24,7 +24,7 @@ fn store() -> SqliteRelics {
     SqliteRelics::in_memory(Arc::new(SystemClock::new())).unwrap()
 }
 
-/// Runs one job in a commit of its own and gives back what it gave.
+/// Runs one job in a commit of its own and returns its result.
 fn run<T>(
     store: &mut dyn Relics,
     mut job: impl FnMut(&mut dyn Txn) -> Result<T, StoreError>,

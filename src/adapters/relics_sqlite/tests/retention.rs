@@ -1,4 +1,4 @@
-//! What goes because it is old, and what stays all the same.
+//! Tests of the deletion of old rows, and of those that stay.
 
 use super::*;
 use crate::domain::cause::Cause;
@@ -102,7 +102,7 @@ fn a_wisp_that_something_open_needs_stays_until_that_is_closed() {
         close(&mut store, relic, NOW);
     }
     assert_eq!(collect(&mut store), ["gt-1", "gt-2", "gt-3", "gt-4"]);
-    // What stays says nothing of what is gone.
+    // The remaining relics do not mention the deleted ones.
     let part = run(&mut store, |txn| txn.relic(&id("gt-1.1"))).unwrap();
     let waits = run(&mut store, |txn| txn.relic(&id("gt-5"))).unwrap();
     assert_eq!((part.parent, waits.deps), (None, vec![]));

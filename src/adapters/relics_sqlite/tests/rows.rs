@@ -1,4 +1,4 @@
-//! Relics, incarnations, hooks, salvage, identity chains, facts.
+//! Tests of relics, incarnations, hooks, salvage, identity chains, facts.
 
 use rusqlite::ffi;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
 use crate::domain::saved_work::SavedWork;
 use crate::ports::relics::{RelicFilter, SalvageEntry};
 
-/// What one relic costs: steps of SQLite's machine, and rows that are read without an index.
+/// Returns the cost of an operation: steps of SQLite's machine, and rows that are read without an index.
 fn cost(store: &mut SqliteRelics, act: impl FnOnce(&mut SqliteRelics)) -> (i32, i32) {
     store.conn.flush_prepared_statement_cache();
     act(store);
@@ -425,6 +425,6 @@ fn runs_of_automations_are_recorded_listed_and_bounded() {
     .unwrap();
     assert!(run(&mut store, |txn| txn.mark(&tidy)).unwrap().is_some());
     assert!(run(&mut store, |txn| txn.mark(&other)).unwrap().is_none());
-    // What an operator said holds for one that is away for a while.
+    // An operator's mark also holds for an agent that is away for a while.
     assert!(run(&mut store, |txn| txn.mark(&away)).unwrap().is_some());
 }

@@ -1,5 +1,5 @@
-//! The default place of a session: a small detached process that owns the agent's terminal. This is
-//! how it is started; [`process`] is what it does.
+//! The default provider of a session: a small detached process that owns the agent's terminal. This file starts it;
+//! [`process`] is its code.
 
 mod process;
 
@@ -16,16 +16,16 @@ pub(super) use self::process::{kill_cgroup, log_tail, remove_cgroup};
 
 use super::launch::{HOLD, Launch, Reply, converse};
 
-/// What it is called in lists of processes, whatever path it was started by.
+/// The name of the process in process lists, whatever path it was started by.
 const NAME: &str = "horde-supervisor";
 
 /// Starts a holder in the directory and waits for its reply.
 ///
 /// # Errors
-/// It could not be started, or said nothing that makes sense.
+/// When it could not be started, or its reply is missing or invalid.
 pub(super) fn start(exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply> {
-    // No `pre_exec`: this is `posix_spawn`, whatever the size of the daemon. The holder detaches
-    // itself, so the child waited for here is only its short-lived first process.
+    // No `pre_exec`, so this is `posix_spawn`, whatever the size of the daemon. The holder detaches itself, so the
+    // child that is waited for here is only its short-lived first process.
     let mut child = Command::new(exe)
         .arg0(NAME)
         .args([OsStr::new(HOLD[0]), dir.as_os_str()])

@@ -1,5 +1,5 @@
-//! The one builder of `tmux` commands: argv only, an environment of our own, a limit on time. A tmux
-//! server that hangs makes every client hang with it.
+//! The only builder of `tmux` commands: argv only, an environment of our own, a timeout. A tmux server that hangs
+//! makes every client hang with it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,26 +12,26 @@ use rustix::fs::MemfdFlags;
 
 use crate::adapters::proc::{self, Pidfd};
 
-/// Limit of one command. Less than anybody waits for who waits for a command's effect.
+/// The timeout of one command. Shorter than the timeout of any caller that waits for its effect.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Runs a command of the server and returns what it printed.
+/// Runs a command of the server and returns its output.
 ///
 /// # Errors
-/// It could not be run, failed (with what it said), or was ended at its limit.
+/// When it could not be run, failed (with its message), or reached its timeout.
 pub fn run(
     program: &Path,
     server: &[&OsStr],
     words: &[OsString],
     input: &[u8],
 ) -> io::Result<String> {
-    // Files in memory instead of pipes: whatever the amount, nobody has to feed or drain.
+    // Files in memory instead of pipes: they need no feeding or draining, whatever the amount.
     let mut stdin = memory(input)?;
     let (mut stdout, mut stderr) = (memory(&[])?, memory(&[])?);
     stdin.rewind()?;
     let mut command = Command::new(program);
     command.arg("-u").args(server).args(words).env_clear();
-    // The server keeps what it is started with; `-L` looks for its sockets by TMUX_TMPDIR.
+    // The server keeps its initial environment; `-L` locates its sockets by TMUX_TMPDIR.
     for name in ["PATH", "HOME", "USER", "TMUX_TMPDIR"] {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
@@ -71,7 +71,7 @@ fn text(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The child's status, or none when it was killed at its limit.
+/// Waits for the child's status; none if it was killed at its timeout.
 fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     // An unreaped child has an identity, dead or not; a dead one needs no waiting.
     let process = proc::identify(child.id())?;

@@ -1,5 +1,5 @@
-//! How the holder inside a pane hears what to start. tmux would show a command line or an environment
-//! to everybody, so both go over a socket in the session's directory, which is its owner's alone.
+//! Passes the instructions to the holder inside a pane. tmux would show a command line or an environment to every
+//! user, so both go over a socket in the session's directory, which only its owner can enter.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,25 +15,25 @@ use crate::adapters::sessions::files;
 use crate::adapters::sessions::launch::{Launch, PATIENCE, Reply, converse};
 use crate::domain::facts::ProcessId;
 
-/// The daemon's side: where it waits for the holder.
+/// The daemon's side, which waits for the holder.
 pub struct Meeting<'a> {
     dir: &'a Path,
     listener: UnixListener,
 }
 
 impl<'a> Meeting<'a> {
-    /// Begins to wait; the pane may be made now.
+    /// Begins to listen; the pane may be made now.
     pub fn arrange(dir: &'a Path) -> io::Result<Self> {
         files::remove(dir, files::START)?;
         let here = File::open(dir)?;
-        // However deep the city lies, this fits into a socket's address.
+        // This path fits into a socket's address, even in a deeply nested city.
         let path = format!("/proc/self/fd/{}/{}", here.as_raw_fd(), files::START);
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
         Ok(Self { dir, listener })
     }
 
-    /// Tells the holder, which is this process, what to start, and returns its reply.
+    /// Waits for this holder process, sends it the instructions, and returns its reply.
     pub fn hold(&self, holder: &ProcessId, launch: &Launch) -> io::Result<Reply> {
         let gone = || io::Error::other("the pane ended before its session was started");
         let pidfd = Pidfd::open(holder)?.ok_or_else(gone)?;
@@ -43,7 +43,7 @@ impl<'a> Meeting<'a> {
                 stream.set_nonblocking(false)?;
                 stream.set_write_timeout(Some(PATIENCE))?;
                 let done = |to: &UnixStream| {
-                    // It is told all the same; what cannot be closed is closed with the stream.
+                    // The holder has got everything; if this fails, the end of the stream closes it.
                     let _closed = to.shutdown(std::net::Shutdown::Write);
                 };
                 return converse(&stream, done, &stream, launch);
@@ -70,7 +70,7 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// The next connection of that very process.
+    /// Accepts the next connection if it is of this very process.
     fn accept(&self, holder: &ProcessId) -> io::Result<Option<UnixStream>> {
         let stream = match self.listener.accept() {
             Ok((stream, _)) => stream,
@@ -85,12 +85,12 @@ impl<'a> Meeting<'a> {
 
 impl Drop for Meeting<'_> {
     fn drop(&mut self) {
-        // A dead socket in the way misleads nobody: the next start replaces it.
+        // A dead socket does no harm: the next start replaces it.
         let _best_effort = files::remove(self.dir, files::START);
     }
 }
 
-/// The holder's side: hears what to start; the reply goes to the stream.
+/// The holder's side: receives the instructions. The reply goes to the returned stream.
 pub fn meet(dir: &Path) -> io::Result<(Launch, UnixStream)> {
     std::env::set_current_dir(dir)?;
     let mut stream = UnixStream::connect(files::START)?;

@@ -1,7 +1,6 @@
-//! Sessions in tmux: the city's own server, one tmux session with one pane each. Inside the pane runs
-//! a holder ([`Pane`] is its view of it) that keeps records, lock and log exactly as a detached one
-//! does, so that all but the terminal is the same for both. tmux itself is asked to start a pane, to
-//! remove one, and once per look at sessions that run in one.
+//! Sessions in tmux: the city's own server, one tmux session with one pane each. A holder runs inside the pane
+//! ([`Pane`] is its view of it) and keeps records, lock and log exactly as a detached one does; only the terminal
+//! differs. The daemon asks tmux only to start a pane, to remove one, and once per look at sessions that run in one.
 
 mod command;
 mod meeting;
@@ -27,14 +26,14 @@ use crate::adapters::{beneath, proc};
 use crate::domain::facts::ProcessId;
 use crate::domain::ids::SessionId;
 
-/// Older ones lack what is used here.
+/// The oldest supported version.
 const LEAST_VERSION: (u32, u32) = (3, 3);
-/// A server whose last session ended is gone within this.
+/// The time within which a server ends after its last session.
 const SERVER_END: Duration = Duration::from_secs(5);
-/// Between two tries while it is not.
+/// The pause between two tries meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Settings of the city's server. `window-size` must not be among them: set for all, "manual" crashes
-/// tmux at the next session.
+/// Settings of the city's server. `window-size` must not be among them: a global "manual" crashes tmux at the next
+/// session.
 const SETTINGS: &str = "\
 # Written by horde-supervisor for its own tmux server; changes are lost.
 set -g remain-on-exit on
@@ -50,19 +49,19 @@ set -s escape-time 0
 bind -n 'C-\\' detach-client
 ";
 
-/// What tmux says of a pane.
+/// The state of a pane by tmux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glance {
-    /// Whether a person is attached.
+    /// Set when a person is attached.
     pub attached: bool,
     /// Its last activity, in whole seconds.
     pub activity: Timestamp,
 }
 
-/// Makes sure that tmux is there and new enough.
+/// Makes sure that tmux is installed and new enough.
 ///
 /// # Errors
-/// It is not.
+/// When it is not.
 pub fn check() -> io::Result<()> {
     let needed = "session provider \"tmux\" needs tmux 3.3 or newer";
     let said = command::run(Path::new("tmux"), &[], &["-V".into()], &[]);
@@ -83,15 +82,15 @@ pub struct Tmux {
 }
 
 impl Tmux {
-    /// The server of this name; its settings are kept in this file.
+    /// Makes the server of this name; its settings are kept in this file.
     pub fn new(name: String, settings: PathBuf) -> Self {
         Self { name, settings }
     }
 
-    /// Makes sure that tmux is there and new enough, and writes the server's settings.
+    /// Makes sure that tmux is installed and new enough, and writes the server's settings.
     ///
     /// # Errors
-    /// It is not, or the settings cannot be written.
+    /// When it is not, or the settings cannot be written.
     pub fn prepare(&self) -> io::Result<()> {
         check()?;
         let (dir, name) = (self.settings.parent(), self.settings.file_name());
@@ -101,11 +100,11 @@ impl Tmux {
         beneath::replace(dir, Path::new(name), SETTINGS.as_bytes()).map(drop)
     }
 
-    /// Starts a holder in a new pane and waits for its reply. What is left of an earlier one is removed
-    /// first; a stranger's session of this name is left alone.
+    /// Starts a holder in a new pane and waits for its reply. Removes the remains of an earlier session first, but
+    /// not another program's session of this name.
     ///
     /// # Errors
-    /// tmux refuses, or the holder said nothing that makes sense.
+    /// When tmux refuses, or the holder's reply is missing or invalid.
     pub fn start(&self, exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply> {
         let meeting = Meeting::arrange(dir)?;
         let holder = self.open_pane(exe, dir, launch)?;
@@ -119,7 +118,7 @@ impl Tmux {
     fn open_pane(&self, exe: &Path, dir: &Path, launch: &Launch) -> io::Result<ProcessId> {
         let program = program()?;
         let size = [COLS.to_string(), ROWS.to_string()];
-        // Formats are expanded in a directory, and in nothing else of this.
+        // tmux expands formats in the directory, but in none of the other arguments.
         let cwd = launch.cwd.to_string_lossy().replace('#', "##");
         let mut words: Vec<OsString> = ["new-session", "-d", "-P", "-F", "#{pane_pid}"]
             .map(Into::into)
@@ -157,7 +156,7 @@ impl Tmux {
             if why.contains("duplicate session") {
                 kill(|words| self.ask(words), id, |pid| is_holder(pid, dir))?;
             } else if why.contains("server") && Instant::now() < deadline {
-                // It is just ending with its last session, and takes no new one.
+                // The server is ending with its last session and takes no new one.
                 std::thread::park_timeout(PAUSE);
             } else {
                 return said;
@@ -165,7 +164,7 @@ impl Tmux {
         }
     }
 
-    /// Runs a command of the server, which it starts if need be.
+    /// Runs a command of the server, which is started if needed.
     fn ask(&self, words: &[OsString]) -> io::Result<String> {
         let server = ["-L", &self.name, "-f"].map(OsStr::new);
         let server = [server[0], server[1], server[2], self.settings.as_os_str()];
@@ -173,17 +172,17 @@ impl Tmux {
     }
 }
 
-/// Removes the pane of a holder that could not say goodbye, wherever a person has put it and whatever
-/// they call its session.
+/// Removes the pane of a holder that ended without cleaning up, even if a person moved the pane or renamed its
+/// session.
 ///
 /// # Errors
-/// tmux does not answer.
+/// When tmux does not answer.
 pub fn remove(pane: &PaneId, holder: u32, id: &SessionId) -> io::Result<()> {
     if !pane.socket.exists() {
         return Ok(());
     }
-    // A later server gives the same ids to others, and a record may name any pane: ours was started to hold
-    // that very session.
+    // A later server reuses the ids, and a record may name any pane: the pane must have been started to hold this
+    // session.
     let held = format!("#{{m:*{}*/{id}*,#{{pane_start_command}}}}", HOLD[1]);
     let ours = format!("#{{&&:#{{==:#{{pane_pid}},{holder}}},{held}}}");
     let kill = format!("kill-pane -t {}", pane.id);
@@ -191,8 +190,8 @@ pub fn remove(pane: &PaneId, holder: u32, id: &SessionId) -> io::Result<()> {
     nothing_left(on(&pane.socket, &words.map(Into::into)))
 }
 
-/// Whether a process is the server of this name, as [`Tmux`] starts it. It keeps the words of the client that
-/// it was forked from.
+/// Returns true if a process is the server of this name, as [`Tmux`] starts it. The server keeps the arguments of the
+/// client that it was forked from.
 #[must_use]
 pub fn is_server(pid: u32, name: &str) -> bool {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -206,15 +205,15 @@ pub fn is_server(pid: u32, name: &str) -> bool {
     named && program == Some(b"tmux")
 }
 
-/// Whether a process is, or was, the holder of the session in this directory.
+/// Returns true if a process is, or was, the holder of the session in this directory.
 fn is_holder(pid: u32, dir: &Path) -> bool {
-    // What has ended has no words any more.
+    // A process that has ended has no arguments any more.
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut each = words.split(|byte| *byte == 0);
     words.is_empty() || each.any(|word| word == dir.as_os_str().as_bytes())
 }
 
-/// Removes the session of this name, if it is a dead one or a pane of ours is in it.
+/// Removes the session of this name if it is dead or contains a pane of ours.
 fn kill(
     ask: impl Fn(&[OsString]) -> io::Result<String>,
     id: &SessionId,
@@ -252,10 +251,10 @@ fn on(socket: &Path, words: &[OsString]) -> io::Result<String> {
     command::run(Path::new("tmux"), &server, words, &[])
 }
 
-/// What the server says of all its panes, by the pids of their holders.
+/// Returns the state of all panes of the server, by the pids of their holders.
 ///
 /// # Errors
-/// It does not answer.
+/// When the server does not answer.
 pub fn sweep(socket: &Path) -> io::Result<HashMap<u32, Glance>> {
     let format = "#{pane_pid} #{session_attached} #{window_activity}";
     let words = ["list-panes", "-a", "-F", format].map(Into::into);
@@ -270,7 +269,7 @@ pub fn sweep(socket: &Path) -> io::Result<HashMap<u32, Glance>> {
     Ok(said.lines().filter_map(glance).collect())
 }
 
-/// Where `tmux` is. The server looks in another PATH than we do.
+/// Returns the path of `tmux`. The server has another PATH than the daemon.
 fn program() -> io::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|dir| dir.join("tmux"));
@@ -278,7 +277,7 @@ fn program() -> io::Result<PathBuf> {
     found.ok_or_else(|| io::Error::other("there is no tmux in PATH"))
 }
 
-/// Of `tmux 3.3a` or `tmux next-3.6`; none of what is built from an unnamed source.
+/// Parses `tmux 3.3a` or `tmux next-3.6`; none for a build from an unnamed source.
 fn version(said: &str) -> Option<(u32, u32)> {
     let number = said
         .trim()

@@ -1,6 +1,5 @@
-//! A pane as the holder inside it sees it. The agent has the pane's terminal; the holder follows its
-//! output through `pipe-pane` and types, looks and resizes by tmux commands on its own pane, which
-//! nobody else can be mistaken for.
+//! A pane as the holder inside it sees it. The agent has the pane's terminal; the holder follows its output through
+//! `pipe-pane` and types, looks and resizes with tmux commands on its own pane, which is unambiguous.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,27 +18,27 @@ use super::command;
 use super::paste_mode::PasteMode;
 use crate::adapters::sessions::files::PaneId;
 
-/// Most bytes pressed by one command: each is three characters of a command line that tmux limits.
+/// The number of bytes that one command presses: each is three characters of a command line that tmux limits.
 const MOST_KEYS: usize = 2000;
-/// Written to the terminal when everything is over: once it comes through the pipe, all output has.
-/// Terminals pass over operating system commands that they do not know.
+/// Written to the terminal at the end of the session: once it comes through the pipe, all output has. Terminals
+/// ignore operating system commands that they do not know.
 const END_OF_OUTPUT: &[u8] = b"\x1b]7717;horde: the session is over\x07";
-/// The last output comes at once, unless somebody cut the pipe.
+/// The timeout for the last output, which comes at once unless the pipe was cut.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// The pane this process runs in.
+/// The pane that this process runs in.
 pub struct Pane {
     program: PathBuf,
     id: PaneId,
     tty: OwnedFd,
     pipe: PipeReader,
-    /// Kept open: the pipe has no end before we have.
+    /// Kept open, so that the pipe never ends.
     into_pipe: PipeWriter,
     paste_mode: PasteMode,
 }
 
 impl Pane {
-    /// Takes over the pane; its output is followed from here on.
+    /// Takes over the pane, and follows its output from here on.
     pub fn take(program: &Path) -> io::Result<Self> {
         let tmux = std::env::var_os("TMUX").unwrap_or_default();
         let tmux = tmux.to_string_lossy();
@@ -64,29 +63,29 @@ impl Pane {
         Ok(pane)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn id(&self) -> &PaneId {
         &self.id
     }
 
-    /// The terminal, as the agent gets it.
+    /// Returns the terminal, as the agent gets it.
     pub fn tty(&self) -> BorrowedFd<'_> {
         self.tty.as_fd()
     }
 
-    /// Rows and columns; none while nobody can say.
+    /// Returns the number of rows and columns; 0 if unknown.
     pub fn size(&self) -> (u16, u16) {
         tcgetwinsize(&self.tty).map_or((0, 0), |size| (size.ws_row, size.ws_col))
     }
 
-    /// Whether a person is attached to its session; false when tmux does not say.
+    /// Returns true if a person is attached to its session; false if tmux does not tell.
     pub fn is_attached(&self) -> bool {
         let clients = self.run("display-message", &["-p", "#{session_attached}"]);
         clients.is_ok_and(|clients| clients.trim().parse().is_ok_and(|count: u32| count > 0))
     }
 
-    /// When a person who is attached to its session pressed a key within this; none when tmux does not say. That a
-    /// client attaches counts as its first activity, to the second.
+    /// Returns the time of a key press by a person attached to its session, within this time; none if tmux does not
+    /// tell. The attaching of a client counts as its first activity, to the second.
     pub fn typed_within(&self, time: Duration) -> Option<Timestamp> {
         let format = "#{client_created} #{client_activity}";
         let clients = self.run("list-clients", &["-F", format]).ok()?;
@@ -118,7 +117,7 @@ impl Pane {
         command::run(&self.program, &server, &words, input)
     }
 
-    /// Reads what the program wrote; 0 when there is nothing now.
+    /// Reads the program's output; 0 if there is none now.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match (&self.pipe).read(buffer) {
             Err(error) if is_later(&error) => Ok(0),
@@ -126,17 +125,17 @@ impl Pane {
         }
     }
 
-    /// Takes in what the program wrote.
+    /// Follows the program's output.
     pub fn follow(&mut self, output: &[u8]) {
         self.paste_mode.follow(output);
     }
 
-    /// Whether the program asked for pastes to be marked, as far as its output told.
+    /// Returns true if the program asked for bracketed pastes, as far as its output shows.
     pub fn wants_brackets(&self) -> bool {
         self.paste_mode.is_on()
     }
 
-    /// Types a text, marked as a paste if the program asked for that. No shell, no key names.
+    /// Types a text, bracketed as a paste if the program asked for that. No shell, no key names.
     pub fn paste(&self, text: &[u8]) -> io::Result<usize> {
         let name = format!("horde-{}", std::process::id());
         let only = format!("#{{==:#{{buffer_name}},{name}}}");
@@ -164,7 +163,7 @@ impl Pane {
         Ok(bytes.len())
     }
 
-    /// Interrupts the program in the foreground, past everything that waits to be typed.
+    /// Interrupts the program in the foreground, ahead of all queued input.
     pub fn interrupt(&self) -> io::Result<()> {
         let modes = tcgetattr(&self.tty)?;
         if modes.local_modes.contains(LocalModes::ISIG) {
@@ -178,16 +177,16 @@ impl Pane {
         self.press(&[if key == 0 { 3 } else { key }]).map(drop)
     }
 
-    /// Changes the size of its window, which then follows whoever attaches, as before.
+    /// Changes the size of its window, which then follows attached clients, as before.
     pub fn resize(&self, rows: u16, cols: u16) -> io::Result<()> {
         let (rows, cols) = (rows.to_string(), cols.to_string());
         self.run("resize-window", &["-x", &cols, "-y", &rows])?;
-        // Resizing has set it to "manual" for this window; set for all, that crashes tmux.
+        // Resizing has set it to "manual" for this window; a global "manual" crashes tmux.
         self.run("set-option", &["-w", "-u", "window-size"])
             .map(drop)
     }
 
-    /// The screen as text, one line per row, blank ends cut.
+    /// Returns the screen as text, one line per row, blank ends cut.
     pub fn text(&self) -> io::Result<String> {
         let text = self.run("capture-pane", &["-p"])?;
         let rows: Vec<&str> = text.lines().map(str::trim_end).collect();
@@ -195,7 +194,7 @@ impl Pane {
         Ok(rows[..used.map_or(0, |last| last + 1)].join("\n"))
     }
 
-    /// Bytes that paint a terminal as the screen is.
+    /// Returns bytes that paint the screen on a terminal.
     pub fn paint(&self) -> io::Result<Vec<u8>> {
         let cursor = "#{e|+:#{cursor_y},1};#{e|+:#{cursor_x},1}";
         let then = ["-p", "-e", ";", "display-message", "-t", &self.id.id, "-p"];
@@ -205,14 +204,14 @@ impl Pane {
         Ok(format!("\x1b[H\x1b[2J{rows}\x1b[{cursor}H").into_bytes())
     }
 
-    /// Lets tmux close the pane when we end. Everything is on record then; only the pane of a holder
-    /// that was killed stays, with what it showed last.
+    /// Lets tmux close the pane when the holder ends. Everything is on record then; only the pane of a killed holder
+    /// stays, with its last screen.
     pub fn leave(&self) -> io::Result<()> {
         self.run("set-option", &["-p", "remain-on-exit", "off"])
             .map(drop)
     }
 
-    /// Reads what is still on its way once nobody writes any more.
+    /// Reads the remaining output after the last writer has ended.
     pub fn read_rest(&self, mut take: impl FnMut(&[u8])) {
         let deadline = Instant::now() + LAST_OUTPUT;
         let marked = self.mark_the_end().is_ok();
@@ -237,7 +236,7 @@ impl Pane {
                     tv_sec: 0,
                     tv_nsec: left.subsec_nanos().into(),
                 };
-                // Whatever it comes to, the deadline ends it.
+                // The deadline ends the loop in any case.
                 let _ready = poll(
                     &mut [PollFd::new(&self.pipe, PollFlags::IN)],
                     Some(&timeout),
@@ -246,7 +245,7 @@ impl Pane {
         }
     }
 
-    /// Never waits: a person may have stopped the terminal's output.
+    /// Writes the mark without blocking: a person may have stopped the terminal's output.
     fn mark_the_end(&self) -> io::Result<()> {
         let path = format!("/proc/self/fd/{}", self.tty.as_raw_fd());
         let mut tty = fs::OpenOptions::new()

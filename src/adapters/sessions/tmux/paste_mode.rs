@@ -1,12 +1,12 @@
-//! Follows one mode of a terminal through its output: whether pastes are to be marked. tmux does not
-//! tell it of a pane before version 3.5.
+//! Follows the bracketed paste mode of a terminal through its output. tmux does not report it for a pane before
+//! version 3.5.
 
 /// The mode's number in `CSI ? n h` and `CSI ? n l`.
 const NUMBER: &[u8] = b"2004";
-/// A sequence that sets modes is never longer.
+/// The longest sequence that sets modes.
 const LONGEST: usize = 64;
 
-/// The mode, and the beginning of a sequence whose end has not come.
+/// The mode, and the beginning of an incomplete sequence.
 #[derive(Debug, Default)]
 pub struct PasteMode {
     on: bool,
@@ -14,12 +14,12 @@ pub struct PasteMode {
 }
 
 impl PasteMode {
-    /// Whether it is set.
+    /// Returns true if the mode is set.
     pub fn is_on(&self) -> bool {
         self.on
     }
 
-    /// Takes in output.
+    /// Follows output.
     pub fn follow(&mut self, output: &[u8]) {
         for byte in output {
             match (self.open.as_slice(), byte) {

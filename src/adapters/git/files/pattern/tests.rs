@@ -1,4 +1,4 @@
-//! Patterns of ignore lists, by a table and against git.
+//! Tests of ignore patterns, by a table and against git.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -76,7 +76,7 @@ fn last_pattern_that_matches_decides() {
     assert_eq!(list.hides(b"other", false), None);
 }
 
-/// A matcher that tries every way takes years for this one.
+/// A backtracking matcher would take years for this pattern.
 #[test]
 fn pattern_of_many_stars_is_matched_at_once() {
     let pattern = "*a".repeat(60) + "b";
@@ -89,7 +89,7 @@ const NAMES: &[&str] = &[
     "a", "b", "ab", "ba", "aab", "a.b", ".b", "-", "[a]", "{a,b}", "a\\b", "a ", "a\t", "#a", "!a",
     "*", "?", "A", "é", "7", "a]", "^",
 ];
-/// What patterns are made of.
+/// The pieces that random patterns are made of.
 const PIECES: &[&str] = &[
     "a",
     "b",
@@ -133,7 +133,7 @@ const PIECES: &[&str] = &[
     "\r",
 ];
 
-/// Every file of a tree of directories of these names, two levels deep.
+/// Makes a tree of directories and files of these names, two levels deep. Returns all files.
 fn tree(root: &Path) -> Vec<String> {
     let mut files = Vec::new();
     for top in NAMES {
@@ -157,7 +157,7 @@ fn tree(root: &Path) -> Vec<String> {
     files
 }
 
-/// A line of a list: pieces, and whether it names directories of the tree, whose names end with a letter of their own.
+/// Generates a line of a list: pieces, some of them with the suffix that names directories of the tree.
 fn line() -> impl Strategy<Value = String> {
     let pieces = proptest::collection::vec(proptest::sample::select(PIECES), 1..7);
     (pieces, 0..4).prop_map(|(pieces, form)| {
@@ -179,7 +179,7 @@ fn taken(list: &List, files: &[String]) -> BTreeSet<String> {
     files.iter().filter(is_taken).cloned().collect()
 }
 
-/// git in the directory, without a configuration.
+/// Runs git in the directory, without a configuration.
 fn git(dir: &Path, args: &[&str]) -> String {
     let mut git = Command::new("git");
     git.args(args).current_dir(dir).env("HOME", dir);

@@ -1,8 +1,6 @@
-//! Starting the agent: own session, own terminal, clean signals and descriptors, its environment
-//! and nothing else.
+//! Starts the agent: own session, own terminal, clean signals and descriptors, its environment and nothing else.
 //!
-//! Everything the child needs is made before it is forked; between fork and exec it only makes
-//! system calls.
+//! Everything that the child needs is made before the fork; between fork and exec it only makes system calls.
 
 use std::ffi::{CString, NulError, c_char};
 use std::io::{self, Read};
@@ -18,21 +16,21 @@ use crate::adapters::sessions::files::TOKEN_VARIABLE;
 use crate::adapters::sessions::launch::{Launch, Reply, candidates};
 use crate::domain::facts::ProcessId;
 
-/// Not in the `libc` crate with a type that holds it.
+/// The `libc` crate has no such constant of a fitting type.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-/// The stages at which the child can fail, as told over its pipe.
+/// The stages at which the child can fail, as reported over its pipe.
 const NO_CWD: u8 = b'c';
 const NO_PROGRAM: u8 = b'p';
 const NO_TERMINAL: u8 = b't';
 
-/// What the child needs.
+/// The data that the child needs.
 struct Prepared {
     candidates: Vec<CString>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     cwd: CString,
     open_files: Option<libc::rlimit>,
-    // What `argv` and `envp` point into.
+    // Owns the strings that `argv` and `envp` point to.
     _words: Vec<CString>,
 }
 
@@ -51,10 +49,10 @@ pub fn start(
     let prepared = Prepared::new(launch)?;
     let failed = |error: io::Error| Reply::Failed(format!("the agent's process: {error}"));
     let (reader, low) = io::pipe().map_err(failed)?;
-    // High numbers, so that none of them is in the way of 0 to 3.
+    // High numbers, so that none of them collides with 0 to 3.
     let high = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 10);
     let writer = high(low.as_fd()).map_err(|error| failed(error.into()))?;
-    // A shadowed original would stay open, and the reader would never see the end.
+    // A remaining original would stay open, and the reader would never see the end.
     drop(low);
     let lock = high(lock).map_err(|error| failed(error.into()))?;
     match fork(cgroup).map_err(failed)? {
@@ -66,7 +64,7 @@ pub fn start(
     }
 }
 
-/// Waits until the child runs its program or says why it cannot.
+/// Waits until the child runs its program or reports why it cannot.
 fn verdict(pid: u32, mut reader: io::PipeReader, launch: &Launch) -> Result<ProcessId, Reply> {
     let mut said = Vec::new();
     let failed = |error: io::Error| Reply::Failed(format!("the agent's process: {error}"));
@@ -77,7 +75,7 @@ fn verdict(pid: u32, mut reader: io::PipeReader, launch: &Launch) -> Result<Proc
     let errno = errno.try_into().map_or(0, i32::from_ne_bytes);
     let why = io::Error::from_raw_os_error(errno);
     let reaped = rustix::process::Pid::from_raw(pid.cast_signed());
-    // It is our child and has ended, so there is nothing that could fail.
+    // It is our child and has ended, so this cannot fail.
     let _ended = rustix::process::waitpid(reaped, rustix::process::WaitOptions::empty());
     Err(match stage {
         NO_CWD => no_cwd(&why)
@@ -87,7 +85,7 @@ fn verdict(pid: u32, mut reader: io::PipeReader, launch: &Launch) -> Result<Proc
     })
 }
 
-/// Whether there is no such directory; one that cannot be entered is another matter.
+/// Returns a reply if the directory does not exist; an inaccessible directory is another error.
 fn no_cwd(why: &io::Error) -> Option<Reply> {
     let gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
     gone.contains(&why.kind()).then_some(Reply::NoCwd)
@@ -157,7 +155,7 @@ fn found_at(program: &str, launch: &Launch) -> Result<Vec<CString>, NulError> {
         .collect()
 }
 
-/// Forks, straight into the cgroup where there is one: moving a process later costs milliseconds.
+/// Forks, directly into the cgroup if there is one: moving a process later costs milliseconds.
 fn fork(cgroup: Option<&Cgroup>) -> io::Result<i32> {
     if let Some(cgroup) = cgroup {
         let target = cgroup.as_fd().as_raw_fd();
@@ -188,15 +186,15 @@ fn fork(cgroup: Option<&Cgroup>) -> io::Result<i32> {
     Ok(pid)
 }
 
-/// The child, from fork to exec.
+/// Runs the child, from fork to exec.
 fn child(prepared: &Prepared, terminal: &Terminal, lock: RawFd, failure: RawFd) -> ! {
     let in_pane = terminal.is_pane();
     let terminal = terminal.of_the_agent().as_raw_fd();
     // SAFETY: plain system calls on descriptors and memory that were made before the fork.
     unsafe {
         let taken = if in_pane {
-            // The terminal belongs to our session: a group of its own in the foreground will do. (We
-            // inherit that SIGTTOU is ignored.)
+            // The terminal belongs to our session, so a process group of its own in the foreground is enough.
+            // (SIGTTOU is ignored, which the child inherits.)
             libc::setpgid(0, 0);
             libc::tcsetpgrp(terminal, libc::getpid())
         } else {
@@ -234,7 +232,7 @@ fn child(prepared: &Prepared, terminal: &Terminal, lock: RawFd, failure: RawFd) 
     }
 }
 
-/// Tries each candidate; returns only if none can be run, with the most telling `errno` set.
+/// Tries each candidate. Returns only if none can be run, with the most helpful `errno` set.
 unsafe fn execute(prepared: &Prepared) {
     let mut telling = libc::ENOENT;
     for candidate in &prepared.candidates {
@@ -248,7 +246,7 @@ unsafe fn execute(prepared: &Prepared) {
         }
         match nix::errno::Errno::last_raw() {
             libc::ENOENT | libc::ENOTDIR => {}
-            // Not this one, perhaps a later one; else this says why.
+            // A later candidate may work; otherwise this is the reason.
             libc::EACCES => telling = libc::EACCES,
             other => {
                 telling = other;
@@ -259,10 +257,10 @@ unsafe fn execute(prepared: &Prepared) {
     nix::errno::Errno::set_raw(telling);
 }
 
-/// Default dispositions and an empty mask, whatever the holder uses or was started with.
+/// Resets all signals to default dispositions and an empty mask, whatever the holder uses or was started with.
 unsafe fn reset_signals() {
-    // By system call, for the C library keeps 32 and 33 to itself, also where a parent left them
-    // ignored. All zeros is the default action in every layout of the kernel's structure.
+    // By system call, because the C library reserves 32 and 33, even if a parent left them ignored. All zeros is the
+    // default action in every layout of the kernel's structure.
     let default = [0_u64; 8];
     let set_size = 8_usize;
     // SAFETY: the kernel reads at most the 64 bytes given; zeroed is a valid empty set.

@@ -1,7 +1,7 @@
-//! From the daemon's child to a detached holder whose agent runs.
+//! Turns the daemon's child into a detached holder whose agent runs.
 //!
 //! ```text
-//! read what to start (stdin) ─ setsid ─ fork: the first process ends, the daemon reaps it
+//! read the instructions (stdin) ─ setsid ─ fork: the first process ends, the daemon reaps it
 //!   └─ holder: enter the directory, subreaper, alive-lock, socket, terminal, agent, records, reply
 //! ```
 
@@ -24,17 +24,16 @@ use crate::adapters::sessions::launch::{Launch, Reply};
 use crate::domain::ids::RelicId;
 use crate::domain::terminal_log::mark;
 
-/// Reads what to start.
+/// Reads the instructions.
 pub fn read_launch() -> io::Result<Launch> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Leaves the daemon's session. Returns true in the holder, false in the first process, which is
-/// to end at once.
+/// Leaves the daemon's session. Returns true in the holder, and false in the first process, which must end at once.
 pub fn detach() -> io::Result<bool> {
-    // What the daemon's libraries may have left open is nothing of ours.
+    // Closes descriptors that the daemon's libraries may have left open.
     // SAFETY: nothing in this process uses a descriptor above 2 yet.
     unsafe {
         nix::libc::syscall(nix::libc::SYS_close_range, 3_u32, u32::MAX, 0);
@@ -47,27 +46,27 @@ pub fn detach() -> io::Result<bool> {
     }
 }
 
-/// Becomes the holder of this session; the reply goes to the daemon either way.
+/// Becomes the holder of this session. The daemon gets a reply in any case.
 pub fn become_holder(
     dir: &Path,
     launch: Launch,
     terminal: impl FnOnce() -> io::Result<Terminal>,
     daemon: impl AsFd,
 ) -> Option<Holder> {
-    // Else it is called by the last word of the link that it was started by.
+    // Otherwise its name is that of the link that it was started by.
     let _only_for_lists = nix::sys::prctl::set_name(c"horde-hold");
     let mut lost_records = Vec::new();
     let (reply, holder) = match build(dir, launch, terminal, &mut lost_records) {
         Ok((holder, state)) => (Reply::Ready(Box::new(state)), Some(holder)),
         Err(reply) => {
             for name in lost_records {
-                // They are of a session that never was; leftovers mislead nobody (see `files`).
+                // They belong to a session that never was; if they stay, they do no harm (see `files`).
                 let _best_effort = files::remove(Path::new("."), name);
             }
             (reply, None)
         }
     };
-    // A daemon that died meanwhile does not hear it, and its successor finds the records.
+    // A daemon that died meanwhile does not read it, and its successor finds the records.
     let _nobody_listens = rustix::io::write(daemon, reply.line().as_bytes());
     let_go_of_the_daemon();
     holder
@@ -79,7 +78,7 @@ fn let_go_of_the_daemon() {
         return;
     };
     let errors = complaints.as_ref().unwrap_or(&null);
-    // Each can fail only for want of a descriptor number, and these three are taken already.
+    // Each call can only fail for lack of a descriptor number, and these three are in use already.
     let _in = rustix::stdio::dup2_stdin(&null);
     let _out = rustix::stdio::dup2_stdout(&null);
     let _err = rustix::stdio::dup2_stderr(errors);
@@ -92,7 +91,7 @@ fn build(
     lost_records: &mut Vec<&'static str>,
 ) -> Result<(Holder, State), Reply> {
     let failed = |what: &'static str| move |error: io::Error| Reply::of(what, &error);
-    // From here on every path is relative: the socket's path is short however deep the city lies.
+    // From here on every path is relative: the socket's path is short even in a deeply nested city.
     std::env::set_current_dir(dir).map_err(failed("the session's directory"))?;
     let here = Path::new(".");
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
@@ -119,7 +118,7 @@ fn build(
         cgroup: path.clone(),
         started_at,
     };
-    // Before the agent: if we die now, its token is known and its processes can be found.
+    // Before the agent starts: if the holder dies now, the token is recorded and the agent's processes can be found.
     files::write(here, files::SPEC, &spec).map_err(failed(files::SPEC))?;
     let agent = agent::start(&launch, &terminal, lock.as_fd(), cgroup.as_ref());
     let agent = agent.inspect_err(|_| path.iter().for_each(|path| cgroup::remove(path)))?;
@@ -165,7 +164,7 @@ fn take_lock(here: &Path) -> Result<File, Reply> {
     }
 }
 
-/// The socket of an earlier holder is dead: we hold the lock that it held.
+/// Makes the socket. That of an earlier holder is dead, because this one has the lock.
 fn listen(here: &Path) -> io::Result<UnixListener> {
     files::remove(here, files::SOCK)?;
     files::remove(here, files::ATTACHED)?;
@@ -174,8 +173,8 @@ fn listen(here: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Children's ends, a request to stop and the loss of a pane come by descriptor; what else a terminal
-/// or a closed pipe would do to us is ignored.
+/// Receives the ends of children, a stop request and the loss of a pane through a descriptor; ignores other signals
+/// of a terminal or a closed pipe.
 fn own_signals(in_pane: bool) -> io::Result<SignalFd> {
     let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
     for signal in [
@@ -185,7 +184,7 @@ fn own_signals(in_pane: bool) -> io::Result<SignalFd> {
         Signal::SIGTSTP,
         Signal::SIGTTIN,
         Signal::SIGTTOU,
-        // A log that may not grow any more ends no session.
+        // A log that has reached a size limit ends no session.
         Signal::SIGXFSZ,
     ] {
         // SAFETY: ignoring installs no handler.

@@ -1,5 +1,5 @@
-//! A cgroup (version 2) leaf of the session's own, where the kernel lets us: one write ends
-//! everything in it, whatever it forked. Without one the session works just the same.
+//! A cgroup (version 2) leaf for the session, if the kernel permits: one write ends everything in it, whatever it
+//! forked. Without it the session works just the same.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use crate::adapters::proc;
 
-/// A leaf.
+/// A leaf of the cgroup tree.
 pub struct Cgroup {
     path: PathBuf,
     dir: File,
 }
 
 impl Cgroup {
-    /// Makes the leaf of this session below our own cgroup; none where that is not possible.
+    /// Makes the leaf of this session below our own cgroup; none if that is not possible.
     pub fn make(token: &str) -> Option<Self> {
         let path = place(token)?;
         fs::create_dir(&path).ok()?;
@@ -26,7 +26,7 @@ impl Cgroup {
         Some(Self { path, dir: dir? })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -54,10 +54,9 @@ fn place(token: &str) -> Option<PathBuf> {
     )
 }
 
-/// Kills everything in a leaf. What is not there needs no killing.
+/// Kills everything in a leaf. Does nothing if it does not exist.
 pub fn kill(path: &Path) {
-    // A path that is no cgroup is left alone. A failure shows by what still lives afterwards, which every
-    // caller checks.
+    // A path outside of cgroups is left alone. Every caller checks for survivors afterwards, so a failure is noticed.
     if !is_cgroup(path) {
         return;
     }
@@ -69,7 +68,7 @@ pub fn kill(path: &Path) {
     }
 }
 
-/// Whether the path is below a mount of cgroups (version 2).
+/// Returns true if the path is below a mount of cgroups (version 2).
 fn is_cgroup(path: &Path) -> bool {
     /// `CGROUP2_SUPER_MAGIC`.
     const CGROUP: u64 = 0x6367_7270;
@@ -79,7 +78,7 @@ fn is_cgroup(path: &Path) -> bool {
 /// Removes an empty leaf.
 pub fn remove(path: &Path) {
     if is_cgroup(path) {
-        // A leaf that is not empty stays; it costs nothing and names the session it belonged to.
+        // A leaf with processes stays; it costs nothing and names its session.
         let _not_empty = fs::remove_dir(path);
     }
 }

@@ -1,4 +1,4 @@
-//! Ends of the holder's children: its agent, and the orphans it adopted.
+//! The ends of the holder's children: its agent, and the orphans that it adopted.
 
 use std::io;
 
@@ -11,13 +11,13 @@ pub struct Dead {
     pub pid: u32,
     /// Its exit code, if it ended by itself.
     pub code: Option<i32>,
-    /// The signal that ended it (real-time ones included).
+    /// The signal that ended it (real-time signals included).
     pub signal: Option<i32>,
 }
 
 impl Dead {
-    /// Whether it ended as programs do of the interrupt or the quit key: by the signal, or with the exit code that
-    /// shells and programs that handle the signal give for it.
+    /// Returns true if it ended like a program after the interrupt or the quit key: by the signal, or with the exit
+    /// code that shells and programs that handle the signal use for it.
     pub fn is_interrupted(&self) -> bool {
         const INTERRUPT: i32 = 2;
         const QUIT: i32 = 3;
@@ -27,7 +27,7 @@ impl Dead {
     }
 }
 
-/// A child that has ended, left unreaped so that its pid stays its own; none if none has.
+/// Returns a child that has ended, unreaped so that its pid is not reused; none if no child has.
 ///
 /// # Errors
 /// `ECHILD`: there are no children at all.
@@ -35,7 +35,7 @@ pub fn look() -> io::Result<Option<Dead>> {
     wait(libc::P_ALL, 0, libc::WNOWAIT)
 }
 
-/// As [`look`], and reaps it.
+/// Like [`look`], and reaps it.
 ///
 /// # Errors
 /// `ECHILD`: there are no children at all.
@@ -45,11 +45,11 @@ pub fn reap() -> io::Result<Option<Dead>> {
 
 /// Reaps one child that was seen to have ended.
 pub fn reap_one(pid: u32) {
-    // It was there a moment ago and is ours; a failure shows in the next look.
+    // It existed a moment ago and is our child; a failure shows in the next look.
     let _reaped = wait(libc::P_PID, pid, 0);
 }
 
-/// The signal that stopped this child, if it was stopped since the last look.
+/// Returns the signal that stopped this child, if it was stopped since the last look.
 pub fn stopped(pid: u32) -> Option<i32> {
     let flags = libc::WSTOPPED | libc::WNOHANG;
     // SAFETY: zeroed is a valid `siginfo_t`; the kernel fills it in or leaves the pid 0.

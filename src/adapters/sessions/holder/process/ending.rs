@@ -1,10 +1,9 @@
-//! The end of a session, in order: the agent has ended → the rest of its output is read →
-//! everything it started is ended → the end is on disk → the lock is free → it is announced.
+//! The end of a session, in order: the agent has ended → the rest of its output is read → everything that it started
+//! is ended → the end is on disk → the lock is free → it is announced.
 //!
-//! Nothing escapes: the holder is the subreaper, so whatever the agent left behind, daemonised or
-//! not, is below the holder in the process tree, and the kernel's "no children" (`ECHILD`) proves
-//! that nothing is left. (Tokens in environments are searched only when a holder was killed, see
-//! `remains`: there the tree is gone.)
+//! No process escapes: the holder is the subreaper, so every process that the agent left, daemonised or not, is below
+//! the holder in the process tree, and the kernel's "no children" (`ECHILD`) proves that none is left. (Tokens in
+//! environments are searched only after a holder was killed, see `remains`: then the tree is lost.)
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,23 +20,23 @@ use crate::adapters::sessions::files;
 use crate::domain::facts::SessionExit;
 use crate::domain::holder_wire::{Answer, Ended};
 
-/// Processes that do not die of KILL within this are in the kernel's hands.
+/// The time after which a process that survives KILL counts as stuck in the kernel.
 const UNKILLABLE: Duration = Duration::from_secs(5);
-/// Most of the last output that is read, so that a survivor that floods does not delay the end.
+/// The limit of reads of the last output, so that a survivor that floods the terminal does not delay the end.
 const LAST_READS: usize = 1024;
-/// A program ends so soon after what was typed to end it: some ask for it twice, and write down what was said.
+/// The time within which a program ends after the input that ends it: some ask twice, and save the conversation.
 const TAKES: Duration = Duration::from_secs(5);
-/// Connections get this long to take the announcement.
+/// The time that connections get to take the announcement.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl Holder {
-    /// Whether a stop's grace has passed.
+    /// Returns true if a stop's grace period is over.
     pub(super) fn grace_is_over(&self) -> bool {
         self.stopping
             .is_some_and(|stop| !stop.killed && Instant::now() >= stop.kill_at)
     }
 
-    /// Kills the agent with all that can be reached at once; the rest goes when it has ended.
+    /// Kills the agent with everything that can be reached at once; the rest is killed after its end.
     pub(super) fn kill_agent(&mut self) {
         if let Some(stop) = &mut self.stopping {
             stop.killed = true;
@@ -45,7 +44,7 @@ impl Holder {
         if let Some(path) = &self.state.cgroup {
             cgroup::kill(path);
         }
-        // Gone already is fine: its end is on its way to us.
+        // It may have ended already: its end is then reported soon.
         let _ended = self.signal_group(Signal::SIGKILL);
     }
 
@@ -56,15 +55,15 @@ impl Holder {
         self.remove_cgroup();
     }
 
-    /// Ends a session that cannot be served any longer.
+    /// Ends a session that can no longer be served.
     pub(super) fn end_by_force(mut self) -> ExitCode {
         self.kill_agent();
         self.end()
     }
 
-    /// Whether the agent ended because of what a person typed: nothing else was about to end it. It may be a key that ends
-    /// programs, a word like `/exit`, or an entry of a menu; by those it ends itself, and not by a signal. What is typed
-    /// in tmux is not seen here, only when that was.
+    /// Returns true if the agent ended because of a person's input, and nothing else was about to end it. The input
+    /// may be a key that ends programs, a word like `/exit`, or a menu entry; after the latter two the agent exits by
+    /// itself, and not by a signal. Input within tmux is invisible here, except for its time.
     fn is_ended_by_person(&self, agent: Option<Dead>) -> bool {
         if self.stopping.is_some() || self.lost {
             return false;
@@ -86,7 +85,7 @@ impl Holder {
         }
     }
 
-    /// The agent has ended: ends the session.
+    /// Ends the session after the end of the agent.
     pub(super) fn end(mut self) -> ExitCode {
         let at = jiff::Timestamp::now();
         self.read_terminal(LAST_READS);
@@ -109,13 +108,13 @@ impl Holder {
             stragglers,
             undead,
         };
-        // Without a record it is lost, and what is left of it is found as such.
+        // Without a record the session counts as lost, and its remaining processes are found as those of a lost one.
         let recorded = match self.lost {
             true => Ok(()),
             false => files::write_durably(Path::new("."), files::EXIT, &ended),
         };
         for name in [files::SOCK, files::ATTACHED] {
-            // A dead socket in the way misleads nobody: the next holder replaces it.
+            // A dead socket does no harm: the next holder replaces it.
             let _best_effort = files::remove(Path::new("."), name);
         }
         let result = match recorded {
@@ -144,10 +143,10 @@ impl Holder {
         }
     }
 
-    /// Kills and reaps until the kernel says that we have no children. Returns how the agent ended,
-    /// how many others had to be ended, and how many could not.
+    /// Kills and reaps until the kernel reports no children. Returns the agent's end, the number of others that were
+    /// ended, and the number of those that could not be.
     fn end_everything(&self) -> (Option<Dead>, u32, u32) {
-        // While the agent is unreaped its group's number is its own.
+        // While the agent is unreaped, its group's number cannot be reused.
         let _nobody_left = self.signal_group(Signal::SIGKILL);
         if let Some(path) = &self.state.cgroup {
             cgroup::kill(path);
@@ -161,13 +160,13 @@ impl Holder {
                 Ok(None) => {
                     let left = proc::descendants(std::process::id()).unwrap_or_default();
                     if Instant::now() >= deadline {
-                        // One at least: there are children, whether they can be seen or not.
+                        // At least one: there are children, even if they are invisible.
                         let undead = u32::try_from(left.len().max(1)).unwrap_or(u32::MAX);
                         return (agent, others, undead);
                     }
                     for process in left {
                         if let Ok(Some(pidfd)) = Pidfd::open(&process) {
-                            // What dies before the signal needs none.
+                            // A process that ended before the signal needs none.
                             let _gone = pidfd.signal(rustix::process::Signal::KILL);
                         }
                     }
@@ -180,14 +179,14 @@ impl Holder {
         }
     }
 
-    /// Waits for the next child's end, or a moment: a process that forked while it was killed may
-    /// have left one that no end announces.
+    /// Waits for the next child's end, or a moment: a process that forked while it was killed may have left a child
+    /// whose existence no end announces.
     fn wait_for_a_child(&self) {
         let moment = rustix::time::Timespec {
             tv_sec: 0,
             tv_nsec: 20_000_000,
         };
-        // Whatever it comes to, the caller looks again.
+        // The caller looks again after any result.
         let _woken = poll(
             &mut [PollFd::new(&self.signals, PollFlags::IN)],
             Some(&moment),
@@ -198,7 +197,7 @@ impl Holder {
     fn announce(self, ended: &Ended) -> Terminal {
         let terminal = self.terminal;
         let mut peers = self.peers;
-        // The name is free from here on: whoever hears of the end may start a successor.
+        // The name is free from here on: a receiver of the announcement may start a successor.
         drop(self.lock);
         for peer in &mut peers {
             peer.waits = false;
@@ -220,7 +219,7 @@ impl Holder {
                 tv_sec: 0,
                 tv_nsec: left.subsec_nanos().into(),
             };
-            // Whatever it comes to, the deadline ends it.
+            // The deadline ends the loop in any case.
             let _ready = poll(&mut fds, Some(&timeout));
             peers.iter_mut().for_each(super::peer::Peer::flush);
         }

@@ -1,5 +1,5 @@
-//! The holder's loop: one `poll` over signals, terminal, socket and connections, with a timeout
-//! only while something is due. An idle session wakes nobody.
+//! The holder's loop: one `poll` over signals, terminal, socket and connections, with a timeout only while something
+//! is due. An idle session causes no wake-ups.
 
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -14,18 +14,18 @@ use super::{Holder, complain};
 use crate::adapters::sessions::files;
 use crate::domain::holder_wire::Answer;
 
-/// Most connections at once.
+/// The largest number of connections.
 const MOST_PEERS: usize = 64;
-/// Reads of the terminal per turn, so that a flood does not starve the rest.
+/// The number of reads of the terminal per turn, so that a flood does not starve the rest.
 const READS_PER_TURN: usize = 32;
-/// A TERM sent to the holder itself (a machine going down) stops the session with this grace.
+/// The grace period when the holder itself gets a TERM (a machine going down).
 const OWN_GRACE: Duration = Duration::from_secs(5);
-/// Output is announced to those who watch once the program has been quiet this long ...
+/// Output is announced to watching peers once the program has been quiet this long ...
 const SETTLED: Duration = Duration::from_millis(150);
 /// ... or this long after the first output that was not announced.
 const ANNOUNCED: Duration = Duration::from_secs(1);
 
-/// What one `poll` saw.
+/// The events of one `poll`.
 struct Seen {
     signals: bool,
     listener: bool,
@@ -48,7 +48,7 @@ impl Holder {
                 Ok(seen) => seen,
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => {
-                    // Without poll there is no session; end it in order, on record.
+                    // Without poll the holder cannot work; it ends the session in order, on record.
                     complain(format_args!("poll: {error}"));
                     return self.end_by_force();
                 }
@@ -73,7 +73,7 @@ impl Holder {
         }
     }
 
-    /// When those who watch are told of output; none when nobody watches, or there is none.
+    /// Returns the time of the next announcement of output; none if no peer watches, or there is none.
     fn announcement_due(&self) -> Option<Instant> {
         let since = self.activity.unannounced_since?;
         let quiet = self.activity.quiet_since? + SETTLED;
@@ -139,7 +139,7 @@ impl Holder {
         .min()
     }
 
-    /// Reads what the program wrote, into log, screen and streams.
+    /// Reads the program's output into log, screen and streams.
     pub(super) fn read_terminal(&mut self, reads: usize) {
         let mut buffer = [0; 4096];
         for _ in 0..reads {
@@ -178,33 +178,33 @@ impl Holder {
         self.agent_has_ended()
     }
 
-    /// tmux or the pane was killed: the session ends as it would with any terminal, but how its agent
-    /// takes that is not how its work ended, so it goes on record as lost.
+    /// Handles the loss of tmux or of the pane: the session ends as it would with any terminal. The agent's reaction
+    /// to that is not the end of its work, so the session goes on record as lost.
     fn terminal_is_gone(&mut self) {
-        // A stop that is under way ends in order.
+        // A stop in progress ends in order.
         if self.stopping.is_none() {
             self.lost = true;
             let gone = std::io::Error::other("its terminal is gone");
             self.give_up_input(&gone);
             complain("its terminal is gone: the tmux server or the pane was killed");
-            // If nothing is there to signal, the agent's end is on its way to us.
+            // If there is no group to signal, the agent's end is reported soon.
             let _ended = self.signal_group(Signal::SIGHUP);
             self.stop(OWN_GRACE);
         }
     }
 
-    /// The stop key does nothing where nobody could continue what it stops. The kernel sees to that
-    /// for the agent of a detached holder; in a pane it takes us for a shell.
+    /// Continues an agent that the stop key has stopped, because no shell could continue it. The kernel prevents the
+    /// stop for the agent of a detached holder; in a pane it takes the holder for a shell.
     fn keep_the_agent_awake(&self) {
         if self.terminal.is_pane()
             && children::stopped(self.state.agent.pid) == Some(Signal::SIGTSTP as i32)
         {
-            // If nothing is there to signal, the agent's end is on its way to us.
+            // If there is no group to signal, the agent's end is reported soon.
             let _ended = self.signal_group(Signal::SIGCONT);
         }
     }
 
-    /// Looks without reaping, so that the agent's pid names nobody else yet; adopted orphans are
+    /// Returns true if the agent has ended. Does not reap it, so that its pid is not reused yet; adopted orphans are
     /// reaped.
     fn agent_has_ended(&self) -> bool {
         while let Ok(Some(dead)) = children::look() {
@@ -219,14 +219,14 @@ impl Holder {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.peers.len() >= MOST_PEERS {
-                // Make room by dropping one that never said a word, if there is one.
+                // Makes room by dropping a connection without a hello, if there is one.
                 match self.peers.iter().position(|peer| !peer.is_known()) {
                     Some(silent) => drop(self.peers.remove(silent)),
                     None => continue,
                 }
             }
             self.next_peer += 1;
-            // A stranger is simply not served.
+            // A connection of another user is not served.
             self.peers.extend(Peer::new(self.next_peer, stream));
         }
     }
@@ -252,7 +252,7 @@ impl Holder {
         }
     }
 
-    /// Answers the requests at hand; says whether there were any.
+    /// Answers the pending requests. Returns true if there were any.
     fn serve(&mut self) -> bool {
         let mut served = false;
         for at in 0..self.peers.len() {
@@ -264,7 +264,7 @@ impl Holder {
         served
     }
 
-    /// Types what waits, and tells those whose input has been taken.
+    /// Types queued input, and notifies the peers whose input has been taken.
     fn work_on_input(&mut self) {
         let now = Instant::now();
         let pumped = self
@@ -286,7 +286,7 @@ impl Holder {
         }
     }
 
-    /// What could not be typed is not typed later, when nobody expects it.
+    /// Drops input that could not be typed, so that it is not typed later at an unexpected time.
     fn give_up_input(&mut self, error: &std::io::Error) {
         let why = format!("it was not typed: {error}");
         complain(&why);
@@ -298,7 +298,7 @@ impl Holder {
         }
     }
 
-    /// Keeps the marker file, and goes back to the session's own size when nobody is left.
+    /// Keeps the marker file up to date, and restores the session's own size when the last client detaches.
     fn note_attached(&mut self) {
         let attached = self.peers.iter().any(|peer| peer.attached);
         // The agent's own commands can make and remove files here, too.
@@ -307,8 +307,8 @@ impl Holder {
         if attached == before && attached == marked {
             return;
         }
-        // Whoever is attached is not disturbed: by the marker the supervisor puts off nudges, drift
-        // restarts and idle kills. Without it they come as if nobody were there.
+        // An attached person is not disturbed: because of the marker the supervisor postpones nudges, drift restarts
+        // and idle kills. Without it they come as if no person were there.
         if attached {
             let _best_effort = files::create_anew(std::path::Path::new("."), files::ATTACHED);
         } else {

@@ -1,7 +1,7 @@
-//! What waits to be typed: a bounded queue of bytes and pauses, drained as the program reads.
+//! The input queue of the holder: bytes and pauses, bounded, drained as the program reads.
 //!
-//! A submitted text is typed as the program wants it: as a bracketed paste where it asked for that,
-//! then, after a moment in which it can settle, the submit key; or as a line where it reads lines.
+//! A submitted text is typed in the form that the program wants: as a bracketed paste if the program asked for that,
+//! then, after a pause, the submit key; or as a line if the program reads lines.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,21 +11,21 @@ use super::pty::Reading;
 use crate::domain::harness::LONGEST_LINE;
 use crate::domain::screen::Inputs;
 
-/// Most bytes that wait; more is refused.
+/// The limit of queued bytes; more input is refused.
 pub const LIMIT: usize = 4 * 1024 * 1024;
-/// Between a text and its submit key: programs that read raw take a return that comes with the text
-/// for part of the text.
+/// The pause between a text and its submit key: programs that read raw take a return that comes with the text for a
+/// part of the text.
 const SETTLE: Duration = Duration::from_millis(150);
 
-/// Names the connection that waits for its input to be taken.
+/// Identifies the connection that waits for its input to be taken.
 pub type Waiter = u64;
 
-/// What bytes are to a terminal that can tell.
+/// The type of input, for terminals that can tell the difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A text, as if pasted.
+    /// A text, typed as a paste.
     Text,
-    /// Keys, as they are.
+    /// Keys, typed as they are.
     Keys,
 }
 
@@ -48,16 +48,16 @@ pub struct Input {
     paused_until: Option<Instant>,
     taken: u64,
     inputs: Inputs,
-    /// Whose input has been typed in part.
+    /// The waiter whose input has been typed in part.
     begun: Option<Waiter>,
 }
 
-/// What one look at the queue came to.
+/// The result of one pump of the queue.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pumped {
     /// Bytes that the terminal took.
     pub bytes: usize,
-    /// Whose input has been taken in full.
+    /// The waiters whose input has been taken completely.
     pub told: Vec<Waiter>,
 }
 
@@ -147,8 +147,8 @@ impl Input {
         }
     }
 
-    /// Whoever waited has gone, told or not: what was not begun is not typed later, when nobody
-    /// expects it. Half of a text would be worse than all of it.
+    /// Removes the input of a waiter that has gone, so that it is not typed later at an unexpected time. Input that
+    /// was begun stays: half of a text would be worse than all of it.
     pub fn forget(&mut self, gone: Waiter) {
         if self.begun == Some(gone) {
             return;
@@ -165,7 +165,7 @@ impl Input {
         });
     }
 
-    /// Gives up what waits to be typed. Returns who waited for it.
+    /// Drops the queue. Returns the waiters.
     pub fn give_up(&mut self) -> Vec<Waiter> {
         self.waiting = 0;
         self.paused_until = None;
@@ -193,7 +193,7 @@ impl Input {
                     waiter,
                 } => {
                     let count = write(&bytes[*written..], *kind);
-                    // A command of tmux that is ended at its limit may have done its work.
+                    // A tmux command that hit its timeout may have done its work.
                     let may_be_taken = match &count {
                         Ok(count) => *count > 0,
                         Err(error) => error.kind() == io::ErrorKind::TimedOut,
@@ -229,33 +229,33 @@ impl Input {
         Ok(pumped)
     }
 
-    /// Whether it waits for the terminal to take bytes.
+    /// Returns true if the front of the queue waits for the terminal to take bytes.
     pub fn wants_room(&self) -> bool {
         matches!(self.steps.front(), Some(Step::Bytes { .. }))
     }
 
-    /// When to look again though nothing happens.
+    /// The time of the next pump if nothing happens before.
     pub fn deadline(&self) -> Option<Instant> {
         self.paused_until
     }
 
-    /// Bytes that wait.
+    /// The number of queued bytes.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// What became of the inputs that were waited for.
+    /// Returns the counters of inputs with a waiter.
     pub fn inputs(&self) -> Inputs {
         self.inputs
     }
 
-    /// Bytes that the terminal took.
+    /// The number of bytes that the terminal took.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 }
 
-/// A part of an input is typed, or may be.
+/// Counts an input whose first part is typed, or may be.
 fn begins(begun: &mut Option<Waiter>, waiter: Option<Waiter>, inputs: &mut Inputs) {
     if waiter.is_some() && *begun != waiter {
         inputs.begun += 1;
@@ -263,7 +263,7 @@ fn begins(begun: &mut Option<Waiter>, waiter: Option<Waiter>, inputs: &mut Input
     *begun = waiter;
 }
 
-/// Control characters in a text would be keys (interrupt, end of input, end of the paste).
+/// Removes control characters: in a text they would act as keys (interrupt, end of input, end of the paste).
 fn without_keys(text: &str) -> String {
     let is_text = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
     text.chars().filter(is_text).collect()

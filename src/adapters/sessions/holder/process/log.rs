@@ -1,5 +1,5 @@
-//! The terminal log: two segments, `log.0` (newest) and `log.1`, together never above the limit.
-//! It goes on across generations; a disk that is full costs log lines, never the agent.
+//! The terminal log: two segments, `log.0` (newest) and `log.1`, together never above the limit. It spans
+//! generations; a full disk costs log lines, never the agent.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,9 +11,9 @@ use crate::adapters::beneath;
 use crate::adapters::sessions::files::{self, LOG, OLDER_LOG};
 use crate::domain::terminal_log::{SIZE, screen_mark, size_mark};
 
-/// Below this a log would be all rotation.
+/// The smallest limit, below which a log would only rotate.
 const LEAST: u64 = 8 * 1024;
-/// The whole screen is written again after so much output, if a segment has room for more than one.
+/// The amount of output after which the whole screen is written again, if a segment has room for more than one.
 const PAINT_EVERY: u64 = 256 * 1024;
 
 /// The log as its holder writes it.
@@ -22,14 +22,14 @@ pub struct Log {
     file: Option<File>,
     length: u64,
     segment: u64,
-    /// The size of the terminal that the log tells.
+    /// The size of the terminal as recorded in the log.
     size: (u16, u16),
-    /// Output since the whole screen was written.
+    /// The amount of output since the whole screen was written.
     unpainted: u64,
 }
 
 impl Log {
-    /// Opens the log in this directory, going on where it ended.
+    /// Opens the log in this directory, and continues it.
     pub fn open(dir: &Path, limit: u64) -> Self {
         let mut log = Self {
             dir: dir.to_owned(),
@@ -43,7 +43,7 @@ impl Log {
         log
     }
 
-    /// Names the session whose output comes, on a line of its own.
+    /// Writes the session's name before its output, on a line of its own.
     pub fn begin(&mut self, mark: &str) {
         let is_first = self.length == 0 && !self.dir.join(OLDER_LOG).exists();
         let mark = match is_first {
@@ -54,7 +54,7 @@ impl Log {
         let before = self.file.as_ref().and_then(written);
         self.append(mark.as_bytes());
         if let (Some(file), Some(before)) = (&self.file, before) {
-            // It is nothing that the session wrote. As in `touch`.
+            // The mark is no output of the session. Best effort, as in `touch`.
             let _best_effort = file.set_modified(before);
         }
     }
@@ -65,8 +65,8 @@ impl Log {
         self.length = metadata.map_or(0, |metadata| metadata.len());
     }
 
-    /// Adds output of this terminal, before it is shown there. Marks tell a reader of the log what the output
-    /// means; they stand where no sequence is broken off by them.
+    /// Adds output of this terminal, before it is shown there. Adds marks that tell a reader the meaning of the
+    /// output, at places where they interrupt no sequence.
     pub fn follow(&mut self, output: &[u8], terminal: &Terminal) {
         if self.unpainted == 0 || begins_anew(output) {
             let size = terminal.size();
@@ -86,7 +86,7 @@ impl Log {
         self.append(output);
     }
 
-    /// Adds bytes. What cannot be written is lost to the log alone.
+    /// Adds bytes. A failure to write only loses log lines.
     pub fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.length >= self.segment {
@@ -107,10 +107,10 @@ impl Log {
         }
     }
 
-    /// Marks activity that writes nothing: the time of `log.0` is the session's last activity.
+    /// Marks activity without output: the time of `log.0` is the session's last activity.
     pub fn touch(&self) {
         if let Some(file) = &self.file {
-            // Only a time for people and idle checks; a file system that refuses loses that.
+            // Only a time for people and idle checks; a file system may refuse.
             let _best_effort = file.set_modified(std::time::SystemTime::now());
         }
     }
@@ -118,32 +118,32 @@ impl Log {
     fn rotate(&mut self) {
         self.file = None;
         if fs::rename(self.dir.join(LOG), self.dir.join(OLDER_LOG)).is_err() {
-            // Bounded comes before complete: start the segment anew.
+            // The limit is more important than completeness: the segment starts anew.
             let _best_effort = fs::remove_file(self.dir.join(LOG));
         }
         self.reopen();
     }
 }
 
-/// Whether the output begins with a sequence: then the output before it has not broken off in one.
+/// Returns true if the output begins with a sequence, so that the output before it was not interrupted in one.
 fn begins_anew(output: &[u8]) -> bool {
-    // The other half of a sequence's end may be a backslash.
+    // A backslash may be the second half of a sequence's end.
     matches!(output, [0x1b, second, ..] if *second != b'\\')
 }
 
-/// The last `bytes` of the log in this directory.
+/// Returns the last `bytes` of the log in this directory.
 ///
 /// # Errors
-/// The file system refuses.
+/// When the file system refuses.
 pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
-    /// A rotation takes a moment, and does not come again at once.
+    /// The number of tries: a rotation takes a moment, and does not recur at once.
     const LOOKS: usize = 8;
     let mut looks = 0;
     loop {
         let newest = open(dir, LOG)?;
         let mut older = open(dir, OLDER_LOG)?;
-        // A rotation between the two looks: the newest has become the older one. Look again. Where both names
-        // are links to one file, they stay that.
+        // After a rotation between the two opens, both are the same file: try again. If both names are links to one
+        // file, that does not help.
         if inode(newest.as_ref()) == inode(older.as_ref()) && newest.is_some() {
             looks += 1;
             if looks < LOOKS {
@@ -158,7 +158,7 @@ pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A segment of the log. What took its place is no log.
+/// Opens a segment of the log. Anything else in its place counts as missing.
 fn open(dir: &Path, name: &str) -> io::Result<Option<File>> {
     match files::open(dir, name) {
         Err(error) if beneath::is_odd(&error) => Ok(None),
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(shown, expected);
     }
 
-    /// Whoever reads the end of a log needs a screen to begin with.
+    /// A reader of the end of a log needs a whole screen to begin with.
     #[test]
     fn the_whole_screen_is_written_again_after_much_output() {
         let dir = crate::testing::scratch();
@@ -279,7 +279,7 @@ mod tests {
         let painted = &all[all.find(&mark).unwrap()..];
         let shown = crate::domain::transcript::text(painted.as_bytes(), true, 100);
         assert_eq!(shown, "in the middle\n");
-        // A log of few segments would be all screens.
+        // A log with small segments would consist of screens only.
         let small = crate::testing::scratch();
         let mut log = Log::open(small.path(), PAINT_EVERY);
         (0..much).for_each(|_| log.follow(&output, &terminal));

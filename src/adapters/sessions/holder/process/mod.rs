@@ -1,9 +1,8 @@
 //! The holder process: `horde-supervisor hold <directory>`, or `hold-pane <directory> <tmux>` inside
 //! a tmux pane.
 //!
-//! One process per session, one thread, asleep unless something happens. It owns the agent's
-//! terminal (or has it from tmux) and nothing else can end it but a KILL: the daemon may die, be
-//! upgraded and come back.
+//! A session has one such process with one thread, asleep while nothing happens. It owns the agent's terminal (or has
+//! it from tmux). Apart from the end of the agent, only KILL ends it: the daemon may die, be upgraded and come back.
 //!
 //! ```text
 //!   boot ──► Running ──agent ends────────────────────────────► ending ──► gone
@@ -55,8 +54,7 @@ pub(in crate::adapters::sessions) use self::log::tail as log_tail;
 #[cfg(test)]
 pub(crate) use self::screen::view_of;
 
-/// The whole life of a holder. To be called before the process has any other thread; `args` are
-/// those after `hold`.
+/// Runs a holder to its end. Call this before the process has any other thread; `args` are those after `hold`.
 #[must_use]
 pub fn hold_main(args: &[OsString]) -> ExitCode {
     let [dir] = args else {
@@ -86,8 +84,8 @@ pub fn hold_main(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// The whole life of a holder inside a tmux pane. To be called before the process has any other
-/// thread; `args` are those after `hold-pane`.
+/// Runs a holder inside a tmux pane to its end. Call this before the process has any other thread; `args` are those
+/// after `hold-pane`.
 #[must_use]
 pub fn hold_pane_main(args: &[OsString]) -> ExitCode {
     let [dir, program] = args else {
@@ -111,8 +109,8 @@ pub fn hold_pane_main(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// Standard error is a file: what a program makes the terminal model complain about must not fill
-/// the disk.
+/// Limits the panic messages. Standard error is a file: panics of the terminal model, which a program can cause, must
+/// not fill the disk.
 fn bound_complaints() {
     static LEFT: AtomicU32 = AtomicU32::new(16);
     std::panic::set_hook(Box::new(|info| {
@@ -123,33 +121,33 @@ fn bound_complaints() {
     }));
 }
 
-/// Says what is wrong where people look for it. Standard error is a file on a disk that may be full: then
-/// it is lost, and not the session (`eprintln` would panic).
+/// Writes an error to standard error, where people look for it. That is a file on a disk that may be full: then the
+/// message is lost, but not the session (`eprintln` would panic).
 fn complain(what: impl Display) {
     let _lost = writeln!(io::stderr(), "{what}");
 }
 
-/// A stop that is under way.
+/// A stop in progress.
 #[derive(Debug, Clone, Copy)]
 struct Stopping {
-    /// When the grace is over.
+    /// The end of the grace period.
     kill_at: Instant,
-    /// Whether KILL was sent.
+    /// Set when KILL was sent.
     killed: bool,
 }
 
-/// Counters and times that `status` tells.
+/// Counters and times for `status`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Activity {
     bytes_out: u64,
     last_output: Option<Timestamp>,
     last_input: Option<Timestamp>,
     quiet_since: Option<Instant>,
-    /// Since when there is output that those who watch were not told of.
+    /// The time since which there is output that watching peers were not told of.
     unannounced_since: Option<Instant>,
 }
 
-/// A holder.
+/// The holder of a session.
 struct Holder {
     state: State,
     terminal: Terminal,
@@ -161,20 +159,20 @@ struct Holder {
     lock: File,
     peers: Vec<Peer>,
     next_peer: u64,
-    /// The size to go back to when the last client detaches.
+    /// The size to restore when the last client detaches.
     own_size: (u16, u16),
-    /// Whether the marker of an attached client is there.
+    /// Set when the marker of an attached client exists.
     marked: bool,
     stopping: Option<Stopping>,
-    /// The supervisor interrupted it, which is the first step of ending it: its end is not its own.
+    /// Set when the supervisor interrupted it, the first step of ending it: the agent did not end on its own.
     interrupted: bool,
-    /// When a key that ends programs was typed last, by a person who is attached or by `hd send --keys`.
+    /// The time when a key that ends programs was typed last, by an attached person or by `hd send --keys`.
     ending_key: Option<Instant>,
-    /// When a person who is attached last typed anything.
+    /// The time of the last input of an attached person.
     typed: Option<Instant>,
     /// The line that such a person has begun.
     begun: Begun,
-    /// Whether the terminal was taken from us.
+    /// Set when the terminal was taken away.
     lost: bool,
 }
 

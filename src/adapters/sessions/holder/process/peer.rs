@@ -1,5 +1,5 @@
-//! One connection to the holder: hello, frames in, answers out, nothing that blocks. A peer that
-//! sends nonsense or does not read is dropped; nothing it does reaches the agent.
+//! A connection to the holder: hello, requests in, answers out, without blocking. A peer that sends nonsense or does
+//! not read is dropped; the agent never notices.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,33 +11,33 @@ use crate::domain::holder_wire::{
     Answer, Frames, MAX_INPUT, OLDEST, Request, VERSION, WireError, agree, hello,
 };
 
-/// A peer with more unread answers than this is too slow.
+/// The limit of unread answers, above which a peer is too slow.
 const MOST_UNREAD: usize = 256 * 1024;
 
-/// How far the conversation has come.
+/// The stage of the conversation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Its hello has not come.
+    /// The peer's hello has not arrived.
     Hello,
     /// Requests are answered.
     Talking,
-    /// What is left to say is said, then the connection is closed.
+    /// The remaining answers are sent, then the connection is closed.
     Closing,
-    /// It is over.
+    /// The connection is closed.
     Over,
 }
 
 /// A connection.
 pub struct Peer {
-    /// Names it among the connections of this holder.
+    /// The number of the connection in this holder.
     pub id: u64,
-    /// Whether output is streamed to it.
+    /// Set when output is streamed to the peer.
     pub follows: bool,
-    /// Whether it is told that the screen has changed.
+    /// Set when the peer is notified of screen changes.
     pub watches: bool,
-    /// Whether a person sits there with a terminal of some size, who sees and answers what is asked.
+    /// Set when a person is attached, with a terminal of some size, who sees and answers the prompts.
     pub attached: bool,
-    /// Whether it waits for its input to be taken; its next request waits too.
+    /// Set while the peer waits for its input to be taken; its next request waits, too.
     pub waits: bool,
     stream: UnixStream,
     frames: Frames,
@@ -46,9 +46,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Takes over an accepted connection, if it is one of our own user's (or root's).
+    /// Takes over an accepted connection, if it is of our own user (or root).
     pub fn new(id: u64, stream: UnixStream) -> io::Result<Self> {
-        // A person in a container of their own has the number 0 here, which not every library takes.
+        // Root of a user namespace has the number 0 here, which not every library accepts.
         let uid = getsockopt(&stream, PeerCredentials)?.uid();
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
             return Err(io::Error::from(ErrorKind::PermissionDenied));
@@ -67,27 +67,27 @@ impl Peer {
         })
     }
 
-    /// Whether it said hello.
+    /// Returns true if the peer has said hello.
     pub fn is_known(&self) -> bool {
         self.stage != Stage::Hello
     }
 
-    /// Whether the connection is over.
+    /// Returns true if the connection is closed.
     pub fn is_over(&self) -> bool {
         self.stage == Stage::Over
     }
 
-    /// Whether to look for what it sends.
+    /// Returns true if the holder should poll for requests of the peer.
     pub fn listens(&self) -> bool {
         matches!(self.stage, Stage::Hello | Stage::Talking) && !self.waits
     }
 
-    /// Whether it has unread answers.
+    /// Returns true if there are unsent answers.
     pub fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Takes in what it sent.
+    /// Reads from the peer.
     pub fn receive(&mut self) {
         let mut buffer = [0; 8192];
         match self.stream.read(&mut buffer) {
@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// Its next request, if one is whole and may be answered now.
+    /// Returns the peer's next request, if one is complete and may be answered now.
     pub fn request(&mut self) -> Option<Request> {
         if self.stage == Stage::Hello {
             self.greet();
@@ -113,8 +113,7 @@ impl Peer {
                 Ok(request) => return Some(request),
                 Err(error) => {
                     self.refuse(error.to_string());
-                    // After a malformed payload the next frame is where it should be; not so
-                    // after a length that cannot be.
+                    // After a malformed payload the next frame is in its place, but not after an impossible length.
                     if let WireError::TooLong(_) = error {
                         self.close();
                     }
@@ -141,26 +140,26 @@ impl Peer {
         }
     }
 
-    /// Answers.
+    /// Sends an answer.
     pub fn answer(&mut self, answer: &Answer) {
         if self.stage == Stage::Talking {
             self.queue(&answer.encode());
         }
     }
 
-    /// Answers that it was not done.
+    /// Answers that the request was refused.
     pub fn refuse(&mut self, why: impl Into<String>) {
         self.answer(&Answer::Refused(why.into()));
     }
 
-    /// Streams output to it, in frames that are short enough.
+    /// Streams output to the peer, in frames within the size limit.
     pub fn stream(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(MAX_INPUT) {
             self.answer(&Answer::Output(part.to_vec()));
         }
     }
 
-    /// Says what is left to say, then closes.
+    /// Sends the remaining answers, then closes.
     pub fn close(&mut self) {
         if self.stage == Stage::Talking {
             self.stage = Stage::Closing;
@@ -172,13 +171,13 @@ impl Peer {
         let slow = self.unsent.len();
         self.unsent.extend_from_slice(bytes);
         self.flush();
-        // What was waiting before counts, so that one large answer alone drops nobody.
+        // Only answers that waited before count, so that one large answer alone drops no peer.
         if slow > MOST_UNREAD && self.unsent.len() > MOST_UNREAD {
             self.stage = Stage::Over;
         }
     }
 
-    /// Sends what it will take now.
+    /// Sends as much as the peer takes now.
     pub fn flush(&mut self) {
         let mut sent = 0;
         while sent < self.unsent.len() {
@@ -193,7 +192,7 @@ impl Peer {
         }
         self.unsent.drain(..sent);
         if self.unsent.is_empty() {
-            // An idle holder is small: what a burst needed is given back.
+            // Gives the memory of a burst back, to keep an idle holder small.
             self.unsent.shrink_to(4096);
             if self.stage == Stage::Closing {
                 self.stage = Stage::Over;

@@ -1,5 +1,5 @@
-//! The terminal of a session: the master side, and a slave kept open so that the terminal outlives
-//! every program that closes it. Nothing here waits for an end of file.
+//! The pty of a session: the master side, and a slave that is kept open so that the terminal outlives every program
+//! that closes it. Nothing waits for an end of file.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use rustix::termios::{
     tcsetwinsize,
 };
 
-/// How the program reads its terminal.
+/// The mode in which the program reads its terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// Line by line; the kernel edits and cuts lines.
@@ -22,7 +22,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// How the program of this terminal reads now.
+    /// Returns the current mode of the program of this terminal.
     pub fn of(terminal: BorrowedFd<'_>) -> Self {
         match tcgetattr(terminal) {
             Ok(modes) if modes.local_modes.contains(LocalModes::ICANON) => Self::Lines,
@@ -31,7 +31,7 @@ impl Reading {
     }
 }
 
-/// Whether the program reads a line that the terminal does not show, as a password is read.
+/// Returns true if the program reads a line without echo, like a password.
 pub fn hides_input(terminal: BorrowedFd<'_>) -> bool {
     tcgetattr(terminal).is_ok_and(|modes| {
         let modes = modes.local_modes;
@@ -39,7 +39,7 @@ pub fn hides_input(terminal: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// A terminal.
+/// A pseudo-terminal.
 pub struct Pty {
     master: OwnedFd,
     slave: OwnedFd,
@@ -62,12 +62,12 @@ impl Pty {
         Ok(pty)
     }
 
-    /// The side that the agent gets.
+    /// Returns the agent's side.
     pub fn slave(&self) -> BorrowedFd<'_> {
         self.slave.as_fd()
     }
 
-    /// Changes the size; the kernel tells the program.
+    /// Changes the size; the kernel notifies the program.
     pub fn resize(&self, rows: u16, cols: u16) -> io::Result<()> {
         let size = Winsize {
             ws_row: rows,
@@ -78,7 +78,7 @@ impl Pty {
         Ok(tcsetwinsize(&self.master, size)?)
     }
 
-    /// Reads what the program wrote; 0 when there is nothing now.
+    /// Reads the program's output; 0 if there is none now.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match rustix::io::read(&self.master, buffer) {
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
@@ -86,7 +86,7 @@ impl Pty {
         }
     }
 
-    /// Types bytes; 0 when the program must read first.
+    /// Types bytes; 0 if the program must read first.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match rustix::io::write(&self.master, bytes) {
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
@@ -94,14 +94,14 @@ impl Pty {
         }
     }
 
-    /// Presses the interrupt key, past everything that waits to be typed.
+    /// Presses the interrupt key, ahead of all queued input.
     pub fn interrupt(&self) -> io::Result<()> {
         let key =
             tcgetattr(&self.slave).map_or(3, |modes| modes.special_codes[SpecialCodeIndex::VINTR]);
         if key != 0 && self.write(&[key])? == 1 {
             return Ok(());
         }
-        // The terminal takes no more keys: give its foreground group the signal the key stands for.
+        // The terminal takes no more keys: its foreground group gets the key's signal directly.
         let interrupt = nix::libc::SIGINT;
         // SAFETY: TIOCSIG takes a signal number by value and a descriptor that is open.
         let result = unsafe {

@@ -1,4 +1,4 @@
-//! One request, one answer.
+//! Answers requests.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, Status};
 use crate::domain::keys;
 use crate::domain::screen::ScreenView;
 
-/// A person in tmux who pressed a key within this may have begun a line.
+/// The time after a key press within which a person in tmux may have begun a line.
 const TYPES: Duration = Duration::from_secs(10);
 
 impl Holder {
-    /// Answers the request of the connection at this place.
+    /// Answers the request of the connection at this index.
     pub(super) fn answer(&mut self, at: usize, request: Request) {
         let id = self.peers[at].id;
         let answer = match request {
@@ -85,7 +85,7 @@ impl Holder {
         self.peers[at].answer(&answer);
     }
 
-    /// Queues input, which is answered when the program has read it.
+    /// Queues input; the answer follows when the program has read it.
     fn put_in(&mut self, id: u64, request: &Request) -> Result<(), String> {
         let bracketed = self.terminal.wants_brackets();
         match request {
@@ -101,12 +101,12 @@ impl Holder {
             }
             _ => {}
         }
-        // What is refused ends no line.
+        // Only after the input was accepted: refused input ends no line.
         self.note_pressed(request);
         Ok(())
     }
 
-    /// Remembers when a person who is attached typed, and when that was a key that ends programs.
+    /// Notes the time of an attached person's input, and whether it was a key that ends programs.
     fn note_typed(&mut self, at: usize, typed: &[u8]) {
         if !self.peers[at].attached {
             return;
@@ -121,7 +121,7 @@ impl Holder {
         }
     }
 
-    /// Remembers what is typed for a person: a key that ends programs, or the end of a line that they have begun.
+    /// Notes input typed for a person: a key that ends programs, or the end of a line that they have begun.
     fn note_pressed(&mut self, request: &Request) {
         match request {
             Request::Type(bytes) => {
@@ -135,8 +135,8 @@ impl Holder {
         }
     }
 
-    /// The view with what is known of input: of a line that a person has begun, and of what waits to be typed. In tmux their
-    /// keys are not seen, only when they pressed one.
+    /// Adds facts about input to the view: a line that a person has begun, and queued input. In tmux a person's keys
+    /// are invisible, only the time of the last one is known.
     fn with_input(&self, view: ScreenView) -> ScreenView {
         let (begun, touched) = match &self.terminal {
             Terminal::Own(..) => (self.begun.typed_last(Timestamp::now()), None),
@@ -152,7 +152,7 @@ impl Holder {
     }
 
     fn attach(&mut self, at: usize, rows: u16, cols: u16) {
-        // Whoever watches a pane through us does not decide on its size.
+        // A peer that watches a tmux pane through the holder does not set its size.
         if rows > 0 && cols > 0 && !self.terminal.is_pane() {
             // A terminal that cannot be resized is shown as it is.
             let _best_effort = self.set_size(rows, cols);
@@ -185,13 +185,13 @@ impl Holder {
         }
     }
 
-    /// Signals the agent's process group. Its pid names nobody else: it is our child and is not
-    /// reaped before the session is over.
+    /// Signals the agent's process group. Its pid cannot be reused: the agent is our child and is not reaped before
+    /// the session is over.
     pub(super) fn signal_group(&self, signal: Signal) -> nix::Result<()> {
         killpg(Pid::from_raw(self.state.agent.pid.cast_signed()), signal)
     }
 
-    /// Begins to end the session; a second stop can only shorten the grace.
+    /// Begins to end the session. A second stop can only shorten the grace period.
     pub(super) fn stop(&mut self, grace: Duration) {
         let kill_at = Instant::now() + grace.min(Duration::from_secs(365 * 24 * 3600));
         if let Some(stop) = &mut self.stopping {
@@ -203,8 +203,8 @@ impl Holder {
             killed: false,
         });
         if !grace.is_zero() {
-            // If nothing is there to signal, the agent's end is on its way to us. A stopped agent
-            // takes the TERM only once it is continued.
+            // If there is no group to signal, the agent's end is reported soon. A stopped agent takes the TERM only
+            // once it is continued.
             let _ended = self.signal_group(Signal::SIGTERM);
             let _ended = self.signal_group(Signal::SIGCONT);
         }

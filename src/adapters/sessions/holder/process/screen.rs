@@ -1,27 +1,27 @@
-//! The screen of a session: a terminal model fed with everything the program writes. It has no
-//! scrollback; the log is the scrollback.
+//! The screen of a session: a terminal model that gets all output of the program. It has no scrollback; the log takes
+//! that role.
 
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::domain::screen::{ScreenView, Span};
 
-/// Bounds of a terminal's size: a model of two million cells is nobody's terminal.
+/// Bounds of a terminal's size, which limit the memory of the model.
 const LEAST: u16 = 2;
 const MOST: u16 = 1000;
-/// Replies that wait to be typed are bounded: a program that asks and never reads gets no more.
+/// The limit of replies that wait to be typed: a program that asks and never reads gets no more.
 const MOST_REPLIES: usize = 4096;
-/// Marked runs that one view tells of: a screen full of colours is no menu.
+/// The limit of marked runs in one view: a screen full of colours is no menu.
 const MOST_SPANS: usize = 512;
-/// Backgrounds that are told apart.
+/// The limit of backgrounds that are told apart.
 const MOST_COLORS: usize = 64;
 
-/// A screen.
+/// The terminal model of a session.
 pub struct Screen {
     parser: vt100::Parser<Replies>,
 }
 
-/// Answers to what a program asks its terminal.
+/// Answers to a program's queries of its terminal.
 #[derive(Default)]
 struct Replies(Vec<u8>);
 
@@ -60,7 +60,7 @@ impl vt100::Callbacks for Replies {
     }
 }
 
-/// A size within bounds.
+/// Returns a size within bounds.
 pub fn bounded(rows: u16, cols: u16) -> (u16, u16) {
     (rows.clamp(LEAST, MOST), cols.clamp(LEAST, MOST))
 }
@@ -72,7 +72,7 @@ fn nonzero(rows: u16, cols: u16) -> (NonZeroU16, NonZeroU16) {
 }
 
 impl Screen {
-    /// A blank screen.
+    /// Makes a blank screen.
     pub fn new(rows: u16, cols: u16) -> Self {
         let (rows, cols) = nonzero(rows, cols);
         Self {
@@ -80,7 +80,7 @@ impl Screen {
         }
     }
 
-    /// Shows output. Returns what the program asked its terminal, answered.
+    /// Updates the screen. Returns the answers to the program's queries.
     pub fn show(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.guarded(|parser| parser.process(bytes));
         std::mem::take(&mut self.parser.callbacks_mut().0)
@@ -92,8 +92,8 @@ impl Screen {
         self.guarded(|parser| parser.set_size(rows, cols));
     }
 
-    /// Runs the model. What a program prints must never end its holder, so a model that panics is
-    /// replaced by a blank one.
+    /// Runs the model. A program's output must never end its holder, so a model that panics is replaced by a blank
+    /// one.
     fn guarded(&mut self, work: impl FnOnce(&mut vt100::Parser<Replies>)) {
         let (rows, cols) = self.size();
         if catch_unwind(AssertUnwindSafe(|| work(&mut self.parser))).is_err() {
@@ -101,18 +101,18 @@ impl Screen {
         }
     }
 
-    /// Rows and columns.
+    /// Returns the number of rows and columns.
     pub fn size(&self) -> (u16, u16) {
         let (rows, cols) = self.parser.screen().size();
         (rows.get(), cols.get())
     }
 
-    /// Whether the program asked for pastes to be marked.
+    /// Returns true if the program asked for bracketed pastes.
     pub fn wants_brackets(&self) -> bool {
         self.parser.screen().bracketed_paste()
     }
 
-    /// The text, one line per row, blank ends cut.
+    /// Returns the text, one line per row, blank ends cut.
     pub fn text(&self) -> String {
         let (_, cols) = self.size();
         let rows = self.parser.screen().rows(0, cols);
@@ -121,11 +121,11 @@ impl Screen {
         rows[..used.map_or(0, |last| last + 1)].join("\n")
     }
 
-    /// The text with its marked cells, the cursor and the paste mode. How the program reads is the
-    /// terminal's to say.
+    /// Returns the text with its marked cells, the cursor and the paste mode. The terminal adds the reading mode of
+    /// the program.
     pub fn view(&self) -> ScreenView {
         let screen = self.parser.screen();
-        // Programs tell lines apart by blanks that are no spaces.
+        // Programs use blanks other than spaces to tell lines apart.
         let (_, cols) = self.size();
         let rows = screen.rows(0, cols);
         let mut rows: Vec<String> = rows
@@ -152,7 +152,7 @@ impl Screen {
         }
     }
 
-    /// Backgrounds of few cells: those of a selected row or button, not of a panel.
+    /// Returns backgrounds of few cells: those of a selected row or button, not of a panel.
     fn rare_backgrounds(&self) -> Vec<vt100::Color> {
         let (rows, cols) = self.size();
         let screen = self.parser.screen();
@@ -175,7 +175,7 @@ impl Screen {
         rare.map(|(color, _)| color).collect()
     }
 
-    /// Runs of cells of a row that are inverse or have a rare background, and hold text.
+    /// Returns runs of cells of a row that are inverse or have a rare background, and contain text.
     fn marked(&self, row: u16, rare: &[vt100::Color]) -> Vec<Span> {
         let (_, cols) = self.size();
         let screen = self.parser.screen();
@@ -202,7 +202,7 @@ impl Screen {
         spans
     }
 
-    /// Bytes that paint a terminal as this screen is.
+    /// Returns bytes that paint this screen on a terminal.
     pub fn paint(&self) -> Vec<u8> {
         let screen = self.parser.screen();
         let mut bytes = Vec::new();
@@ -214,7 +214,7 @@ impl Screen {
     }
 }
 
-/// The view of a screen that was fed with these bytes.
+/// Returns the view of a screen after these bytes.
 #[cfg(test)]
 pub(crate) fn view_of(bytes: &[u8], rows: u16, cols: u16) -> ScreenView {
     let mut screen = Screen::new(rows, cols);

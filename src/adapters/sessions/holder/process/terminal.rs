@@ -1,4 +1,4 @@
-//! The agent's terminal: one of our own with a model of its screen, or a tmux pane.
+//! The agent's terminal: a pty of the holder with a model of its screen, or a tmux pane.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use super::screen::Screen;
 use crate::adapters::sessions::tmux::Pane;
 use crate::domain::screen::ScreenView;
 
-/// A terminal.
+/// The terminal of a session.
 pub enum Terminal {
     /// The holder owns it.
     Own(Pty, Box<Screen>),
@@ -18,13 +18,13 @@ pub enum Terminal {
 }
 
 impl Terminal {
-    /// A terminal of our own.
+    /// Opens a terminal that the holder owns.
     pub fn open(rows: u16, cols: u16) -> io::Result<Self> {
         let screen = Box::new(Screen::new(rows, cols));
         Ok(Self::Own(Pty::open(rows, cols)?, screen))
     }
 
-    /// The side that the agent gets.
+    /// Returns the agent's side.
     pub fn of_the_agent(&self) -> BorrowedFd<'_> {
         match self {
             Self::Own(pty, _) => pty.slave(),
@@ -32,12 +32,12 @@ impl Terminal {
         }
     }
 
-    /// Whether tmux owns it.
+    /// Returns true if tmux owns it.
     pub fn is_pane(&self) -> bool {
         matches!(self, Self::Pane(_))
     }
 
-    /// Rows and columns.
+    /// Returns the number of rows and columns.
     pub fn size(&self) -> (u16, u16) {
         match self {
             Self::Own(_, screen) => screen.size(),
@@ -57,12 +57,12 @@ impl Terminal {
         }
     }
 
-    /// How the program reads now.
+    /// Returns the mode in which the program reads.
     pub fn reading(&self) -> Reading {
         Reading::of(self.of_the_agent())
     }
 
-    /// Whether pastes are to be marked by us; tmux does it by itself.
+    /// Returns true if the holder must bracket pastes; tmux does that itself.
     pub fn wants_brackets(&self) -> bool {
         match self {
             Self::Own(_, screen) => screen.wants_brackets(),
@@ -70,7 +70,7 @@ impl Terminal {
         }
     }
 
-    /// Reads what the program wrote; 0 when there is nothing now.
+    /// Reads the program's output; 0 if there is none now.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Own(pty, _) => pty.read(buffer),
@@ -78,7 +78,7 @@ impl Terminal {
         }
     }
 
-    /// Shows output. Returns what the program asked its terminal, answered; tmux answers by itself.
+    /// Updates the screen. Returns the answers to the program's queries; tmux answers by itself.
     pub fn show(&mut self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Self::Own(_, screen) => screen.show(bytes),
@@ -89,7 +89,7 @@ impl Terminal {
         }
     }
 
-    /// Types bytes; 0 when the program must read first.
+    /// Types bytes; 0 if the program must read first.
     pub fn write(&self, bytes: &[u8], kind: Kind) -> io::Result<usize> {
         match (self, kind) {
             (Self::Own(pty, _), _) => pty.write(bytes),
@@ -98,7 +98,7 @@ impl Terminal {
         }
     }
 
-    /// Presses the interrupt key, past everything that waits to be typed.
+    /// Presses the interrupt key, ahead of all queued input.
     pub fn interrupt(&self) -> io::Result<()> {
         match self {
             Self::Own(pty, _) => pty.interrupt(),
@@ -106,7 +106,7 @@ impl Terminal {
         }
     }
 
-    /// The screen as text, one line per row, blank ends cut.
+    /// Returns the screen as text, one line per row, blank ends cut.
     pub fn text(&self) -> io::Result<String> {
         match self {
             Self::Own(_, screen) => Ok(screen.text()),
@@ -114,13 +114,13 @@ impl Terminal {
         }
     }
 
-    /// The screen with its marked cells, cursor and modes.
+    /// Returns the screen with its marked cells, cursor and modes.
     pub fn view(&self) -> io::Result<ScreenView> {
         let lines = self.reading() == Reading::Lines;
         let view = match self {
             Self::Own(_, screen) => screen.view(),
             Self::Pane(pane) => {
-                // tmux gives the screen as bytes that paint it.
+                // tmux returns the screen as bytes that paint it.
                 let (rows, cols) = pane.size();
                 let mut screen = Screen::new(rows, cols);
                 screen.show(&pane.paint()?);
@@ -137,7 +137,7 @@ impl Terminal {
         })
     }
 
-    /// The same without asking anybody: none in a pane.
+    /// Like [`Terminal::paint`], without a tmux command: none in a pane.
     pub fn painted(&self) -> Option<Vec<u8>> {
         match self {
             Self::Own(_, screen) => Some(screen.paint()),
@@ -145,7 +145,7 @@ impl Terminal {
         }
     }
 
-    /// Bytes that paint a terminal as the screen is.
+    /// Returns bytes that paint the screen on a terminal.
     pub fn paint(&self) -> io::Result<Vec<u8>> {
         match self {
             Self::Own(_, screen) => Ok(screen.paint()),
