@@ -191,7 +191,7 @@ causes! {
     Expired => "expired",
     /// No person acknowledged it.
     Unanswered => "unanswered",
-    /// What it was about is over.
+    /// The matter that it was about is over.
     Vanished => "vanished",
 }
 

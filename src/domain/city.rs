@@ -387,7 +387,7 @@ pub struct WitnessPolicy {
     pub spawn_grace: Duration,
     /// The time after which a sandbox without work that holds unsaved files is salvaged and removed.
     pub keep_dirty: Duration,
-    /// How long a finished raider whose merge request waits for a person keeps sandbox and slot.
+    /// The time for which a finished raider keeps sandbox and slot while its merge request waits for a person.
     pub review_hold: Duration,
 }
 
@@ -410,7 +410,7 @@ pub struct ForgePolicy {
     pub review_human: bool,
 }
 
-/// One gate.
+/// A gate of the merge queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
     /// Its name.

@@ -168,7 +168,7 @@ pub struct GitFacts {
     pub head: Oid,
     /// The branch HEAD names; none when detached.
     pub branch: Option<String>,
-    /// Where the branch left its base.
+    /// The commit at which the branch left its base.
     pub merge_base: Option<Oid>,
     /// Commits of HEAD that are not on the base.
     pub ahead: u64,

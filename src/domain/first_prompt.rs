@@ -121,7 +121,7 @@ pub enum Look {
     Screen(Screen),
 }
 
-/// What the screen of the session shows.
+/// The state of the session's screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
     /// The screen's readiness for text.

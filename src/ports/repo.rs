@@ -175,7 +175,7 @@ pub trait Repo: Send + Sync {
 
     /// Makes the sandbox: worktree on a new branch, links, excludes, copies, refreshed index.
     /// Idempotent for the same spec: a half-made sandbox of the same incarnation is completed.
-    /// Where the branch already exists, its commits are kept.
+    /// If the branch already exists, its commits are kept.
     ///
     /// # Errors
     /// [`RepoError`].

@@ -59,7 +59,7 @@ pub struct Finding {
     pub subject: String,
     /// Description.
     pub says: String,
-    /// What a person can do.
+    /// Advice for a person.
     pub hint: String,
     /// Set when `--fix` can try a remedy.
     pub fixable: bool,

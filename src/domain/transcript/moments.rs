@@ -21,7 +21,7 @@ pub enum Moment {
 /// The pieces of an output.
 pub struct Moments<'a> {
     rest: &'a [u8],
-    /// Whether a text was written since the last moment.
+    /// Set when a text was written since the last moment.
     has_written: bool,
     /// Set within a frame whose end the program marks.
     is_framed: bool,

@@ -76,9 +76,9 @@ pub enum Bond {
 /// The state of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Session {
-    /// There is none, or it ended.
+    /// No session, or an ended one.
     Dead,
-    /// One is up.
+    /// A running session.
     Up {
         /// Age of the session.
         age: Duration,
