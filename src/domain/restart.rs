@@ -56,7 +56,7 @@ pub enum History {
 pub struct Deaths {
     /// Name of the child.
     pub child: String,
-    /// Fingerprint of the child's configuration: a different configuration has no history.
+    /// The raider's incarnation, or the fingerprint of the agent's configuration: another value has no history.
     pub made_from: String,
     /// Set while a session should run and has had no planned end: if it runs no more, it died.
     pub open: bool,
