@@ -1,5 +1,4 @@
-//! The composition root: the only place that knows the concrete adapters. Reads as the story of the
-//! process:
+//! The composition root: the only place that knows the concrete adapters. Follows the life of the process:
 //!
 //! ```text
 //!  config ─► ground, lock ─► socket made ─► adapters ─► tree booted (sessions adopted) ─► it listens ─► ready
@@ -47,19 +46,19 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::shown;
 use crate::telemetry;
 
-/// How a supervisor ends without an error of its own.
+/// Exit code of a supervisor that ended without an error of its own.
 const STOPPED: u8 = 0;
-/// `2-contract.md`, 2.1.
+/// Exit codes of `2-contract.md`, 2.1.
 const FAILED: u8 = 1;
 const CONFIG_INVALID: u8 = 2;
 const HELD_BY_ANOTHER: u8 = 4;
 
-/// How long the last lines of the log may take to be written.
+/// Timeout for writing the last lines of the log.
 const LAST_LINES: Duration = Duration::from_secs(1);
-/// How long answers under way may take once the tree has stopped.
+/// Timeout for answers in progress once the tree has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why the daemon did not run, or not to its end.
+/// The reason why the daemon did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// The configuration is invalid.
@@ -68,7 +67,7 @@ pub enum DaemonError {
     /// Another supervisor holds the city.
     #[error("another supervisor (pid {pid}) holds this city")]
     Held {
-        /// As it says itself; for display only.
+        /// The pid as that supervisor reports it; for display only.
         pid: String,
     },
     /// Anything else.
@@ -90,7 +89,7 @@ fn failed(what: &str) -> impl Fn(std::io::Error) -> DaemonError + '_ {
     move |error| DaemonError::Failed(format!("{what}: {error}"))
 }
 
-/// What to look at when the city's disk takes nothing.
+/// Advice for a city whose disk takes no writes.
 const NO_ROOM: &str = "is there room on its disk, and may it be written to?";
 
 fn failed_at(path: &Path, what: &str) -> impl Fn(std::io::Error) -> DaemonError {
@@ -106,7 +105,7 @@ fn failed_at(path: &Path, what: &str) -> impl Fn(std::io::Error) -> DaemonError 
     }
 }
 
-/// Validates a city and says what is wrong with it.
+/// Validates a city and reports its errors.
 #[must_use]
 pub fn check(path: &Path) -> ExitCode {
     match config::load(path, &config::Env::of_process()) {
@@ -118,12 +117,12 @@ pub fn check(path: &Path) -> ExitCode {
     }
 }
 
-/// Which relic store a supervisor begins with.
+/// The relic store that a supervisor begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
-    /// The one that was there; a new one only in a city that never had one.
+    /// The existing store; a new one only in a city that never had one.
     Known,
-    /// Whichever is there, also where that is an older one or none.
+    /// Any store, even an older one or none.
     Any,
 }
 
@@ -137,7 +136,7 @@ pub fn run(path: &Path, store: Store) -> ExitCode {
             match &error {
                 DaemonError::Config(text) => telemetry::say(&shown::lines(text)),
                 DaemonError::Held { .. } | DaemonError::Failed(_) => {
-                    tracing::error!(%error, "the supervisor cannot run");
+                    tracing::error!(%error, "supervisor failed and exits");
                 }
             }
             error.exit()
@@ -148,8 +147,8 @@ pub fn run(path: &Path, store: Store) -> ExitCode {
 }
 
 fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
-    // Once: a link that leads elsewhere later does not move a city under its supervisor. What is
-    // wrong with the path is said by whoever reads it.
+    // Resolved once: a link that leads elsewhere later must not move a city under its supervisor. An error in the path
+    // is reported by the code that reads it.
     let file = config::city_file(path).unwrap_or_else(|_| path.to_owned());
     let loaded = config::load(&file, &config::Env::of_process())
         .map_err(|wrong| DaemonError::Config(wrong.render(false)))?;
@@ -184,7 +183,7 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     }
 }
 
-/// What a supervisor begins with.
+/// The input of a supervisor's run.
 struct Start {
     city: Arc<City>,
     shown: serde_json::Value,
@@ -193,12 +192,12 @@ struct Start {
     ground: Arc<Ground>,
 }
 
-/// From the adapters to the last word.
+/// Runs from building the adapters to the final answer.
 async fn live(start: Start) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let ground = Arc::clone(&start.ground);
     let socket = socket_of(&start.city);
-    // Before anything is started that a supervisor without a socket could not be asked about.
+    // Before anything is started, for a supervisor without a socket could not be asked about it.
     let bound = bind(&socket)?;
     let manager = Arc::new(Manager::new());
     let args = tokio::select! {
@@ -229,7 +228,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
     }
     let (control, requests) = Control::serve(bound, ground, &world)?;
     note(&world, EventType::ControllerReady);
-    // Only now: what they run may ask the supervisor.
+    // Only now: the commands of automations may call the supervisor.
     world.directory.set_answering(world.clock.now());
     world.directory.tell_root(RootMail::Ready);
     world.directory.tell_dispatcher(DispatcherMsg::Look);
@@ -255,7 +254,7 @@ fn bind(socket: &Path) -> Result<Bound, DaemonError> {
     })
 }
 
-/// The control server at work.
+/// The running control server.
 struct Control {
     stopping: watch::Sender<bool>,
     serving: tokio::task::JoinHandle<()>,
@@ -273,7 +272,7 @@ impl Control {
         let (stop, requests) = mpsc::channel(4);
         let (stopping, watching) = watch::channel(false);
         let (renew, listeners) = mpsc::channel(1);
-        // It has room for one.
+        // The channel has room for one.
         let _taken = renew.try_send(listener);
         let handlers = Arc::new(Handlers::new(Arc::clone(world), stop));
         let serving = tokio::spawn(server::serve(listeners, handlers, watching));
@@ -287,10 +286,10 @@ impl Control {
         Ok((control, requests))
     }
 
-    /// Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
+    /// Closes the control server: no client can connect any more, and clients with open requests get an answer.
     async fn end(self) {
         self.keeping.abort();
-        // With it goes the file of the socket. A look that it is at ends before the process does.
+        // This also removes the file of the socket. A check in progress ends before the process does.
         let _aborted = self.keeping.await;
         // The receiver is gone only if the server has ended by itself.
         let _ended = self.stopping.send(true);
@@ -298,7 +297,7 @@ impl Control {
     }
 }
 
-/// What the first signal asks for.
+/// Returns the kind of stop that the first signal asks for.
 fn on_term(world: &Arc<World>) -> StopMode {
     match world.newest().city.daemon.on_term {
         OnTerm::Stop => StopMode::Graceful,
@@ -306,17 +305,17 @@ fn on_term(world: &Arc<World>) -> StopMode {
     }
 }
 
-/// The tree at work.
+/// The running tree.
 struct Tree {
     root: ActorRef<RootMsg>,
-    /// Ends with the root.
+    /// Completes when the root has ended.
     ended: tokio::task::JoinHandle<()>,
-    /// What a stop has not ended.
+    /// The sessions that a stop has not ended.
     left: Arc<Left>,
 }
 
-/// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second
-/// signal skips the grace. Who asked is told how it was stopped.
+/// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second signal skips the
+/// grace. Callers that asked for the stop are told how it ended.
 async fn until_stopped(
     world: &Arc<World>,
     Tree { root, ended, left }: Tree,
@@ -331,7 +330,7 @@ async fn until_stopped(
     loop {
         if let Some(mode) = reason.take() {
             manager.stopping();
-            // Sessions that are being ended cannot be kept any more, nor the other way round.
+            // Sessions that are being ended cannot be kept any more, and the reverse.
             stopping.get_or_insert(mode);
             if root
                 .cast(RootMail::Stop { mode, reply: None }.into())
@@ -362,7 +361,7 @@ async fn until_stopped(
     };
     let end = StopEnd { mode, left };
     for done in asked {
-        // Whoever asked may have gone.
+        // The caller may be gone.
         let _gone = done.send(end.clone());
     }
     match end.left.is_empty() {
@@ -371,7 +370,7 @@ async fn until_stopped(
     }
 }
 
-/// TERM and INT; HUP and USR1 must not end the process.
+/// TERM and INT stop the process; HUP and USR1 must not end it.
 struct Signals {
     term: unix::Signal,
     int: unix::Signal,
@@ -389,7 +388,7 @@ impl Signals {
         })
     }
 
-    /// Returns at the next signal to stop. HUP is for a world that has a configuration.
+    /// Returns at the next stop signal. HUP reloads the configuration, where a world exists.
     async fn stop(&mut self, world: Option<&World>) {
         loop {
             tokio::select! {
@@ -406,12 +405,12 @@ impl Signals {
     }
 }
 
-/// Goes on logging to the file that has the log's name now: the one before was rotated away.
+/// Reopens the log file by its name, because the old file was rotated away.
 fn reopen_log() {
     match telemetry::reopen() {
-        Ok(Some(path)) => tracing::info!(path = %path.display(), "the log was opened again"),
-        Ok(None) => tracing::info!("the log goes to no file: there is nothing to open again"),
-        Err(error) => tracing::error!(%error, "the log cannot be opened again"),
+        Ok(Some(path)) => tracing::info!(path = %path.display(), "log file reopened after SIGUSR1"),
+        Ok(None) => tracing::info!("SIGUSR1 ignored: the log goes to no file"),
+        Err(error) => tracing::error!(%error, "log file not reopened; the old one stays in use"),
     }
 }
 
@@ -441,7 +440,7 @@ fn socket_of(city: &City) -> PathBuf {
     socket_path(&city.root, &city.daemon.socket, runtime_dir.as_deref(), uid)
 }
 
-/// A panic ends one actor or task: it is a log line, not a backtrace on the hot path.
+/// Logs a panic, which ends one actor or task, as one line without a backtrace.
 fn panic_hook() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
@@ -452,11 +451,11 @@ fn panic_hook() {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let text = text.unwrap_or("(no text)");
-        tracing::error!(place, panic = text, "a panic was caught");
+        tracing::error!(place, panic = text, "an actor or task panicked");
     }));
 }
 
-/// The environment of this process, for what sessions and gates may be given of it.
+/// Returns the environment of this process, of which sessions and gates may get parts.
 fn own_env() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

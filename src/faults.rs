@@ -1,20 +1,19 @@
-//! Fault points for crash sweeps (`4-rules.md`): with the cargo feature `fault-points`,
-//! `HORDE_FAULT=<step>[:n]` aborts the process the n-th time the step is reached. Without the
-//! feature nothing is read and nothing aborts.
+//! Fault points for crash sweeps (`4-rules.md`): with the cargo feature `fault-points`, `HORDE_FAULT=<step>[:n]` aborts
+//! the process the n-th time the step is reached. Without the feature, the variable is not read.
 
 use std::sync::Arc;
 
 use crate::actors::world::FaultHook;
 use crate::domain::saga::FaultPoint;
 
-/// The hook that this process passes at each fault point.
+/// Returns the hook that this process calls at each fault point.
 #[cfg(not(feature = "fault-points"))]
 #[must_use]
 pub fn hook() -> FaultHook {
     Arc::new(|_: FaultPoint| {})
 }
 
-/// The hook that this process passes at each fault point.
+/// Returns the hook that this process calls at each fault point.
 #[cfg(feature = "fault-points")]
 #[must_use]
 pub fn hook() -> FaultHook {
@@ -26,13 +25,13 @@ pub fn hook() -> FaultHook {
     let reached = AtomicU64::new(0);
     Arc::new(move |point: FaultPoint| {
         if point.as_str() == name && reached.fetch_add(1, Ordering::SeqCst) + 1 == times {
-            // As sudden as kill -9: no destructor, no flush.
+            // As abrupt as kill -9: no destructor, no flush.
             std::process::abort();
         }
     })
 }
 
-/// Every fault point, a line each.
+/// Lists all fault points, a line each.
 #[must_use]
 pub fn list() -> String {
     FaultPoint::ALL

@@ -1,6 +1,6 @@
 //! An Erlang/OTP-style supervisor for AI coding agents working on git repositories.
 //!
-//! Arrows point at what a module may name; `tests/it/tidy.rs` holds the table:
+//! Arrows point at what a module may name; `tests/it/tidy/layers.rs` holds the table:
 //!
 //! ```text
 //! domain ◄── ports ◄── adapters ◄─────────────────────────────── daemon ◄── bin/horde-supervisor

@@ -1,5 +1,5 @@
-//! Reads regular files, and nothing else, up to a limit. A FIFO in a file's place would be waited for for
-//! ever, a device may have no end, and a file of gigabytes would fill the memory: each is an error here.
+//! Reads regular files only, up to a limit. A FIFO would block for ever, a device may have no end, and a file of
+//! gigabytes would fill the memory: each is an error here.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -8,28 +8,28 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Longest text of a configuration file, a prompt or an automation.
+/// The maximum length of a configuration file, a prompt or an automation.
 pub const TEXT_MAX: u64 = 4 * 1024 * 1024;
 
-/// Whether the last name of a path may be a link.
+/// The treatment of a link as the last name of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// It may: a person put it there.
+    /// Followed: a person put it there.
     Follow,
-    /// It may not: others write in that directory.
+    /// Refused: agents write in that directory.
     Refuse,
 }
 
-/// Opens a regular file for reading, without ever waiting for it.
+/// Opens a regular file for reading, without blocking.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] where something else is in its place; otherwise what the system says.
+/// [`ErrorKind::InvalidData`] where the path is no regular file; otherwise the error of the system.
 pub fn open(path: &Path, links: Links) -> io::Result<File> {
     let look = match links {
         Links::Follow => fs::metadata(path),
         Links::Refuse => fs::symlink_metadata(path),
     };
-    // First: to open a device can do something.
+    // Checked first, because opening a device can have effects.
     regular(&look?)?;
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::NOFOLLOW, links == Links::Refuse);
@@ -38,7 +38,7 @@ pub fn open(path: &Path, links: Links) -> io::Result<File> {
     let file = options
         .custom_flags(flags.bits().cast_signed())
         .open(path)?;
-    // Another may have been put there meanwhile.
+    // The file may have been replaced meanwhile.
     regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -49,7 +49,7 @@ pub fn open(path: &Path, links: Links) -> io::Result<File> {
 /// As [`open`]; [`ErrorKind::FileTooLarge`] above the limit.
 pub fn read(path: &Path, links: Links, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One byte more: a file that has no end (in /proc) says that it is empty.
+    // Reads a byte more than the limit: an endless file (in /proc) reports length 0.
     open(path, links)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let message = format!("it is longer than {limit} bytes");
@@ -58,19 +58,19 @@ pub fn read(path: &Path, links: Links, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a whole text of at most [`TEXT_MAX`] that a person wrote.
+/// Reads a whole text that a person wrote, of at most [`TEXT_MAX`].
 ///
 /// # Errors
-/// As [`read`], and where it is no UTF-8.
+/// As [`read`], and when it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read(path, Links::Follow, TEXT_MAX)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// Says what is in the place of a regular file.
+/// Checks that this is a regular file.
 ///
 /// # Errors
-/// It is none.
+/// It is another kind of file, which the error names.
 pub fn regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() {
         return Ok(());
@@ -79,7 +79,7 @@ pub fn regular(found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::InvalidData, message))
 }
 
-/// What something is, in a word.
+/// Returns the kind of a file, in a word.
 #[must_use]
 pub fn kind(found: &Metadata) -> &'static str {
     use std::os::unix::fs::FileTypeExt;

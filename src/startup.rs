@@ -1,19 +1,18 @@
-//! What a program is started with and must not depend on: signals that were blocked or ignored by
-//! whatever started it.
+//! Resets inherited state that a program must not depend on: signals that its parent blocked or ignored.
 
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// Signals that end a program which does not expect them, and whose default a started program gets
-/// back: with a handler, and not ignored, because what is ignored stays ignored over an `exec`.
+/// Signals that end a program by default, and must not end this one. They get a handler and are not ignored, because an
+/// ignored signal stays ignored over an `exec`, while a started program gets the default of a handled one back.
 const HARMLESS: [Signal; 2] = [Signal::SIGXFSZ, Signal::SIGUSR1];
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Gives every signal its default action, but for SIGPIPE, which stays ignored, and blocks none. A
-/// parent that ignores SIGCHLD would hide every end of a child, and one that blocks SIGTERM would make the
-/// program deaf to it. A file that grows past its limit (SIGXFSZ), or SIGUSR1 before anything listens for
-/// it, ends nothing. To be called before there are threads.
+/// Gives every signal its default action, except SIGPIPE, which stays ignored, and unblocks all. Otherwise a parent
+/// that ignores SIGCHLD would hide every end of a child, and a parent that blocks SIGTERM would make the program deaf
+/// to it. A file that grows past its limit (SIGXFSZ), or SIGUSR1 before its handler is set, must not end the program.
+/// To be called before there are threads.
 pub fn clean_signals() {
     let action = |handler, flags| SigAction::new(handler, flags, SigSet::empty());
     let default = action(SigHandler::SigDfl, SaFlags::empty());
@@ -29,6 +28,6 @@ pub fn clean_signals() {
         let _kept = unsafe { sigaction(signal, action) };
     }
     let none = SigSet::empty();
-    // It cannot fail: the set is valid.
+    // Cannot fail: the set is valid.
     let _never = none.thread_set_mask();
 }

@@ -21,13 +21,13 @@ use tracing_subscriber::{EnvFilter, Layer};
 use self::sink::Sink;
 use crate::domain::shown;
 
-/// The target that the journal's events carry.
+/// The target of the journal's events.
 const JOURNAL: &str = "horde::journal";
 
-/// How logs look.
+/// The format of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object per line.
+    /// A JSON object per line.
     Json,
     /// For people.
     Pretty,
@@ -36,14 +36,14 @@ pub enum Format {
 /// Sets up logs for this process.
 ///
 /// # Errors
-/// They are set up already, or the kernel refuses a thread.
+/// Logs are set up already, or the kernel refuses a thread.
 pub fn init(format: Format, filter: EnvFilter) -> Result<(), Box<dyn std::error::Error>> {
     let sink = Sink::to_stderr()?;
     let registry = tracing_subscriber::registry().with(filter);
     match format {
         Format::Json => registry.with(JsonLines(sink.clone())).try_init()?,
         Format::Pretty => {
-            // It would say on stderr that stderr takes nothing, and panic of that.
+            // Otherwise it would report on stderr that stderr takes no writes, and panic.
             let pretty = tracing_subscriber::fmt::layer().log_internal_errors(false);
             let safe = sink.clone();
             registry
@@ -51,15 +51,15 @@ pub fn init(format: Format, filter: EnvFilter) -> Result<(), Box<dyn std::error:
                 .try_init()?;
         }
     }
-    // The subscriber is the first: nothing set the sink before.
+    // The subscriber is the first, so the sink was not set before.
     let _first = SINK.set(sink);
     Ok(())
 }
 
-/// Where this process logs to.
+/// The sink of this process's logs.
 static SINK: OnceLock<Sink> = OnceLock::new();
 
-/// Says something to people, in the words that are given and in line with the log.
+/// Writes a text for people, unchanged and in order with the log.
 pub fn say(text: &str) {
     match SINK.get() {
         Some(sink) => sink.push(text.as_bytes().to_vec()),
@@ -67,15 +67,15 @@ pub fn say(text: &str) {
     }
 }
 
-/// Waits until what was logged is written, at most this long.
+/// Waits until all logged lines are written, at most this long.
 pub fn flush(limit: Duration) {
     if let Some(sink) = SINK.get() {
         sink.flush(limit);
     }
 }
 
-/// Opens the file that the log goes to again, by the name that it had when the process began. Returns its
-/// path; none where the log goes to no file.
+/// Opens the log file again, by the name that it had when the process began. Returns its path; none where the log goes
+/// to no file.
 ///
 /// # Errors
 /// It cannot be opened, or is no regular file: the log stays where it is.
@@ -83,7 +83,7 @@ pub fn reopen() -> std::io::Result<Option<&'static Path>> {
     SINK.get().map_or(Ok(None), Sink::reopen)
 }
 
-/// Writes each event as one line, whole, with one call.
+/// Writes each event as one line, in a single call.
 struct JsonLines(Sink);
 
 impl<S: Subscriber> Layer<S> for JsonLines {
@@ -95,7 +95,8 @@ impl<S: Subscriber> Layer<S> for JsonLines {
     }
 }
 
-/// Shows what agents, git and files say in a line as text that steers no terminal. Each line comes whole.
+/// Escapes control sequences in texts of agents, git and files, so that they cannot steer a terminal. Lines arrive
+/// whole.
 struct Safe<W>(W);
 
 impl<W: Write> Write for Safe<W> {
@@ -117,7 +118,7 @@ fn line(event: &Event<'_>) -> Value {
     let Fields(mut fields) = fields;
     let ts = Value::String(Timestamp::now().to_string());
     if metadata.target() == JOURNAL {
-        // The journal's particulars travel as text through tracing.
+        // The data of a journal event travels as text through tracing.
         let data = fields.get("data").and_then(Value::as_str);
         if let Some(data) = data.and_then(|text| serde_json::from_str(text).ok()) {
             fields.insert("data".to_owned(), data);
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    /// A writer that remembers.
+    /// A writer that keeps its bytes.
     #[derive(Clone, Default)]
     struct Memory(Arc<Mutex<Vec<u8>>>);
 

@@ -1,5 +1,4 @@
-//! Accounts: what the sessions of a harness share. One limit, one login (`2-contract.md`, 2.4,
-//! `condition`; exit 9).
+//! Accounts: one login and one limit that the sessions of a harness share (`2-contract.md`, 2.4, `condition`; exit 9).
 //!
 //! ```text
 //!            a limit, a login             the limit's time, or its end is seen,
@@ -11,9 +10,8 @@
 //!                                   it is told again
 //! ```
 //!
-//! While an account is parked, no session of it is started and none is nudged. A limit has one clock
-//! for all its sessions. A login has none: it ends when one of its sessions goes on, or when a person
-//! says so.
+//! While an account is parked, none of its sessions is started or nudged. A limit has one clock for all its sessions. A
+//! login has none: it ends when one of its sessions goes on, or when a person says so.
 
 use std::time::Duration;
 
@@ -24,27 +22,27 @@ use super::cause::Cause;
 use super::condition::Condition;
 use super::ids::ChildId;
 
-/// The first wait when the harness does not say when its limit ends; it doubles each time.
+/// The first wait when the harness does not report the end of its limit; it doubles each time.
 const GUESS: Duration = Duration::from_secs(15 * 60);
 /// The longest such wait.
 const GUESS_MOST: Duration = Duration::from_secs(60 * 60);
 /// A time of the day that has passed reads as the next day's.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// A child whose session said that a park is over parks nothing, and ends nothing, for so long.
+/// After its session ended a park, a child can neither park the account nor end another park for this long.
 const HASTY: Duration = Duration::from_secs(10 * 60);
-/// So much of what a harness says is kept, in characters.
+/// The maximum length of a harness's text, in characters.
 const TEXT_MOST: usize = 400;
-/// Ends that are closer to each other are the same.
+/// Ends that are closer to each other count as the same.
 const NEAR: Duration = Duration::from_secs(60);
 const NEAR_SIGNED: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-/// Limits of a week are the longest that are known; a later end is not believed.
+/// The longest known limits last a week; a later end is not trusted.
 const LATEST: Duration = Duration::from_secs(8 * 24 * 60 * 60);
-/// Between the turns of two children: all at once would meet the next limit.
+/// Interval between the turns of two children: all at once would hit the next limit.
 const APART: Duration = Duration::from_secs(5);
-/// An account is open when nothing was told for so long after the last turn.
+/// An account is open when it had no further trouble for this long after the last turn.
 const SETTLES: Duration = Duration::from_secs(60);
 
-/// Why an account is parked.
+/// The reason why an account is parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -55,7 +53,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// The cause of what a park brings about.
+    /// Returns the cause of events that the park brings about.
     #[must_use]
     pub fn cause(self) -> Cause {
         match self {
@@ -64,7 +62,7 @@ impl Why {
         }
     }
 
-    /// The word in `status`, as for conditions of sessions.
+    /// Returns the word in `status`, the same as for conditions of sessions.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -74,22 +72,22 @@ impl Why {
     }
 }
 
-/// What a session says of its account.
+/// A session's report of trouble with its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// Which trouble.
+    /// The kind of trouble.
     pub why: Why,
-    /// As the harness says it.
+    /// The text of the harness.
     pub text: String,
-    /// When it ends, where that was told.
+    /// When it ends, where known.
     pub until: Option<Timestamp>,
-    /// It was seen to begin: the program reported it, or its text came to a screen that did not have it before. The
-    /// text of a limit that is over is never seen to begin.
+    /// Set when it was seen to begin: the program reported it, or its text appeared on a screen that did not show it
+    /// before. The stale text of a limit that is over never counts as that.
     pub fresh: bool,
 }
 
 impl Trouble {
-    /// What a session's condition says of its account; none for a question.
+    /// Returns the trouble in a session's condition; none for a question.
     #[must_use]
     pub fn of(condition: &Condition) -> Option<Self> {
         let (why, text, until) = match condition {
@@ -110,7 +108,7 @@ impl Trouble {
 }
 
 impl Trouble {
-    /// Whether both say the same: a counter on a screen makes no other limit.
+    /// Returns true when both are the same trouble: a changed counter on a screen makes no new limit.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let same_end = match (self.until, other.until) {
@@ -121,25 +119,25 @@ impl Trouble {
     }
 }
 
-/// Times that are read off a counter differ by what it was late.
+/// Times read off a countdown differ by its delay.
 fn is_near(one: Timestamp, other: Timestamp) -> bool {
     one.duration_since(other).unsigned_abs() < NEAR
 }
 
-/// An account that is parked, as it is stored.
+/// A parked account, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Park {
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// As the harness says it.
+    /// The text of the harness.
     pub text: String,
     /// The child whose session told it.
     pub told_by: String,
-    /// Since when.
+    /// When the park began.
     pub since: Timestamp,
     /// When its sessions are resumed; none for a login.
     pub until: Option<Timestamp>,
-    /// The harness did not say when: `until` is a guess, and this is how often one was made.
+    /// The number of guesses; 0 when the harness reported `until`.
     #[serde(default)]
     pub guesses: u32,
 }
@@ -147,63 +145,63 @@ pub struct Park {
 /// The turns in which the children of an account go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Release {
-    /// When each has its turn, and whether it had it.
+    /// The time of each child's turn, and true when it is over.
     turns: Vec<(ChildId, Timestamp, bool)>,
     /// When the account is open again.
     over: Timestamp,
-    /// Its first child tries whether a guessed time was right.
+    /// Set when its first child tries if a guessed time was right.
     is_trial: bool,
 }
 
-/// What an account wants done now.
+/// An action that an account needs now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
-    /// Its time has come: [`Account::release`] wants the children, the most urgent first.
+    /// Its time has come: call [`Account::release`] with the children, the most urgent first.
     Release,
-    /// These children go on.
+    /// Let these children go on.
     Turns(Vec<ChildId>),
     /// It is open again.
     Open,
 }
 
-/// What is to outlive the process.
+/// The state that outlives the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The park, if there is one.
+    /// The park, if the account is parked.
     pub park: Option<Park>,
     /// When the last limit ended.
     #[serde(default)]
     pub last_end: Option<Timestamp>,
 }
 
-/// What came of what a session said.
+/// The effect of a session's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// The park begins, or its time changes.
+    /// The park begins, or its end changes.
     Parked,
-    /// That was known.
+    /// The trouble was known.
     Known,
-    /// It comes from a session that ended a park a moment ago: it counts when it still says so later.
+    /// The child ended a park a moment ago: its report counts only if it is repeated later.
     Hasty,
-    /// It is the text of a limit that is over: a time of the day reads as tomorrow's when it has passed.
+    /// The text of a limit that is over: a time of the day that has passed reads as tomorrow's.
     Old,
 }
 
-/// One account.
+/// An account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
     park: Option<Park>,
     /// When the last limit ended.
     last_end: Option<Timestamp>,
-    /// The park may end before its time.
+    /// Set when the park may end before its time.
     over: bool,
     release: Option<Release>,
-    /// The child whose session said last that a park is over, and when.
+    /// The child whose session last ended a park, and when.
     ended_by: Option<(String, Timestamp)>,
 }
 
 impl Account {
-    /// As it was stored.
+    /// Restores an account from its stored state.
     #[must_use]
     pub fn stored(record: Record) -> Self {
         Self {
@@ -213,13 +211,13 @@ impl Account {
         }
     }
 
-    /// The park, until its children begin to go on.
+    /// Returns the park, until its children begin to go on.
     #[must_use]
     pub fn parked(&self) -> Option<&Park> {
         self.park.as_ref().filter(|_| self.release.is_none())
     }
 
-    /// What is to outlive the process.
+    /// Returns the state that outlives the process.
     #[must_use]
     pub fn record(&self) -> Record {
         Record {
@@ -228,13 +226,13 @@ impl Account {
         }
     }
 
-    /// Whether its sessions may run.
+    /// Returns true when its sessions may run.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.park.is_none()
     }
 
-    /// Whether nothing of it need be known any more.
+    /// Returns true when all of its state may be forgotten.
     #[must_use]
     pub fn is_forgotten(&self, now: Timestamp) -> bool {
         let old = |end: Timestamp| end.checked_add(DAY + NEAR).is_ok_and(|gone| gone < now);
@@ -243,7 +241,7 @@ impl Account {
         self.park.is_none() && !hasty && self.last_end.is_none_or(old)
     }
 
-    /// Whether a session says what was true a day ago: a time of the day reads as tomorrow's when it has passed.
+    /// Returns true when a session reports yesterday's limit: a time of the day that has passed reads as tomorrow's.
     fn is_old(&self, trouble: &Trouble, now: Timestamp) -> bool {
         if trouble.fresh {
             return false;
@@ -258,7 +256,7 @@ impl Account {
         })
     }
 
-    /// The park, while no new work may begin: the first of a guessed time tries alone.
+    /// Returns the park while no new work may begin: after a guessed time, the first child tries alone.
     #[must_use]
     pub fn closed(&self) -> Option<&Park> {
         let tried = |release: &Release| release.is_trial;
@@ -266,13 +264,13 @@ impl Account {
         self.park.as_ref().filter(|_| is_closed)
     }
 
-    /// The park that holds this child.
+    /// Returns the park that holds this child.
     #[must_use]
     pub fn holding(&self, child: &ChildId) -> Option<&Park> {
         self.holds(child).and(self.park.as_ref())
     }
 
-    /// Why no session of this child may be started or told anything now.
+    /// Returns the reason why no session of this child may be started or told anything now.
     #[must_use]
     pub fn holds(&self, child: &ChildId) -> Option<Why> {
         let park = self.park.as_ref()?;
@@ -283,8 +281,8 @@ impl Account {
         waits.then_some(park.why)
     }
 
-    /// The child ended its work, and may have gone on before its turn. The next one of its name has no turn to wait
-    /// for, and ended no park.
+    /// Forgets a child that ended its work, and may have gone on before its turn. The next child of its name has no
+    /// turn to wait for, and ended no park.
     pub fn forget(&mut self, child: &ChildId) {
         let name = child.to_string();
         self.ended_by = self.ended_by.take().filter(|(by, _)| *by != name);
@@ -297,7 +295,7 @@ impl Account {
         }
     }
 
-    /// When this child goes on, while the others of its account take their turns; none when it had its own.
+    /// Returns the turn of this child; none when it is over.
     #[must_use]
     pub fn turn(&self, child: &ChildId) -> Option<Timestamp> {
         let mut turns = self.release.as_ref()?.turns.iter();
@@ -305,7 +303,7 @@ impl Account {
         Some(*at)
     }
 
-    /// Whether this child ended a park a moment ago: its session does not open and close the account at will.
+    /// Returns true when this child ended a park a moment ago: a session must not open and close the account at will.
     fn is_hasty(&self, child: &ChildId, now: Timestamp) -> bool {
         let ended = self.ended_by.as_ref();
         ended.is_some_and(|(by, at)| {
@@ -313,8 +311,8 @@ impl Account {
         })
     }
 
-    /// A session goes on although its account is parked: the park is over when that session told of it. A login may
-    /// have been made in any session. False when it stays.
+    /// Records that a session goes on although its account is parked. That ends the park when the same session reported
+    /// it, and any park for a login, which may have been made in any session. Returns false when the park stays.
     pub fn went_on(&mut self, child: &ChildId, now: Timestamp) -> bool {
         let name = child.to_string();
         let is_its = |park: &Park| park.why == Why::Auth || park.told_by == name;
@@ -328,10 +326,10 @@ impl Account {
         ended
     }
 
-    /// Takes in what a session says.
+    /// Records the trouble that a session reports.
     pub fn told(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> Told {
         if self.is_old(&trouble, now) {
-            // One that waits for its turn is told to go on by this very text: it is not to be passed over.
+            // This text is the reason for which a child that waits for its turn is told to go on, so it is not old.
             return match self.holds(child) {
                 Some(_) => Told::Known,
                 None => Told::Old,
@@ -340,20 +338,20 @@ impl Account {
         if self.parked().is_none() && self.is_hasty(child, now) {
             return Told::Hasty;
         }
-        // A screen may show anything. What is too far away is tried again, and what has passed, or is about
-        // to, was not the end.
+        // A screen may show anything. An end that is too far away is replaced by a guess, and so is an end that has
+        // passed or is about to.
         let latest = now.checked_add(LATEST).unwrap_or(Timestamp::MAX);
         let earliest = now.checked_add(NEAR).unwrap_or(Timestamp::MAX);
         let told = trouble.until;
         let told = told.filter(|until| (earliest..=latest).contains(until));
         let guesses = match (&self.park, &self.release) {
-            // What stands on the screens of those that wait for their turn is old.
+            // The screens of children that wait for their turn still show the old text.
             (Some(_), Some(release)) if release.waits(child) => return Told::Known,
             (Some(park), None) => {
                 let login = (park.why, trouble.why) == (Why::RateLimited, Why::Auth);
                 let known = park.until.filter(|_| park.guesses == 0);
                 let later = match (told, known) {
-                    // By so much that a session cannot tell of a later end again and again.
+                    // Only a clearly later end counts, so that a session cannot put the end off again and again.
                     (Some(until), Some(known)) => {
                         let left = known.duration_since(now).unsigned_abs();
                         until > known
@@ -392,7 +390,8 @@ impl Account {
         Told::Parked
     }
 
-    /// The trouble is seen to be over, or a person says so: all go on now. False when it was open.
+    /// Ends the park, because the trouble is over or a person says so: all children go on now. Returns false when it
+    /// was open.
     pub fn ended(&mut self, now: Timestamp) -> bool {
         if self.release.is_some() {
             return false;
@@ -400,13 +399,13 @@ impl Account {
         let Some(park) = &mut self.park else {
             return false;
         };
-        // Stored so, it is over for the next supervisor, too.
+        // Stored this way, the park is over for the next supervisor too.
         park.until = Some(park.until.map_or(now, |until| until.min(now)));
         self.over = true;
         true
     }
 
-    /// What is to be done now.
+    /// Returns the action that is due now.
     pub fn due(&mut self, now: Timestamp) -> Option<Due> {
         let park = self.park.as_ref()?;
         let Some(release) = &mut self.release else {
@@ -438,7 +437,7 @@ impl Account {
         Some(Due::Open)
     }
 
-    /// When [`Account::due`] has something next.
+    /// Returns when [`Account::due`] has its next action.
     #[must_use]
     pub fn next(&self) -> Option<Timestamp> {
         let park = self.park.as_ref()?;
@@ -452,8 +451,8 @@ impl Account {
         }
     }
 
-    /// Gives each of these children its turn, in their order, with jitter. The first of a guessed time
-    /// tries alone: the others follow when the account would be open again.
+    /// Gives each of these children its turn, in their order, with jitter. After a guessed time the first tries alone,
+    /// and the others follow once the account would be open again.
     pub fn release(&mut self, children: &[ChildId], now: Timestamp, random: &dyn Fn() -> f64) {
         let Some(park) = &self.park else { return };
         let tries_alone = park.guesses > 0 && !self.over;
@@ -468,7 +467,7 @@ impl Account {
             };
         }
         let over = after(wait + SETTLES);
-        // Where nobody tries, the next work does.
+        // With no child to try, the next work tries.
         let is_trial = tries_alone && !turns.is_empty();
         self.release = Some(Release {
             turns,
@@ -480,7 +479,7 @@ impl Account {
 }
 
 impl Release {
-    /// Whether the child's turn is still to come.
+    /// Returns true while the child's turn is still to come.
     fn waits(&self, child: &ChildId) -> bool {
         let mut turns = self.turns.iter();
         turns.any(|(waiting, _, had)| waiting == child && !had)

@@ -1,4 +1,4 @@
-//! How old something is whose stamp was written by the wall clock, when that clock may jump.
+//! The age of a record whose time stamp comes from the wall clock, when that clock may jump.
 //!
 //! ```text
 //!  first seen     as old as the wall clock says
@@ -6,8 +6,8 @@
 //!  stamp changed  no older than the time since the last look, whatever the wall clock says
 //! ```
 //!
-//! So a jump makes nothing old before its time and keeps nothing young, but for what a supervisor finds
-//! when it starts: of that it knows no more than the stamps.
+//! So a jump makes no record old before its time and keeps none young, except for records that a supervisor finds at
+//! its start: of those it only knows the time stamps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use jiff::Timestamp;
 
 use super::restart::Mono;
 
-/// What nobody asked about for so long is forgotten.
+/// Entries that were not queried for this long are dropped.
 const FORGET: Duration = Duration::from_secs(24 * 3600);
 
-/// The ages of things, by their keys.
+/// Ages of records, by key.
 #[derive(Debug, Clone, Default)]
 pub struct Ages(BTreeMap<String, Known>);
 
 #[derive(Debug, Clone)]
 struct Known {
     stamp: Timestamp,
-    /// How old it was at `since`.
+    /// Its age at `since`.
     was: Duration,
     since: Mono,
-    /// When it was last asked about.
+    /// When it was last queried.
     seen: Mono,
 }
 
 impl Ages {
-    /// How old the thing of this key and stamp is now.
+    /// Returns the present age of the record with this key and stamp.
     pub fn of(&mut self, key: &str, stamp: Timestamp, wall: Timestamp, mono: Mono) -> Duration {
         let by_wall = Duration::try_from(wall.duration_since(stamp)).unwrap_or_default();
         let most = match self.0.get_mut(key) {
@@ -56,7 +56,7 @@ impl Ages {
         age
     }
 
-    /// Forgets what nobody has asked about for long.
+    /// Drops entries that were not queried for long.
     pub fn prune(&mut self, mono: Mono) {
         let recent = |_: &String, known: &mut Known| mono.saturating_sub(known.seen) < FORGET;
         self.0.retain(recent);
@@ -70,7 +70,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Looks at these seconds of both clocks, with the stamp of that moment: the ages.
+    /// Ages at looks; each look gives a stamp and the seconds of both clocks.
     fn ages(looks: &[(i64, i64, u64)]) -> Vec<u64> {
         let mut ages = Ages::default();
         let at = |second| Timestamp::from_second(second).unwrap();
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn a_jump_makes_nothing_old_and_keeps_nothing_young() {
-        // An hour forth, an hour back; what changes afterwards is as old as it is.
+        // An hour forward, an hour back; a later change has its true age.
         assert_eq!(ages(&[(9_000, 9_010, 0), (9_000, 12_640, 40)]), [10, 50]);
         assert_eq!(ages(&[(9_000, 9_010, 0), (9_000, 5_440, 40)]), [10, 50]);
-        // Written before the jump, and seen behind it for the first time: no older than the last look.
+        // Written before the jump, and first seen after it: no older than the last look.
         assert_eq!(ages(&[(9_000, 9_010, 0), (9_020, 12_640, 30)]), [10, 30]);
         assert_eq!(ages(&[(9_000, 9_010, 0), (12_630, 12_640, 30)]), [10, 10]);
         assert_eq!(ages(&[(9_000, 9_010, 0), (9_030, 5_440, 30)]), [10, 0]);

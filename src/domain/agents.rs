@@ -14,43 +14,43 @@ pub struct Agent {
     pub name: AgentName,
     /// Program and arguments (from `command`, or from a harness with its prompt).
     pub command: Vec<String>,
-    /// The prompt of one that a harness drives.
+    /// The prompt of an agent that a harness drives.
     pub prompt: Option<AgentPrompt>,
-    /// Text typed in at the start, for harnesses that want it so.
+    /// Text typed at the start, for harnesses that need that.
     pub first_input: Option<String>,
-    /// The harness that drives it: what is typed into its terminal is read as a person's words.
+    /// The harness that drives it: text typed into its terminal counts as a person's.
     pub harness: Option<HarnessName>,
     /// Working directory.
     pub dir: PathBuf,
     /// Configured environment, the harness's included.
     pub env: BTreeMap<String, String>,
-    /// Names taken from the supervisor's environment.
+    /// Names of variables taken from the supervisor's environment.
     pub env_pass: Vec<String>,
-    /// When it is started again.
+    /// The restart type.
     pub restart: RestartType,
-    /// What its calls may do.
+    /// The rights of its calls to the supervisor.
     pub rights: Rights,
-    /// Its own grace.
+    /// Grace between interrupt and kill.
     pub shutdown_timeout: Duration,
-    /// No terminal input or output for this long: stopped and started again.
+    /// A session without terminal input or output for this long is stopped and started again.
     pub idle_timeout: Option<Duration>,
     /// Agents that are up before it starts, and that end after it.
     pub depends_on: Vec<AgentName>,
-    /// It has no session for now.
+    /// Set when it is suspended: it has no session.
     pub suspended: bool,
-    /// Several of it, `<name>-1` and on; none of the plain name then.
+    /// The pool, with members `<name>-1` and on; the plain name then has no session.
     pub pool: Option<Pool>,
-    /// For a pool's member: how long it may go on when it is not wanted any more.
+    /// For a pool member: the time that it may go on after it is no longer needed.
     pub drain_timeout: Duration,
-    /// SHA-256 over what needs a restart when it changes.
+    /// SHA-256 over the settings whose change needs a restart.
     pub fingerprint: String,
 }
 
 impl Agent {
-    /// The pool member of this number.
+    /// Returns the pool member of this number.
     ///
     /// # Errors
-    /// The name would be none; the configuration has checked that it is one up to `max`.
+    /// The name would be invalid; the configuration has checked the numbers up to `max`.
     pub fn member(&self, number: u32) -> Result<Self, super::ids::InvalidId> {
         Ok(Self {
             name: AgentName::new(format!("{}-{number}", self.name))?,
@@ -63,13 +63,13 @@ impl Agent {
         })
     }
 
-    /// The number of a pool member, if it is one of this pool.
+    /// Returns the number of a member of this pool.
     #[must_use]
     pub fn member_number(&self, member: &AgentName) -> Option<u32> {
         self.pool.as_ref()?;
         let number = member.as_str().strip_prefix(self.name.as_str())?;
         let number = number.strip_prefix('-')?;
-        // One spelling per number: "01" is somebody else.
+        // Each number has one spelling: "01" names another agent.
         let parsed: u32 = number.parse().ok().filter(|n| *n > 0)?;
         (parsed.to_string() == number).then_some(parsed)
     }
@@ -80,33 +80,33 @@ impl Agent {
 pub struct AgentPrompt {
     /// The text.
     pub text: String,
-    /// The file that it was read from; empty where it stands in the configuration.
+    /// The file that it was read from; empty where the text is in the configuration.
     pub file: PathBuf,
 }
 
 /// `pool` of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// Members that are always wanted.
+    /// The minimum number of members.
     pub min: u32,
-    /// The most that are ever wanted.
+    /// The maximum number of members.
     pub max: u32,
-    /// Shell command that prints the wanted size; none keeps `min`.
+    /// Shell command that prints the desired size; none keeps `min`.
     pub check: Option<String>,
-    /// How often it is run, and its limit.
+    /// Period of the command, and its timeout.
     pub check_interval: Duration,
-    /// How long a member that is not wanted any more may go on.
+    /// The time that a member may go on after it is no longer needed.
     pub drain_timeout: Duration,
 }
 
-/// What the calls of a program that the supervisor runs may do, the fewest first.
+/// Rights of the calls of a program that the supervisor runs, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rights {
-    /// Only look.
+    /// Only observe.
     Read,
-    /// Make and move work, too.
+    /// Also make and move work.
     Work,
-    /// Whatever a person may.
+    /// Everything that a person may.
     All,
 }
 
@@ -121,12 +121,12 @@ pub enum RestartType {
     Temporary,
 }
 
-/// `[[groups]]`: whom the death of a member concerns.
+/// `[[groups]]`: agents that are restarted together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// Whom.
+    /// The restart strategy.
     pub strategy: Strategy,
     /// In the order of their start.
     pub members: Vec<AgentName>,
@@ -135,17 +135,17 @@ pub struct Group {
 /// OTP's restart strategies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// Only the dead one.
+    /// Only the dead member.
     OneForOne,
-    /// Everybody.
+    /// All members.
     OneForAll,
-    /// It and those after it.
+    /// The dead member and those after it.
     RestForOne,
 }
 
 impl Group {
-    /// The members that are stopped and started with a member that died, itself included, in the
-    /// order of their start; empty when it is none.
+    /// Returns the members that are stopped and started with a member that died, itself included, in the order of their
+    /// start; empty when the agent is no member.
     #[must_use]
     pub fn affected(&self, dead: &AgentName) -> &[AgentName] {
         let Some(at) = self.members.iter().position(|member| member == dead) else {
@@ -159,9 +159,9 @@ impl Group {
     }
 }
 
-/// An agent that depends on itself, by way of the others, in the order of dependence.
+/// Returns a cycle of agents that depend on each other, in the order of dependence.
 ///
-/// Agents that are named and do not exist are not this function's business.
+/// Names without an agent are ignored here.
 #[must_use]
 pub fn dependency_cycle(agents: &[(&AgentName, &[AgentName])]) -> Option<Vec<AgentName>> {
     let needs: BTreeMap<_, _> = agents.iter().copied().collect();
@@ -208,7 +208,7 @@ mod tests {
         text.split_whitespace().map(name).collect()
     }
 
-    /// OTP: one_for_all restarts everybody, rest_for_one those started after the dead one.
+    /// OTP: one_for_all restarts all members, rest_for_one those started after the dead one.
     #[test]
     fn a_strategy_says_who_is_restarted() {
         let table = [

@@ -1,25 +1,25 @@
-//! What a sandbox under work can suffer from, seen from its files alone. It is told and never mended
-//! unasked: what is salvaged and what is made anew is a person's to say (`raider-lifecycle.md`, repair).
+//! The faults of a sandbox under work, as its files alone show them. They are reported and never repaired unasked: an
+//! operator decides what is salvaged and what is recreated (`raider-lifecycle.md`, repair).
 
 use std::path::Path;
 
 use super::ids::RaiderId;
 use super::problem::ProblemKind;
 
-/// Why a raider cannot go on in its sandbox.
+/// The reason why a raider cannot go on in its sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ailment {
-    /// There is nothing at its path.
+    /// The path is empty.
     Gone,
-    /// git cannot use it, and why.
+    /// git cannot use it, for this reason.
     Broken(String),
 }
 
 impl Ailment {
-    /// Everything that [`Ailment::problem`] may say.
+    /// All results of [`Ailment::problem`].
     pub const PROBLEMS: [ProblemKind; 2] = [ProblemKind::SandboxGone, ProblemKind::SandboxBroken];
 
-    /// What a person is called for.
+    /// Returns the problem for the escalation.
     #[must_use]
     pub fn problem(&self) -> ProblemKind {
         match self {
@@ -28,7 +28,7 @@ impl Ailment {
         }
     }
 
-    /// The raider's condition in `status`.
+    /// Returns the raider's condition in `status`.
     #[must_use]
     pub fn condition(&self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Ailment {
         }
     }
 
-    /// What is the matter, of the sandbox at this path.
+    /// Describes the fault of the sandbox at this path.
     #[must_use]
     pub fn says(&self, sandbox: &Path) -> String {
         let sandbox = sandbox.display();
@@ -47,7 +47,7 @@ impl Ailment {
         }
     }
 
-    /// What helps.
+    /// Returns the remedy.
     #[must_use]
     pub fn advice(&self, raider: &RaiderId) -> String {
         match self {

@@ -1,21 +1,21 @@
-//! Which person, agent or automation asked for something over the control socket. It goes into the events
-//! and relics that come of it.
+//! The caller of the control socket that asked for something: a person, agent or automation. It is recorded in the
+//! events and relics that follow.
 
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
 
-/// The one that asked.
+/// A caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asker {
-    /// What kind of caller: [`Cause::Operator`], [`Cause::Agent`] or [`Cause::Automation`].
+    /// The kind of caller: [`Cause::Operator`], [`Cause::Agent`] or [`Cause::Automation`].
     pub cause: Cause,
     /// Its name, as `by` of an event shows it: `operator`, `clerk`, `automation/nightly`.
     pub name: String,
 }
 
 impl Asker {
-    /// A person, or a program outside every session and errand.
+    /// Makes the caller for a person, or a program outside every session and errand.
     #[must_use]
     pub fn person() -> Self {
         Self {
@@ -24,7 +24,7 @@ impl Asker {
         }
     }
 
-    /// A program in an agent's or raider's session.
+    /// Makes the caller for a program in an agent's or raider's session.
     #[must_use]
     pub fn agent(name: impl Into<String>) -> Self {
         Self {
@@ -33,7 +33,8 @@ impl Asker {
         }
     }
 
-    /// A command that the supervisor runs for itself: an automation, the check of a pool, a notice.
+    /// Makes the caller for a command that the supervisor runs for itself: an automation, the check of a pool, a
+    /// notice.
     #[must_use]
     pub fn errand(name: impl Into<String>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Automations: a gate, and what runs when it opens (`2-contract.md`, 2.2).
+//! Automations: a gate, and the command that runs when it opens (`2-contract.md`, 2.2).
 //!
 //! ```text
 //!  gate opens ──► run recorded (running) ──► attempt, at most `retries` more ──► completed | failed
@@ -16,14 +16,14 @@ use super::cause::Cause;
 use super::gates::{Gate, When, condition, cooldown, cron, manual};
 use super::ids::{AutomationName, InvalidId, RigName};
 
-/// Runs that are kept of each automation.
+/// The number of runs that are kept of each automation.
 pub const HISTORY: usize = 50;
 
-/// Which automation: `nightly` of the city, `horde/nightly` of a rig.
+/// Id of an automation: `nightly` of the city, `horde/nightly` of a rig.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AutomationId {
-    /// The rig whose repository carries it.
+    /// The rig whose repository defines it.
     pub rig: Option<RigName>,
     /// Its name.
     pub name: AutomationName,
@@ -68,19 +68,19 @@ impl From<AutomationId> for String {
 /// An automation as configured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Automation {
-    /// Which.
+    /// The id.
     pub id: AutomationId,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
     /// Shell command.
     pub exec: String,
-    /// When it runs.
+    /// The gate that starts it.
     pub gate: Gate,
-    /// The limit of one attempt, capped by `[automations] max_timeout`.
+    /// Timeout of one attempt, capped by `[automations] max_timeout`.
     pub timeout: Duration,
-    /// Attempts after the first one failed.
+    /// The number of further attempts after a failure.
     pub retries: u32,
-    /// Whether its gate may open; `hd auto run` works either way.
+    /// Set when its gate may open; `hd auto run` works either way.
     pub enabled: bool,
     /// Working directory: the city, or the rig's path.
     pub dir: PathBuf,
@@ -112,51 +112,51 @@ impl Automation {
     }
 }
 
-/// What is remembered of an automation besides its runs.
+/// The state of an automation beside its runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// Which.
+    /// Id of the automation.
     pub automation: AutomationId,
-    /// The gate that the marks below belong to ([`Gate::identity`]); another one starts afresh.
+    /// The gate that the marks below belong to ([`Gate::identity`]); a different gate starts without marks.
     pub gate: String,
-    /// An operator disabled it.
+    /// Set when an operator disabled it.
     pub disabled: bool,
-    /// Slots of its schedule up to here are settled.
+    /// Slots of its schedule up to this time are settled.
     pub slots: Timestamp,
     /// Events up to this number are settled.
     pub cursor: u64,
 }
 
-/// How a run stands.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Recorded as started; not over.
+    /// Started and not finished.
     Running,
-    /// Its command succeeded.
+    /// The command succeeded.
     Completed,
     /// Every attempt failed, or it was interrupted.
     Failed,
 }
 
-/// One run, as it is recorded and shown.
+/// A run, as it is recorded and shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Run {
     /// Grows with each run.
     pub id: u64,
-    /// Of which automation.
+    /// Id of the automation.
     pub automation: AutomationId,
-    /// What opened the gate.
+    /// The cause that opened the gate.
     pub cause: Cause,
-    /// The event that it runs for.
+    /// The event that triggered it.
     pub event: Option<u64>,
-    /// How it stands.
+    /// The state.
     pub state: RunState,
     /// When it started.
     pub started: Timestamp,
-    /// When it was over.
+    /// When it ended.
     pub ended: Option<Timestamp>,
-    /// How it ended.
+    /// The cause of its end.
     pub end: Option<Cause>,
     /// Exit code of the last attempt.
     pub code: Option<i32>,

@@ -1,6 +1,5 @@
-//! A line that a person who is attached has begun and not submitted: a text that is typed behind it would become one
-//! message with it. Followed by the keys alone, so what a program does with them is not known; what is not certain
-//! leaves the line begun.
+//! Tracks a line that an attached person has begun and not submitted: text typed after it would become one message with
+//! it. Only the keys are followed, so the effect that a program gives them is unknown; in doubt, the line stays begun.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use regex::bytes::Regex;
 
 use super::keys;
 
-/// One key, or one part of a paste, at the start of what was typed.
+/// A key, or a part of a paste, at the start of the typed bytes.
 static KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?s-u)\A(?:",
@@ -21,7 +20,7 @@ static KEY: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is written here and tested")
 });
 
-/// The beginning of a sequence at the end of what came: the rest of it is still to come.
+/// The beginning of a sequence at the end of the received bytes, whose rest is still to come.
 static UNFINISHED: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?s-u)\x1b(?:\[[0-9;:?<>=$]*|\[M.{0,2}|O",
@@ -30,25 +29,25 @@ static UNFINISHED: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is written here and tested")
 });
 
-/// Escape is a key by itself when nothing follows it within this,
+/// Escape counts as a key by itself when nothing follows within this time,
 const ESCAPE: Duration = Duration::from_millis(100);
-/// and a longer beginning is none when it does not end within this: its bytes are keys then.
+/// and a longer beginning whose end does not follow within this time counts as keys.
 const REST: Duration = Duration::from_secs(1);
-/// No sequence is longer.
+/// The maximum length of a sequence.
 const LONGEST: usize = 4096;
 
-/// What one key does to a line.
+/// The effect of a key on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Adds,
     Removes,
     /// The line is submitted.
     Ends,
-    /// Whatever goes on is ended, and the line with it.
+    /// Anything in progress is ended, and the line with it.
     Interrupts,
-    /// What stands before the cursor is removed.
+    /// The text before the cursor is removed.
     Empties,
-    /// Another place in the line, or another line.
+    /// The cursor moves to another place in the line, or to another line.
     Moves,
     /// An earlier line is brought back.
     Recalls,
@@ -56,33 +55,33 @@ enum Act {
     Nothing,
 }
 
-/// A line is held for the person who has begun it for so long since their last key. Then they are taken to have left it:
-/// an agent that nobody attends would stand still for the night.
+/// A line is kept for the person this long after their last key. Then they are taken to have left it: otherwise an
+/// agent that no person attends would stand still for the night.
 pub const HELD: Duration = Duration::from_secs(10 * 60);
 
 /// The line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Begun {
-    /// How many characters stand in it.
+    /// The number of characters in it.
     characters: usize,
-    /// A key has moved in it or brought it back: how many of its characters a key removes is not known.
+    /// Set when a key has moved the cursor or recalled the line: it is then unknown how many characters a key removes.
     moved: bool,
-    /// The end of a paste is still to come: an Enter in it submits nothing.
+    /// Set within a paste, where Enter submits nothing.
     pasting: bool,
     /// The beginning of a sequence whose rest is still to come.
     tail: Vec<u8>,
-    /// When the first byte of it came.
+    /// When its first byte came.
     since: Timestamp,
-    /// When anything came last.
+    /// When the last bytes came.
     came: Timestamp,
-    /// The last key was a backslash: Enter begins another row of the line then.
+    /// Set when the last key was a backslash: Enter then begins another row of the line.
     escaped: bool,
-    /// When a key was typed last.
+    /// When the last key was typed.
     last: Timestamp,
 }
 
 impl Begun {
-    /// When a key was typed last, if something stands in the line.
+    /// Returns when a key was last typed, if the line is not empty.
     #[must_use]
     pub fn typed_last(&self, now: Timestamp) -> Option<Timestamp> {
         let mut line = self.clone();
@@ -90,7 +89,7 @@ impl Begun {
         (line.characters > 0).then_some(line.last)
     }
 
-    /// Takes the beginning of a sequence for keys when its rest does not come.
+    /// Counts the beginning of a sequence as keys when its rest does not come.
     fn give_up_tail(&mut self, now: Timestamp) {
         let age = Duration::try_from(now.duration_since(self.since)).unwrap_or_default();
         let patience = if self.tail.len() > 1 { REST } else { ESCAPE };
@@ -103,7 +102,7 @@ impl Begun {
         }
     }
 
-    /// Takes in keys of a person, and passes over what their terminal says by itself. A sequence may come in parts.
+    /// Records keys of a person, and skips reports that their terminal sends by itself. A sequence may come in parts.
     pub fn typed(&mut self, bytes: &[u8], now: Timestamp) {
         self.give_up_tail(now);
         let mut all = std::mem::take(&mut self.tail);
@@ -162,7 +161,7 @@ impl Begun {
         }
     }
 
-    /// Takes in keys of another hand, which can only submit or empty the line.
+    /// Records keys of another sender, which can only submit or empty the line.
     pub fn pressed(&mut self, bytes: &[u8]) {
         let mut after = self.clone();
         let tail = std::mem::take(&mut after.tail);
@@ -181,18 +180,18 @@ fn single(byte: u8) -> Act {
         0x03 => Act::Interrupts,
         0x15 => Act::Empties,
         0x08 | 0x7f => Act::Removes,
-        // Ctrl-A, B, E, F, N and Tab, which may also complete what stands there.
+        // Ctrl-A, B, E, F, N and Tab, which may also complete the text.
         0x01 | 0x02 | 0x05 | 0x06 | 0x0e | b'\t' => Act::Moves,
-        // Ctrl-P and R bring back an earlier line, Ctrl-Y what was cut.
+        // Ctrl-P and R recall an earlier line, Ctrl-Y the text that was cut.
         0x10 | 0x12 | 0x19 => Act::Recalls,
-        // The further bytes of one character.
+        // Continuation bytes of one character.
         0x80..=0xbf => Act::Nothing,
         0x20.. => Act::Adds,
         _ => Act::Nothing,
     }
 }
 
-/// A key together with Alt: Enter goes to the next row of the line, letters move by words.
+/// A terminal sequence: arrows, paste marks, and keys in the extended encodings.
 fn with_alt(byte: u8) -> Act {
     match byte {
         b'\r' => Act::Adds,
@@ -217,7 +216,7 @@ fn sequence(numbers: &[u8], last: &[u8]) -> Act {
         (b"~", [Some(27), with, Some(key)]) | (b"u", [Some(key), with, _]) => (key, with),
         _ => return Act::Nothing,
     };
-    // One more than the sum of the keys that are held: Shift 1, Alt 2, Ctrl 4.
+    // The second number is one more than the sum of the held modifiers: Shift 1, Alt 2, Ctrl 4.
     match (key, with.unwrap_or(1)) {
         (13, 1) => Act::Ends,
         (13, _) => Act::Adds,
@@ -244,7 +243,7 @@ mod tests {
         line.typed_last(NOW).is_some()
     }
 
-    /// Whether it is begun after these keys, whatever reads they come in.
+    /// Checks that the line is begun after these keys, in whatever reads they come.
     #[track_caller]
     fn check(typed: &str, expected: bool) {
         let bytes = typed.as_bytes();
@@ -307,7 +306,7 @@ mod tests {
         check("\x1b[200~one\r\x03two\r", false);
     }
 
-    /// How many characters stand before the cursor is not known then.
+    /// The number of characters before the cursor is unknown then.
     #[test]
     fn after_a_key_that_moves_only_enter_and_ctrl_c_end_the_line() {
         for moved in [
@@ -332,7 +331,7 @@ mod tests {
         check("ab\x1b[D\rc\x7f", false);
     }
 
-    /// What comes later is no part of a sequence that Escape began.
+    /// Later bytes are no part of a sequence that Escape began.
     #[test]
     fn escape_is_a_key_by_itself_when_nothing_follows_it_at_once() {
         let mut line = Begun::default();
@@ -341,7 +340,7 @@ mod tests {
         assert_eq!(line.typed_last(NOW), None);
     }
 
-    /// Alt-Shift-P, and words: they are the rest of no report of a terminal.
+    /// Alt-Shift-P, and words: they do not continue a report of a terminal.
     #[test]
     fn words_behind_the_beginning_of_a_sequence_are_a_line() {
         let at = |millis| NOW + Duration::from_millis(millis);

@@ -1,6 +1,6 @@
-//! Budgets: how many dollars a day may cost, of the city, of a rig, of a harness. One that is spent parks
-//! new work until the day is over, or only calls a person. Work that has begun goes on. What has no price
-//! counts for nothing: a budget that covers such a harness or model is never spent by it, and a person is told.
+//! Budgets: a limit in dollars a day for the city, a rig or a harness. A spent budget parks new work until the day is
+//! over, or only calls a person. Work in progress goes on. Tokens without a price count as 0: they never spend a budget
+//! that covers such a harness or model, and a person is told.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ use super::problem::{Problem, ProblemKind};
 use super::usage::ledger::Row;
 use super::usage::{Format, places};
 
-/// A budget that does not see what a harness uses.
+/// A budget that does not see the costs of a harness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blind {
-    /// Whose budget.
+    /// The scope of the budget.
     pub scope: Scope,
     /// The harness.
     pub harness: HarnessName,
-    /// Whether its tokens are known, at least.
+    /// Set when its tokens, at least, are known.
     pub counted: bool,
 }
 
 impl Blind {
-    /// What a person is told.
+    /// Returns the message for a person.
     #[must_use]
     pub fn says(&self) -> String {
         let Self { scope, harness, .. } = self;
@@ -37,7 +37,7 @@ impl Blind {
         format!("the budget of {scope} does not count what harness {harness} uses: {why}")
     }
 
-    /// What helps.
+    /// Returns the remedy.
     #[must_use]
     pub fn hint(&self) -> String {
         let harness = &self.harness;
@@ -49,7 +49,7 @@ impl Blind {
     }
 }
 
-/// The budgets that do not see what a harness in their range uses.
+/// Returns the budgets that do not see the costs of a harness in their scope.
 #[must_use]
 pub fn blind(city: &City) -> Vec<Blind> {
     let rigs = || city.rigs.iter();
@@ -94,11 +94,11 @@ pub fn unpriced(scope: &Scope) -> Problem {
 pub struct Budget {
     /// US dollars from midnight to midnight.
     pub usd_per_day: f64,
-    /// What happens when they are spent.
+    /// The effect of a spent budget.
     pub on_exceed: OnExceed,
 }
 
-/// What happens when a budget is spent.
+/// The effect of a spent budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExceed {
     /// No new work is charged, and a person is called.
@@ -107,10 +107,10 @@ pub enum OnExceed {
     Warn,
 }
 
-/// What a budget is of.
+/// The scope of a budget.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Everything.
+    /// The whole city.
     City,
     /// The raiders of a rig.
     Rig(RigName),
@@ -119,7 +119,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether a budget of this counts a row.
+    /// Returns true when a budget of this scope counts the row.
     #[must_use]
     pub fn covers(&self, row: &Row) -> bool {
         match self {
@@ -140,14 +140,14 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// A budget that is spent.
+/// A spent budget.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Over {
-    /// Of what.
+    /// Its scope.
     pub scope: Scope,
     /// The budget.
     pub budget: Budget,
-    /// What the day has cost so far.
+    /// The costs of the day so far.
     pub spent: f64,
 }
 
@@ -158,7 +158,7 @@ impl Over {
         ProblemKind::BudgetSpent.in_words(self.says())
     }
 
-    /// What a person is told.
+    /// Returns the message for a person.
     #[must_use]
     pub fn says(&self) -> String {
         let (scope, most) = (&self.scope, self.budget.usd_per_day);
@@ -169,7 +169,7 @@ impl Over {
     }
 }
 
-/// The budgets that are spent, of those that concern new work.
+/// Returns the spent budgets among those that concern new work.
 #[must_use]
 pub fn spent(budgets: &[(Scope, Option<Budget>)], today: impl Fn(&Scope) -> f64) -> Vec<Over> {
     let over = budgets.iter().filter_map(|(scope, budget)| {
@@ -184,13 +184,13 @@ pub fn spent(budgets: &[(Scope, Option<Budget>)], today: impl Fn(&Scope) -> f64)
     over.collect()
 }
 
-/// The day of a time, as the clock on the wall has it.
+/// Returns the calendar day of a time in this zone.
 #[must_use]
 pub fn day(at: Timestamp, zone: &TimeZone) -> Date {
     at.to_zoned(zone.clone()).date()
 }
 
-/// The midnight that ends the day of a time.
+/// Returns the midnight that ends the day of a time.
 #[must_use]
 pub fn midnight(at: Timestamp, zone: &TimeZone) -> Option<Zoned> {
     let tomorrow = day(at, zone).tomorrow().ok()?;
@@ -239,7 +239,7 @@ mod tests {
         );
     }
 
-    /// Claude has prices; codex tells of its tokens only, pi of its dollars, aider of nothing.
+    /// Claude has prices; codex reports only tokens, pi only dollars, aider neither.
     #[test]
     fn budget_that_covers_a_harness_without_prices_is_blind() {
         let mut city = crate::testing::world::Scenario::new().city;

@@ -1,4 +1,4 @@
-//! The one vocabulary of "why". Every start, stop, restart, nuke and skip carries a cause, and
+//! The vocabulary of "why". Every start, stop, restart, nuke and skip carries a cause, and
 //! `hd why` prints them.
 
 use std::fmt;
@@ -13,19 +13,19 @@ macro_rules! causes {
         pub enum Cause { $($(#[doc = $doc])+ $variant),+ }
 
         impl Cause {
-            /// The name as it stands in events and logs.
+            /// Returns the name in events and logs.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
 
-            /// What it means, in a sentence.
+            /// Returns its meaning, in a sentence: the doc comment of the variant, as `hd why` prints it.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+).trim_ascii()),+ }
             }
 
-            /// Returns the cause with this name; none for one of another version.
+            /// Returns the cause with this name; none for a cause of another version.
             #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 match name {
@@ -189,14 +189,14 @@ causes! {
     Missed => "missed",
     /// It was kept for as long as the configuration says.
     Expired => "expired",
-    /// Nobody acknowledged it.
+    /// No person acknowledged it.
     Unanswered => "unanswered",
-    /// What it was about is over.
+    /// The matter that it was about is over.
     Vanished => "vanished",
 }
 
 impl Cause {
-    /// Whether a caller of the control socket asked for it, and hears how it went.
+    /// Returns true when a caller of the control socket asked for it, and gets the result.
     #[must_use]
     pub fn is_asked(self) -> bool {
         matches!(self, Self::Operator | Self::Agent | Self::Automation)

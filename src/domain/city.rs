@@ -1,5 +1,4 @@
-//! What a city is configured to be: `city.toml`, checked and frozen. Nothing below `config/` ever
-//! sees the file again.
+//! The configuration of a city: `city.toml`, checked and frozen. Nothing below `config/` reads the file again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,9 +45,9 @@ pub struct City {
     pub agents: Vec<Agent>,
     /// `[[groups]]`.
     pub groups: Vec<Group>,
-    /// Nothing of it has a session for now, and nothing lands.
+    /// Set when the city is suspended: no child has a session, and nothing lands.
     pub suspended: bool,
-    /// What everything together may cost a day.
+    /// The daily budget of the whole city.
     pub budget: Option<Budget>,
     /// The city's automations, then those of its rigs, each by name; none that is in
     /// `[automations] skip`.
@@ -68,7 +67,7 @@ impl City {
         self.rigs.iter().find(|rig| &rig.name == name)
     }
 
-    /// Whether the configuration says that this child has no session.
+    /// Returns true when the configuration suspends this child, so that it has no session.
     #[must_use]
     pub fn suspends(&self, id: &ChildId) -> bool {
         let off = match id {
@@ -80,7 +79,7 @@ impl City {
         off || self.suspended
     }
 
-    /// Whether a session is an agent's, or was one's before the configuration changed.
+    /// Returns true when the session belongs to an agent, or did before the configuration changed.
     #[must_use]
     pub fn is_agents(&self, session: &SessionId) -> bool {
         let raiders = |rig: &Rig| session.as_str().starts_with(&format!("gt-{}-", rig.name));
@@ -88,7 +87,7 @@ impl City {
         is_ours && (self.agent_of(session).is_some() || !self.rigs.iter().any(raiders))
     }
 
-    /// The agent whose session it is, or the session of a member of its pool.
+    /// Returns the agent, or the agent with the pool, that the session belongs to.
     #[must_use]
     pub fn agent_of(&self, session: &SessionId) -> Option<&Agent> {
         let name = self.agent_name(session)?;
@@ -96,7 +95,7 @@ impl City {
         agents.find(|agent| agent.name == name || agent.member_number(&name).is_some())
     }
 
-    /// The standing agent, or the member of a pool, whose session it is.
+    /// Returns the name of the agent or pool member that the session belongs to.
     #[must_use]
     pub fn standing(&self, session: &SessionId) -> Option<AgentName> {
         self.agent_of(session)?;
@@ -145,7 +144,7 @@ impl City {
         self.relic_dir(raider, relic).join(own)
     }
 
-    /// Where earlier versions kept the same: without the slot.
+    /// The task directory in the layout of earlier versions: without the slot.
     #[must_use]
     pub fn old_task_dir(
         &self,
@@ -200,7 +199,7 @@ impl City {
             .find(|automation| &automation.id == id)
     }
 
-    /// `.horde/automations`: which processes belong to a run.
+    /// `.horde/automations`: records of the processes of each automation run.
     #[must_use]
     pub fn automations_dir(&self) -> PathBuf {
         self.state_dir().join("automations")
@@ -228,32 +227,32 @@ impl City {
 /// `[daemon]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DaemonPolicy {
-    /// The safety net's period.
+    /// Period of the patrol, the safety net behind the events.
     pub patrol_interval: Duration,
     /// Restart intensity and back-off of every child.
     pub restart: RestartPolicy,
     /// Grace between interrupt and kill; zero kills at once.
     pub shutdown_timeout: Duration,
-    /// How many sessions are started at once.
+    /// The number of sessions that are started at once.
     pub start_concurrency: usize,
-    /// Collection of wisps, where it is on.
+    /// Collection of closed wisps; none when it is off.
     pub wisp_gc: Option<WispGc>,
-    /// What SIGTERM means.
+    /// The effect of SIGTERM on sessions.
     pub on_term: OnTerm,
-    /// The control socket as configured, empty when it is not; [`socket_path`] says where it is.
+    /// The control socket as configured, or empty; [`socket_path`] returns the actual path.
     pub socket: PathBuf,
 }
 
-/// When closed wisps go.
+/// When closed wisps are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WispGc {
-    /// How often it is looked for them.
+    /// Period of the collection.
     pub interval: Duration,
-    /// How long one stays after it was closed.
+    /// Age since its closing at which a wisp is deleted.
     pub ttl: Duration,
 }
 
-/// `[retention]`: how long what is over is kept. None is for ever.
+/// `[retention]`: how long records are kept. None keeps them for ever.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionPolicy {
     /// Events of the journal.
@@ -268,7 +267,7 @@ pub struct RetentionPolicy {
     pub salvage_max: Option<u64>,
 }
 
-/// What SIGTERM does to sessions.
+/// The effect of SIGTERM on sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnTerm {
     /// Ends them.
@@ -280,21 +279,20 @@ pub enum OnTerm {
 /// `[session]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionPolicy {
-    /// Which provider.
+    /// The session provider.
     pub provider: Provider,
-    /// How long a start may take before it counts as failed.
+    /// A start that takes longer counts as failed.
     pub startup_timeout: Duration,
     /// Bytes of terminal log per session.
     pub output_limit: u64,
-    /// The name of the tmux server as configured, empty when it is not; [`tmux_server`] says which
-    /// it is.
+    /// The name of the tmux server as configured, or empty; [`tmux_server`] returns the actual name.
     pub tmux_socket: String,
 }
 
 /// Session providers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// The embedded one.
+    /// The embedded provider, with a holder process per session.
     Holder,
     /// tmux.
     Tmux,
@@ -305,15 +303,15 @@ pub enum Provider {
 pub struct Rig {
     /// Its name.
     pub name: RigName,
-    /// Where the repository is.
+    /// Location of the repository.
     pub source: RigSource,
     /// Prefix of relic ids.
     pub prefix: String,
     /// The default branch, when not discovered.
     pub default_branch: Option<String>,
-    /// Its raiders have no session for now, and nothing lands.
+    /// Set when the rig is suspended: its raiders have no session, and nothing lands.
     pub suspended: bool,
-    /// It is not configured any more: no new work, until what it holds is done.
+    /// Set when the rig is no longer configured: it gets no new work, and stays until its present work is done.
     pub draining: bool,
     /// `[rigs.raiders]`.
     pub raiders: RaiderPolicy,
@@ -323,7 +321,7 @@ pub struct Rig {
     pub forge: ForgePolicy,
 }
 
-/// Where a rig's repository is.
+/// Location of a rig's repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RigSource {
     /// An existing checkout or bare repository.
@@ -333,7 +331,7 @@ pub enum RigSource {
 }
 
 impl Rig {
-    /// Why it gets no new work now, if it does not.
+    /// Returns the reason why the rig gets no new work now; none when it is open.
     #[must_use]
     pub fn closed(&self, city: &City) -> Option<&'static str> {
         match (city.suspended, self.suspended, self.draining) {
@@ -359,21 +357,21 @@ impl RigSource {
 /// `[rigs.raiders]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RaiderPolicy {
-    /// Which harness works, unless a charge names another.
+    /// The harness of new raiders, unless a charge names another.
     pub harness: HarnessName,
     /// The pool of slots, in the order in which they are given out.
     pub names: Vec<SlotName>,
-    /// How many at once. Above the pool's length, numbered names follow.
+    /// The maximum number of raiders at once. Above the pool's length, numbered names follow.
     pub max: usize,
-    /// Charge ready relics by itself.
+    /// Set when ready relics are charged automatically.
     pub auto_charge: bool,
-    /// Permissions after a crash.
+    /// Set when a raider gets reduced permissions after a crash.
     pub respawn_reduced: bool,
-    /// What a session is told whose conversation is shortened.
+    /// The action after a session's conversation was compacted.
     pub on_compact: OnCompact,
     /// A session that works and shows no progress for this long is stalled.
     pub stall_after: Option<Duration>,
-    /// How often a session is told before something else is done.
+    /// The number of nudges before a stalled session is restarted.
     pub nudges: u32,
     /// Self-review rounds before the outcome must be `stuck`.
     pub max_reviews: u32,
@@ -383,21 +381,20 @@ pub struct RaiderPolicy {
     pub copy: Vec<String>,
     /// No terminal input or output for this long: the session is stopped and started again.
     pub idle_timeout: Option<Duration>,
-    /// What the rig's raiders may cost a day.
+    /// The daily budget of the rig's raiders.
     pub budget: Option<Budget>,
 }
 
 /// `[rigs.witness]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WitnessPolicy {
-    /// How long `done` may go without progress.
+    /// The longest time for which a `done` may make no progress.
     pub done_intent_timeout: Duration,
-    /// How old a sandbox or session is before it is judged by what runs in it.
+    /// A younger sandbox or session is not judged by the processes in it.
     pub spawn_grace: Duration,
-    /// How long a sandbox without work that holds something unsaved is kept before it is salvaged
-    /// and removed.
+    /// The time after which a sandbox without work that holds unsaved files is salvaged and removed.
     pub keep_dirty: Duration,
-    /// How long a finished raider whose merge request waits for a person keeps sandbox and slot.
+    /// The time for which a finished raider keeps sandbox and slot while its merge request waits for a person.
     pub review_hold: Duration,
 }
 
@@ -406,21 +403,21 @@ pub struct WitnessPolicy {
 pub struct ForgePolicy {
     /// The branch that work lands on; the default branch when none.
     pub target: Option<String>,
-    /// How it lands.
+    /// The landing style: rebase, squash or merge.
     pub style: LandStyle,
-    /// What must be green first.
+    /// Gates that must pass before a branch lands.
     pub gates: Vec<Gate>,
-    /// Whether landing pushes, or moves the local target only.
+    /// Set when a landing pushes to the remote; otherwise it moves the local target only.
     pub push: bool,
-    /// Fresh raiders for one relic before it is blocked.
+    /// The number of fresh raiders for one relic before it is blocked.
     pub rework_attempts: u32,
-    /// Environment names that gates get.
+    /// Names of environment variables that gates get.
     pub gate_env_pass: Vec<String>,
-    /// Whether a person must approve.
+    /// Set when a person must approve each merge request.
     pub review_human: bool,
 }
 
-/// One gate.
+/// A gate of the merge queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
     /// Its name.
@@ -429,7 +426,7 @@ pub struct Gate {
     pub run: String,
     /// Its limit.
     pub timeout: Duration,
-    /// Runs again after a failure, at most so often.
+    /// The number of further runs after a failure.
     pub retries: u32,
 }
 

@@ -1,9 +1,8 @@
-//! What keeps an agent from its work although its session is well: it asks a person something, its
-//! account is at a limit, or its login has expired (`2-contract.md`, 2.4, `condition`).
+//! Conditions that keep an agent from its work although its session is well: a question to a person, a limit of its
+//! account, or an expired login (`2-contract.md`, 2.4, `condition`).
 //!
-//! A condition is no death, no stall and no idleness. It comes from the screen, and from what the
-//! harness itself reports where it can ([`Report`]). It keeps things from being done and never ends
-//! anything.
+//! A condition is no death, no stall and no idleness. It comes from the screen, and from reports of the harness where
+//! there are any ([`Report`]). It holds actions up and never ends anything.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -26,32 +25,32 @@ mod watch;
 
 pub use self::watch::Watch;
 
-/// Conditions of one session are told this far apart at least: a screen may change all the time.
+/// Minimum interval between two notices about one session: a screen may change all the time.
 pub const APART: Duration = Duration::from_secs(60);
 
-/// How a harness's screens look: the patterns of its configuration.
+/// Patterns of a harness's configuration that recognise its screens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Patterns {
-    /// It asks a person something.
+    /// A question to a person.
     pub asks: Vec<Pattern>,
-    /// It shows the line that takes text.
+    /// The line that takes text.
     pub input: Vec<Pattern>,
-    /// It is at work: texts of limits and logins that are still on the screen are old ones.
+    /// The agent is at work: texts of limits and logins that are still on the screen are old.
     pub working: Vec<Pattern>,
-    /// Its account is at a limit; a group `until` names the end of it.
+    /// A limit of the account; a group `until` names its end.
     pub limit: Vec<Pattern>,
-    /// It wants a login.
+    /// A request to log in.
     pub auth: Vec<Pattern>,
 }
 
 impl Patterns {
-    /// Whether a screen says that the agent is at work.
+    /// Returns true when a screen shows the agent at work.
     #[must_use]
     pub fn works(&self, text: &str) -> bool {
         asked(&self.working, text).is_some()
     }
 
-    /// What dialogs are recognised by.
+    /// Returns the patterns that recognise dialogs.
     #[must_use]
     pub fn looks(&self) -> Looks<'_> {
         Looks {
@@ -65,35 +64,35 @@ impl Patterns {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Condition {
-    /// It asks a person something.
+    /// The agent asks a person a question.
     NeedsInput {
         /// The question.
         question: String,
-        /// What can be answered, as far as it is known.
+        /// The choices, as far as they are known.
         choices: Vec<String>,
     },
     /// Its account is at a limit.
     RateLimited {
-        /// As the harness says it.
+        /// The text of the harness.
         text: String,
-        /// When the limit ends, where that was told.
+        /// The end of the limit, where known.
         until: Option<Timestamp>,
     },
-    /// It wants a login.
+    /// The harness wants a login.
     Auth {
-        /// As the harness says it.
+        /// The text of the harness.
         text: String,
     },
-    /// Nothing on its screen says what it waits for, and it was to be told something.
+    /// The screen is not recognised, while a message for the agent is pending.
     Unrecognised {
-        /// What it was to be told, and since when.
+        /// The pending message, and since when.
         text: String,
         /// The screen.
         screen: String,
     },
-    /// Its spinner turns, and nothing else happens.
+    /// A spinner turns, and nothing else happens.
     Spins {
-        /// For how long.
+        /// Duration.
         text: String,
         /// The screen.
         screen: String,
@@ -101,7 +100,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// The word in `status`.
+    /// Returns the word in `status`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -113,7 +112,7 @@ impl Condition {
         }
     }
 
-    /// The screen, where it is all that is known.
+    /// Returns the screen of a condition about which nothing else is known.
     #[must_use]
     pub fn screen(&self) -> Option<&str> {
         match self {
@@ -122,7 +121,7 @@ impl Condition {
         }
     }
 
-    /// What people read.
+    /// Returns the text that people read.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -134,7 +133,7 @@ impl Condition {
         }
     }
 
-    /// When it ends by itself, where that is known.
+    /// Returns when the condition ends by itself, where known.
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         match self {
@@ -146,7 +145,7 @@ impl Condition {
         }
     }
 
-    /// Whether both are the same for people: a counter makes no other condition.
+    /// Returns true when both are the same for people: a changed counter makes no new condition.
     fn is_same(&self, other: &Self) -> bool {
         self.word() == other.word() && gist(self.text()) == gist(other.text())
     }
@@ -162,26 +161,26 @@ impl From<&Dialog> for Condition {
     }
 }
 
-/// What a harness reports by its hooks.
+/// A report of a harness through its hooks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum Report {
     /// A conversation began or goes on.
     Started {
-        /// Its id, by which it can be resumed.
+        /// Id of the conversation, by which it can be resumed.
         conversation: String,
-        /// The file that it is kept in, where the harness tells.
+        /// The conversation's file, where the harness reports it.
         transcript: Option<String>,
     },
-    /// A prompt was submitted. Whether the account serves it is not known yet.
+    /// A prompt was submitted. The account may still refuse it.
     Begins,
-    /// A person answered what it asked. Whether the account serves it is not known yet.
+    /// A person answered a question of the agent. The account may still refuse to go on.
     Answered,
-    /// The agent works: its model answered, or nothing else would have happened.
+    /// The agent works, so its model has answered.
     Works,
     /// The agent ended its turn with an answer of its model, and waits for text.
     Answers,
-    /// The agent ended its turn, with an answer or without one, and waits for text.
+    /// The agent ended its turn, with an answer or without, and waits for text.
     Waits,
     /// The agent asks.
     Asks {
@@ -192,50 +191,50 @@ pub enum Report {
     },
     /// Its account is at a limit.
     Limited {
-        /// As the harness says it.
+        /// The text of the harness.
         text: String,
-        /// When the limit ends, where that was told.
+        /// The end of the limit, where known.
         until: Option<Timestamp>,
     },
-    /// It wants a login.
+    /// The harness wants a login.
     Auth {
-        /// As the harness says it.
+        /// The text of the harness.
         text: String,
     },
-    /// It is about to shorten its conversation.
+    /// The harness is about to compact its conversation.
     Compacts,
     /// The conversation ended.
     Ended,
 }
 
-/// What a session has to say of its account.
+/// News of a session about its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountNews {
-    /// It is at a limit, or wants a login.
+    /// The session is at a limit, or wants a login.
     Told(Trouble),
-    /// It went on.
+    /// The session went on.
     Over,
 }
 
-/// What one look at a screen showed.
+/// The result of one look at a screen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sighting {
     /// The condition that the screen shows.
     pub condition: Option<Condition>,
-    /// A limit that it shows and that is over in less than a minute, or was over before: only a session that was seen
-    /// at its limit before is still at it.
+    /// A limit on the screen that ends in less than a minute, or has ended: it only concerns a session that was seen at
+    /// its limit before.
     pub ending: Option<Condition>,
-    /// What it asks, whatever else it shows.
+    /// The question on the screen, whatever else it shows.
     pub asks: Option<Condition>,
-    /// Whether the screen says that the agent is at work, or waits for text.
+    /// Set when the screen shows the agent at work, or waiting for text.
     pub goes_on: bool,
-    /// Whether it says that the agent is at work.
+    /// Set when the screen shows the agent at work.
     pub works: bool,
-    /// How many texts of limits and logins it shows.
+    /// The number of texts of limits and logins on the screen.
     pub marks: usize,
-    /// Stands for everything that it shows but spinners, clocks and the rows that say that the agent is at work.
+    /// Fingerprint of the screen without spinners, clocks and the rows that show the agent at work.
     pub picture: u64,
-    /// When a person who has begun a line typed last.
+    /// When a person last typed into a line that they have begun.
     pub begun: Option<Timestamp>,
 }
 
@@ -272,7 +271,7 @@ fn picture(patterns: &Patterns, text: &str) -> u64 {
     hasher.finish()
 }
 
-/// What the last output of a program that has ended says of its account.
+/// Finds a limit or a request to log in in the last output of a program that has ended.
 #[must_use]
 pub fn last_words(
     patterns: &Patterns,
@@ -285,7 +284,7 @@ pub fn last_words(
         .filter(|line| !line.trim().is_empty())
         .collect();
     let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
-    // A short limit, too: the program that would have waited for it is gone.
+    // A short limit counts too: the program that would have waited for its end is gone.
     if let Some((text, named)) = captured(&patterns.limit, &last, "until") {
         let until = named.and_then(|named| until::read(&named, now, zone));
         return Trouble::of(&Condition::RateLimited { text, until });
@@ -294,7 +293,7 @@ pub fn last_words(
     Trouble::of(&auth)
 }
 
-/// A program says why it ends in its last lines; older ones may be of anything.
+/// The number of last lines in which a program says why it ends; older lines may be about anything.
 const LAST_LINES: usize = 8;
 
 fn limit(patterns: &Patterns, text: &str, now: Timestamp, zone: &TimeZone) -> Option<Condition> {
@@ -303,7 +302,7 @@ fn limit(patterns: &Patterns, text: &str, now: Timestamp, zone: &TimeZone) -> Op
     Some(Condition::RateLimited { text, until })
 }
 
-/// Limits that end sooner are waited out by the harness itself.
+/// The harness itself waits out limits that end sooner.
 const SHORT: Duration = Duration::from_secs(60);
 
 fn is_short(until: Option<Timestamp>, now: Timestamp) -> bool {

@@ -1,26 +1,26 @@
-//! Identity chains: what a name has done, each entry sealed by the hash of the one before
-//! (`raider-lifecycle.md`, identity). Append-only; [`verify`] finds the first entry that was changed.
+//! Identity chains: the history of a name, where each entry is sealed by the hash of the previous one
+//! (`raider-lifecycle.md`, identity). Append-only; [`verify`] finds the first changed entry.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// One link of an identity chain.
+/// A link of an identity chain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CvEntry {
     /// 1 for the first.
     pub seq: u64,
-    /// Hash of the entry before, empty for the first.
+    /// Hash of the previous entry, empty for the first.
     pub prev: String,
     /// SHA-256 over name, seq, prev, kind and data.
     pub hash: String,
-    /// What happened (`merged`, `merge_failed`, `escalated`, ...).
+    /// The event (`merged`, `merge_failed`, `escalated`, ...).
     pub kind: String,
-    /// Particulars.
+    /// Details.
     pub data: Value,
 }
 
-/// The entry that follows `last` in the chain of `name`.
+/// Returns the entry that follows `last` in the chain of `name`.
 #[must_use]
 pub fn next(name: &str, last: Option<&CvEntry>, kind: &str, data: &Value) -> CvEntry {
     let mut entry = CvEntry {
@@ -37,7 +37,7 @@ pub fn next(name: &str, last: Option<&CvEntry>, kind: &str, data: &Value) -> CvE
 /// Checks the whole chain of `name`, the first entry first.
 ///
 /// # Errors
-/// The index of the first entry that does not follow from the ones before it.
+/// The index of the first entry that does not follow from the previous ones.
 pub fn verify(name: &str, chain: &[CvEntry]) -> Result<(), usize> {
     let mut last: Option<&CvEntry> = None;
     for (index, entry) in chain.iter().enumerate() {
@@ -49,7 +49,7 @@ pub fn verify(name: &str, chain: &[CvEntry]) -> Result<(), usize> {
     Ok(())
 }
 
-/// SHA-256, in hex, over the canonical JSON of everything in the entry but its hash.
+/// Returns the SHA-256, in hex, over the canonical JSON of everything in the entry but its hash.
 fn hash(name: &str, entry: &CvEntry) -> String {
     let sealed = serde_json::json!({
         "name": name,
@@ -64,8 +64,8 @@ fn hash(name: &str, entry: &CvEntry) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// JSON without spaces, the keys of every object sorted. `Value` keeps keys sorted only as long as
-/// nobody in the build turns on serde_json's `preserve_order`, so they are sorted here.
+/// Writes JSON without spaces and with sorted keys. `Value` keeps its keys sorted only while no crate in the build
+/// enables serde_json's `preserve_order`, so they are sorted here.
 fn canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {

@@ -1,12 +1,12 @@
 //! The difference of two texts, line by line, as `diff -u` shows it.
 
-/// Lines that stay, shown around each change.
+/// The number of unchanged lines shown around each change.
 const CONTEXT: usize = 2;
-/// Texts that differ in more lines than this are not compared line by line: all old lines go, all new
-/// ones come.
+/// Texts that differ in more lines than this are not compared line by line: all old lines are removed, all new lines
+/// added.
 const COMPARED_MAX: usize = 2000;
 
-/// What becomes of a line.
+/// The fate of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line<'a> {
     Stays(&'a str),
@@ -14,8 +14,8 @@ enum Line<'a> {
     Comes(&'a str),
 }
 
-/// Returns the changed lines, each with its sign, with those around them; empty when the texts are
-/// equal. Lines end without their line end.
+/// Returns the changed lines, each with its sign, and the lines around them; empty when the texts are equal. Lines have
+/// no line end.
 #[must_use]
 pub fn lines(before: &str, after: &str) -> String {
     if before == after {
@@ -57,7 +57,7 @@ fn split(text: &str) -> Vec<&str> {
     text.lines().collect()
 }
 
-/// Every line of both, in order.
+/// Returns every line of both, in order.
 fn compare<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<Line<'a>> {
     let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
     let head = before.iter().zip(after).take_while(same).count();
@@ -75,7 +75,7 @@ fn compare<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<Line<'a>> {
     all
 }
 
-/// The lines between the first and the last that differ, by their longest common subsequence.
+/// Compares the lines between the first and the last that differ, by their longest common subsequence.
 fn middle<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     if old.len() + new.len() > COMPARED_MAX {
         let goes = old.iter().map(|line| Line::Goes(line));

@@ -1,13 +1,13 @@
-//! `hd doctor`: what may be wrong with a city, as rules over facts. A rule never guesses: what could
-//! not be seen is a finding of its own and is not touched.
+//! `hd doctor`: finds faults of a city by rules over facts. A rule never guesses: a fact that could not be observed is
+//! a finding of its own, and its subject is left alone.
 //!
 //! ```text
 //!   facts ─► rules ─► findings, each with the remedy that `--fix` may try
 //! ```
 //!
-//! Nobody's is a session, sandbox or branch that no hook, no open saga and no agent of the
-//! configuration asks for. A remedy never destroys work: the safety protocol has the last word on a
-//! sandbox, and a branch goes only while another ref reaches it.
+//! A session, sandbox or branch is unowned when no hook, no open saga and no configured agent asks for it. A remedy
+//! never destroys work: the safety protocol decides about a sandbox, and a branch is deleted only while another ref
+//! reaches it.
 
 mod finding;
 pub mod local;
@@ -23,7 +23,7 @@ use super::ailment::Ailment;
 use super::facts::{Probed, RunState, SessionFacts};
 use super::ids::{RaiderId, RelicId, RigName, SessionId, SlotName};
 
-/// What `--fix` tries.
+/// The action that `--fix` tries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
     /// End the session.
@@ -32,11 +32,11 @@ pub enum Remedy {
     Nuke(RaiderId),
     /// Delete the branch, if another ref reaches it.
     Drop(RigName, String),
-    /// Open the relic again, if its raider is still nowhere.
+    /// Open the relic again, if its raider is still missing.
     Reopen(RelicId, RaiderId),
     /// Empty the trash.
     Empty,
-    /// Carry the intent out.
+    /// Carry out the intent.
     CarryOut(PathBuf),
     /// Remove the file.
     Remove(PathBuf),
@@ -45,9 +45,9 @@ pub enum Remedy {
 /// A finding and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// What is wrong.
+    /// The fault.
     pub finding: Finding,
-    /// What may be tried.
+    /// The remedy, if there is one.
     pub remedy: Option<Remedy>,
 }
 
@@ -70,73 +70,72 @@ impl Diagnosis {
     }
 }
 
-/// What was seen of a city.
+/// The observations of a city.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// Every session of this city that the provider knows.
+    /// All sessions of this city that the provider knows.
     pub sessions: Probed<Vec<SessionFacts>>,
-    /// Those that somebody asks for.
+    /// The sessions that have an owner.
     pub wanted: BTreeSet<SessionId>,
-    /// Relics that say that a raider is at them, who has neither hook nor sandbox, nor any work of theirs in
-    /// the queue.
+    /// Relics that name a raider that has no hook, no sandbox and no queued work of theirs.
     pub lost: Vec<(RelicId, RaiderId)>,
-    /// Work that raiders of rigs have which are not configured: they were taken out, and did not come to their
-    /// end before the supervisor did.
+    /// Work of raiders whose rig is not configured: the rig was taken out, and the supervisor stopped before the
+    /// raiders ended.
     pub stranded: Vec<(RelicId, RaiderId)>,
     /// Every rig.
     pub rigs: Vec<RigFacts>,
-    /// What lies in the trash; nothing while it is being emptied.
+    /// Entries of the trash; none while it is being emptied.
     pub trash: Probed<Vec<PathBuf>>,
-    /// The files of the outbox, and when they were written.
+    /// Files of the outbox, and when they were written.
     pub outbox: Probed<Vec<(PathBuf, Option<Timestamp>)>>,
     /// Programs that sessions do not find.
     pub lacking: Probed<Vec<Lacking>>,
-    /// When.
+    /// Time of the observation.
     pub now: Timestamp,
 }
 
 /// A program that sessions do not find.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lacking {
-    /// Whose program it is: a harness, or an agent with a command of its own.
+    /// The owner of the program: a harness, or an agent with a command of its own.
     pub of: String,
-    /// As configured.
+    /// The program as configured.
     pub program: String,
-    /// Rigs, agents and raiders that are concerned.
+    /// Rigs, agents and raiders that use it.
     pub users: Vec<String>,
-    /// Why it cannot be seen whether it is there, if that is so.
+    /// The reason why the look-up failed, if it did.
     pub unseen: Option<String>,
 }
 
-/// What was seen of a rig.
+/// The observations of a rig.
 #[derive(Debug, Clone)]
 pub struct RigFacts {
-    /// Which.
+    /// Name of the rig.
     pub rig: RigName,
     /// Slots that a hook or an open saga holds.
     pub held: BTreeSet<SlotName>,
     /// Sandboxes on disk that no slot holds.
     pub strays: Probed<Vec<(SlotName, Stray)>>,
-    /// Raiders that have work and no sandbox in which they could go on.
+    /// Raiders that have work and no usable sandbox.
     pub ailing: Probed<Vec<(RaiderId, Probed<Ailment>)>>,
     /// Branches of raiders that no worktree has checked out.
     pub branches: Probed<Vec<BranchFacts>>,
-    /// Branches of merge requests that are not over.
+    /// Branches of merge requests that are not final.
     pub queued: BTreeSet<String>,
     /// Relics that are not closed.
     pub open: BTreeSet<RelicId>,
 }
 
-/// What may become of a sandbox that no slot holds.
+/// The state of a sandbox that no slot holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stray {
-    /// Nothing in it would be lost.
+    /// It holds nothing that would be lost.
     Spare,
-    /// The safety protocol keeps it, and why.
+    /// The safety protocol keeps it, for this reason.
     Kept(String),
-    /// Nothing tells whose it is: no nuke takes it.
+    /// Its owner is unknown: no nuke removes it.
     Nobodys,
-    /// Whose it is cannot be read, and why.
+    /// Its owner cannot be read, for this reason.
     Unreadable(String),
 }
 
@@ -145,17 +144,17 @@ pub enum Stray {
 pub struct BranchFacts {
     /// `raider/Toast/gt-1-1`.
     pub name: String,
-    /// Whether another ref reaches its tip.
+    /// Set when another ref reaches its tip.
     pub reachable: bool,
 }
 
-/// An intent is carried out at once; one that has waited longer than this waits for more than that.
+/// An intent is carried out at once; an older intent is stuck.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What to do where something could not be seen.
+/// The advice for facts that could not be observed.
 const AGAIN: &str = "look again; the supervisor's log may say more";
 
-/// Everything that is wrong, in a stable order.
+/// Returns all faults, in a stable order.
 #[must_use]
 pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     let mut found = Vec::new();
@@ -223,7 +222,7 @@ fn seen<'a, T>(
     }
 }
 
-/// A session that nobody asks for. One that ended is a record, and no fault.
+/// Finds a session without an owner. An ended session is a record, and no fault.
 fn orphan(session: &SessionFacts) -> Option<Diagnosis> {
     let says = match &session.state {
         RunState::Exited(_) => return None,
@@ -242,7 +241,7 @@ fn orphan(session: &SessionFacts) -> Option<Diagnosis> {
     Some(Diagnosis::mended_by(finding, Remedy::End(session.clone())))
 }
 
-/// A session of which it cannot be seen whether it runs: none is started in its place meanwhile.
+/// Finds a session whose state cannot be observed: no session is started in its place meanwhile.
 fn unseen_session(session: &SessionFacts) -> Option<Diagnosis> {
     let RunState::Unknown { why } = &session.state else {
         return None;
@@ -296,7 +295,7 @@ fn lost_sandbox(raider: &RaiderId, what: &Probed<Ailment>) -> Diagnosis {
     Finding::new(kind, raider, says, hint).into()
 }
 
-/// The witness opens relics again when it removes a sandbox, and finds no sandbox here.
+/// The witness reopens a relic when it removes the sandbox; here it finds no sandbox.
 fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     let says =
         format!("it is hooked to {raider}, who has neither hook nor sandbox: nobody is at it");
@@ -305,7 +304,7 @@ fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     Diagnosis::mended_by(finding, Remedy::Reopen(relic.clone(), raider.clone()))
 }
 
-/// Nobody watches it, and only a person knows whether the rig is to come back.
+/// No witness watches the raider, and only a person knows if the rig is to come back.
 fn lost_rig((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     let rig = &raider.rig;
     let says = format!("it works at {relic}, and its rig {rig} is not configured: nobody is at it");
@@ -315,8 +314,8 @@ fn lost_rig((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     Finding::new(Kind::LostRig, raider, says, hint).into()
 }
 
-/// A branch whose raider is gone and whose relic is gone or closed. Branches of slots that are held,
-/// of work in the queue and of relics that may be charged again are somebody's.
+/// Finds a branch whose raider is gone and whose relic is gone or closed. Branches of held slots, of queued work and of
+/// relics that may be charged again are in use.
 fn stray_branch(rig: &RigFacts, branch: &BranchFacts) -> Option<Diagnosis> {
     let (slot, work) = branch.name.strip_prefix("raider/")?.split_once('/')?;
     let relic = work

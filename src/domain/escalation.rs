@@ -1,4 +1,4 @@
-//! Escalations: one open per subject and cause, louder while nobody answers.
+//! Escalations: one open per subject and cause, raised again while no person answers.
 //!
 //! ```text
 //!   raised ──silence──► one severity up ──silence──► one up again ──► waits, silent
@@ -18,36 +18,36 @@ use super::message::{Escalation, Severity};
 use super::problem::Problem;
 use super::relic::RelicStatus;
 
-/// How often an escalation is raised again at most (`4-rules.md`, escalations).
+/// The maximum number of times an escalation is raised again (`4-rules.md`, escalations).
 pub const RERAISES: u8 = 2;
-/// So many problems one subject has open at once. What more it says is kept with the newest of them,
-/// so that a subject that finds new words all the time calls nobody all the time.
+/// The maximum number of open problems per subject. Further reports are added to the newest, so that a subject that
+/// keeps finding new words does not call people all the time.
 pub const OPEN_MAX: usize = 8;
-/// Evidence beyond this is cut out of the middle: how it began and how it goes on are kept.
+/// Longer evidence is cut in the middle: its beginning and its end are kept.
 pub const EVIDENCE_MAX: usize = 16 * 1024;
-/// Of that, what is kept of the beginning.
+/// The part of it that is kept of the beginning.
 const BEGINNING: usize = 4 * 1024;
-/// So much is taken of what one call says: what was said last is always kept whole, and is known when it is
-/// said again.
+/// The maximum length of a single report: the last report is then always kept whole, and is recognised when it is
+/// repeated.
 const SAID_MAX: usize = EVIDENCE_MAX - BEGINNING - 128;
 
-/// What is remembered of an escalation besides its relic.
+/// The state of an escalation beside its relic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// When people were last told.
     pub told: Timestamp,
-    /// How often it was raised again.
+    /// The number of times it was raised again.
     pub again: u8,
-    /// Somebody knows.
+    /// Set when a person has acknowledged it.
     pub acked: bool,
-    /// The incarnation whose sandbox it is about: it has vanished when that sandbox is gone.
+    /// The incarnation whose sandbox it is about: the escalation vanishes with that sandbox.
     pub sandbox: Option<Incarnation>,
-    /// Where its relic stood when it was raised.
+    /// Status of its relic when it was raised.
     pub relic: Option<RelicStatus>,
 }
 
 impl Standing {
-    /// One that was raised now.
+    /// Starts the state of an escalation that is raised now.
     #[must_use]
     pub fn raised(now: Timestamp) -> Self {
         Self {
@@ -59,8 +59,8 @@ impl Standing {
         }
     }
 
-    /// In how long it is to be raised again, people having been told so long ago; never when somebody knows,
-    /// or when that was in vain often enough.
+    /// Returns the time until it is raised again, where `age` is the time since people were told; none when a person
+    /// has acknowledged it, or when it was raised often enough in vain.
     #[must_use]
     pub fn due(&self, after: Option<Duration>, age: Duration) -> Option<Duration> {
         let silent = self.acked || self.again >= RERAISES;
@@ -68,7 +68,7 @@ impl Standing {
         Some(after.saturating_sub(age))
     }
 
-    /// Raises it again: how loud.
+    /// Raises it again and returns the new severity.
     pub fn raise_again(&mut self, severity: Severity, now: Timestamp) -> Severity {
         self.told = now;
         self.again += 1;
@@ -80,7 +80,7 @@ impl Standing {
     }
 }
 
-/// The severity that a relic's priority stands for.
+/// Returns the severity that a relic's priority stands for.
 #[must_use]
 pub fn severity(priority: i64) -> Severity {
     match priority {
@@ -91,8 +91,7 @@ pub fn severity(priority: i64) -> Severity {
     }
 }
 
-/// What an escalation is about, as a label. Slots are given out again: the same name with other work
-/// is another subject.
+/// Returns the label of the subject. Slots are reused: the same name with other work is another subject.
 #[must_use]
 pub fn subject(about: &Escalation) -> String {
     match &about.relic {
@@ -101,8 +100,8 @@ pub fn subject(about: &Escalation) -> String {
     }
 }
 
-/// The words that tell one cause from another: numbers, hashes, counters and times are left out, so that
-/// `failed, attempt 17` is what `failed, attempt 16` was. Names keep their digits: `s3` is not `k8s`.
+/// Returns the words that tell causes apart, without numbers, hashes, counters and times: `failed, attempt 17` equals
+/// `failed, attempt 16`. Names keep their digits: `s3` is not `k8s`.
 #[must_use]
 pub fn gist(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
@@ -112,9 +111,9 @@ pub fn gist(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A part of a word, at most its last character no letter or digit, where it counts nothing.
+/// Replaces a part of a word by `#` if it is a number; at most its last character is neither letter nor digit.
 fn without_numbers(part: &str) -> String {
-    /// A hash has at least so many digits, a number in a name at most one less than that.
+    /// The minimum number of digits of a hash; a number in a name has fewer.
     const HASH: usize = 7;
     let name = part.trim_end_matches(|c: char| !c.is_alphanumeric());
     let end = &part[name.len()..];
@@ -127,32 +126,32 @@ fn without_numbers(part: &str) -> String {
     }
 }
 
-/// What a repeat comes to.
+/// The effect of a repeated report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// It says nothing new.
+    /// It adds nothing.
     Known,
-    /// It says more; nobody has to be called for it.
+    /// It adds evidence; no person is called.
     More,
-    /// It is worse than what people were told: they are told again, whether or not one of them knows.
+    /// It is more severe: people are told again, acknowledged or not.
     Louder,
 }
 
-/// An open escalation, as far as a repeat may change it.
+/// The parts of an open escalation that a repeat may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Open {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// Which problem, in the words that people were called in.
+    /// The problem, in the words with which people were called.
     pub problem: Problem,
-    /// What was seen so far.
+    /// The evidence so far.
     pub evidence: String,
-    /// How it stands.
+    /// The state.
     pub standing: Standing,
 }
 
 impl Open {
-    /// Takes up a repeat: severity never falls, and what it says that is new is kept.
+    /// Merges a repeated report: the severity never falls, and new evidence is kept.
     pub fn repeat(&mut self, repeat: &Escalation, now: Timestamp) -> Repeat {
         let said = bounded(
             &match gist(repeat.problem.text()) == gist(self.problem.text()) {
@@ -174,14 +173,14 @@ impl Open {
     }
 }
 
-/// What one call says, cut in the middle when it is too long.
+/// Returns a single report, cut in the middle when it is too long.
 #[must_use]
 pub fn bounded(text: &str) -> String {
     cut(text, SAID_MAX)
 }
 
-/// The text, cut in the middle when it is too long; between two lines where that is possible, so that a
-/// counter that grows by a digit cuts nothing else.
+/// Cuts a text in the middle when it is too long; between two lines where possible, so that a counter that grows by a
+/// digit changes nothing else.
 fn cut(text: &str, most: usize) -> String {
     const CUT: &str = "\n[...]\n";
     let text = text.trim();

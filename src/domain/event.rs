@@ -1,4 +1,4 @@
-//! Events: the journal's entries. One per transition, each with its cause (`2-contract.md`, 2.6).
+//! Events: the journal's entries. An event per transition, each with its cause (`2-contract.md`, 2.6).
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ macro_rules! event_types {
         pub enum EventType { $(#[serde(rename = $text)] $variant),+ }
 
         impl EventType {
-            /// Every type.
+            /// All types.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The name in journal and log.
+            /// Returns the name in journal and log.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
@@ -116,10 +116,10 @@ impl fmt::Display for EventType {
     }
 }
 
-/// The particular that names the caller of the control socket.
+/// The data field that names the caller of the control socket.
 const BY: &str = "by";
 
-/// What brings an event about: a cause, and the caller's name where one asked for it.
+/// The origin of an event: a cause, and the caller's name, if a caller asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     cause: Cause,
@@ -127,19 +127,19 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// A cause, and the name of the caller that asked, where one did.
+    /// Makes an origin of a cause and the name of the caller that asked, if there is one.
     #[must_use]
     pub fn new(cause: Cause, by: Option<String>) -> Self {
         Self { cause, by }
     }
 
-    /// The cause.
+    /// Returns the cause.
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.cause
     }
 
-    /// The caller's name, where one asked.
+    /// Returns the caller's name, if a caller asked.
     #[must_use]
     pub fn by(&self) -> Option<&String> {
         self.by.as_ref()
@@ -166,16 +166,16 @@ impl From<&Asker> for Origin {
 pub struct NewEvent {
     /// Its type.
     pub kind: EventType,
-    /// Whom it is about: a raider's full id, an agent, a relic, a rig or the city.
+    /// The subject: a raider's full id, an agent, a relic, a rig or the city.
     pub subject: String,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// Particulars.
+    /// Details.
     pub data: Value,
 }
 
 impl NewEvent {
-    /// An event without particulars, but for the caller that brought it about, if one did.
+    /// Makes an event without details, apart from the caller that asked for it, if there is one.
     #[must_use]
     pub fn new(kind: EventType, subject: impl fmt::Display, origin: impl Into<Origin>) -> Self {
         let Origin { cause, by } = origin.into();
@@ -188,7 +188,7 @@ impl NewEvent {
         }
     }
 
-    /// The same event with these particulars; the caller's name stays.
+    /// Returns the event with these details; the caller's name stays.
     #[must_use]
     pub fn with(mut self, data: Value) -> Self {
         let by = self.data.get(BY).cloned();
@@ -200,21 +200,21 @@ impl NewEvent {
     }
 }
 
-/// An event as journalled.
+/// A journalled event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Grows by one with each event.
     pub seq: u64,
-    /// When.
+    /// When it happened.
     pub ts: Timestamp,
     /// Its type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whom it is about.
+    /// The subject.
     pub subject: String,
-    /// Why.
+    /// The cause.
     pub cause: String,
-    /// Particulars.
+    /// Details.
     pub data: Value,
 }
 

@@ -1,7 +1,6 @@
-//! Facts: what was seen of the world, and when it could not be seen.
+//! Facts: what was observed, and what could not be observed.
 //!
-//! Nothing here is stored. Each patrol and each event looks again (`witness-patrol.md`, discovery
-//! over tracking).
+//! No fact is stored. Each patrol and each event observes again (`witness-patrol.md`, discovery over tracking).
 
 use std::collections::BTreeSet;
 
@@ -13,10 +12,10 @@ use super::ids::{Generation, Incarnation, Oid, SessionId};
 use super::other_work::OtherWork;
 use super::shown;
 
-/// So many files of a change are named.
+/// The number of files of a change that are named.
 const NAMED: usize = 5;
 
-/// The answer of a probe. `Unknown` is never acted on: what cannot be probed is precious.
+/// The answer of a probe. `Unknown` is never acted on: a sandbox that cannot be probed is treated as precious.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Probed<T> {
@@ -27,7 +26,7 @@ pub enum Probed<T> {
 }
 
 impl<T> Probed<T> {
-    /// The answer, if there is one.
+    /// Returns the answer, if there is one.
     #[must_use]
     pub fn known(&self) -> Option<&T> {
         match self {
@@ -38,7 +37,7 @@ impl<T> Probed<T> {
 }
 
 impl<T> Probed<Option<T>> {
-    /// `None` where the probe answered that there is nothing.
+    /// Returns `None` where the probe answered that there is nothing.
     #[must_use]
     pub fn transpose(self) -> Option<Probed<T>> {
         match self {
@@ -58,7 +57,7 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Probed<T> {
     }
 }
 
-/// An operating-system process, named so that a reused pid is never mistaken for it.
+/// An operating-system process, identified so that a reused pid is never mistaken for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The pid.
@@ -67,7 +66,7 @@ pub struct ProcessId {
     pub started: u64,
 }
 
-/// What a process has used of the machine.
+/// Resources that a process uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     /// Seconds of processor time.
@@ -76,7 +75,7 @@ pub struct Usage {
     pub resident_bytes: u64,
 }
 
-/// How a session ended.
+/// The way in which a session ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionExit {
     /// Exit code, when it ended by itself.
@@ -85,24 +84,24 @@ pub struct SessionExit {
     pub signal: Option<i32>,
     /// When it ended.
     pub at: Timestamp,
-    /// A person who was attached typed something moments before, and the program ended by itself or by the interrupt key.
-    /// Holders of older versions do not say so.
+    /// Set when an attached person typed moments before, and the program ended by itself or by the interrupt key.
+    /// Holders of older versions do not report it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_person: bool,
-    /// It was being ended: by the supervisor, or by the machine's shutdown. Its exit code says nothing of its work
-    /// then. Holders of older versions do not say so.
+    /// Set when the supervisor, or the machine's shutdown, was ending the session: its exit code then says nothing
+    /// about its work. Holders of older versions do not report it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 }
 
 impl SessionExit {
-    /// Whether the program ended by itself with exit code 0.
+    /// Returns true when the program ended by itself with exit code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.code == Some(0) && !self.by_person && !self.stopped
     }
 
-    /// Why a session that ended like this has ended.
+    /// Returns the cause of this end.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self.by_person {
@@ -112,36 +111,36 @@ impl SessionExit {
     }
 }
 
-/// What a provider says of one session.
+/// The state of a session as its provider reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum RunState {
     /// The agent's process lives.
     Running,
-    /// The agent's process ended and how is on record.
+    /// The agent's process ended, and its exit is on record.
     Exited(SessionExit),
-    /// The holder of the session is gone and nothing recorded an exit.
+    /// The session's holder is gone, and no exit was recorded.
     Lost {
-        /// What was seen.
+        /// The observation.
         why: String,
     },
-    /// It cannot be seen at present; never acted on.
+    /// The state cannot be observed at present; never acted on.
     Unknown {
-        /// What was seen.
+        /// The error.
         why: String,
     },
 }
 
-/// One session as seen by its provider.
+/// A session as observed by its provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionFacts {
     /// The session's id.
     pub id: SessionId,
-    /// Which session of this id it is: unique per start, never reused.
+    /// Identifies the start: unique, never reused.
     pub token: String,
-    /// The generation the starter gave it.
+    /// The generation that was given at the start.
     pub generation: Generation,
-    /// The raider's incarnation the starter gave it (0 for agents).
+    /// The raider's incarnation that was given at the start (0 for agents).
     pub incarnation: Incarnation,
     /// Running, exited, lost or unknown.
     pub state: RunState,
@@ -153,24 +152,24 @@ pub struct SessionFacts {
     pub started_at: Timestamp,
     /// Last terminal output or input, where the provider knows.
     pub last_activity: Option<Timestamp>,
-    /// When the file system says that the terminal's log was written last. Another time is other output;
-    /// which of two is later says nothing, for clocks are set back.
+    /// Modification time of the terminal's log. A different time means new output; the order of two times means
+    /// nothing, for clocks are set back.
     pub last_output: Option<Timestamp>,
-    /// Whether a person is attached.
+    /// Set when a person is attached.
     pub attached: bool,
-    /// The provider does not say: somebody may be attached.
+    /// Set when the provider does not report attachment: a person may be attached.
     #[serde(default)]
     pub guessed: bool,
 }
 
-/// What git says of one sandbox at one moment.
+/// The git state of one sandbox at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitFacts {
     /// The commit HEAD names.
     pub head: Oid,
     /// The branch HEAD names; none when detached.
     pub branch: Option<String>,
-    /// Where the branch left its base.
+    /// The commit at which the branch left its base.
     pub merge_base: Option<Oid>,
     /// Commits of HEAD that are not on the base.
     pub ahead: u64,
@@ -180,26 +179,24 @@ pub struct GitFacts {
     pub untracked: Vec<String>,
     /// Stash entries whose message names this raider's branch.
     pub stashes: Vec<String>,
-    /// Whether HEAD is reachable from a remote-tracking ref, the target, or a queue pin.
+    /// Set when HEAD is reachable from a remote-tracking ref, the target, or a queue pin.
     pub head_reachable: bool,
-    /// Whatever else holds work: a rebase, merge, cherry-pick or bisect in progress, a dirty or
-    /// unpushed submodule, a nested repository, skip-worktree edits, reflog-only commits.
+    /// Other forms of work: a rebase, merge, cherry-pick or bisect in progress, a dirty or unpushed submodule, a nested
+    /// repository, skip-worktree edits, reflog-only commits.
     pub special: Vec<OtherWork>,
-    /// SHA-256 over all of it and over the content behind it: an edit of a file that was dirty
-    /// before makes other facts.
+    /// SHA-256 over all facts and the content behind them: an edit of a file that was dirty before changes it.
     pub fingerprint: String,
 }
 
 impl GitFacts {
-    /// Whether there is nothing in the sandbox that a commit of HEAD does not hold. A removal asks
-    /// this.
+    /// Returns true when the sandbox holds nothing beyond the commits of HEAD. A removal checks this.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.dirty.is_empty() && self.untracked.is_empty() && self.special.is_empty()
     }
 
-    /// What is in the sandbox now and was not then, or the other way round. Where the target is, and hence
-    /// how much is ahead of it and what reaches HEAD, may change meanwhile: that is outside.
+    /// Returns the first difference between these facts and earlier ones. Ignores the target's position, and hence
+    /// `ahead` and `head_reachable`, for they change from outside the sandbox.
     #[must_use]
     pub fn changed_since(&self, then: &Self) -> Option<String> {
         let differs = [
@@ -214,12 +211,12 @@ impl GitFacts {
         let (_, what) = differs.into_iter().find(|(differs, _)| *differs)?;
         let (was, now) = (then.files(), self.files());
         let one: BTreeSet<&str> = was.symmetric_difference(&now).copied().collect();
-        // Of content alone it is not known in which of the files it changed.
+        // After a change of content alone, it is unknown which of the files changed.
         let named = if one.is_empty() { now } else { one };
         Some(format!("{what}{}", in_brackets(&named)))
     }
 
-    /// Names the first of the files that hold work, in brackets; nothing where there is none.
+    /// Returns the names of the first files that hold work, in brackets; empty when there is none.
     #[must_use]
     pub fn in_files(&self) -> String {
         in_brackets(&self.files())
@@ -230,9 +227,9 @@ impl GitFacts {
         all.map(String::as_str).collect()
     }
 
-    /// Whether all present work is committed. `done` asks this: an agent that amended or rebased
-    /// has left commits behind, or a clone where nobody looks, which a removal must save, and is finished
-    /// all the same.
+    /// Returns true when all present work is committed. `done` checks this: an agent that amended or rebased leaves
+    /// commits behind, in the reflog or in a nested clone, which a removal must save; the agent is finished
+    /// nevertheless.
     #[must_use]
     pub fn is_committed(&self) -> bool {
         let finished = self.special.iter().all(|work| work.kind().is_finished());

@@ -1,5 +1,5 @@
-//! The course of the first prompt of a program that takes it in its terminal: what was done of it so far ([`Stage`]), what
-//! is to be done after a look ([`next`]), and when a person is called because it cannot be typed ([`Delay`]).
+//! The course of the first prompt of a program that takes it in its terminal: the stage reached ([`Stage`]), the next
+//! step after a look ([`next`]), and when a person is called because the prompt cannot be typed ([`Delay`]).
 //!
 //! ```text
 //!  Untyped ──► pasted and submitted ───────────────────────────► End ──► typed ──► Paid
@@ -9,8 +9,8 @@
 //!     └──► pasted, a dialog opened ──► Pasted ──► submitted ───┘      (without an end of input: Paid)
 //! ```
 //!
-//! It is typed again only where it is known that it was not taken, or is seen not to stand there. Where that is not known, a
-//! person is called, and what they say ends it.
+//! The prompt is typed again only when the terminal is known not to have taken it, or when it is seen not to stand in
+//! the input line. When that is unknown, a person is called, and decides.
 
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
@@ -25,42 +25,42 @@ mod pasted;
 
 pub use self::pasted::Pasted;
 
-/// The fact of a session that holds the prompt until it was typed: then the end of input alone, then nothing.
+/// The session fact that holds the prompt until it was typed; then the end of input alone, then nothing.
 pub const OWED: &str = "first_prompt";
-/// The fact of a session that holds what was done of the prompt so far, as long as all of it is owed.
+/// The session fact that holds the stage as long as the whole prompt is owed.
 pub const COURSE: &str = "first_prompt_course";
-/// A person is called when the prompt was kept back for so long.
+/// A person is called when the prompt was kept back for this long.
 pub const LONG: Duration = Duration::from_secs(30);
-/// A program that reads lines and has printed nothing gets it after this: one that is about to read keys would take the
-/// lines for something else.
+/// A program that reads lines and has printed nothing gets the prompt after this time: a program that is about to read
+/// keys would misread the lines.
 const SILENT: Duration = Duration::from_secs(3);
-/// The prompt is pasted so often at most: a program that never submits it may have thrown it away each time, or may have
-/// all of them in its input line.
+/// The maximum number of pastes: a program that never submits the prompt may have discarded each paste, or may have all
+/// of them in its input line.
 pub const MOST_PASTES: u32 = 3;
 
-/// What was done of the first prompt so far.
+/// The progress of the first prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Nothing.
+    /// Nothing was typed.
     Untyped,
-    /// It was pasted and not submitted: it may stand in the program's input line.
+    /// The prompt was pasted and not submitted: it may stand in the program's input line.
     Pasted(Pasted),
-    /// It was sent, or the Enter that submits it was, and its terminal has not answered.
+    /// The prompt, or the Enter that submits it, was sent, and the terminal has not answered.
     Sent {
-        /// What the terminal had taken before.
+        /// The terminal's input count before.
         before: Option<Inputs>,
-        /// How it stood in the input line, where Enter was sent.
+        /// The state of the paste, where Enter was sent.
         pasted: Option<Pasted>,
     },
-    /// All of it was typed. The end of input is owed.
+    /// The whole prompt was typed. The end of input is owed.
     End,
     /// Nothing is owed any more.
     Paid,
 }
 
 impl Stage {
-    /// Reads it from the facts of the session.
+    /// Reads the stage from the facts of the session.
     #[must_use]
     pub fn read(owed: Option<&str>, course: Option<&str>) -> Self {
         match owed.unwrap_or_default() {
@@ -73,7 +73,7 @@ impl Stage {
                 match serde_json::from_str(course) {
                     Ok(Self::Pasted(pasted)) => Self::Pasted(pasted.unwatched()),
                     Ok(stage) => stage,
-                    // Another version wrote it: something was done, and what is not known.
+                    // Another version wrote the stage: something was done, but it is unknown what.
                     Err(_) => Self::Sent {
                         before: None,
                         pasted: None,
@@ -83,7 +83,7 @@ impl Stage {
         }
     }
 
-    /// Returns the fact of the session that says it, and its text.
+    /// Returns the session fact that stores the stage, and its text.
     #[must_use]
     pub fn fact(&self) -> (&'static str, String) {
         match self {
@@ -110,10 +110,10 @@ fn is_end(text: &str) -> bool {
     text.strip_prefix(END_OF_INPUT) == Some("")
 }
 
-/// What a look at the session showed.
+/// The result of a look at the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
-    /// It has ended.
+    /// The session has ended.
     Gone,
     /// The session or its screen cannot be seen, for this reason.
     Unseen(String),
@@ -121,44 +121,44 @@ pub enum Look {
     Screen(Screen),
 }
 
-/// What the screen of the session shows.
+/// The state of the session's screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
-    /// What it says about text.
+    /// The screen's readiness for text.
     pub takes: Takes,
     /// The program reads keys, not lines.
     pub reads_keys: bool,
-    /// Nothing is on it.
+    /// The screen is blank.
     pub is_blank: bool,
-    /// It changes from look to look.
+    /// The screen changes from look to look.
     pub moves: bool,
-    /// What was typed before waits for the program to read.
+    /// Earlier input waits for the program to read.
     pub is_full: bool,
-    /// What the terminal has taken so far, where that is known.
+    /// The terminal's input counts, where known.
     pub inputs: Option<Inputs>,
 }
 
-/// What is known about text that would be typed now.
+/// The screen's readiness for text typed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// The program waits for it.
+    /// The program waits for text.
     Text,
-    /// A dialog, a limit or a login is in the way, which people are told of, or a person is attached, who sees it.
+    /// A dialog, a limit or a login is in the way, which people are told of; or an attached person sees the screen.
     Known,
     /// A person has begun a line.
     Begun,
-    /// Nothing.
+    /// Unknown.
     Unknown,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Nothing more.
     Over,
     /// Look again in a moment.
     Soon,
-    /// Wait: what is in the way is told elsewhere.
+    /// Wait: the obstacle is reported elsewhere.
     Rest,
     /// Wait, and call a person when that lasts.
     KeptBack(Reason),
@@ -166,40 +166,40 @@ pub enum Next {
     Type,
     /// Type the end of input.
     End,
-    /// Go on at this stage.
+    /// Continue at this stage.
     Becomes(Stage),
 }
 
-/// Reasons for which the prompt is kept back, and which nothing else tells of.
+/// Reasons why the prompt is kept back that are reported nowhere else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// Whether it is owed cannot be read.
+    /// The fact that says if the prompt is owed cannot be read.
     Unread(String),
     /// The session or its screen cannot be seen.
     Unseen(String),
-    /// Nothing is known of the screen.
+    /// The screen is not recognised.
     Unknown,
     /// A person has begun a line.
     Begun,
-    /// What was typed before waits in the terminal.
+    /// Earlier input waits in the terminal.
     Full,
     /// A part of the prompt waits in the terminal.
     Draining,
-    /// It was sent, and what the terminal took of it is not known.
+    /// The prompt was sent, and it is unknown what the terminal took of it.
     Unsure,
-    /// It stood in the input line and has gone from there while a person was at it.
+    /// The prompt stood in the input line, and left it while a person was at the terminal.
     Doubtful,
-    /// Typing it was refused, with this advice.
+    /// Typing the prompt was refused, with this advice.
     Refused(String, String),
-    /// The terminal did not take it.
+    /// The terminal did not take the prompt.
     Untaken(String),
     /// The terminal did not take the end of input.
     EndUntaken(String),
-    /// It was pasted, time after time, and never submitted.
+    /// The prompt was pasted [`MOST_PASTES`] times, and never submitted.
     Unsubmitted,
 }
 
-/// Says what to do at a stage of this prompt after a look. `age` is how long the session is looked at.
+/// Returns the next step at a stage of this prompt after a look. `age` is the time since the first look.
 #[must_use]
 pub fn next(stage: &Stage, prompt: &str, look: &Look, age: Duration) -> Next {
     let pasted = match stage {
@@ -217,7 +217,7 @@ pub fn next(stage: &Stage, prompt: &str, look: &Look, age: Duration) -> Next {
     match stage {
         Stage::Paid => return Next::Over,
         Stage::Sent { before, pasted } => return sent(*before, pasted.as_ref(), prompt, screen),
-        // To a program that reads keys it would be a key that ends it.
+        // A program that reads keys would take the end of input for a key that ends it.
         Stage::End if screen.reads_keys => return Next::Becomes(Stage::Paid),
         Stage::Untyped | Stage::Pasted(_) | Stage::End => {}
     }
@@ -228,7 +228,7 @@ pub fn next(stage: &Stage, prompt: &str, look: &Look, age: Duration) -> Next {
         return match screen.takes {
             Takes::Begun => Next::KeptBack(Reason::Begun),
             _ if screen.is_full => Next::KeptBack(Reason::Full),
-            // A program at work shows anything.
+            // The screen of a program at work may show anything.
             Takes::Text | Takes::Unknown | Takes::Known => Next::End,
         };
     }
@@ -240,7 +240,7 @@ pub fn next(stage: &Stage, prompt: &str, look: &Look, age: Duration) -> Next {
         Takes::Begun => Next::KeptBack(Reason::Begun),
         _ if screen.is_full => Next::KeptBack(Reason::Full),
         _ if pasted.is_some_and(Pasted::is_doubtful) => Next::KeptBack(Reason::Doubtful),
-        // Where it stands there, only Enter is needed.
+        // A prompt that stands in the input line only needs Enter.
         _ if pasted.is_some_and(|it| it.times() >= MOST_PASTES && !it.is_shown()) => {
             Next::KeptBack(Reason::Unsubmitted)
         }
@@ -248,7 +248,7 @@ pub fn next(stage: &Stage, prompt: &str, look: &Look, age: Duration) -> Next {
     }
 }
 
-/// What follows on what the terminal has taken of the prompt, or of its Enter.
+/// Decides by what the terminal has taken of the prompt, or of its Enter.
 fn sent(before: Option<Inputs>, pasted: Option<&Pasted>, prompt: &str, screen: &Screen) -> Next {
     match (Inputs::fate(before, screen.inputs), pasted) {
         (Fate::Taken, _) => Next::Becomes(Stage::after(prompt)),
@@ -261,7 +261,7 @@ fn sent(before: Option<Inputs>, pasted: Option<&Pasted>, prompt: &str, screen: &
 }
 
 impl Reason {
-    /// Says why the prompt is kept back, without a full stop.
+    /// Returns the reason as text without a full stop.
     #[must_use]
     pub fn text(&self) -> String {
         let (what, why) = match self {
@@ -308,7 +308,7 @@ impl Reason {
         }
     }
 
-    /// Says what helps against it, or what follows, in whole sentences.
+    /// Returns the remedy, or what follows, in whole sentences.
     #[must_use]
     pub fn advice(&self, name: &str) -> String {
         let text = match self {
@@ -333,13 +333,13 @@ impl Reason {
         text.replace("NAME", name)
     }
 
-    /// Whether only a person can tell what became of the prompt.
+    /// Returns true when only a person can tell what became of the prompt.
     #[must_use]
     pub fn is_for_a_person(&self) -> bool {
         matches!(self, Self::Unsure | Self::Doubtful | Self::Unsubmitted)
     }
 
-    /// Whether another try costs time, and comes with the next patrol therefore.
+    /// Returns true when another try is slow, and is therefore left to the next patrol.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         matches!(
@@ -349,7 +349,7 @@ impl Reason {
     }
 }
 
-/// A text without what would stand before a full stop.
+/// Strips the punctuation that would stand before a full stop.
 fn bare(text: &str) -> &str {
     text.trim().trim_end_matches([':', '.', ',', ';'])
 }
@@ -361,26 +361,26 @@ fn sentence(text: &str) -> String {
     }
 }
 
-/// Since when the prompt is kept back, and for what people were called.
+/// The time since when the prompt is kept back, and the reasons for which people were called.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Delay {
     since: Option<Mono>,
     called: Vec<Discriminant<Reason>>,
 }
 
-/// What people are to be told.
+/// The notice that people get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tell {
-    /// Nothing yet.
+    /// None yet.
     Nothing,
-    /// It is shown. They were called for that.
+    /// A condition is shown. People were called for this reason before.
     Show,
-    /// It is shown, and they are called.
+    /// A condition is shown, and people are called.
     Call,
 }
 
 impl Delay {
-    /// The prompt is kept back for this reason. Reasons that take turns are one delay, and each of them is told once.
+    /// Records that the prompt is kept back. Alternating reasons count as one delay, and each reason is told once.
     pub fn goes_on(&mut self, reason: &Reason, now: Mono) -> Tell {
         let since = *self.since.get_or_insert(now);
         match now.saturating_sub(since) < LONG {
@@ -390,24 +390,24 @@ impl Delay {
         }
     }
 
-    /// A person was called for this reason.
+    /// Records that a person was called for this reason.
     pub fn called(&mut self, reason: &Reason) {
         self.called.push(discriminant(reason));
     }
 
-    /// Whether a person was called for this reason.
+    /// Returns true when a person was called for this reason.
     #[must_use]
     pub fn has_called_for(&self, reason: &Reason) -> bool {
         self.called.contains(&discriminant(reason))
     }
 
-    /// Whether a person was called.
+    /// Returns true when a person was called.
     #[must_use]
     pub fn has_called(&self) -> bool {
         !self.called.is_empty()
     }
 
-    /// Something else, which is told elsewhere, keeps it back now.
+    /// Ends the delay: the prompt is kept back by an obstacle that is reported elsewhere.
     pub fn ends(&mut self) {
         self.since = None;
     }

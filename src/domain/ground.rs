@@ -1,5 +1,5 @@
-//! What the supervisor stands on: its directories, lock, socket and store. Each may be removed, moved or
-//! replaced while it runs.
+//! The ground of the supervisor: its directories, lock, socket and store. Each may be removed, moved or replaced while
+//! it runs.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::problem::{Problem, ProblemKind};
 
-/// Which part of it.
+/// A part of the ground.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -15,7 +15,7 @@ pub enum Part {
     City,
     /// `.horde`.
     State,
-    /// The file that a second supervisor finds locked.
+    /// The file that the running supervisor holds locked.
     Lock,
     /// The control socket.
     Socket,
@@ -23,29 +23,29 @@ pub enum Part {
     Sessions,
     /// The relic store.
     Store,
-    /// A rig whose repository could not be made ready.
+    /// A rig whose repository could not be prepared.
     Rig,
-    /// Changes of files are not seen: the kernel has no watches left.
+    /// Changes of files are not seen: the kernel's watches are used up.
     Watch,
     /// A removed sandbox that was written to after it had been judged.
     Trash,
 }
 
-/// Something of it that is not as it was left.
+/// A part of the ground that changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// Which part.
+    /// The part.
     pub part: Part,
-    /// Where it belongs.
+    /// Its path.
     pub path: PathBuf,
-    /// What is wrong, or was.
+    /// The fault.
     pub says: String,
-    /// What a person can do; empty where it was mended.
+    /// The remedy for a person; empty where the fault was repaired.
     pub hint: String,
 }
 
 impl Trouble {
-    /// Returns the problem that a person is called for. There is one of each path.
+    /// Returns the problem for an escalation. Each path has its own.
     #[must_use]
     pub fn problem(&self) -> Problem {
         let path = self.path.display();
@@ -53,17 +53,17 @@ impl Trouble {
     }
 }
 
-/// What one look at all of it came to.
+/// The result of a check of the whole ground.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Look {
-    /// What was wrong and is mended.
+    /// Faults that were repaired.
     pub mended: Vec<Trouble>,
-    /// What is wrong and takes a person.
+    /// Faults that a person must fix.
     pub left: Vec<Trouble>,
 }
 
 impl Look {
-    /// Adds what was mended.
+    /// Adds a repaired fault.
     pub fn mend(&mut self, part: Part, path: impl Into<PathBuf>, says: impl Into<String>) {
         self.mended.push(Trouble {
             part,
@@ -73,7 +73,7 @@ impl Look {
         });
     }
 
-    /// Adds what a person must mend.
+    /// Adds a fault that a person must fix.
     pub fn leave(
         &mut self,
         part: Part,

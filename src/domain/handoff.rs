@@ -1,55 +1,54 @@
-//! The brakes of planned session cycles, and of handoffs above all. A handoff is free of charge for the program that asks for it and costs a whole new
-//! session: a program that hands off as soon as it is started would start sessions without end.
+//! The brakes of planned session cycles, mainly of handoffs. A handoff costs the program nothing and the supervisor a
+//! new session: a program that hands off as soon as it is started would start sessions without end.
 //!
-//! A handoff is hurried when its session lived for less than [`LONG`] and nothing changed since the handoff before:
-//! no commit, no step, nothing of the relic. So is each of more than [`CYCLES_MAX`]
-//! planned cycles in a row, whatever changed. The first [`FREE`] hurried ones in a row pass; the successor of each
-//! further one waits, longer each time; at the [`CALL`]th a person is called.
+//! A handoff is hurried when its session lived for less than [`LONG`] and nothing changed since the last handoff: no
+//! commit, no step, nothing of the relic. So is each planned cycle beyond [`CYCLES_MAX`] within [`CYCLE_WINDOW`],
+//! whatever changed. The first [`FREE`] hurried handoffs in a row pass; the successor of each further one waits, longer
+//! each time; at number [`CALL`] a person is called.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::restart::Mono;
 
-/// A session that lived for so long worked: whatever it hands off, it does so seldom.
+/// A session that lived for this long worked: its handoffs are rare.
 pub const LONG: Duration = Duration::from_secs(600);
-/// So many hurried handoffs in a row are taken for what they are: a first session that reads and plans, and a
-/// context that was nearly full.
+/// The number of hurried handoffs in a row that pass: a first session may read and plan, and a context may have been
+/// nearly full.
 pub const FREE: u32 = 3;
-/// At this one in a row a person is called: by then it has waited twice.
+/// The number in a row at which a person is called: by then it has waited twice.
 pub const CALL: u32 = 6;
-/// The first wait; each further one is twice as long.
+/// The first wait; each further wait is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// The longest wait: six sessions an hour.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
-/// What a raider has to show for its work when it hands off; none where that cannot be seen.
+/// A mark of a raider's progress at a handoff; none where it cannot be observed.
 pub type Progress = Option<String>;
 
-/// What a handoff comes to.
+/// The answer to a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a handoff must be answered"]
 pub enum Pace {
-    /// The next session starts at once; `over` when a row of hurried handoffs came to its end that a person was
-    /// called for.
+    /// The next session starts at once.
     Free {
-        /// Whether that call is over.
+        /// Set when this ends a row of hurried handoffs for which a person was called.
         over: bool,
     },
     /// The next session waits.
     Braked {
-        /// For so long.
+        /// The wait.
         wait: Duration,
-        /// It is the so-many-th hurried handoff in a row.
+        /// The number of this hurried handoff in the row.
         count: u32,
-        /// The time since the first of them.
+        /// The time since the first of the row.
         within: Duration,
-        /// A person is to be called: once in a row.
+        /// Set when a person is to be called: once in a row.
         call: bool,
     },
 }
 
-/// The hurried handoffs of one child in a row. Lost with the supervisor, like the deaths that it counts in memory.
+/// Counts the hurried handoffs of one child in a row. Lost with the supervisor, like deaths that are counted in memory.
 #[derive(Debug, Clone, Default)]
 pub struct HandoffBrake {
     row: u32,
@@ -59,8 +58,8 @@ pub struct HandoffBrake {
 }
 
 impl HandoffBrake {
-    /// Counts a handoff at `now` of a session that lived for so long. `crowded`: there were too many planned cycles
-    /// lately.
+    /// Counts a handoff at `now`, of a session that lived for `lived`. `crowded`: there were too many planned cycles
+    /// recently.
     pub fn on_handoff(
         &mut self,
         now: Mono,
@@ -110,7 +109,7 @@ pub const CYCLES_MAX: usize = 10;
 pub const CYCLE_WINDOW: Duration = Duration::from_secs(600);
 
 impl CycleBrake {
-    /// Counts a planned cycle; true when it must count as a death.
+    /// Counts a planned cycle; returns true when it must count as a death.
     #[must_use]
     pub fn on_cycle(&mut self, now: Mono) -> bool {
         while self
@@ -148,7 +147,7 @@ mod tests {
         assert!(!brake.on_cycle(at(600)));
     }
 
-    /// Waits in seconds, 0 for a free one, and whether a person is called.
+    /// Waits in seconds, 0 for none, and true when a person is called.
     fn paces(brake: &mut HandoffBrake, handoffs: &[(Duration, &str)]) -> Vec<(u64, bool)> {
         let mut now = 0;
         let mut pace = |(lived, progress): &(Duration, &str)| {

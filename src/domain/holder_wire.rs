@@ -1,4 +1,4 @@
-//! The wire between a session's holder and whoever talks to it: pure encoding, no sockets.
+//! The wire protocol between a session's holder and its clients: pure encoding, no sockets.
 //!
 //! A holder outlives upgrades of the daemon, so the conversation begins with versions and changes
 //! only by addition. Everything goes over the stream socket `.horde/sessions/<id>/sock`; a path
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Every request has exactly one answer, in order, except [`Request::Expect`], [`Request::Keys`] and
-//! [`Request::Watch`]: the first two have none, a watch has one [`Answer::Changed`] per change. [`Answer::Ended`] comes to every connection when the session
-//! has ended and its end is on disk; the holder closes after it.
+//! [`Request::Watch`]: the first two have none, a watch has one [`Answer::Changed`] per change. [`Answer::Ended`] is
+//! sent to every connection when the session has ended and its end is on disk; the holder closes after it.
 //!
 //! An attach, as `hd attach` holds it:
 //!
@@ -26,9 +26,9 @@
 //! client closes: detached            holder → Ended(how), then closes: the session is over
 //! ```
 //!
-//! An attached client that does not read is dropped (the stream ends without `Ended`); it may
-//! attach again and gets a fresh snapshot. While nobody is attached the holder itself answers the
-//! program's questions to the terminal; an attached terminal answers them by `Keys`.
+//! An attached client that does not read is dropped (the stream ends without `Ended`); it may attach again and gets a
+//! fresh snapshot. While no client is attached, the holder itself answers the program's queries to the terminal; an
+//! attached terminal answers them by `Keys`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub const MAX_INPUT: usize = 1024 * 1024;
 
 const MAGIC: &[u8; 6] = b"HDHOLD";
 
-/// Why bytes from the other side were not understood.
+/// Error when bytes from the other side are not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The first bytes are not a hello.
@@ -71,7 +71,7 @@ pub enum WireError {
     Malformed(u8),
 }
 
-/// The first bytes a side sends.
+/// Returns the first bytes that each side sends.
 #[must_use]
 pub fn hello(version: u16) -> [u8; HELLO_LEN] {
     let mut bytes = [0; HELLO_LEN];
@@ -80,7 +80,7 @@ pub fn hello(version: u16) -> [u8; HELLO_LEN] {
     bytes
 }
 
-/// Reads a hello: the version that both sides speak from then on.
+/// Reads a hello and returns the version that both sides speak from then on.
 ///
 /// # Errors
 /// Not a hello, or a version older than [`OLDEST`]. A newer peer steps down to ours.
@@ -95,12 +95,12 @@ pub fn agree(bytes: &[u8; HELLO_LEN]) -> Result<u16, WireError> {
     Ok(version.min(VERSION))
 }
 
-/// What is asked of a holder.
+/// A request to a holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Fence: go on only if the session has this token. Empty: any.
+    /// Fence: continue only if the session has this token. Empty: any.
     Expect(String),
-    /// Stream the terminal to this connection, resizing it unless a size is 0.
+    /// Stream the terminal to this connection, and resize the terminal unless a size is 0.
     Attach {
         /// Rows of the client's terminal.
         rows: u16,
@@ -120,7 +120,7 @@ pub enum Request {
     Submit(String),
     /// Type bytes as they are; answered when the terminal took them.
     Type(Vec<u8>),
-    /// The screen as text.
+    /// Return the screen as text.
     Peek,
     /// Press the interrupt key.
     Interrupt,
@@ -131,30 +131,29 @@ pub enum Request {
         /// Milliseconds between TERM and KILL.
         grace_ms: u64,
     },
-    /// Numbers about the session.
+    /// Return numbers about the session.
     Status,
-    /// Nothing but wait for [`Answer::Ended`]; answered by `Done` at once.
+    /// Wait for [`Answer::Ended`]; answered by `Done` at once.
     Subscribe,
-    /// The screen with its marked cells, cursor and modes.
+    /// Return the screen with its marked cells, cursor and modes.
     Look,
-    /// Sends [`Answer::Changed`] after output: once the program is quiet, and once a second while it
-    /// is not.
+    /// Send [`Answer::Changed`] after output: when the program falls quiet, and once a second while it does not.
     Watch,
-    /// Types a text without the submit key; answered when the terminal took it.
+    /// Type a text without the submit key; answered when the terminal took it.
     Paste(String),
-    /// Types the key that ends the input of a program that reads lines; answered when the terminal took it. By
+    /// Type the key that ends the input of a program that reads lines; answered when the terminal took it. With
     /// [`Request::Type`] it would count as a key of a person.
     EndOfInput,
     /// A kind this build does not know; answered by [`Answer::Refused`].
     Unknown(u8),
 }
 
-/// What a holder says.
+/// An answer of a holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Done as asked.
     Done,
-    /// Not done; the text says why. The connection lives on.
+    /// Not done; the text gives the reason. The connection stays open.
     Refused(String),
     /// Another session holds this name; the connection is closed.
     Gone,
@@ -162,21 +161,21 @@ pub enum Answer {
     Screen(String),
     /// Numbers about the session.
     Status(Box<Status>),
-    /// Bytes that paint an empty terminal as the session's screen is now.
+    /// Bytes that paint the session's present screen on an empty terminal.
     Snapshot(Vec<u8>),
     /// Bytes the program wrote.
     Output(Vec<u8>),
-    /// The session is over and its end is on disk.
+    /// The session has ended and its end is on disk.
     Ended(Ended),
     /// The screen with its marked cells, cursor and modes.
     View(Box<ScreenView>),
-    /// The program wrote something since the last of these.
+    /// The program wrote output since the last `Changed`.
     Changed,
-    /// A kind this build does not know; to be passed over.
+    /// A kind this build does not know; ignored.
     Unknown(u8),
 }
 
-/// Numbers about a living session.
+/// Numbers about a running session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The session's token.
@@ -197,25 +196,25 @@ pub struct Status {
     pub bytes_in: u64,
     /// Bytes waiting for the program to read.
     pub queued: u64,
-    /// When it last wrote.
+    /// When the program last wrote.
     pub last_output: Option<Timestamp>,
     /// When the terminal last took input.
     pub last_input: Option<Timestamp>,
     /// Attached clients.
     pub attached: u32,
-    /// Whether a stop is under way.
+    /// Set when a stop is in progress.
     pub stopping: bool,
 }
 
-/// How a session ended: what `exit.json` holds.
+/// The end of a session, as in `exit.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// The token of the session that ended.
     pub token: String,
-    /// How its agent ended.
+    /// The exit of its agent.
     #[serde(flatten)]
     pub exit: SessionExit,
-    /// Whether a stop had to use KILL.
+    /// Set when a stop had to use KILL.
     #[serde(default)]
     pub killed: bool,
     /// Processes that outlived the agent and were ended with it.
@@ -245,7 +244,7 @@ fn json<T: Serialize>(value: &T) -> Vec<u8> {
 }
 
 impl Request {
-    /// The request as a frame.
+    /// Encodes the request as a frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -311,7 +310,7 @@ impl Request {
 }
 
 impl Answer {
-    /// The answer as a frame.
+    /// Encodes the answer as a frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -360,7 +359,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Adds what came from the socket.
+    /// Adds bytes from the socket.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
             self.bytes.drain(..self.read);
@@ -369,14 +368,14 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes the hello off the front, once all of it came.
+    /// Takes the hello off the front, once it is complete.
     pub fn hello(&mut self) -> Option<[u8; HELLO_LEN]> {
         let bytes = self.bytes[self.read..].first_chunk()?;
         self.read += HELLO_LEN;
         Some(*bytes)
     }
 
-    /// The next whole frame: kind and payload.
+    /// Returns the next complete frame: kind and payload.
     ///
     /// # Errors
     /// A length of 0 or above [`MAX_FRAME`]; the stream cannot go on after that.

@@ -1,24 +1,24 @@
-//! Identities. Every one is a checked newtype, so that a raider's name can never be passed where a
-//! branch is wanted, and nothing that came from outside reaches a path or a ref unchecked.
+//! Identities. Each is a checked newtype, so that a raider's name can never be passed where a branch is wanted, and no
+//! outside text reaches a path or a ref unchecked.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a text is not an identity.
+/// The reason why a text is not an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {kind} {text:?}: {why}")]
 pub struct InvalidId {
-    /// What was expected ("rig name", "relic id", ...).
+    /// The expected kind ("rig name", "relic id", ...).
     pub kind: &'static str,
-    /// The text as it was given.
+    /// The text as given.
     pub text: String,
     /// The rule it breaks.
     pub why: &'static str,
 }
 
-/// Letters, digits, `-` and `_`, starting with a letter or digit, at most 48 bytes: safe in a
+/// Checks a name: letters, digits, `-` and `_`, starting with a letter or digit, at most 48 bytes. That is safe in a
 /// path, a git ref, a tmux target and a socket name.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ macro_rules! name_type {
                 Ok(Self(text))
             }
 
-            /// The text.
+            /// Returns the text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -123,7 +123,7 @@ name_type!(
     "harness name"
 );
 name_type!(
-    /// The name of an automation: its folder's.
+    /// The name of an automation, which is that of its folder.
     AutomationName,
     "automation name"
 );
@@ -161,19 +161,19 @@ impl RelicId {
         Ok(Self(text))
     }
 
-    /// What stands before the number: the rig's prefix.
+    /// Returns the part before the number: the rig's prefix.
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.0.rsplit_once('-').map_or("", |(prefix, _)| prefix)
     }
 
-    /// The id with this prefix and number.
+    /// Returns the id with this prefix and number.
     #[must_use]
     pub fn numbered(prefix: &str, number: u64) -> Self {
         Self(format!("{prefix}-{number}"))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -231,13 +231,13 @@ impl Oid {
         Ok(Self(text))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The first ten digits, for people.
+    /// Returns the first ten digits, for people.
     #[must_use]
     pub fn short(&self) -> &str {
         &self.0[..10]
@@ -270,7 +270,7 @@ impl From<Oid> for String {
     }
 }
 
-/// Grows with each charge of a slot and is persisted; fences acts on a sandbox or session.
+/// Grows with each charge of a slot and is persisted; fences actions on a sandbox or session.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default,
 )]
@@ -305,26 +305,26 @@ pub struct RaiderId {
 }
 
 impl RaiderId {
-    /// The raider of this slot in this rig.
+    /// Makes the raider of this slot in this rig.
     #[must_use]
     pub fn new(rig: RigName, name: SlotName) -> Self {
         Self { rig, name }
     }
 
-    /// `gt-<rig>-<Name>` (`4-rules.md`, names; `raider-lifecycle.md`, slot layer).
+    /// Returns `gt-<rig>-<Name>` (`4-rules.md`, names; `raider-lifecycle.md`, slot layer).
     #[must_use]
     pub fn session_id(&self) -> SessionId {
         SessionId(format!("gt-{}-{}", self.rig, self.name))
     }
 
-    /// `raider/<Name>/<relic>-<incarnation>` (`4-rules.md`, names).
+    /// Returns `raider/<Name>/<relic>-<incarnation>` (`4-rules.md`, names).
     #[must_use]
     pub fn branch(&self, relic: &RelicId, incarnation: Incarnation) -> String {
         format!("raider/{}/{}-{}", self.name, relic, incarnation)
     }
 
-    /// The work and the incarnation that [`RaiderId::branch`] was made from; none when the branch is
-    /// not one of this raider's.
+    /// Returns the relic and incarnation that [`RaiderId::branch`] was made from; none when the branch does not belong
+    /// to this raider.
     #[must_use]
     pub fn of_branch(&self, branch: &str) -> Option<(RelicId, Incarnation)> {
         let rest = branch.strip_prefix("raider/")?;
@@ -384,7 +384,7 @@ pub enum ChildId {
 }
 
 impl ChildId {
-    /// The id of its session; agents carry the workspace's name (`4-rules.md`, names).
+    /// Returns the id of its session; agents carry the workspace's name (`4-rules.md`, names).
     #[must_use]
     pub fn session_id(&self, workspace: &str) -> SessionId {
         match self {
@@ -403,8 +403,7 @@ impl fmt::Display for ChildId {
     }
 }
 
-/// The group of `hd`'s verbs that is about the child of this name: `raider`, whose name leads through its rig, or
-/// `agent`.
+/// Returns the group of `hd`'s verbs for the child of this name: `raider`, whose name contains its rig, or `agent`.
 #[must_use]
 pub fn verb_group(name: &str) -> &'static str {
     match name.contains('/') {

@@ -1,22 +1,22 @@
-//! Files that ignore rules hide and no tool makes again (`.env`, an editor's settings): they hold up no
-//! removal, and no salvage keeps them. So a person is told of them, before and after.
+//! Files that ignore rules hide and no tool makes again (`.env`, an editor's settings). They block no removal, and no
+//! salvage keeps them, so a person is told of them before and after.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// As many are named; the others are counted.
+/// The maximum number that is named; the others are counted.
 const NAMED: usize = 20;
 
-/// Such files of one sandbox, as answers and events have them.
+/// The ignored files of one sandbox, in the form for answers and events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ignored {
-    /// The first of the paths, a directory as one; none where it is not known which there are.
+    /// The first paths, where a directory counts as one; none where they are unknown.
     #[serde(rename = "ignored", default)]
     named: Option<Vec<String>>,
-    /// How many there are beside these.
+    /// The number of further paths.
     #[serde(rename = "ignored_more", default, skip_serializing_if = "is_none")]
     more: usize,
-    /// Why it is not known.
+    /// The reason why they are unknown.
     #[serde(
         rename = "ignored_unknown",
         default,
@@ -31,7 +31,7 @@ fn is_none(more: &usize) -> bool {
 }
 
 impl Ignored {
-    /// These, and no others.
+    /// Records a complete list.
     #[must_use]
     pub fn known(mut paths: impl Iterator<Item = String>) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Ignored {
         }
     }
 
-    /// They could not be listed: there may be any.
+    /// Records that they could not be listed: there may be any.
     #[must_use]
     pub fn unknown(why: impl ToString) -> Self {
         Self {
@@ -50,13 +50,13 @@ impl Ignored {
         }
     }
 
-    /// Whether it is known which there are.
+    /// Returns true when the files are known.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.named.is_some()
     }
 
-    /// The JSON object with these as further fields.
+    /// Adds its fields to a JSON object.
     #[must_use]
     pub fn beside(&self, mut object: Value) -> Value {
         if let (Value::Object(all), Ok(Value::Object(own))) =
@@ -67,7 +67,7 @@ impl Ignored {
         object
     }
 
-    /// One line for people; none when it is known that there are none, or nothing is said of them.
+    /// Returns a line for people; none when there are no such files, or nothing was recorded.
     #[must_use]
     pub fn line(&self) -> Option<String> {
         let which = match (&self.named, &self.unknown) {

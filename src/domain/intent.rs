@@ -1,6 +1,6 @@
-//! A completion declared while the supervisor was away: `hd done` leaves it in `<city>/.horde/outbox/`, the
-//! supervisor takes it up when it is back. It is signed with a key that only the session has that it speaks
-//! for: a file does not prove its author.
+//! A completion that was declared while the supervisor was down: `hd done` leaves it in `<city>/.horde/outbox/`, and
+//! the supervisor takes it up at its next start. It is signed with a key that only its session has, because a file
+//! alone does not prove its author.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use sha2::Sha256;
 
 use super::ids::{Incarnation, SessionId};
 
-/// The variable that tells a raider's session its key.
+/// The variable that holds the key in a raider's session.
 pub const KEY_VARIABLE: &str = "HD_KEY";
 
-/// One file of the outbox.
+/// A file of the outbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Intent {
-    /// Version of the protocol it was written under.
+    /// Version of the protocol that it was written with.
     pub v: u64,
-    /// What is asked (`done`).
+    /// The operation (`done`).
     pub op: String,
-    /// With what, as on the socket.
+    /// Its arguments, as on the socket.
     pub args: Map<String, Value>,
     /// `HD_ACTOR` or `HD_RAIDER` of the session.
     pub raider: Option<String>,
@@ -35,28 +35,28 @@ pub struct Intent {
     pub relic: Option<String>,
     /// `HD_SESSION` of the session.
     pub session: Option<String>,
-    /// Where it was called.
+    /// The caller's working directory.
     pub cwd: PathBuf,
-    /// The process that called.
+    /// The caller's process.
     pub pid: u32,
-    /// When.
+    /// When it was written.
     pub at: Timestamp,
-    /// The signature of all of this: its HMAC-SHA-256 under the session's key, in hexadecimal.
+    /// The signature of all fields: their HMAC-SHA-256 under the session's key, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
 }
 
 impl Intent {
-    /// The same with the signature that the key makes.
+    /// Adds the signature that the key makes.
     ///
     /// # Errors
-    /// It has no JSON form: its directory has a name that is no text.
+    /// It has no JSON form: the name of its directory is not text.
     pub fn signed(mut self, key: &str) -> serde_json::Result<Self> {
         self.mac = Some(hex(&self.under(key)?.finalize().into_bytes()));
         Ok(self)
     }
 
-    /// Whether the signature is the one that the key makes.
+    /// Returns true when the signature is the one that the key makes.
     #[must_use]
     pub fn is_signed(&self, key: &str) -> bool {
         let claimed = self.mac.as_deref().and_then(bytes);
@@ -77,18 +77,18 @@ impl Intent {
     }
 }
 
-/// What the keys of a city's sessions are made from. Nothing but the supervisor reads it.
+/// The secret from which the keys of a city's sessions are derived. Only the supervisor reads it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// A secret of random bytes.
+    /// Makes a secret of random bytes.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The key of one incarnation of a raider's session, the same at each start.
+    /// Returns the key of one incarnation of a raider's session; it is the same at each start.
     #[must_use]
     pub fn key(&self, session: &SessionId, incarnation: Incarnation) -> String {
         let mut mac = keyed(&self.0);

@@ -1,41 +1,41 @@
-//! Changes of single values in a JSON file that leave every other byte of it as it was: order, layout
-//! and comments. Comments and commas before a closing bracket are taken, as many programs do.
+//! Changes single values in a JSON file and leaves every other byte as it was: order, layout and comments. Accepts
+//! comments and trailing commas, as many programs do.
 
 mod read;
 mod write;
 
 use serde_json::Value;
 
-/// What is done to one value.
+/// The change of one value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Put {
-    /// It becomes this value.
+    /// Sets this value.
     Set(Value),
-    /// It becomes this value, unless there is one.
+    /// Sets this value, unless there is one.
     Default(Value),
-    /// The array gets this element, unless it has it.
+    /// Adds this element to the array, unless it has it.
     Add(Value),
 }
 
-/// A change: the keys that lead to the value from the outermost object on, and what is done to it.
-/// Objects on the way that are missing are made.
+/// A change: the keys from the outermost object to the value, and the change of it. Missing objects on the way are
+/// created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edit {
     /// The keys; at least one.
     pub path: Vec<String>,
-    /// What is done.
+    /// The change.
     pub put: Put,
 }
 
-/// Why a text cannot be changed.
+/// The reason why a text cannot be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unchangeable {
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("line {line}: {what}")]
     Malformed {
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// What was expected there.
+        /// The expected syntax.
         what: &'static str,
     },
     /// A value on the way is of another kind.
@@ -43,13 +43,13 @@ pub enum Unchangeable {
     Kind {
         /// The keys that lead to it, with dots; empty for the whole text.
         key: String,
-        /// What it must be.
+        /// The required kind.
         wanted: &'static str,
     },
 }
 
-/// Returns the text with all edits made. It is the same text where everything is as wanted already.
-/// A blank text is an empty object.
+/// Returns the text with all edits made; the same text where nothing has to change. A blank text counts as an empty
+/// object.
 ///
 /// # Errors
 /// [`Unchangeable`].
@@ -63,7 +63,7 @@ pub fn apply(text: &str, edits: &[Edit]) -> Result<String, Unchangeable> {
     Ok(text)
 }
 
-/// Whether a value is at these keys, which is not empty: not null, `""`, `[]` or `{}`.
+/// Returns true when there is a value at these keys that is not empty: not null, false, `""`, `[]` or `{}`.
 ///
 /// # Errors
 /// [`Unchangeable::Malformed`].

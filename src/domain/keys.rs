@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-/// Names and bytes. Upper and lower case are the same.
+/// Names and bytes. Case does not matter.
 const NAMED: &[(&str, &[u8])] = &[
     ("Enter", b"\r"),
     ("Return", b"\r"),
@@ -40,10 +40,10 @@ const NAMED: &[(&str, &[u8])] = &[
     ("F12", b"\x1b[24~"),
 ];
 
-/// Reads names of keys with blanks between them: names of [`NAMED`], `C-c`, `M-x`, single characters.
+/// Parses names of keys separated by blanks: names of [`NAMED`], `C-c`, `M-x`, single characters.
 ///
 /// # Errors
-/// The word that names no key, with the names that there are.
+/// The word that names no key, with the known names.
 pub fn bytes(keys: &str) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
     for word in keys.split_whitespace() {
@@ -61,7 +61,7 @@ pub fn bytes(keys: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Ctrl-C, Ctrl-D and Ctrl-\ as bytes, and as terminals send them once a program asked for the extended encodings.
+/// Ctrl-C, Ctrl-D and Ctrl-\ as bytes, and in the extended encodings that a program may ask for.
 const ENDING: &[&[u8]] = &[
     b"\x03",
     b"\x04",
@@ -74,15 +74,15 @@ const ENDING: &[&[u8]] = &[
     b"\x1b[27;5;92~",
 ];
 
-/// Whether a key is among what was typed that programs end by.
+/// Returns true when the typed bytes contain a key that ends programs.
 #[must_use]
 pub fn ends_programs(typed: &[u8]) -> bool {
     let pressed = |key: &&[u8]| typed.windows(key.len()).any(|part| part == *key);
     ENDING.iter().any(pressed)
 }
 
-/// What terminals send by themselves while a person is attached: reports of focus, of the mouse, of the cursor, of colours
-/// and of what the terminal can do.
+/// Reports that terminals send by themselves while a person is attached: of focus, mouse, cursor, colours and
+/// capabilities.
 static REPORTS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?s-u)\x1b\[[IO]",
@@ -94,13 +94,13 @@ static REPORTS: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is written here and tested")
 });
 
-/// What a person typed of this.
+/// Returns the part of the bytes that a person typed.
 #[must_use]
 pub fn typed(bytes: &[u8]) -> Cow<'_, [u8]> {
     REPORTS.replace_all(bytes, &b""[..])
 }
 
-/// Whether a person typed any of this: a program may end by a word, a key of a menu, or Enter.
+/// Returns true when a person typed any of the bytes: a program may end by a word, a key of a menu, or Enter.
 #[must_use]
 pub fn is_typed(bytes: &[u8]) -> bool {
     !typed(bytes).is_empty()

@@ -10,19 +10,19 @@ use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
 /// The longest that a parked merge request waits (`4-rules.md`).
 pub const PARKED_MAX: Duration = Duration::from_secs(600);
 
-/// How work becomes part of the target.
+/// The style in which a branch lands on the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LandStyle {
-    /// Its commits are replayed on the target.
+    /// Replays its commits on the target.
     Rebase,
-    /// One commit holds all of it.
+    /// Lands all of it as one commit.
     Squash,
-    /// A merge commit joins it.
+    /// Joins it by a merge commit.
     Merge,
 }
 
-/// What an in-memory merge came to.
+/// The result of an in-memory merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MergeOutcome {
     /// These commits would land.
@@ -32,11 +32,11 @@ pub enum MergeOutcome {
         /// Its tree.
         tree: Oid,
     },
-    /// Everything of it is on the target already.
+    /// The target already has everything of it.
     Nothing,
     /// These paths conflict.
     Conflict(Vec<String>),
-    /// It shares no history with the target.
+    /// The branch shares no history with the target.
     Unrelated,
 }
 
@@ -44,9 +44,9 @@ pub enum MergeOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MrState {
-    /// Made by `done`; the witness has not vouched for it yet, or a person must look.
+    /// Made by `done`; the witness has not validated it yet, or a person must review it.
     Reviewing,
-    /// Parked until what it needs works again: shown of one that is queued, and never stored.
+    /// Queued, and parked until what it needs works again: only shown, never stored.
     Held,
     /// Waits for its turn.
     Queued,
@@ -60,12 +60,12 @@ pub enum MrState {
     Conflict,
     /// A gate failed; a fresh raider reworks the relic.
     Failed,
-    /// A person said no.
+    /// A person rejected it.
     Rejected,
 }
 
 impl MrState {
-    /// Whether nothing will change it any more.
+    /// Returns true when the state will not change any more.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(
@@ -75,53 +75,53 @@ impl MrState {
     }
 }
 
-/// Whether a person must look at a merge request before it is queued.
+/// Need for a person's review before a merge request is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Review {
-    /// Nobody must.
+    /// No review is needed.
     #[default]
     None,
-    /// Somebody must, and has not.
+    /// A review is needed and has not been made.
     Wanted,
-    /// Somebody did.
+    /// A person approved.
     Approved,
 }
 
-/// Why a merge request waits.
+/// The reason why a merge request waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldReason {
-    /// A person must look at it.
+    /// A person must review it.
     Review,
     /// A person's checkout is in the way.
     Checkout,
-    /// Its target moves all the time.
+    /// The target keeps moving.
     Target,
-    /// Something that it needs does not work.
+    /// Something that it needs does not work (infrastructure).
     Infra,
 }
 
-/// Why a merge request failed, the `failure_type` of MERGE_FAILED.
+/// The reason why a merge request failed, the `failure_type` of MERGE_FAILED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureType {
     /// It conflicts with the target.
     Conflict,
-    /// A gate said no.
+    /// A gate failed.
     Tests,
     /// It could not be built.
     Build,
     /// The remote refused it.
     Push,
-    /// A gate could not run. That is never blamed on the branch: it is tried again, and a person is called.
+    /// A gate could not run. The branch is never blamed for that: the forge retries, and a person is called.
     Infra,
     /// It shares no history with the target.
     Unrelated,
 }
 
 impl FailureType {
-    /// The failure of a gate, by its name: one that builds says that it could not be built.
+    /// Returns the failure type of a gate by its name: `Build` for a gate that builds.
     #[must_use]
     pub fn of_gate(name: &str) -> Self {
         const BUILDS: [&str; 2] = ["build", "compile"];
@@ -147,20 +147,20 @@ pub struct GateVerdict {
     pub tail: String,
 }
 
-/// What a gate run says.
+/// The result of a gate run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Exit 0.
+    /// The gate exited with 0.
     Pass,
-    /// The branch's fault.
+    /// The gate failed because of the branch.
     Fail,
-    /// It could not run; says nothing about the branch.
+    /// The gate could not run, which says nothing about the branch.
     Infra,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns the word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -171,18 +171,18 @@ impl Verdict {
     }
 }
 
-/// One merge request.
+/// A merge request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeRequest {
-    /// Its id, a relic of its own.
+    /// Id of the merge request, which is a relic itself.
     pub id: RelicId,
     /// The rig.
     pub rig: RigName,
-    /// The work it lands.
+    /// The relic whose work it lands.
     pub relic: RelicId,
-    /// Who did it.
+    /// The raider that did the work.
     pub raider: RaiderId,
-    /// Which incarnation did it.
+    /// The incarnation that did the work.
     pub incarnation: Incarnation,
     /// The pushed branch.
     pub branch: String,
@@ -196,40 +196,39 @@ pub struct MergeRequest {
     pub priority: i64,
     /// When the relic's first merge request was queued; survives rework.
     pub queued_at: Timestamp,
-    /// How many times it was tried.
+    /// The number of attempts to land it.
     pub attempts: u32,
-    /// Not before this time (infrastructure retries).
+    /// No attempt is made before this time (infrastructure retries).
     pub not_before: Option<Timestamp>,
-    /// What the gates said last.
+    /// The last results of the gates.
     pub gates: Vec<GateVerdict>,
     /// Conflicting paths.
     pub conflict_files: Vec<String>,
     /// The landed commit.
     pub merge_commit: Option<Oid>,
-    /// Why it is held or failed, for people.
+    /// The reason why it is held or failed, for people.
     pub note: Option<String>,
-    /// The tip that the target had when the work was begun on it; none where it was begun on a branch that was pushed
-    /// before.
+    /// The tip of the target when the work began; none when the work began on a branch that was pushed before.
     #[serde(default)]
     pub began: Option<Oid>,
-    /// Why it waits; none when it does not.
+    /// The reason why it waits; none when it does not.
     #[serde(default)]
     pub hold: Option<HoldReason>,
-    /// Since when it waits for that.
+    /// When the present wait began.
     #[serde(default)]
     pub held_since: Option<Timestamp>,
-    /// When its merge was told: its relic closed, the outcome recorded, the calls about it closed.
+    /// When its merge was settled: relic closed, outcome recorded, escalations about it closed.
     #[serde(default)]
     pub settled_at: Option<Timestamp>,
-    /// A person must look before it is queued, and whether one has.
+    /// Need for a person's review.
     #[serde(default)]
     pub review: Review,
 }
 
-/// Ends every note that says what a person can do about their checkout.
+/// Ends every note that tells a person how to free their checkout.
 const WILL_LAND: &str = "and it will land";
 
-/// Why a person's checkout cannot be moved at present. Each says what ends it.
+/// The reason why a person's checkout cannot be moved now. Each says how to end it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CheckoutBusy {
     /// Tracked files are changed or staged.
@@ -241,40 +240,40 @@ pub enum CheckoutBusy {
     /// Ignored or untracked files are where the landing puts files.
     #[error("has files in the way that are not tracked; move them {WILL_LAND}: {0}")]
     InTheWay(String),
-    /// More than one worktree has the branch checked out, and only one of them could move with it.
+    /// Several worktrees have the branch checked out, and only one of them could move with it.
     #[error(
         "has the branch checked out in several worktrees; leave it in one of them {WILL_LAND}: {0}"
     )]
     Several(String),
-    /// The worktree that has the branch checked out is not there.
+    /// The worktree that has the branch checked out is missing.
     #[error(
         "has the branch checked out in a worktree that is gone; `git worktree prune` there {WILL_LAND}"
     )]
     Gone,
 }
 
-/// How often the target moved while a merge request was tested or pushed. That is no fault of the merge
-/// request, so it is no attempt of it; but it must not go round for ever unseen either.
+/// Counts how often the target moved while a merge request was tested or pushed. That is not the merge request's fault,
+/// so it does not count as an attempt; but it must not repeat for ever without a person knowing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chase {
-    /// How often.
+    /// The number of moves.
     pub moves: u32,
-    /// When it moved first.
+    /// Time of the first move.
     pub since: Option<Timestamp>,
-    /// Whether a person was called.
+    /// Set when a person was called.
     pub called: bool,
 }
 
 impl Chase {
-    /// So often it is tried again at once.
+    /// Up to this number of moves, the next attempt starts at once.
     const AT_ONCE: u32 = 3;
-    /// So often, a person is called; or after so long.
+    /// A person is called after this number of moves, or after `CALLS_AFTER`.
     const CALLS: u32 = 8;
     const CALLS_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_mins(30);
     /// The longest wait between two attempts.
     const WAIT_MAX: Duration = Duration::from_secs(300);
 
-    /// The target moved once more. Returns whether a person is to be called about it now.
+    /// Records a move of the target. Returns true when a person is to be called about it now.
     pub fn moved(&mut self, now: Timestamp) -> bool {
         self.moves = self.moves.saturating_add(1);
         let since = *self.since.get_or_insert(now);
@@ -284,14 +283,14 @@ impl Chase {
         calls
     }
 
-    /// How long the next attempt waits: not at all, then a second, doubling.
+    /// Returns the wait before the next attempt: none at first, then a second, doubling.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         let doublings = self.moves.checked_sub(Self::AT_ONCE + 1)?.min(10);
         Some(Duration::from_secs(1 << doublings).min(Self::WAIT_MAX))
     }
 
-    /// Says why the merge request waits.
+    /// Returns the note that explains the wait.
     #[must_use]
     pub fn note(&self, target: &str) -> String {
         let times = match self.moves {
@@ -306,7 +305,7 @@ impl Chase {
 }
 
 impl MergeRequest {
-    /// Has it wait for this reason, with a note for people.
+    /// Holds it for this reason, with a note for people.
     pub fn hold_for(&mut self, reason: HoldReason, note: String, now: Timestamp) {
         if self.hold != Some(reason) {
             self.held_since = Some(now);
@@ -315,45 +314,45 @@ impl MergeRequest {
         self.note = Some(note);
     }
 
-    /// Ends its wait. The note says what comes of it, if anything.
+    /// Ends the hold. The note describes the result, if there is one.
     pub fn release(&mut self, note: Option<String>) {
         self.hold = None;
         self.held_since = None;
         self.note = note;
     }
 
-    /// Whether nothing will change it any more.
+    /// Returns true when the state will not change any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state.is_final()
     }
 
-    /// Whether it was verified, and a person must look, and none has.
+    /// Returns true when the witness validated it and a person's review is outstanding.
     #[must_use]
     pub fn awaits_person(&self) -> bool {
         let wanted = self.state == MrState::Reviewing && self.review == Review::Wanted;
         wanted && self.hold == Some(HoldReason::Review)
     }
 
-    /// Whether it goes on when a person has done something, be it to look at it or to clear their checkout.
+    /// Returns true when it goes on only after a person acts: reviews it, or frees their checkout.
     #[must_use]
     pub fn needs_person(&self) -> bool {
         let parked = self.state == MrState::Queued && self.not_before.is_some();
         self.awaits_person() || parked && self.hold == Some(HoldReason::Checkout)
     }
 
-    /// Whether what becomes of it is a person's to say, or was said, and the forge has yet to take it. It
-    /// does not need its raider for that.
+    /// Returns true while a person's review is outstanding, or was given and the forge has not queued it yet. Its
+    /// raider is not needed for that.
     #[must_use]
     pub fn is_in_review(&self) -> bool {
         let approved = self.state == MrState::Reviewing && self.review == Review::Approved;
         approved || self.awaits_person()
     }
 
-    /// Whether it must wait for its time.
+    /// Returns true while its time (`not_before`) has not come.
     #[must_use]
     pub fn is_parked(&self, now: Timestamp) -> bool {
-        // One that is further off than anything waits was noted by a clock that was set back since.
+        // A time further off than the longest wait was written before the clock was set back.
         let waits = |at: Timestamp| {
             let wait = Duration::try_from(at.duration_since(now));
             wait.is_ok_and(|wait| !wait.is_zero() && wait <= PARKED_MAX)
@@ -361,7 +360,7 @@ impl MergeRequest {
         self.not_before.is_some_and(waits)
     }
 
-    /// The state as it is shown: one that is parked in the queue is held.
+    /// Returns the state to show: a queued merge request that is parked is held.
     #[must_use]
     pub fn shown(&self, now: Timestamp) -> MrState {
         match self.state {
@@ -371,8 +370,8 @@ impl MergeRequest {
     }
 }
 
-/// The next merge request to land: priority, then age, then id. Held and parked ones do not block
-/// others (`4-rules.md`, gates).
+/// Returns the next merge request to land: by priority, then age, then id. Held and parked ones do not block others
+/// (`4-rules.md`, gates).
 #[must_use]
 pub fn next(queue: &[MergeRequest], now: Timestamp) -> Option<&MergeRequest> {
     queue
@@ -382,7 +381,7 @@ pub fn next(queue: &[MergeRequest], now: Timestamp) -> Option<&MergeRequest> {
         .min_by(|a, b| order(a).cmp(&order(b)))
 }
 
-/// The sort key of the queue.
+/// Returns the sort key of the queue.
 #[must_use]
 pub fn order(mr: &MergeRequest) -> (std::cmp::Reverse<i64>, Timestamp, u64, &str) {
     // gt-10 comes after gt-9: ids are compared by number first.

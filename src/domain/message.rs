@@ -14,9 +14,9 @@ use super::relic::Exit;
 /// Raider → witness: the work is pushed and the agent is finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolecatDone {
-    /// Who.
+    /// The raider.
     pub raider: RaiderId,
-    /// Which incarnation.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The rig.
     pub rig: RigName,
@@ -26,20 +26,20 @@ pub struct PolecatDone {
     pub branch: String,
     /// The pushed head.
     pub head: Oid,
-    /// How it ended.
+    /// The kind of completion.
     pub exit: Exit,
-    /// What the agent said of its sandbox.
+    /// The state of the sandbox as the agent reported it.
     pub cleanup_status: Option<CleanupStatus>,
-    /// Who must look before it lands; none when nobody must.
+    /// The required reviewer; none when no review is needed.
     pub gate: Option<String>,
 }
 
 /// Witness → forge: this may land.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeReady {
-    /// Who did it.
+    /// The raider that did the work.
     pub raider: RaiderId,
-    /// Which incarnation.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The rig.
     pub rig: RigName,
@@ -51,7 +51,7 @@ pub struct MergeReady {
     pub branch: String,
     /// The pushed head.
     pub head: Oid,
-    /// What the witness measured.
+    /// The result of the witness's measurement.
     pub verified: String,
 }
 
@@ -60,9 +60,9 @@ pub struct MergeReady {
 pub struct Merged {
     /// The merge request.
     pub mr: RelicId,
-    /// Who did it.
+    /// The raider that did the work.
     pub raider: RaiderId,
-    /// Which incarnation.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The rig.
     pub rig: RigName,
@@ -76,9 +76,9 @@ pub struct Merged {
     pub target: String,
     /// The commit on the target, seen on the remote.
     pub merge_commit: Oid,
-    /// When.
+    /// When it landed.
     pub merged_at: Timestamp,
-    /// Everything of it was on the target already.
+    /// Set when the target had everything of it already.
     pub noop: bool,
 }
 
@@ -87,9 +87,9 @@ pub struct Merged {
 pub struct MergeFailed {
     /// The merge request.
     pub mr: RelicId,
-    /// Who did it.
+    /// The raider that did the work.
     pub raider: RaiderId,
-    /// Which incarnation.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The rig.
     pub rig: RigName,
@@ -101,7 +101,7 @@ pub struct MergeFailed {
     pub head: Oid,
     /// The branch it should have landed on.
     pub target: String,
-    /// Why.
+    /// The reason.
     pub failure_type: FailureType,
     /// The end of the gate's output, or what git said.
     pub error: String,
@@ -109,23 +109,23 @@ pub struct MergeFailed {
     pub conflict_files: Vec<String>,
 }
 
-/// Any → shaman: somebody must know.
+/// Any → shaman: a person must know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Escalation {
-    /// Who it is about.
+    /// The agent or actor that it is about.
     pub agent: String,
     /// The work it is about.
     pub relic: Option<RelicId>,
-    /// Which problem, and in one line: the fields `problem`, `code` and `of`.
+    /// The problem, in one line: the fields `problem`, `code` and `of`.
     #[serde(flatten)]
     pub problem: Problem,
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// What was seen.
+    /// The evidence.
     pub evidence: String,
 }
 
-/// How bad an escalation is.
+/// The severity of an escalation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -139,16 +139,16 @@ pub enum Severity {
     Critical,
 }
 
-/// Session → its successor: where it was.
+/// Session → its successor: the state of its work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handoff {
     /// In the agent's words.
     pub note: Option<String>,
     /// The work.
     pub relic: Option<RelicId>,
-    /// The step of the totem it was at.
+    /// The totem step that it was at.
     pub totem_step: Option<String>,
-    /// The successor goes on with the conversation of the session that hands off.
+    /// Set when the successor continues the conversation of this session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resume: bool,
 }
@@ -172,7 +172,7 @@ pub enum Body {
     /// An agent asks for help.
     #[serde(rename = "HELP")]
     Help(Escalation),
-    /// The witness found what it may not mend.
+    /// The witness found a fault that it may not repair.
     #[serde(rename = "RECOVERY_NEEDED")]
     RecoveryNeeded(Escalation),
     /// Anything else a person must know.
@@ -184,7 +184,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// The cause that the journal gives for its being sent.
+    /// Returns the cause of the journal entry for its sending.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
@@ -202,7 +202,7 @@ impl Body {
         }
     }
 
-    /// The raider that it is about, and with which work, where its fields say so.
+    /// Returns the raider and the relic that it is about, where its fields name them.
     #[must_use]
     pub fn work(&self) -> Option<(&RaiderId, &RelicId)> {
         match self {
@@ -220,13 +220,13 @@ impl Body {
 /// A mailbox: `horde/witness`, `horde/forge`, `shaman`, `horde/raiders/Toast`.
 pub type Address = String;
 
-/// The witness's mailbox of a rig.
+/// Returns the mailbox of a rig's witness.
 #[must_use]
 pub fn witness(rig: &RigName) -> Address {
     format!("{rig}/witness")
 }
 
-/// The forge's mailbox of a rig.
+/// Returns the mailbox of a rig's forge.
 #[must_use]
 pub fn forge(rig: &RigName) -> Address {
     format!("{rig}/forge")
@@ -244,10 +244,10 @@ pub struct Message {
     pub from: Address,
     /// Receiver.
     pub to: Address,
-    /// What it says.
+    /// The content.
     pub body: Body,
     /// When it was sent.
     pub sent_at: Timestamp,
-    /// When its receiver was finished with it.
+    /// When its receiver marked it handled.
     pub handled_at: Option<Timestamp>,
 }

@@ -1,5 +1,5 @@
-//! PURE decisions and the words they are made of: no tokio, files, processes, clock, environment
-//! or logging. Facts come in, actions and verdicts go out; time is an argument.
+//! PURE decisions and their vocabulary: no tokio, files, processes, clock, environment or logging. Facts come in,
+//! actions and verdicts go out; time is an argument.
 
 pub mod account;
 pub mod age;

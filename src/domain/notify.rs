@@ -1,4 +1,4 @@
-//! `[notify]`: whom events are told besides the journal. Which are, and which of too many wait.
+//! `[notify]`: the events that people are told of besides the journal, and the limit on waiting notices.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::event::Event;
 
-/// So many notices wait for a slow command. Of more the oldest are left out, but no critical one.
+/// The maximum number of notices that wait for a slow command. Beyond it the oldest are dropped, but no critical
+/// notice.
 pub const WAITING_MAX: usize = 32;
 
 /// `[notify]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyPolicy {
-    /// What is told.
+    /// The kinds that are told.
     pub on: Vec<Notice>,
-    /// The command, for the shell; none tells nobody.
+    /// The shell command; none disables notices.
     pub command: Option<String>,
-    /// How long an escalation waits for an acknowledgement before it is raised again.
+    /// The time without acknowledgement after which an escalation is raised again.
     pub reraise: Option<Duration>,
 }
 
@@ -26,7 +27,7 @@ pub struct NotifyPolicy {
 pub enum Notice {
     /// A person is called, or called again.
     Escalation,
-    /// An agent asks something, or its work waits to be looked at.
+    /// An agent asks a question, or its work waits for review.
     NeedsInput,
     /// Work could not land.
     MergeFailed,
@@ -39,7 +40,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Each with its word in the configuration.
+    /// Each kind with its word in the configuration.
     pub const WORDS: &[(&str, Self)] = &[
         ("escalation", Self::Escalation),
         ("needs_input", Self::NeedsInput),
@@ -49,7 +50,7 @@ impl Notice {
         ("auth", Self::Auth),
     ];
 
-    /// The type of the event that is told.
+    /// Returns the type of its event.
     #[must_use]
     pub fn event(self) -> &'static str {
         match self {
@@ -64,29 +65,29 @@ impl Notice {
 }
 
 impl NotifyPolicy {
-    /// Whether events of this type are told.
+    /// Returns true when events of this type are told.
     #[must_use]
     pub fn tells(&self, kind: &str) -> bool {
         self.command.is_some() && self.on.iter().any(|notice| notice.event() == kind)
     }
 }
 
-/// How far people were told. The journal is the queue; this is its cursor.
+/// The progress of notices. The journal is the queue; this is its cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The newest event that was told, or left out, or is of no kind that is told.
+    /// The newest event that was told, dropped, or of no kind that is told.
     pub cursor: u64,
-    /// What was told then.
+    /// The kinds that were told then.
     pub on: Vec<String>,
-    /// Kinds that are told since then only, and the newest event of that time.
+    /// Kinds that were added later, and the newest event at that time.
     #[serde(default)]
     pub since: BTreeMap<String, u64>,
-    /// The last command failed: that was said once.
+    /// Set when the last command failed and that was reported.
     pub failing: bool,
 }
 
 impl Mark {
-    /// Begins to tell now.
+    /// Starts to tell from now on.
     #[must_use]
     pub fn new(on: Vec<String>, newest: u64) -> Self {
         Self {
@@ -97,7 +98,7 @@ impl Mark {
         }
     }
 
-    /// Other kinds are told from now on: of those that were told before, what waits still waits.
+    /// Changes the kinds from now on; waiting events of the kinds that stay still wait.
     pub fn turn_to(&mut self, on: Vec<String>, newest: u64) {
         let new = on.iter().filter(|kind| !self.on.contains(kind));
         self.since.extend(new.map(|kind| (kind.clone(), newest)));
@@ -107,7 +108,7 @@ impl Mark {
         self.on = on;
     }
 
-    /// Of this kind, what comes after this event waits.
+    /// Returns the number after which events of this kind wait.
     #[must_use]
     pub fn after(&self, kind: &str) -> u64 {
         let since = self.since.get(kind).copied();
@@ -115,7 +116,7 @@ impl Mark {
     }
 }
 
-/// Of what waits, the oldest first: what is left out, and what is told next.
+/// Takes the waiting events, the oldest first; returns the dropped ones and the next to tell.
 #[must_use]
 pub fn choose(waiting: Vec<Event>) -> (Vec<Event>, Option<Event>) {
     let excess = waiting.len().saturating_sub(WAITING_MAX);
@@ -152,7 +153,7 @@ mod tests {
         (1..=count).map(event).collect()
     }
 
-    /// How many wait, which of them are critical; how many are left out, which is next.
+    /// Number of waiting events and the critical ones among them; then the number dropped, and the next.
     #[test]
     fn the_oldest_are_left_out_but_no_critical_one() {
         let most = WAITING_MAX as u64;
@@ -189,7 +190,7 @@ mod tests {
         assert!(policy.tells("escalation.raised") && !policy.tells("agent.quarantined"));
     }
 
-    /// Also of a mark that an older version wrote.
+    /// Also for a mark that an older version wrote.
     #[test]
     fn other_kinds_are_told_from_now_on_and_of_the_old_ones_what_waits() {
         let mark = r#"{"cursor":3,"on":["a","b"],"failing":false}"#;

@@ -11,11 +11,11 @@
 //!   any of these, but all of it is in salvage refs written from what is there now: Permit
 //! ```
 //!
-//! What an agent left behind by an amend, and commits whose patches are on some remote's target, are
-//! salvaged without asking ([`only_left_behind`], [`only_unpushed`]).
+//! Commits that an agent left behind by an amend, and commits whose patches are on some remote's target, are salvaged
+//! without asking ([`only_left_behind`], [`only_unpushed`]).
 //!
-//! Source: `witness-patrol.md`, auto-nuke safety protocol; the value acted on is the measured one,
-//! never the reported one (`1-product.md`).
+//! Source: `witness-patrol.md`, auto-nuke safety protocol; the protocol acts on the measured status, never on the
+//! reported one (`1-product.md`).
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ pub enum CleanupStatus {
 }
 
 impl CleanupStatus {
-    /// The status that these facts show, the worst first.
+    /// Returns the status that these facts show, the worst first.
     #[must_use]
     pub fn measured(git: &GitFacts) -> Self {
         if !git.head_reachable {
@@ -56,8 +56,8 @@ impl CleanupStatus {
     }
 }
 
-/// What was measured, where a report disagrees with it. Before the push, an honest one may say that of the
-/// commits or leave it out; what the agent left behind by an amend it need not know of.
+/// Returns the measured status when a report disagrees with it. Before the push, a correct report may or may not count
+/// the commits; commits left behind by an amend need not be reported.
 #[must_use]
 pub fn mismatch(reported: CleanupStatus, git: &GitFacts) -> Option<CleanupStatus> {
     let mut pushed = git.clone();
@@ -70,26 +70,26 @@ pub fn mismatch(reported: CleanupStatus, git: &GitFacts) -> Option<CleanupStatus
     (!honest.contains(&reported)).then_some(measured)
 }
 
-/// Everything the protocol looks at.
+/// The input of the protocol.
 #[derive(Debug, Clone)]
 pub struct Evidence {
-    /// Whose sandbox.
+    /// The owner of the sandbox.
     pub raider: RaiderId,
     /// The incarnation that the decision is about.
     pub incarnation: Incarnation,
     /// Its directory.
     pub sandbox: PathBuf,
-    /// Which session of it was last seen, and that it has ended; `None` where none was.
+    /// The last known session of it, which has ended; `None` where there was none.
     pub session: Probed<Option<LastSession>>,
-    /// Whether a session runs now.
+    /// Set when a session runs now.
     pub session_runs: bool,
-    /// git, measured now.
+    /// The git facts, measured now.
     pub git: Probed<GitFacts>,
-    /// The facts that salvage was written from, when it was.
+    /// The facts that salvage was written from, if it was.
     pub salvaged: Option<GitFacts>,
-    /// Why a nuke is wanted.
+    /// The cause of the nuke.
     pub cause: Cause,
-    /// When it was found so: a session that was started later is another matter.
+    /// When the cause was found: a session that was started later makes the permit stale.
     pub detected: Timestamp,
 }
 
@@ -98,12 +98,12 @@ pub struct Evidence {
 pub struct LastSession {
     /// Unique per start.
     pub token: String,
-    /// Which session of the raider it was.
+    /// Its generation.
     pub generation: Generation,
 }
 
-/// Permission to remove one sandbox in one state. Only [`judge`] makes one; the effect verifies it
-/// again at the instant of acting, so a permit can grow stale but never wrong.
+/// Permission to remove one sandbox in one state. Only [`judge`] makes one; the effect verifies it again at the instant
+/// of acting, so a permit can grow stale but never wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NukePermit {
     raider: RaiderId,
@@ -116,25 +116,25 @@ pub struct NukePermit {
 }
 
 impl NukePermit {
-    /// Whose sandbox.
+    /// Returns the owner of the sandbox.
     #[must_use]
     pub fn raider(&self) -> &RaiderId {
         &self.raider
     }
 
-    /// Which incarnation's.
+    /// Returns the owner's incarnation.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// Its directory.
+    /// Returns the directory of the sandbox.
     #[must_use]
     pub fn sandbox(&self) -> &PathBuf {
         &self.sandbox
     }
 
-    /// Whether this is the session that had ended, and it has: any other makes the permit stale.
+    /// Returns true when this is the session that the permit names, and it has ended: any other makes the permit stale.
     #[must_use]
     pub fn is_for(&self, seen: &SessionFacts) -> bool {
         let ended = !matches!(seen.state, RunState::Running | RunState::Unknown { .. });
@@ -146,37 +146,37 @@ impl NukePermit {
         ended && same && seen.started_at <= self.detected
     }
 
-    /// The facts that it was given for.
+    /// Returns the facts that it was given for.
     #[must_use]
     pub fn git(&self) -> &GitFacts {
         &self.git
     }
 
-    /// Why.
+    /// Returns the cause.
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.cause
     }
 }
 
-/// What the protocol says.
+/// The decision of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a verdict that nobody reads protects nothing"]
 pub enum Judgement {
     /// Remove it.
     Permit(Box<NukePermit>),
-    /// Keep it and look again later.
+    /// Keep the sandbox and look again later.
     Skip {
-        /// What was measured.
+        /// The measured status.
         status: CleanupStatus,
-        /// What would be lost, for people.
+        /// The losses, for people.
         losses: Vec<String>,
     },
-    /// Keep it and tell somebody.
+    /// Keep the sandbox and call a person.
     Escalate {
-        /// What was measured, where it could be.
+        /// The measured status, if it could be measured.
         status: Option<CleanupStatus>,
-        /// What would be lost, for people.
+        /// The losses, for people.
         losses: Vec<String>,
     },
 }
@@ -247,22 +247,22 @@ pub fn judge(evidence: Evidence) -> Judgement {
     }
 }
 
-/// Whether all that a removal would lose is commits that the agent itself left behind (by an amend
-/// or a rebase): they are salvaged without asking, and hold up nothing.
+/// Returns true when a removal would lose only commits that the agent itself left behind (by an amend or a rebase):
+/// they are salvaged without asking, and block nothing.
 #[must_use]
 pub fn only_left_behind(git: &GitFacts) -> bool {
     let left = !git.special.is_empty() && git.is_committed();
     left && git.stashes.is_empty() && git.head_reachable
 }
 
-/// Whether all that a removal would lose is commits that no ref reaches: they may be on a target all
-/// the same, under other names (`witness-patrol.md`, verifyCommitOnMain).
+/// Returns true when a removal would lose only commits that no ref reaches: they may still be on a target, under other
+/// names (`witness-patrol.md`, verifyCommitOnMain).
 #[must_use]
 pub fn only_unpushed(git: &GitFacts) -> bool {
     !git.head_reachable && git.is_committed() && git.stashes.is_empty()
 }
 
-/// What removing a sandbox with these facts would lose, a line each.
+/// Returns the losses of removing a sandbox with these facts, a line each.
 #[must_use]
 pub fn losses(git: &GitFacts) -> Vec<String> {
     let mut lines = Vec::new();
@@ -412,7 +412,7 @@ mod tests {
         ));
     }
 
-    /// `witness-patrol.md`, TOCTOU guard: of every fact that names the session one that differs is enough.
+    /// `witness-patrol.md`, TOCTOU guard: a single differing fact of the session makes the permit stale.
     #[test]
     fn a_permit_is_for_one_ended_session_and_for_no_other() {
         let exited = RunState::Exited(SessionExit {

@@ -3,24 +3,23 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// Kinds of other work. The safety protocol goes by these, and never by the text.
+/// Kinds of other work. The safety protocol decides by these, and never by the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkKind {
-    /// Work in progress, or something that keeps the sandbox from being judged.
+    /// Work in progress, or an obstacle to judging the sandbox.
     Unfinished,
-    /// Commits that HEAD left behind: amended or rebased ones, or such as lie on branches that nobody else knows.
+    /// Commits that HEAD left behind: amended or rebased commits, or commits on branches that only this sandbox has.
     LeftBehind,
     /// A file that a repair set aside.
     SetAside,
     /// A repository that ignore rules hide.
     Hidden,
-    /// A file whose bytes may differ from its commit by a conversion of git's only: line endings, a filter.
+    /// A file whose bytes may differ from its commit only by a conversion of git's: line endings, a filter.
     Converted,
 }
 
 impl WorkKind {
-    /// Returns whether an agent may have finished with such work in its sandbox. A removal must save it all the
-    /// same.
+    /// Returns true when an agent may be finished with such work in its sandbox. A removal must still save it.
     #[must_use]
     pub fn is_finished(self) -> bool {
         match self {
@@ -30,7 +29,7 @@ impl WorkKind {
     }
 }
 
-/// A piece of such work, with a line for people. Stable as long as the sandbox does not change.
+/// A piece of such work, with a line for people. Does not change while the sandbox does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherWork {
     kind: WorkKind,
@@ -38,7 +37,7 @@ pub struct OtherWork {
 }
 
 impl OtherWork {
-    /// Returns work in progress, or what keeps the sandbox from being judged, in these words.
+    /// Returns work in progress, or an obstacle to judging the sandbox, in these words.
     #[must_use]
     pub fn unfinished(text: impl Into<String>) -> Self {
         Self::new(WorkKind::Unfinished, text)
@@ -86,7 +85,7 @@ impl OtherWork {
     }
 }
 
-/// It reads as its text.
+/// Derefs to its text.
 impl Deref for OtherWork {
     type Target = str;
 
@@ -125,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Words that stand for another kind in a text decide nothing.
+    /// The words of another kind in a text decide nothing.
     #[test]
     fn kind_says_whether_work_is_finished_whatever_the_text() {
         let names = "only this sandbox names abc";

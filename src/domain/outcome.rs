@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::ids::RelicId;
 
-/// What an agent says of its work.
+/// An agent's report about its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Finished. With a reason when nothing had to change.
@@ -13,19 +13,19 @@ pub enum Outcome {
         /// Nothing had to change, and why.
         no_change: Option<String>,
     },
-    /// Finished; a person should look first.
+    /// Finished; a person should review it first.
     Reviewing,
     /// It cannot go on by itself.
     Stuck {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What an outcome file holds now.
+/// The content of an outcome file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutcomeFile {
-    /// Nothing yet.
+    /// Empty.
     Empty,
     /// A complete outcome for this relic.
     Said(Outcome),
@@ -41,7 +41,7 @@ struct Raw {
     no_change: Option<bool>,
 }
 
-/// Reads the file's text. The id may be missing; another relic's id is not an outcome.
+/// Parses the file's text. The id may be missing; an outcome for another relic is unclear.
 #[must_use]
 pub fn parse(text: &str, relic: &RelicId) -> OutcomeFile {
     let text = text.trim();
@@ -71,7 +71,7 @@ pub fn parse(text: &str, relic: &RelicId) -> OutcomeFile {
     })
 }
 
-/// Writes an outcome as it stands in the file.
+/// Writes an outcome in the form of the file.
 #[must_use]
 pub fn render(relic: &RelicId, outcome: &Outcome) -> String {
     let value = match outcome {

@@ -1,5 +1,5 @@
-//! Which members of a pool are there, and which come to an end (`health-patrol.md`, orphan cleanup:
-//! pool excess members are drained gracefully).
+//! Chooses the members of a pool that run and those that end (`health-patrol.md`, orphan cleanup: pool excess members
+//! are drained gracefully).
 //!
 //! ```text
 //!  too few:  those that drain are kept on, the last to be active first; then the lowest free numbers
@@ -13,42 +13,42 @@ use jiff::Timestamp;
 
 use super::agents::Pool;
 
-/// A member that is there.
+/// An existing member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its number.
     pub number: u32,
-    /// It is coming to an end already.
+    /// Set when it is draining.
     pub draining: bool,
-    /// It has a session: it neither starts, nor waits after a death or for others.
+    /// Set when it has a session: it neither starts, nor waits after a death or for others.
     pub up: bool,
-    /// When its terminal was last used, where that is known.
+    /// When its terminal was last used, where known.
     pub last_activity: Option<Timestamp>,
 }
 
-/// Who is wanted.
+/// The choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Members {
-    /// These.
+    /// Members that run.
     pub run: BTreeSet<u32>,
-    /// These no longer.
+    /// Members that drain.
     pub drain: BTreeSet<u32>,
 }
 
 impl Pool {
-    /// What a check's answer comes to.
+    /// Returns the size that a check asks for, within the bounds.
     #[must_use]
     pub fn bounded(&self, wanted: u32) -> u32 {
         wanted.clamp(self.min, self.max)
     }
 }
 
-/// Chooses, given how many are wanted.
+/// Chooses the members for a desired number.
 #[must_use]
 pub fn choose(wanted: u32, present: &[Member]) -> Members {
     let wanted = wanted as usize;
     let mut present: Vec<_> = present.iter().collect();
-    // Who stays rather: those who are up, who do not drain, who were active last, of the lowest number.
+    // Preferred are members that are up, that do not drain, that were active last, and that have a low number.
     present.sort_by_key(|member| {
         let active = std::cmp::Reverse(member.last_activity);
         (!member.up, member.draining, active, member.number)

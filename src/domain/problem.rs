@@ -1,5 +1,5 @@
-//! Problems that people are called for. The kind of a problem, and what it is of, say which escalation is meant:
-//! they are stored with it. Its text is for people, and may be reworded at any time.
+//! Problems that people are called for. The kind of a problem and its subject identify the escalation, and are stored
+//! with it. The text is for people, and may be reworded at any time.
 //!
 //! ```text
 //!   label of the escalation:  problem:CODE[:OF]      fields of its message:  problem (the text), code, of
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::escalation::gist;
 
-/// How the label of an escalation begins that says which problem it is about.
+/// Prefix of the label that names the problem of an escalation.
 const LABEL: &str = "problem:";
 
 /// Makes the kinds: variant, stored code, text for people.
@@ -35,7 +35,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Returns the text for people, where a problem of this kind has no other one.
+            /// Returns the default text for people.
             #[must_use]
             pub fn text(self) -> &'static str {
                 match self {
@@ -47,11 +47,11 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Said by an agent or an operator: its own words tell it from another one.
+    /// Reported by an agent or an operator: two such problems differ by their words.
     Said => "said", "a person is needed";
     /// An agent ended its work with `escalated`.
     AgentStuck => "agent_stuck", "the agent is stuck";
-    /// Finished work has no commits any more.
+    /// Finished work no longer has commits.
     BranchLostCommits => "branch_lost_commits", "the branch lost its commits after done";
     /// A budget is spent. The subject is its scope.
     BudgetSpent => "budget_spent", "a budget is spent";
@@ -67,15 +67,15 @@ kinds! {
     FinishedUnmeasured => "finished_unmeasured", "the sandbox cannot be measured after done";
     /// A finished sandbox holds unsaved work.
     FinishedUnsaved => "finished_unsaved", "a finished sandbox holds unsaved work";
-    /// A file of the supervisor's own is not as it was left. Of its path.
+    /// A file of the supervisor was changed by another program. The subject is its path.
     Ground => "ground", "one of the supervisor's own files is not as it was left";
     /// A child hands off in a loop.
     HandoffLoop => "handoff_loop", "it hands off again and again, and nothing changes in between";
     /// A sandbox without hook holds work.
     Hookless => "hookless", "its hook is gone, and its sandbox holds work";
-    /// A merge request was tried too often. Of the merge request.
+    /// A merge request was tried too often. The subject is the merge request.
     LandingParked => "landing_parked", "it was tried again and again and cannot be landed yet";
-    /// The remote or the target refuses a merge request for good. Of the merge request.
+    /// The remote or the target refuses a merge request for good. The subject is the merge request.
     LandingRefused => "landing_refused", "it cannot be landed";
     /// Each session of a child ends at a limit or a login.
     LimitLoop => "limit_loop", "each of its sessions ends at a limit or a login soon after its start";
@@ -83,11 +83,11 @@ kinds! {
     LimitUntold => "limit_untold", "its limit is over, and it could not be told to go on";
     /// An account wants a login. The subject is the account.
     LoginWanted => "login_wanted", "its account wants a login";
-    /// The look of a witness hangs.
+    /// The witness's look at the raiders hangs.
     LookHangs => "look_hangs", "its look at the raiders does not come to an end";
-    /// A merge was announced that the target does not have.
+    /// A merge was announced, and the target does not have it.
     MergeNotOnTarget => "merge_not_on_target", "its merge was announced and is not on the target";
-    /// A message to a witness cannot be handled. Of the work, or of the message.
+    /// A message to a witness cannot be handled. The subject is the relic, or the message.
     MessageStuck => "message_stuck", "a message cannot be dealt with";
     /// A directory without owner holds a slot.
     Nameless => "nameless", "a directory that is no sandbox holds its slot";
@@ -111,37 +111,37 @@ kinds! {
     ReleaseStuck => "release_stuck", "it has no work any more and cannot be removed";
     /// A relic was reworked too often.
     ReworkExhausted => "rework_exhausted", "it could not be landed after its reworks";
-    /// A saga was begun by another version. Of the kind of saga.
+    /// A saga was begun by another version. The subject is the kind of saga.
     SagaForeign => "saga_foreign", "it was begun by another version and cannot go on";
-    /// A saga cannot go on. Of the kind of saga; in a witness's own name also of its subject.
+    /// A saga cannot go on. The subject is the kind of saga, with the saga's subject where a witness reports it.
     SagaStuck => "saga_stuck", "it cannot go on";
     /// There is no room for salvage.
     SalvageFull => "salvage_full", "its sandbox holds more than salvage has room for";
-    /// A sandbox under work cannot be used.
+    /// The sandbox of a working raider cannot be used.
     SandboxBroken => "sandbox_broken", "its sandbox is broken";
     /// A finished sandbox was changed.
     SandboxChanged => "sandbox_changed", "the sandbox is not clean after done";
-    /// A sandbox under work is not there.
+    /// The sandbox of a working raider is missing.
     SandboxGone => "sandbox_gone", "its sandbox is gone";
-    /// A finished sandbox is not there, and its branch has more than the remote.
+    /// A finished sandbox is missing, and its branch has more than the remote.
     SandboxGoneUnpushed => "sandbox_gone_unpushed", "the sandbox is gone after done, and its branch holds more than was pushed";
     /// The sandboxes of a rig cannot be seen.
     SandboxesUnseen => "sandboxes_unseen", "the sandboxes of its rig cannot be seen";
     /// A stalled session has text in its input that a person began.
     StalledBegun => "stalled_begun", "it is stalled, and a line that a person has begun stands in its input";
-    /// Everything was tried with a stalled session.
+    /// All steps were tried with a stalled session.
     StalledHelpless => "stalled_helpless", "it is stalled, and nothing helps";
     /// A stalled session is not replaced.
     StalledKept => "stalled_kept", "it is stalled, and gets no fresh session";
-    /// A stalled session shows nothing but a spinner.
+    /// A stalled session shows only a spinner.
     StalledSpins => "stalled_spins", "it shows a spinner, and does nothing else";
-    /// A stalled session shows nothing that is known to take text.
+    /// The screen of a stalled session is not recognised.
     StalledUnrecognised => "stalled_unrecognised", "it is stalled, and its screen is not recognised";
-    /// The terminal of a stalled session takes nothing.
+    /// The terminal of a stalled session takes no input.
     StalledUntold => "stalled_untold", "it is stalled, and cannot be told";
-    /// A target moves faster than a merge request can be landed. Of the merge request.
+    /// A target moves faster than a merge request can be landed. The subject is the merge request.
     TargetMoves => "target_moves", "it cannot be landed: its target moves all the time";
-    /// A session outlives every signal. Of its token.
+    /// A session outlives every signal. The subject is its token.
     Unkillable => "unkillable", "its session could not be ended";
     /// A finished branch cannot be pushed again.
     Unpushed => "unpushed", "the finished branch cannot be pushed as it is";
@@ -149,7 +149,7 @@ kinds! {
     Unread => "unread", "whose sandbox it is cannot be read";
     /// A session cannot be seen.
     Unseen => "unseen", "whether it gets on cannot be seen";
-    /// A zombie cannot be dealt with.
+    /// A zombie cannot be removed.
     ZombieStuck => "zombie_stuck", "it is a zombie that cannot be dealt with";
 }
 
@@ -160,7 +160,7 @@ impl ProblemKind {
         Self::ALL.iter().copied().find(|kind| kind.code() == code)
     }
 
-    /// Returns the problem of this kind, in other words than [`ProblemKind::text`].
+    /// Returns a problem of this kind with a text of its own.
     #[must_use]
     pub fn in_words(self, text: impl Into<String>) -> Problem {
         Problem {
@@ -170,7 +170,7 @@ impl ProblemKind {
         }
     }
 
-    /// Returns the problem of this kind that is told from others of it by what it is of.
+    /// Returns a problem of this kind about a subject, which tells it apart from others of the kind.
     #[must_use]
     pub fn of(self, of: impl fmt::Display, text: impl Into<String>) -> Problem {
         Problem {
@@ -195,7 +195,7 @@ impl Serialize for ProblemKind {
 impl<'de> Deserialize<'de> for ProblemKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let code = String::deserialize(deserializer)?;
-        // A later version's problem is at least told in its words.
+        // A problem of a later version is reported with its text only.
         Ok(Self::from_code(&code).unwrap_or(Self::Said))
     }
 }
@@ -214,13 +214,13 @@ pub struct Problem {
     of: Option<String>,
 }
 
-/// Messages of older versions have no code where somebody's own words are told.
+/// Messages of older versions have no code for a problem in a reporter's own words.
 fn said() -> ProblemKind {
     ProblemKind::Said
 }
 
 impl Problem {
-    /// Returns a problem in somebody's own words.
+    /// Returns a problem in the reporter's own words.
     #[must_use]
     pub fn said(text: impl Into<String>) -> Self {
         ProblemKind::Said.in_words(text)
@@ -245,7 +245,7 @@ impl Problem {
         }
     }
 
-    /// Returns the label that an escalation about it gets; none for somebody's own words.
+    /// Returns the label of an escalation about it; none for a problem in the reporter's own words.
     #[must_use]
     pub fn label(&self) -> Option<String> {
         let code = self.kind.code();
@@ -262,19 +262,19 @@ impl Problem {
         self.kind
     }
 
-    /// Returns what it is of.
+    /// Returns its subject.
     #[must_use]
     pub fn subject(&self) -> Option<&str> {
         self.of.as_deref()
     }
 
-    /// Returns it in one line, for people.
+    /// Returns its text, on one line, for people.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns what tells it from other problems of the same subject.
+    /// Returns the identity that tells it apart from other problems.
     #[must_use]
     pub fn identity(&self) -> Identity {
         match self.kind {
@@ -283,7 +283,7 @@ impl Problem {
         }
     }
 
-    /// Returns whether it is the same problem of the same subject, whatever the words.
+    /// Returns true when both are the same problem of the same subject, whatever the text.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.identity() == other.identity()
@@ -304,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    /// Adding a code adds a line. A line that is there never changes: stores hold it.
+    /// Adding a code adds a line. An existing line never changes, because stores hold it.
     #[test]
     fn stored_codes_are_those_of_the_golden_file() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/problems.txt");

@@ -1,8 +1,8 @@
-//! What agents are told: the first prompt, the prompts of later sessions of the same raider, the
-//! task file, and what is typed into a session that did not finish properly.
+//! The messages to agents: the first prompt, the prompts of later sessions of the same raider, the task file, and
+//! messages typed into a session that did not finish properly.
 //!
-//! Source of the points: `agent-lifecycle.md`, sections 2 to 5. A prompt begins with a letter, so
-//! that no harness takes it for an option.
+//! Source of the points: `agent-lifecycle.md`, sections 2 to 5. A prompt begins with a letter, so that no harness takes
+//! it for an option.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use super::merge::{FailureType, MergeRequest};
 use super::message::MergeFailed;
 use super::saved_work::{self, SavedWork};
 
-/// More of the task than this is left to the task file: command lines are limited.
+/// The maximum length of a task in a prompt, for command lines are limited; the rest is left to the task file.
 const BODY_MAX: usize = 8_000;
-/// How many files a message names.
+/// The maximum number of files that a message names.
 const FILES_MAX: usize = 20;
 /// The name of the outcome file in a sandbox.
 pub const OUTCOME_FILE: &str = ".horde-outcome";
 
-/// Typed into the session of a pool's member, when the pool's wanted size changes.
+/// Typed into the session of a pool member when the desired size of the pool changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolNotice {
-    /// The member is not needed any more.
+    /// The member is no longer needed.
     Leave,
     /// The member was told to leave, and is needed after all.
     Stay,
@@ -48,7 +48,7 @@ impl PoolNotice {
     }
 }
 
-/// Returns the text for a session whose work a limit of its account interrupted, when the limit is over.
+/// Returns the message after the end of a limit, for a session whose work it interrupted.
 #[must_use]
 pub fn limit_over(hd: &str) -> String {
     format!(
@@ -57,7 +57,7 @@ pub fn limit_over(hd: &str) -> String {
     )
 }
 
-/// Returns the text for a session whose conversation was shortened.
+/// Returns the message for a session whose conversation was compacted.
 #[must_use]
 pub fn compacted(hd: &str) -> String {
     format!(
@@ -66,7 +66,7 @@ pub fn compacted(hd: &str) -> String {
     )
 }
 
-/// Returns the text for a session that is to hand off because its conversation is shortened.
+/// Returns the message for a session that is to hand off because its conversation is compacted.
 #[must_use]
 pub fn compacts(hd: &str) -> String {
     format!(
@@ -75,39 +75,39 @@ pub fn compacts(hd: &str) -> String {
     )
 }
 
-/// Everything a prompt speaks of.
+/// The data of a prompt.
 #[derive(Debug, Clone, Copy)]
 pub struct Brief<'a> {
-    /// Who is told.
+    /// The recipient.
     pub raider: &'a RaiderId,
-    /// Its work.
+    /// Its relic.
     pub relic: &'a RelicId,
-    /// The work in one line.
+    /// The title of the relic.
     pub title: &'a str,
-    /// The rest of it; may be empty.
+    /// The body of the relic; may be empty.
     pub body: &'a str,
-    /// Why an earlier attempt did not land (see [`rework`]).
+    /// The reason why an earlier attempt did not land (see [`rework`]).
     pub context: Option<&'a str>,
     /// The branch of the sandbox.
     pub branch: &'a str,
-    /// Where the branch started.
+    /// The commit at which the branch started.
     pub base: &'a Oid,
     /// The branch that the work lands on.
     pub target: &'a str,
     /// `TASK.md`, or `.horde-task.md` where the repository has a `TASK.md` of its own.
     pub task_file: &'a str,
-    /// What the harness reviews itself with; may be empty.
+    /// The harness's means of self-review; may be empty.
     pub review: &'a str,
     /// Self-review rounds before the outcome must be `stuck`.
     pub max_reviews: u32,
-    /// The command `hd` as any shell finds it: its absolute path, quoted where that is needed.
+    /// The command `hd` as any shell finds it: its absolute path, quoted where needed.
     pub hd: &'a str,
 }
 
-/// What keeps a declared outcome from being taken.
+/// The reason why a declared outcome was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// These files are in no commit.
+    /// These files are not committed.
     Dirty(Vec<String>),
     /// The branch has no commit of its own.
     NoCommits,
@@ -118,11 +118,11 @@ pub enum Problem {
         /// The way out.
         hint: Option<String>,
     },
-    /// The outcome file cannot be understood, and why.
+    /// The outcome file cannot be understood, for this reason.
     Unclear(String),
 }
 
-/// To the first session on a task.
+/// Returns the prompt for the first session on a task.
 #[must_use]
 pub fn first(brief: &Brief<'_>) -> String {
     let who = introduction(brief);
@@ -133,8 +133,8 @@ pub fn first(brief: &Brief<'_>) -> String {
     format!("{who}\n\n{task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n")
 }
 
-/// To a fresh session on a sandbox whose last one died, or was ended for that cause. `problem` is told
-/// first when there is one; `reduced` when this session may do less than the last.
+/// Returns the prompt for a fresh session on a sandbox whose last session died, or was ended for that cause. A
+/// `problem` is told first; `reduced` says that this session has fewer permissions than the last.
 #[must_use]
 pub fn respawn(
     brief: &Brief<'_>,
@@ -191,7 +191,7 @@ pub fn respawn(
     )
 }
 
-/// To the session that follows one which handed off.
+/// Returns the prompt for the session after a handoff.
 #[must_use]
 pub fn handoff(brief: &Brief<'_>, note: Option<&str>) -> String {
     let who = introduction(brief);
@@ -213,13 +213,13 @@ pub fn handoff(brief: &Brief<'_>, note: Option<&str>) -> String {
     )
 }
 
-/// Typed into a session whose outcome was not taken.
+/// Returns the message for a session whose outcome was not accepted.
 #[must_use]
 pub fn nudge(brief: &Brief<'_>, problem: &Problem) -> String {
     format!("From the supervisor: {}", explain(brief, problem))
 }
 
-/// Typed into a session that has shown no progress for so long. `hd` is as in [`Brief::hd`].
+/// Returns the message for a session without progress for this long. `hd` is as in [`Brief::hd`].
 #[must_use]
 pub fn silent(relic: &RelicId, silence: Duration, hd: &str) -> String {
     let silence = SignedDuration::try_from(silence).unwrap_or(SignedDuration::MAX);
@@ -233,8 +233,8 @@ pub fn silent(relic: &RelicId, silence: Duration, hd: &str) -> String {
     )
 }
 
-/// What the next raider must know of an attempt that did not land. `began` is the tip of the target that it was begun
-/// on, where that is known.
+/// Returns the context for the next raider after an attempt that did not land. `began` is the tip of the target at its
+/// start, where known.
 #[must_use]
 pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
     let (target, branch) = (&failed.target, &failed.branch);
@@ -262,7 +262,7 @@ pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
     text
 }
 
-/// What the next raider must know of an attempt that a person said no to.
+/// Returns the context for the next raider after an attempt that a person rejected.
 #[must_use]
 pub fn rejected(mr: &MergeRequest, note: Option<&str>) -> String {
     let earlier = earlier(&mr.head, &mr.branch, mr.began.as_ref());
@@ -283,11 +283,11 @@ fn earlier(head: &Oid, branch: &str, began: Option<&Oid>) -> String {
     format!("The earlier work is commit {head} (branch {branch}); `{log}` shows it.")
 }
 
-/// How what is said of salvage begins; only the last is kept.
+/// The beginning of the paragraph about salvage; only the last such paragraph is kept.
 const SALVAGED: &str = "An earlier attempt at this task was given up, and its work was kept";
 
-/// What the next raider must know of an attempt that was given up and salvaged, after what was to be known
-/// before.
+/// Returns the context for the next raider after an attempt that was given up and salvaged, appended to the earlier
+/// context.
 #[must_use]
 pub fn salvaged(before: Option<&str>, id: &str, work: Option<&SavedWork>) -> String {
     let unknown = "What it has was not noted by the version that wrote it.";
@@ -300,7 +300,7 @@ pub fn salvaged(before: Option<&str>, id: &str, work: Option<&SavedWork>) -> Str
     }
 }
 
-/// The task file in the sandbox.
+/// Returns the task file of a sandbox.
 #[must_use]
 pub fn task_file(brief: &Brief<'_>) -> String {
     let (relic, title, branch, target) = (brief.relic, brief.title, brief.branch, brief.target);
@@ -448,7 +448,7 @@ fn quoted(text: &str) -> String {
         .join("\n")
 }
 
-/// The longest start of a text that is not longer than `max` bytes.
+/// Returns the longest prefix of a text within `max` bytes.
 fn cut(text: &str, max: usize) -> &str {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {

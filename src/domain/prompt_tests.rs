@@ -1,4 +1,4 @@
-//! Golden texts, and the points of `agent-lifecycle.md` that each must have.
+//! Golden texts, and the points of `agent-lifecycle.md` that each must contain.
 
 use super::*;
 use crate::domain::ids::{Incarnation, Oid};
@@ -32,7 +32,7 @@ fn golden(name: &str, text: &str) {
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
-/// Each point is a text that must be there; the seed's words stand beside it.
+/// Each point is a text that must occur, beside the words of the seed.
 fn has_points(prompt: &str, points: &[(&str, &str)]) {
     for (seed, text) in points {
         assert!(prompt.contains(text), "missing: {seed}\n\n{prompt}");
@@ -107,7 +107,7 @@ fn the_respawn_prompt_has_every_point_of_the_seed() {
     with_brief(|brief| {
         let text = respawn(&brief, Cause::SessionDied, None, true);
         has_points(&text, RESPAWN_POINTS);
-        // What section 2 says holds for every session.
+        // The points of section 2 hold for every session.
         has_points(&text, FIRST_POINTS);
         golden("respawn", &text);
         assert!(!respawn(&brief, Cause::SessionDied, None, false).contains("fewer permissions"));
@@ -247,7 +247,7 @@ fn a_stalled_session_and_its_successor_are_told_why() {
     });
 }
 
-/// Of files that were in no commit a repair can promise nothing.
+/// A repair cannot promise to keep uncommitted files.
 #[test]
 fn after_a_repair_no_files_are_claimed_that_may_be_gone() {
     with_brief(|brief| {

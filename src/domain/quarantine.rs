@@ -1,5 +1,5 @@
-//! What a person is told of a raider that died too often: how often and in what time, how the last session
-//! ended, what it wrote last, and what helps.
+//! The report about a raider that died too often: the number of deaths and their time span, the end of the last
+//! session, its last output, and the remedy.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use jiff::Timestamp;
 use super::facts::SessionExit;
 use super::ids::{RaiderId, RelicId};
 
-/// So many characters of the last line are told.
+/// The number of characters of the last line that are quoted.
 const LINE: usize = 200;
-/// So many lines of the last output are quoted: a stack trace and the error above it.
+/// The number of lines of the last output that are quoted: a stack trace and the error above it.
 const QUOTED: usize = 20;
 
 /// The deaths that put a raider into quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deaths {
-    /// How many count.
+    /// The number of deaths that count.
     pub count: u32,
-    /// From the oldest that counts to the last; none when it was tried again after its quarantine and died.
+    /// Time from the oldest death that counts to the last; none when it died after a try that followed its quarantine.
     pub within: Option<Duration>,
-    /// How the last session ended, in words.
+    /// Description of the last session's end.
     pub last: String,
-    /// The last output, as a person would have seen it.
+    /// The last output, as text.
     pub output: String,
     /// When the quarantine ends.
     pub until: Timestamp,
 }
 
 impl Deaths {
-    /// Why the relic is blocked, in one line.
+    /// Returns the reason why the relic is blocked, in one line.
     #[must_use]
     pub fn reason(&self, raider: &RaiderId) -> String {
         let (count, last) = (self.count, self.died_of());
@@ -41,7 +41,7 @@ impl Deaths {
         }
     }
 
-    /// How the last session ended, with the last line that it wrote.
+    /// Returns the end of the last session, with the last line that it wrote.
     #[must_use]
     pub fn died_of(&self) -> String {
         let mut lines = self.output.lines().rev().map(str::trim);
@@ -49,14 +49,14 @@ impl Deaths {
             Some(line) => line.chars().take(LINE).collect(),
             None => return self.last.clone(),
         };
-        // What was said of it before has that line already.
+        // The description of the end may contain that line already.
         match self.last.ends_with(&line) {
             true => self.last.clone(),
             false => format!("{}: {line}", self.last),
         }
     }
 
-    /// What the escalation says.
+    /// Returns the evidence for the escalation.
     #[must_use]
     pub fn evidence(&self, raider: &RaiderId, relic: &RelicId, title: &str) -> String {
         let rig = &raider.rig;
@@ -75,7 +75,7 @@ impl Deaths {
     }
 }
 
-/// How a session ended, in words.
+/// Describes the end of a session.
 #[must_use]
 pub fn how(exit: Option<&SessionExit>) -> String {
     match exit.map(|exit| (exit.code, exit.signal)) {
@@ -96,7 +96,7 @@ fn quoted(output: &str) -> String {
     quoted.join("\n")
 }
 
-/// Whole seconds, and at least one: a death takes its time.
+/// Formats whole seconds, and at least one: a death takes time.
 fn in_words(within: Duration) -> String {
     let seconds = within.as_secs().max(1);
     humantime::format_duration(Duration::from_secs(seconds)).to_string()

@@ -1,24 +1,24 @@
-//! Patterns of a harness, and the row of a screen where one of them begins.
+//! Patterns of a harness, and the row of a screen where a match begins.
 
 use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-/// The most that is shown of a question.
+/// The maximum length of a shown question, in characters.
 const SHOWN: usize = 200;
 
 /// The most memory that one compiled pattern may take, in bytes.
 const PATTERN_MAX: usize = 1 << 20;
 
-/// A pattern that is looked for on a screen.
+/// A pattern to search a screen for.
 #[derive(Clone)]
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Reads a regular expression. `^` and `$` stand for the ends of a row; it may span rows.
+    /// Compiles a regular expression. `^` and `$` match at the ends of a row; a match may span rows.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the expression.
     pub fn new(text: &str) -> Result<Self, String> {
         let mut builder = RegexBuilder::new(text);
         let regex = builder.multi_line(true).size_limit(PATTERN_MAX).build();
@@ -50,7 +50,7 @@ pub fn asked(patterns: &[Pattern], screen: &str) -> Option<String> {
     captured(patterns, screen, "").map(|(row, _)| row)
 }
 
-/// Returns the words of a row, without the frame or spinner around them and with one blank between them.
+/// Returns the words of a row, without frame or spinner around them and with single blanks between them.
 #[must_use]
 pub fn bare(row: &str) -> String {
     let frame = |c: char| c.is_whitespace() || "│┃║▌▐╎░█".contains(c);
@@ -58,8 +58,8 @@ pub fn bare(row: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the row where the lowest match of any pattern begins (the first row of its group `said`, where it has one), and
-/// the text of this group of it.
+/// Returns the row where the lowest match of any pattern begins (the first row of its group `said`, if it has one), and
+/// the text of the group `group` in that match.
 #[must_use]
 pub fn captured(
     patterns: &[Pattern],
@@ -75,14 +75,14 @@ pub fn captured(
         return Some((bare(row).chars().take(SHOWN).collect(), named));
     }
     let at = found.get(0)?.start();
-    // A match may begin with the end of the row before.
+    // A match may begin at the end of the row before.
     let at = at + screen[at..].len() - screen[at..].trim_start().len();
     let begin = screen[..at].rfind('\n').map_or(0, |end| end + 1);
     let row = screen[begin..].lines().next().unwrap_or_default();
     Some((bare(row).chars().take(SHOWN).collect(), named))
 }
 
-/// Returns how often the patterns are found.
+/// Returns the number of matches of the patterns.
 #[must_use]
 pub fn count(patterns: &[Pattern], screen: &str) -> usize {
     let found = patterns.iter();

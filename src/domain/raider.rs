@@ -1,5 +1,5 @@
-//! The operating states of a raider, derived from facts at the moment of asking and never stored
-//! (`raider-lifecycle.md`, the three operating states).
+//! The operating states of a raider, derived from facts at each query and never stored (`raider-lifecycle.md`, the
+//! three operating states).
 //!
 //! ```text
 //!  slot held, no session yet          spawning
@@ -32,29 +32,29 @@ pub enum RaiderState {
     Done,
 }
 
-/// What the state is derived from.
+/// The facts that the state is derived from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RaiderFacts {
-    /// Its charge is not complete.
+    /// Set while its charge is not complete.
     pub charging: bool,
-    /// It declared its work done.
+    /// Set when it declared its work done.
     pub done: bool,
-    /// What was declared is still being carried out: its session may be up.
+    /// Set while its completion is being carried out: its session may be up.
     pub finishing: bool,
-    /// It was found without progress, and has shown none since.
+    /// Set when it was found without progress, and has shown none since.
     pub silent: bool,
-    /// City, rig or raider is suspended.
+    /// Set when city, rig or raider is suspended.
     pub suspended: bool,
     /// Its session.
     pub session: SessionPresence,
 }
 
-/// Whether there is a session.
+/// The presence of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionPresence {
     /// It is up.
     Up,
-    /// It is being started or adopted at this moment.
+    /// It is being started or adopted now.
     Coming,
     /// There is none.
     Absent,

@@ -1,4 +1,4 @@
-//! What must run, against what runs: the decision that start-up and every patrol make alike
+//! Compares the desired children with the observed ones: the decision that start-up and every patrol share
 //! (`health-patrol.md`, reconciliation state machine).
 //!
 //! ```text
@@ -27,7 +27,7 @@
 //!   any         none             unknown      nothing: never acted on
 //! ```
 //!
-//! Idempotent: applied to its own result it decides nothing (`health-patrol.md`, invariants).
+//! Idempotent: applied to its own result, it decides nothing (`health-patrol.md`, invariants).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,35 +39,34 @@ use super::cause::Cause;
 use super::facts::{RunState, SessionFacts};
 use super::ids::{ChildId, Incarnation, SessionId};
 
-/// What is wanted of a child.
+/// The desired state of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// That it has a session.
+    /// It has a session.
     Run,
-    /// That it has none, for now.
+    /// It has no session, for now.
     Suspended,
-    /// That none is started, and one that runs is ended, until its account is open again
-    /// (`domain/account.rs`).
+    /// No session is started, and a running one is ended, until its account is open again (`domain/account.rs`).
     Parked(Why),
-    /// That it comes to an end in its own time: a pool has more members than it needs.
+    /// It ends in its own time: a pool has more members than it needs.
     Drain,
 }
 
-/// A child that should be there.
+/// A child that should exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Which child.
+    /// Id of the child.
     pub id: ChildId,
     /// Its session's id.
     pub session: SessionId,
     /// The incarnation that should run (0 for agents).
     pub incarnation: Incarnation,
-    /// What is wanted of it.
+    /// The desired state.
     pub mode: Mode,
-    /// What a fresh session would be started from; none where a change waits for the next session
-    /// anyway (`4-rules.md`, drift hash: raiders).
+    /// Fingerprint of the configuration for a fresh session; none where a change waits for the next session anyway
+    /// (`4-rules.md`, drift hash: raiders).
     pub fingerprint: Option<String>,
-    /// No terminal input or output for this long asks for a fresh session.
+    /// A session without terminal input or output for this long is replaced.
     pub idle_timeout: Option<Duration>,
 }
 
@@ -76,71 +75,71 @@ pub struct Wanted {
 pub enum Tended {
     /// Its session is up.
     Up {
-        /// What its session was started from, where that is on record.
+        /// Fingerprint of the configuration that its session was started from, where it is on record.
         fingerprint: Option<String>,
-        /// It is to come to an end in its own time.
+        /// Set when it is to end in its own time.
         draining: bool,
     },
-    /// It starts, backs off, is quarantined, waits for others, or finished.
+    /// It starts, backs off, is quarantined, waits for other children, or has finished.
     Waiting,
     /// It rests because it was suspended.
     Suspended,
-    /// It rests: a person said so, or its restart type.
+    /// It rests because of an operator or of its restart type.
     Resting,
     /// It is being ended.
     Ending,
 }
 
-/// What was seen.
+/// The observations that the decision is made from.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Every session that the provider knows.
+    /// All sessions that the provider knows.
     pub sessions: Vec<SessionFacts>,
-    /// Who should be there.
+    /// The desired children.
     pub wanted: Vec<Wanted>,
-    /// Sessions that an open saga takes care of.
+    /// Sessions that an open saga owns.
     pub busy: BTreeSet<SessionId>,
-    /// Sessions that ask something, or of which it cannot be told.
+    /// Sessions that ask a question, or may ask one.
     pub asking: BTreeSet<SessionId>,
-    /// Who is.
+    /// The children that the root has.
     pub tended: BTreeMap<ChildId, Tended>,
-    /// When.
+    /// Time of the observation.
     pub now: Timestamp,
 }
 
-/// One thing to do.
+/// An action to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Take over the running session.
     Adopt(ChildId),
     /// Start a session.
     Start(ChildId),
-    /// Start it again after a suspension.
+    /// Start a session again after a suspension.
     Resume(ChildId),
-    /// End its session until it is resumed, and why.
+    /// End its session until it is resumed, for this cause.
     Suspend(ChildId, Cause),
-    /// A fresh session.
+    /// Replace its session by a fresh one.
     Cycle(ChildId, Cause),
-    /// Let it come to an end.
+    /// Let it end in its own time.
     Drain(ChildId),
-    /// It is needed after all.
+    /// Cancel the drain: it is needed after all.
     KeepOn(ChildId),
     /// End it for good.
     Remove(ChildId),
-    /// End a session that nothing asks for. Carries the token, so that a successor is safe.
+    /// End a session that no child should have. Carries the token, so that a successor is safe.
     StopOrphan {
         /// The session.
         session: SessionId,
-        /// Which one of that name.
+        /// Token of the session.
         token: String,
-        /// Whose it is, where it is somebody's.
+        /// The owner, if there is one.
         owner: Option<ChildId>,
-        /// The owner is suspended.
+        /// Set when the owner is suspended.
         suspended: bool,
     },
 }
 
-/// Decides, in a stable order.
+/// Returns the decisions, in a stable order.
 #[must_use]
 pub fn plan(seen: &Seen) -> Vec<Decision> {
     let facts: BTreeMap<_, _> = seen
@@ -164,7 +163,7 @@ pub fn plan(seen: &Seen) -> Vec<Decision> {
     for (id, tended) in &seen.tended {
         let over = match id {
             ChildId::Agent(_) => *tended != Tended::Ending,
-            // Otherwise somebody is at it, or nothing of it runs.
+            // Otherwise a saga owns the raider, or no session of it runs.
             ChildId::Raider(raider) => {
                 let up = matches!(tended, Tended::Up { .. });
                 up && !seen.busy.contains(&raider.session_id())
@@ -178,25 +177,25 @@ pub fn plan(seen: &Seen) -> Vec<Decision> {
     decisions
 }
 
-/// For a child that nobody tends.
+/// Decides for a desired child that the root does not have.
 fn begin(wanted: &Wanted, facts: Option<&SessionFacts>) -> Vec<Decision> {
     let id = wanted.id.clone();
     let state = facts.map(|facts| (&facts.state, facts.incarnation));
     match (wanted.mode, state) {
-        // Its session, if one runs, is looked at with those that nobody wants.
+        // A running session of a suspended child is handled with the orphans.
         (_, Some((RunState::Unknown { .. }, _))) | (Mode::Suspended, _) => Vec::new(),
         (mode, Some((RunState::Running, incarnation))) if incarnation == wanted.incarnation => {
             let drain = (mode == Mode::Drain).then(|| Decision::Drain(id.clone()));
             std::iter::once(Decision::Adopt(id)).chain(drain).collect()
         }
-        // A session of another incarnation is ended by the start itself.
-        // The start of one whose account is parked lays it to rest, so that it has its turn.
+        // The start itself ends a session of another incarnation. A child whose account is parked is started too: the
+        // start lays it to rest, so that it gets its turn.
         (Mode::Run | Mode::Parked(_), _) => vec![Decision::Start(id)],
         (Mode::Drain, _) => Vec::new(),
     }
 }
 
-/// For a child that somebody tends.
+/// Decides for a child that the root has.
 fn adjust(
     wanted: &Wanted,
     tended: &Tended,
@@ -211,10 +210,10 @@ fn adjust(
             Some(Decision::Suspend(id, Cause::Suspended))
         }
         (Mode::Parked(why), Tended::Up { .. }) => Some(Decision::Suspend(id, why.cause())),
-        // Its start sees that the account is parked.
+        // The start sees that the account is parked.
         (Mode::Parked(_), Tended::Waiting | Tended::Suspended | Tended::Resting) => None,
         (Mode::Drain, Tended::Up { draining, .. }) => (!draining).then_some(Decision::Drain(id)),
-        // It is being adopted: it hears of its drain when it is up.
+        // The child is being adopted: it receives the drain when it is up.
         (Mode::Drain, Tended::Waiting) if runs(facts) => Some(Decision::Drain(id)),
         (Mode::Drain, Tended::Waiting | Tended::Suspended | Tended::Resting) => {
             Some(Decision::Remove(id))
@@ -224,8 +223,8 @@ fn adjust(
         (Mode::Run, Tended::Up { draining: true, .. }) => Some(Decision::KeepOn(id)),
         (Mode::Run, Tended::Up { fingerprint, .. }) => {
             let facts = facts.filter(|_| runs(facts))?;
-            // Whoever is attached would lose what they do, and whoever is asked what they would answer;
-            // a later look decides again.
+            // A fresh session would lose an attached person's input, or the answer to an open question; a later look
+            // decides again.
             if facts.attached || seen.asking.contains(&facts.id) {
                 return None;
             }
@@ -242,13 +241,13 @@ fn runs(facts: Option<&SessionFacts>) -> bool {
     facts.is_some_and(|facts| facts.state == RunState::Running)
 }
 
-/// Unknown activity is no activity that one could miss: no kill (`health-patrol.md`, limitations).
+/// Unknown activity is not inactivity: no kill (`health-patrol.md`, limitations).
 fn is_idle(wanted: &Wanted, facts: &SessionFacts, now: Timestamp) -> bool {
     let due = idle_at(wanted, facts);
     due.is_some_and(|due| due <= now)
 }
 
-/// When a session has been idle for as long as it may, if nothing happens until then.
+/// Returns when a session will have been idle for its timeout, if nothing happens until then.
 #[must_use]
 pub fn idle_at(wanted: &Wanted, facts: &SessionFacts) -> Option<Timestamp> {
     let timeout = wanted.idle_timeout?;
@@ -256,7 +255,7 @@ pub fn idle_at(wanted: &Wanted, facts: &SessionFacts) -> Option<Timestamp> {
     last.checked_add(timeout).ok()
 }
 
-/// What is not on record is not known to differ: an upgrade of the supervisor restarts nobody.
+/// A session without a recorded fingerprint is taken as unchanged, so an upgrade of the supervisor restarts no child.
 fn has_drifted(wanted: &Wanted, fingerprint: Option<&String>) -> bool {
     match (&wanted.fingerprint, fingerprint) {
         (Some(wanted), Some(from)) => wanted != from,

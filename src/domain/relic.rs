@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 
-/// The label of a relic that a fresh raider must rework, whatever `auto_charge` says. It goes with the
-/// charge that it brings about.
+/// The label of a relic that a fresh raider must rework, whatever `auto_charge` says. The charge that follows removes
+/// it.
 pub const REWORK: &str = "rework";
 
-/// What a relic is.
+/// The kind of a relic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RelicKind {
@@ -23,7 +23,7 @@ pub enum RelicKind {
     Wisp,
 }
 
-/// Where a relic stands (`4-rules.md`, relic status).
+/// Status of a relic (`4-rules.md`, relic status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RelicStatus {
@@ -40,32 +40,32 @@ pub enum RelicStatus {
 }
 
 impl RelicStatus {
-    /// Whether a raider that has it on its hook may work on it. It is blocked while a person is wanted because
-    /// that raider's sessions died too often; the raider is tried again after its quarantine all the same.
+    /// Returns true when the raider that has it on its hook may work on it. A relic is also blocked while a person is
+    /// called because that raider's sessions died too often; the raider is still tried again after its quarantine.
     #[must_use]
     pub fn is_bound(self) -> bool {
         matches!(self, Self::Hooked | Self::Blocked)
     }
 }
 
-/// One relic, in the shape that `hd relic show --json` prints (`4-rules.md`).
+/// A relic, in the shape that `hd relic show --json` prints (`4-rules.md`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relic {
     /// Its id.
     pub id: RelicId,
-    /// What it is.
+    /// The kind.
     pub kind: RelicKind,
-    /// One line.
+    /// The title, on one line.
     pub title: String,
-    /// The rest.
+    /// The description.
     pub body: String,
-    /// Where it stands.
+    /// The status.
     pub status: RelicStatus,
     /// Larger is more urgent; 0 is usual.
     pub priority: i64,
     /// Free words.
     pub labels: Vec<String>,
-    /// Who it is bound to, `horde/raiders/Toast`.
+    /// The raider that it is bound to, `horde/raiders/Toast`.
     pub assignee: Option<String>,
     /// The relic that this one is a step of.
     pub parent: Option<RelicId>,
@@ -81,12 +81,12 @@ pub struct Relic {
     pub until: Option<Timestamp>,
     /// The branch that was pushed for it last; the next charge starts from it.
     pub branch: Option<String>,
-    /// Raiders mustered again after a conflict or a red gate.
+    /// The number of fresh raiders after a conflict or a failed gate.
     pub reworks: u32,
-    /// Charges that nobody asked for and that failed in a row; too many block it.
+    /// The number of automatic charges that failed in a row; too many block the relic.
     #[serde(default)]
     pub charge_failures: u32,
-    /// What the next raider must know (why the last attempt failed).
+    /// The reason why the last attempt failed, for the next raider.
     pub context: Option<String>,
     /// The branch it lands on, where its charge named one; later charges keep to it.
     #[serde(default)]
@@ -94,27 +94,27 @@ pub struct Relic {
     /// The harness that works on it, where its charge named one; later charges keep to it.
     #[serde(default)]
     pub harness: Option<HarnessName>,
-    /// The caller that made it: `operator`, an agent's or an automation's name; none for what the supervisor
-    /// made for itself.
+    /// The caller that made it: `operator`, or the name of an agent or automation; none when the supervisor made it for
+    /// itself.
     #[serde(default)]
     pub by: Option<String>,
 }
 
-/// The hook: the durable tie between one incarnation of a raider and its relic. Survives sessions;
-/// goes with MERGED, with a verified no-change completion, or with a nuke.
+/// The hook: the durable tie between one incarnation of a raider and its relic. Survives sessions; ends with MERGED,
+/// with a verified no-change completion, or with a nuke.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     /// The raider.
     pub raider: RaiderId,
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The relic.
     pub relic: RelicId,
     /// The branch of the sandbox.
     pub branch: String,
-    /// Where the branch started.
+    /// The commit at which the branch started.
     pub base: Oid,
-    /// Set when that was the tip of the target, and not of a branch that was pushed before.
+    /// Set when that was the tip of the target; otherwise it was the tip of a branch that was pushed before.
     #[serde(default)]
     pub from_target: bool,
     /// The branch that the work lands on.
@@ -123,35 +123,35 @@ pub struct Hook {
     pub harness: HarnessName,
     /// When it was charged.
     pub charged_at: Timestamp,
-    /// `done` was called; the session is not wanted any more.
+    /// The declared completion; with it, the session is no longer needed.
     pub done: Option<DoneIntent>,
 }
 
 /// A declared completion, durable before anything else happens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoneIntent {
-    /// How it ends.
+    /// The kind of completion.
     pub exit: Exit,
     /// The head when it was declared.
     pub head: Oid,
-    /// What the agent said of its sandbox.
+    /// The state of the sandbox as the agent reported it.
     pub cleanup_status: Option<super::nuke::CleanupStatus>,
-    /// Set to what git said instead, when that was recorded.
+    /// The measured state, recorded when it differs from the report.
     #[serde(default)]
     pub mismatch: Option<super::nuke::CleanupStatus>,
     /// A verified no-change completion.
     pub no_change: bool,
-    /// A person must look before it lands.
+    /// Set when a person must review it before it lands.
     pub wants_review: bool,
-    /// For deferred work.
+    /// The end of a deferral.
     pub until: Option<Timestamp>,
-    /// In the agent's words.
+    /// The reason, in the agent's words.
     pub reason: Option<String>,
     /// When it was declared.
     pub at: Timestamp,
 }
 
-/// How an agent ends its work.
+/// The way in which an agent ends its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
@@ -159,6 +159,6 @@ pub enum Exit {
     Completed,
     /// A person must decide.
     Escalated,
-    /// Later.
+    /// Work goes on later.
     Deferred,
 }

@@ -1,4 +1,4 @@
-//! What a changed configuration asks for, agent by agent, and what of it must wait
+//! Compares two configurations: what the change means for each rig, agent and raider, and what must wait
 //! (`health-patrol.md`, config drift and reload; `4-rules.md`, reload).
 //!
 //! ```text
@@ -18,15 +18,15 @@ use super::city::{Agent, City, Rig};
 use super::ids::{AgentName, ChildId, HarnessName, RaiderId, RigName};
 use super::relic::Hook;
 
-/// What becomes of an agent.
+/// The effect of a reload on an agent or raider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Nothing of it changed.
+    /// Its configuration is unchanged.
     None,
-    /// It changed, and its session goes on.
+    /// Its configuration changed, and its session goes on.
     Live,
-    /// A person is attached, or it asks something: it is restarted once they have left, or answered.
+    /// A person is attached, or the agent asks a question: it is restarted once the person has left or answered.
     Deferred,
     /// It gets a fresh session.
     Restart,
@@ -36,64 +36,64 @@ pub enum Change {
     Drain,
 }
 
-/// One line of a reload's answer.
+/// An entry of a reload's answer about an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AgentChange {
-    /// Who.
+    /// Name of the agent.
     pub agent: AgentName,
-    /// What becomes of it.
+    /// The effect.
     pub action: Change,
 }
 
-/// What becomes of a rig.
+/// The effect of a reload on a rig.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RigAction {
-    /// It is new, or was to go and is wanted again.
+    /// It is new, or was draining and is configured again.
     Added,
-    /// What it is told differs from now on.
+    /// Its settings changed.
     Changed,
-    /// It is not configured any more, and stays until its work is done.
+    /// It is no longer configured, and stays until its work is done.
     Drain,
-    /// It is not configured any more, and had no work.
+    /// It is no longer configured, and had no work.
     Removed,
 }
 
-/// One rig of a reload's answer; those that stay as they are have none.
+/// An entry of a reload's answer about a rig; unchanged rigs have none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RigChange {
-    /// Which.
+    /// Name of the rig.
     pub rig: RigName,
-    /// What becomes of it.
+    /// The effect.
     pub action: RigAction,
-    /// What of it is set otherwise than before, where that is told.
+    /// Its changed keys, for [`RigAction::Changed`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
 }
 
-/// A raider that takes a change over with its next session, or loses the one it has.
+/// A raider that takes over a change with its next session, or loses its present session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RaiderChange {
-    /// Who.
+    /// Id of the raider.
     pub raider: RaiderId,
-    /// That it waits for its next session, or that its session ends.
+    /// `Deferred` to its next session, or `Drain`.
     pub action: Change,
     /// The harness that drives it.
     pub harness: HarnessName,
 }
 
-/// A session of an agent that is up, or on its way.
+/// A session of an agent that is running or starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Running {
-    /// Whose: an agent, or a member of its pool.
+    /// Name of the agent or pool member.
     pub name: AgentName,
-    /// What its session was started from; none when that is not on record.
+    /// Fingerprint of the configuration that it was started from; none when it is not on record.
     pub fingerprint: Option<String>,
-    /// Whether it is not to be disturbed: a person is attached, or it asks something.
+    /// Set when it must not be disturbed: a person is attached, or it asks a question.
     pub undisturbed: bool,
 }
 
-/// Why a configuration cannot be applied at all.
+/// Returns the reason why a configuration cannot be applied at all.
 #[must_use]
 pub fn refused(old: &City, new: &City) -> Option<String> {
     if old.root != new.root {
@@ -113,9 +113,8 @@ pub fn refused(old: &City, new: &City) -> Option<String> {
     })
 }
 
-/// The new configuration as it can be in force now, and the keys that take effect at the next
-/// start only. `holds_work` says of a rig that is not configured any more whether anything of it is
-/// left: it stays until nothing is, without new work.
+/// Returns the configuration that can be in force now, and the keys that take effect only at the next start. A rig that
+/// is no longer configured stays, without new work, while `holds_work` returns true for it.
 #[must_use]
 pub fn in_force(
     old: &City,
@@ -154,8 +153,8 @@ pub fn in_force(
     (new, pending)
 }
 
-/// The rigs that something becomes of, the new configuration being as it can be in force. `shown` is the
-/// old and the new one as people are shown them.
+/// Returns the rigs that change, with the new configuration as it can be in force. `shown` holds the old and the new
+/// configuration as people see them.
 #[must_use]
 pub fn rigs(old: &City, new: &City, shown: [&Value; 2]) -> Vec<RigChange> {
     let row = |rig: &Rig, action| RigChange {
@@ -183,7 +182,7 @@ pub fn rigs(old: &City, new: &City, shown: [&Value; 2]) -> Vec<RigChange> {
         .collect()
 }
 
-/// The keys of a rig that are set otherwise, but for those that take effect at the next start.
+/// Returns the changed keys of a rig, except those that take effect at the next start.
 fn keys(name: &RigName, shown: [&Value; 2]) -> Vec<String> {
     const LATER: &[&str] = &["path", "remote", "forge.push"];
     let rigs = shown.map(|shown| shown["rigs"].as_array().map_or(&[][..], Vec::as_slice));
@@ -198,7 +197,7 @@ fn keys(name: &RigName, shown: [&Value; 2]) -> Vec<String> {
     keys.map(|key| (*key).clone()).collect()
 }
 
-/// `{"max": 4, "raiders": {"nudges": 2}}` by the keys `max` and `raiders.nudges`.
+/// Flattens `{"max": 4, "raiders": {"nudges": 2}}` to the keys `max` and `raiders.nudges`.
 fn flat(table: &Value) -> BTreeMap<String, &Value> {
     let mut flattened = BTreeMap::new();
     for (key, value) in table.as_object().into_iter().flatten() {
@@ -216,8 +215,8 @@ fn flat(table: &Value) -> BTreeMap<String, &Value> {
     flattened
 }
 
-/// The raiders whose session ends because they are suspended now, and those whose harness is driven in
-/// another way from their next session on. Who is held by a person has no session.
+/// Returns the raiders whose session ends because they are suspended now, and those whose harness changes with their
+/// next session. A raider that an operator holds has no session.
 #[must_use]
 pub fn raiders(
     old: &City,
@@ -244,8 +243,8 @@ pub fn raiders(
     hooks.iter().filter_map(row).collect()
 }
 
-/// What becomes of every agent of either configuration, in the order of the new one. Who is held
-/// has no session, and the new configuration gives it none.
+/// Returns the effect on every agent of either configuration, in the order of the new one. An agent that an operator
+/// holds has no session, and the new configuration gives it none.
 #[must_use]
 pub fn changes(
     old: &City,
@@ -278,7 +277,7 @@ fn change(
     held: &BTreeSet<AgentName>,
 ) -> Change {
     let is_own = |name: &AgentName| *name == agent.name || agent.member_number(name).is_some();
-    // A pool that was a single agent, or the other way round, has sessions under the other name.
+    // A pool that was a single agent, or the reverse, has sessions under the other name.
     let was_own = |name: &AgentName| before.is_some_and(|b| b.member_number(name).is_some());
     let own: Vec<_> = running
         .iter()
@@ -301,7 +300,8 @@ fn change(
             (false, _) => Change::Start,
         };
     }
-    // What is not on record is not known to differ: an upgrade of the supervisor restarts nobody.
+    // A session without a recorded fingerprint is taken as unchanged, so an upgrade of the supervisor restarts no
+    // agent.
     let drifted = |session: &&&Running| {
         let from = session.fingerprint.as_ref();
         from.is_some_and(|from| *from != agent.fingerprint)

@@ -22,20 +22,20 @@ pub type Mono = Duration;
 /// `max_restarts`, `restart_window`, `restart_backoff`, `stable_after`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RestartPolicy {
-    /// Deaths within the window that are answered by a restart; 0 is unlimited.
+    /// The maximum number of deaths within the window that are answered by a restart; 0 is unlimited.
     pub max_restarts: u32,
-    /// How long a death counts.
+    /// The time for which a death counts.
     pub window: Duration,
     /// Delay before the restart that answers a death.
     pub backoff: Backoff,
     /// A session healthy this long clears the history.
     pub stable_after: Option<Duration>,
-    /// What becomes of the counted deaths when the supervisor ends.
+    /// Persistence of the counted deaths.
     pub history: History,
 }
 
 impl RestartPolicy {
-    /// Whether counted deaths outlive the supervisor; where nothing is counted, nothing does.
+    /// Returns true when counted deaths outlive the supervisor; with unlimited restarts none are counted.
     #[must_use]
     pub fn outlives(&self) -> bool {
         self.history == History::Persistent && self.max_restarts > 0
@@ -51,22 +51,21 @@ pub enum History {
     Persistent,
 }
 
-/// What counts against one child, as it stands in the store. It belongs to the agent or slot, never
-/// to one of its sessions.
+/// The deaths that count against one child, as stored. They belong to the agent or slot, never to one of its sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deaths {
-    /// Whose.
+    /// Name of the child.
     pub child: String,
-    /// What the child was made from: one made from something else has no history.
+    /// The raider's incarnation, or the fingerprint of the agent's configuration: another value has no history.
     pub made_from: String,
-    /// A session was to run and came to no planned end: when it does not run any more, it died.
+    /// Set while a session should run and has had no planned end: if it runs no more, it died.
     pub open: bool,
-    /// When, by the wall clock, the oldest first.
+    /// Wall-clock times of the deaths, the oldest first.
     pub at: Vec<Timestamp>,
 }
 
 impl Deaths {
-    /// Whether there is nothing to keep.
+    /// Returns true when there is nothing to store.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         !self.open && self.at.is_empty()
@@ -107,13 +106,13 @@ impl Backoff {
     }
 }
 
-/// What answers a death.
+/// The answer to a death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a death must be answered"]
 pub enum Answer {
     /// Start again after this delay.
     Restart {
-        /// How long to wait.
+        /// The delay.
         after: Duration,
     },
     /// Do not start again before this reading of the clock.
@@ -134,7 +133,7 @@ pub struct DeathWindow {
 }
 
 impl DeathWindow {
-    /// Counts a death at `now` and says what answers it.
+    /// Counts a death at `now` and returns the answer.
     pub fn on_death(&mut self, policy: &RestartPolicy, now: Mono, random: f64) -> Answer {
         self.prune(policy, now);
         if policy.max_restarts == 0 {
@@ -168,9 +167,9 @@ impl DeathWindow {
         }
     }
 
-    /// Counts the death of a child that was tried again after its quarantine while nobody had acted: it rests for a
-    /// whole window again. Its older deaths are about to leave the window one by one, and each would have it tried
-    /// once more.
+    /// Counts the death of a child that was tried again after its quarantine although no person acted: it is
+    /// quarantined for a whole window again. Otherwise its older deaths, which are about to leave the window one by
+    /// one, would each allow another try.
     pub fn on_relapse(&mut self, policy: &RestartPolicy, now: Mono) -> Answer {
         self.deaths = std::iter::repeat_n(now, policy.max_restarts as usize + 1).collect();
         let until = now + policy.window;
@@ -178,9 +177,9 @@ impl DeathWindow {
         Answer::Quarantine { until }
     }
 
-    /// What an earlier supervisor counted, at `now` by the wall clock and `mono` by the other one. A
-    /// death stamped in the future happened now: whoever put the wall clock back quarantines nobody
-    /// for longer than one window.
+    /// Restores the deaths that an earlier supervisor counted; `now` and `mono` are the present readings of both
+    /// clocks. A death stamped in the future counts as one of now, so that a wall clock that was set back quarantines
+    /// no child for longer than one window.
     #[must_use]
     pub fn restored(at: &[Timestamp], policy: &RestartPolicy, now: Timestamp, mono: Mono) -> Self {
         let age = |at: &Timestamp| Duration::try_from(now.duration_since(*at)).unwrap_or_default();
@@ -201,8 +200,8 @@ impl DeathWindow {
         window
     }
 
-    /// Holds the child until then, as an earlier supervisor promised, with as many deaths as that takes; but never
-    /// for longer than one window, whatever the wall clock did since.
+    /// Holds the child until then, as an earlier supervisor decided, with as many deaths as that takes; but never for
+    /// longer than one window, whatever the wall clock did since.
     pub fn hold(&mut self, policy: &RestartPolicy, until: Mono, now: Mono) {
         let until = until.min(now + policy.window);
         if until <= now || policy.max_restarts == 0 {
@@ -222,13 +221,13 @@ impl DeathWindow {
         self.deaths.iter().copied().collect()
     }
 
-    /// Until when the child is quarantined, if it is.
+    /// Returns the end of the quarantine, if the child is quarantined.
     #[must_use]
     pub fn quarantined_until(&self, now: Mono) -> Option<Mono> {
         self.quarantined_until.filter(|until| *until > now)
     }
 
-    /// How many deaths count now.
+    /// Returns the number of deaths that count now.
     pub fn count(&mut self, policy: &RestartPolicy, now: Mono) -> u32 {
         self.prune(policy, now);
         if policy.max_restarts == 0 {
@@ -241,7 +240,7 @@ impl DeathWindow {
         u32::try_from(self.deaths.len()).unwrap_or(u32::MAX)
     }
 
-    /// The time from the oldest death that counts to the newest.
+    /// Returns the time from the oldest to the newest death that counts.
     pub fn span(&mut self, policy: &RestartPolicy, now: Mono) -> Duration {
         self.prune(policy, now);
         let ends = self.deaths.front().zip(self.deaths.back());
@@ -250,8 +249,7 @@ impl DeathWindow {
         })
     }
 
-    /// Forgets everything: an operator released the child, or its spec changed, or it was healthy
-    /// for `stable_after`.
+    /// Clears the history: an operator released the child, its spec changed, or it was healthy for `stable_after`.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -304,8 +302,8 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// `jitter`: whoever dies at the same moment does not come back at the same moment, and never later
-    /// than without it.
+    /// `jitter`: children that die at the same moment do not come back at the same moment, and never later than without
+    /// it.
     #[test]
     fn jitter_takes_its_part_of_the_delay_away() {
         let whole = policy(5).backoff;
@@ -416,8 +414,8 @@ mod tests {
         Timestamp::constant(1_000_000 + seconds, 0)
     }
 
-    /// By the wall clock, what an earlier supervisor counted, and what is left of it: when one more
-    /// death would be released from quarantine, or that there is none.
+    /// Deaths that an earlier supervisor counted, by the wall clock; their number now; the seconds until a quarantine
+    /// ends, if there is one.
     #[test]
     fn what_is_restored_counts_as_if_the_supervisor_had_never_ended() {
         let table: &[(&[i64], u32, Option<u64>)] = &[

@@ -1,8 +1,7 @@
 //! Sagas: multi-step operations that survive `kill -9` at every step.
 //!
-//! Each step is idempotent and journalled when it is finished; a resumed saga starts behind its
-//! last journalled step. The names of all steps stand here, in one list, because the crash sweeps
-//! run over it (`4-rules.md`, fault points).
+//! Each step is idempotent and journalled when it is finished; a resumed saga continues after its last journalled step.
+//! The names of all steps are in one list here, because the crash sweeps run over it (`4-rules.md`, fault points).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use super::ids::RigName;
 
-/// Which operation.
+/// The operation of a saga.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SagaKind {
@@ -45,15 +44,15 @@ impl SagaKind {
 pub struct Saga {
     /// Its number.
     pub id: u64,
-    /// Which operation.
+    /// The operation.
     pub kind: SagaKind,
-    /// Whose.
+    /// The rig.
     pub rig: RigName,
-    /// On what: a raider's full id, or a merge request.
+    /// The subject: a raider's full id, or a merge request.
     pub subject: String,
-    /// The last step that is finished.
+    /// The last finished step.
     pub step: String,
-    /// What the steps need to go on.
+    /// The data that the steps need to continue.
     pub data: Value,
     /// When it was opened.
     pub opened_at: Timestamp,
@@ -63,16 +62,16 @@ pub struct Saga {
 
 macro_rules! fault_points {
     ($($(#[$doc:meta])* $variant:ident => $text:literal),+ $(,)?) => {
-        /// A place where the process may be killed without any harm; `before` and `after` are
-        /// before and after the commit that journals the step.
+        /// A point where the process may be killed without harm; `before` and `after` refer to the commit that journals
+        /// the step.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum FaultPoint { $($(#[$doc])* $variant),+ }
 
         impl FaultPoint {
-            /// All of them, in the order in which a piece of work meets them.
+            /// All points, in the order in which a piece of work reaches them.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// `<saga>.<step>.<before|after>`, as `HORDE_FAULT` names it.
+            /// Returns `<saga>.<step>.<before|after>`, as in `HORDE_FAULT`.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }

@@ -1,5 +1,5 @@
-//! What a salvage has of an attempt's work, by the ids of commits. A sandbox borrows the objects of the supervisor's
-//! own repository and sees none of its refs: git shows these commits there by their ids alone.
+//! The work of an attempt in a salvage, by the ids of commits. A sandbox borrows the objects of the supervisor's
+//! repository and sees none of its refs, so git shows these commits there only by their ids.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +9,11 @@ use super::ids::Oid;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedWork {
-    /// The commit that the attempt was begun on, where that is known.
+    /// The commit on which the attempt began, where known.
     pub base: Option<Oid>,
     /// Its last commit; none on a branch without commits.
     pub head: Option<Oid>,
-    /// How many commits of it neither the base nor a branch that is no raider's reaches; none where git could not tell.
+    /// The number of its commits that neither the base nor a branch of a person reaches; none where git could not tell.
     pub commits: Option<u64>,
     /// A commit of the files as they were; none where all of them were committed, or the commit could not be made.
     pub files: Option<Oid>,
@@ -24,8 +24,8 @@ pub struct SavedWork {
 /// The commits of [`SavedWork::left`] that a text names.
 const LEFT_MAX: usize = 5;
 
-/// Returns the command that prints what an attempt committed, without what its target has by now. Where the base is not
-/// known, what was taken off the target since is printed with it.
+/// Returns the command that prints the commits of an attempt, without those that its target has by now. When the base
+/// is unknown, it also prints commits that were taken off the target since.
 #[must_use]
 pub fn log(base: Option<&Oid>, head: &Oid) -> String {
     match base {
@@ -35,7 +35,7 @@ pub fn log(base: Option<&Oid>, head: &Oid) -> String {
 }
 
 impl SavedWork {
-    /// Returns sentences that say what there is, with the commands that print it in any sandbox of the rig.
+    /// Returns sentences about the work, with the commands that print it in any sandbox of the rig.
     #[must_use]
     pub fn told(&self) -> String {
         let head = self.head.as_ref().filter(|_| self.commits != Some(0));

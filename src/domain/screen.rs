@@ -1,6 +1,5 @@
-//! The screen of a session as one look saw it: text, marked cells, cursor, and how the program reads
-//! its terminal. Everything that is concluded from a screen is concluded from this
-//! (`domain/dialog`).
+//! The screen of a session at one moment: text, marked cells, cursor, and how the program reads its terminal. Every
+//! conclusion about a screen starts from this (`domain/dialog`).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,82 +7,81 @@ use serde::{Deserialize, Serialize};
 /// A screen at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ScreenView {
-    /// One text per row, without blanks at its end; blank rows at the end are cut.
+    /// The text of each row, without trailing blanks; trailing blank rows are cut.
     pub rows: Vec<String>,
-    /// Cells that stand out by inverse video, or by a background that few cells have. Menus without a
-    /// marker show their selection so.
+    /// Cells that stand out by inverse video, or by a background that few cells have. Menus without a marker show their
+    /// selection this way.
     #[serde(default)]
     pub marked: Vec<Span>,
-    /// Row and column of the cursor, from 0; none where it is not known.
+    /// Row and column of the cursor, from 0; none where unknown.
     #[serde(default)]
     pub cursor: Option<(u16, u16)>,
-    /// Whether the program asked for pastes to be marked; none where it is not known.
+    /// Set when the program asked for bracketed paste; none where unknown.
     #[serde(default)]
     pub bracketed_paste: Option<bool>,
-    /// Whether the kernel hands the program whole lines (canonical mode); none where it is not known.
+    /// Set when the kernel hands the program whole lines (canonical mode); none where unknown.
     #[serde(default)]
     pub reads_lines: Option<bool>,
-    /// Whether the terminal hides what is typed while the program reads lines, as for a password; none where it is
-    /// not known.
+    /// Set when the terminal hides typed text while the program reads lines, as for a password; none where unknown.
     #[serde(default)]
     pub hides_input: Option<bool>,
-    /// When a person typed last, if they have begun a line and not submitted it (`domain/begun`).
+    /// When a person last typed, if they have begun a line and not submitted it (`domain/begun`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
-    /// When a person who is attached pressed any key, where which one is not seen: they may have begun a line. Only of
-    /// the last seconds.
+    /// When an attached person pressed a key that cannot be seen: they may have begun a line. Only within the last
+    /// seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub touched: Option<Timestamp>,
-    /// Bytes that were typed and that the program has left no room for yet; none where it is not known.
+    /// Bytes that were typed and that the program has left no room for yet; none where unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,
-    /// What became of the inputs that the holder was given; none where it is not known.
+    /// The holder's counts of inputs; none where unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Inputs>,
 }
 
-/// How many inputs a terminal was given since its session began. The keys of a person who is attached are none of them.
+/// The number of inputs that a terminal was given since its session began. Keys of an attached person do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Inputs {
-    /// It has taken a part of so many, or may have.
+    /// Inputs of which the terminal has taken a part, or may have.
     pub begun: u64,
-    /// It has taken all of so many.
+    /// Inputs that the terminal has taken as a whole.
     pub taken: u64,
 }
 
-/// What became of one input.
+/// The fate of one input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The terminal has taken all of it.
     Taken,
-    /// It has taken nothing of it.
+    /// The terminal has taken nothing of it.
     Untouched,
-    /// It has taken a part of it, or that is not known.
+    /// The terminal has taken a part of it, or that is unknown.
     Unknown,
 }
 
 impl Inputs {
-    /// Says what became of the one input that was sent between two looks.
+    /// Returns the fate of the one input that was sent between two looks.
     #[must_use]
     pub fn fate(before: Option<Self>, now: Option<Self>) -> Fate {
         let more = |count: fn(Self) -> u64| count(now?).checked_sub(count(before?));
         match (more(|of| of.begun), more(|of| of.taken)) {
             (Some(0), Some(0)) => Fate::Untouched,
             (Some(1), Some(1)) => Fate::Taken,
-            // After several, it is not known which of them is meant.
+            // After several inputs, it is unknown which of them the counts are about.
             _ => Fate::Unknown,
         }
     }
 }
 
-/// How a program reads its terminal.
+/// The way in which a program reads its terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     /// Key by key: a text needs a key that submits it.
     Keys,
     /// Whole lines.
     Lines,
-    /// A holder of an older version does not tell.
+    /// Unknown, because the holder is of an older version.
     Unknown,
 }
 
@@ -94,12 +92,12 @@ pub struct Span {
     pub row: u16,
     /// The first column, from 0.
     pub from: u16,
-    /// The column behind the last one.
+    /// The column after the last one.
     pub to: u16,
 }
 
 impl ScreenView {
-    /// A screen of which nothing but the text is known, as older holders give it.
+    /// Makes a screen of which only the text is known, as older holders give it.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         Self {
@@ -108,7 +106,7 @@ impl ScreenView {
         }
     }
 
-    /// How the program reads.
+    /// Returns how the program reads.
     #[must_use]
     pub fn reads(&self) -> Reads {
         match (self.bracketed_paste, self.reads_lines) {
@@ -118,25 +116,25 @@ impl ScreenView {
         }
     }
 
-    /// Whether what was typed before waits for the program to read.
+    /// Returns true when earlier input waits for the program to read.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.queued.is_some_and(|bytes| bytes > 0)
     }
 
-    /// The text, one line per row.
+    /// Returns the text, a line per row.
     #[must_use]
     pub fn text(&self) -> String {
         self.rows.join("\n")
     }
 
-    /// Whether cells of this row stand out.
+    /// Returns true when cells of this row stand out.
     #[must_use]
     pub fn is_marked(&self, row: usize) -> bool {
         self.marked.iter().any(|span| usize::from(span.row) == row)
     }
 
-    /// The text of the marked cells of a row, without blanks around it.
+    /// Returns the text of the marked cells of a row, without surrounding blanks.
     #[must_use]
     pub fn marked_text(&self, row: usize) -> Option<String> {
         let span = self

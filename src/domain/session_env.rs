@@ -1,12 +1,12 @@
-//! The complete environment of a session (`2-contract.md`, 2.7): nothing is inherited but what is
-//! named here and what the configuration passes on.
+//! The complete environment of a session (`2-contract.md`, 2.7): it inherits only the variables named here and those
+//! that the configuration passes on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::ids::{ChildId, Incarnation, RelicId, SessionId};
 
-/// Inherited by name: the user, the locale, and how the network is reached from here.
+/// Inherited by name: the user, the locale, and the access to the network.
 const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
@@ -31,18 +31,18 @@ const INHERITED: &[&str] = &[
     "SSL_CERT_DIR",
 ];
 
-/// Inherited by how the name begins.
+/// Inherited by the start of the name.
 const INHERITED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// The terminal of a session is the one that its holder emulates, whatever the supervisor was started in.
+/// A session's terminal is the one that its holder emulates, not the one that the supervisor was started in.
 const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 
-/// What is taken over from the supervisor's own environment: the names above, and those that the
+/// Returns the variables taken from the supervisor's own environment: those named above, and those that the
 /// configuration passes on.
 #[must_use]
 pub fn inherited(own: &BTreeMap<String, String>, pass: &[String]) -> BTreeMap<String, String> {
     let is_inherited = |name: &str| {
-        // A supervisor that runs within another city's session must not pass on whose it is.
+        // A supervisor that runs within another city's session must not pass on that session's identity.
         !name.starts_with("HD_")
             && (INHERITED.contains(&name)
                 || INHERITED_PREFIXES
@@ -55,7 +55,7 @@ pub fn inherited(own: &BTreeMap<String, String>, pass: &[String]) -> BTreeMap<St
         .collect()
 }
 
-/// A `PATH` on which `hd` comes first.
+/// Returns a `PATH` with the directory of `hd` first.
 #[must_use]
 pub fn path(bin: &Path, rest: Option<&String>) -> String {
     let bin = bin.to_string_lossy();
@@ -65,16 +65,15 @@ pub fn path(bin: &Path, rest: Option<&String>) -> String {
     }
 }
 
-/// The command `hd` beside this program, as any shell finds it: the absolute path, quoted where a shell
-/// would not take it as one word. `PATH` is not enough: login shells reset it, and another program may
-/// have the name.
+/// Returns the command `hd` beside this program, as any shell finds it: the absolute path, quoted where a shell needs
+/// that. `PATH` is not enough: login shells reset it, and another program may have the name.
 #[must_use]
 pub fn hd(bin: &Path) -> String {
     let path = bin.join("hd");
     shell_words::quote(&path.to_string_lossy()).into_owned()
 }
 
-/// Whose session it is, and what its environment is made from.
+/// The input for a session's environment.
 #[derive(Debug, Clone)]
 pub struct SessionEnv<'a> {
     /// The supervisor's own environment.
@@ -91,9 +90,9 @@ pub struct SessionEnv<'a> {
     pub child: &'a ChildId,
     /// Its session.
     pub session: &'a SessionId,
-    /// What it is bound to, for raiders.
+    /// The relic and incarnation of a raider.
     pub hook: Option<(&'a RelicId, Incarnation)>,
-    /// `user.email` of the rig's repository, where it has one.
+    /// `user.email` of the rig's repository, if it is set.
     pub email: Option<&'a str>,
     /// Configured names to take from the supervisor's environment.
     pub pass: &'a [String],
@@ -102,7 +101,7 @@ pub struct SessionEnv<'a> {
 }
 
 impl SessionEnv<'_> {
-    /// The environment. Later rules win: inherited, passed on, identity and ceiling of git, configured, the
+    /// Returns the environment. Later rules win: inherited, passed on, identity and ceiling of git, configured, the
     /// start of `PATH`, and `HD_*`, which nothing overrides.
     #[must_use]
     pub fn build(&self) -> BTreeMap<String, String> {
@@ -136,8 +135,8 @@ impl SessionEnv<'_> {
         ]
     }
 
-    /// In a sandbox whose `.git` is broken, git would take the next repository above for the raider's, and
-    /// its commits would go there: a city may well be kept in one.
+    /// In a sandbox with a broken `.git`, git would use the next repository above it, and the raider's commits would go
+    /// there: a city may be kept in a repository.
     fn git_ceiling(&self) -> Option<(String, String)> {
         let ChildId::Raider(raider) = self.child else {
             return None;

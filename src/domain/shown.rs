@@ -1,5 +1,5 @@
-//! Text from agents, git and files, made safe to show on a terminal: what steers a terminal, turns the order
-//! of the text round or cannot be seen becomes an escape that can (`\x1b`, `\u{202e}`).
+//! Makes text from agents, git and files safe to show on a terminal: characters that steer a terminal, reverse the
+//! order of the text or are invisible become visible escapes (`\x1b`, `\u{202e}`).
 //!
 //! | Function | For | Keeps |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Characters that are not seen, or that change how others are: format characters, separators of lines, and
-/// what Unicode calls "default ignorable". In order.
+/// Characters that are invisible, or that change how others look: format characters, line separators, and Unicode's
+/// "default ignorable". In order.
 const HIDDEN: &[(char, char)] = &[
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -34,10 +34,10 @@ const HIDDEN: &[(char, char)] = &[
     ('\u{1d173}', '\u{1d17a}'),
     ('\u{e0000}', '\u{e0fff}'),
 ];
-/// Shows the symbol before it in colours, as many texts have it.
+/// Shows the symbol before it in colours; many texts use it.
 const AS_EMOJI: char = '\u{fe0f}';
 
-/// Whether the character is not to reach a terminal as it is.
+/// Returns true when the character must not reach a terminal as it is.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() || c.is_control() {
@@ -47,7 +47,7 @@ pub fn is_hidden(c: char) -> bool {
     after > 0 && c <= HIDDEN[after - 1].1
 }
 
-/// One line: a name, a title, a cell of a table.
+/// Escapes a single line: a name, a title, a cell of a table.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     escape(text, |rest| match rest.as_bytes() {
@@ -57,13 +57,13 @@ pub fn line(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Several lines.
+/// Escapes several lines.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, break_of)
 }
 
-/// Several lines of a program's output, without its colours and the steps of its cursor.
+/// Escapes several lines of a program's output, without its colours and cursor movements.
 #[must_use]
 pub fn output(text: &str) -> Cow<'_, str> {
     escape(text, |rest| match control(rest) {
@@ -72,8 +72,8 @@ pub fn output(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// A text that was put together here and may have colours. Whatever else a part of it brought along is
-/// shown as an escape.
+/// Escapes a text of the supervisor's own that may have colours. All other control sequences in it, which come from its
+/// parts, are escaped.
 #[must_use]
 pub fn painted(text: &str) -> Cow<'_, str> {
     escape(text, |rest| match colours(rest) {
@@ -82,7 +82,7 @@ pub fn painted(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// JSON text, with the escapes of JSON: it means the same.
+/// Escapes JSON text with the escapes of JSON: its meaning stays the same.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| c != '\n' && is_hidden(c)) {
@@ -93,7 +93,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     for c in text.chars() {
         match c != '\n' && is_hidden(c) {
             true => c.encode_utf16(&mut units).iter().for_each(|unit| {
-                // A string takes everything.
+                // Writing to a string cannot fail.
                 let _written = write!(safe, "\\u{unit:04x}");
             }),
             false => safe.push(c),
@@ -102,7 +102,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// A line end or a tab.
+/// Returns the length of a line end or tab, and its shown form.
 fn break_of(rest: &str) -> Option<(usize, &str)> {
     match rest.as_bytes() {
         [b'\r', b'\n', ..] => Some((2, "\n")),
@@ -112,9 +112,9 @@ fn break_of(rest: &str) -> Option<(usize, &str)> {
     }
 }
 
-/// The length of the control sequence, or choice of a character set, that the text begins with, if it ends.
+/// Returns the length of the control sequence, or choice of a character set, at the start of the text, if it ends.
 fn control(rest: &str) -> Option<usize> {
-    /// No program says more in one sequence.
+    /// The maximum length of a sequence in real output.
     const LONGEST: usize = 64;
     let bytes = rest.as_bytes();
     match bytes {
@@ -128,9 +128,9 @@ fn control(rest: &str) -> Option<usize> {
     }
 }
 
-/// The length of the sequence that the text begins with, if all that it does is to set colours or weight.
+/// Returns the length of the sequence at the start of the text, if it only sets colours or weight.
 fn colours(rest: &str) -> Option<usize> {
-    /// No program says more in one sequence.
+    /// The maximum length of a sequence in real output.
     const LONGEST: usize = 32;
     let parameters = rest.strip_prefix("\x1b[")?;
     let end = parameters
@@ -158,8 +158,8 @@ fn colours(rest: &str) -> Option<usize> {
     Some("\x1b[".len() + end + 1)
 }
 
-/// The text with each hidden character as an escape. `keep` says how many bytes at the beginning of a rest are
-/// shown in their own way, and how.
+/// Returns the text with each hidden character as an escape. `keep` returns the length and the shown form of a start of
+/// the rest that is shown in its own way.
 fn escape<'a>(text: &'a str, keep: impl Fn(&'a str) -> Option<(usize, &'a str)>) -> Cow<'a, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);

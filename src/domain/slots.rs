@@ -1,4 +1,4 @@
-//! Slots: the pool of names, and which one is given out next.
+//! Slots: the pool of names, and the choice of the next one.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ pub const THEME: &[&str] = &[
     "Basalt", "Cedar", "Dune", "Elm", "Fern", "Garnet", "Heron", "Ivy", "Jet",
 ];
 
-/// Names that mean a role somewhere in the city; a raider with such a name would be mistaken for
-/// it. Compared without regard to case.
+/// Names that mean a role in the city; a raider with such a name would be mistaken for it. Compared without regard to
+/// case.
 pub const ROLES: &[&str] = &[
     "witness",
     "forge",
@@ -39,16 +39,16 @@ pub const ROLES: &[&str] = &[
     "all",
 ];
 
-/// Whether a name is one of [`ROLES`].
+/// Returns true when a name is one of [`ROLES`].
 #[must_use]
 pub fn is_role(name: &str) -> bool {
     ROLES.iter().any(|role| role.eq_ignore_ascii_case(name))
 }
 
-/// Why no slot was given out.
+/// The reason why no slot was given out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSlot {
-    /// As many raiders as `max` allows.
+    /// The rig has as many raiders as `max` allows.
     #[error("all {max} slots of the rig are taken")]
     Exhausted {
         /// `[rigs.raiders] max`.
@@ -57,13 +57,13 @@ pub enum NoSlot {
     /// The wanted name is taken.
     #[error("slot {0} is taken")]
     Taken(SlotName),
-    /// The wanted name is a role's.
+    /// The wanted name is that of a role.
     #[error("{0} is the name of a role and is never given to a raider")]
     Role(SlotName),
 }
 
-/// Chooses a slot: the wanted one, else the first free name of the pool, else a number when `max`
-/// exceeds the pool. Names compare without case: file systems may not tell them apart.
+/// Chooses a slot: the wanted one, or else the first free name of the pool, or else a number when `max` exceeds the
+/// pool. Names compare without case: file systems may not tell them apart.
 ///
 /// # Errors
 /// [`NoSlot`]; nothing was changed.

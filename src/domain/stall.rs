@@ -1,5 +1,5 @@
-//! Whether a session that should work is stalled, and what is done about it next
-//! (`raider-lifecycle.md`, stalled; `2-contract.md`, `stall_after` and `nudges`).
+//! Decides if a session that should work is stalled, and the next step against it (`raider-lifecycle.md`, stalled;
+//! `2-contract.md`, `stall_after` and `nudges`).
 //!
 //! ```text
 //!                    silent            silent for `stall_after`, and for as long again before each step
@@ -8,18 +8,18 @@
 //!    └───── work (HEAD, dirty set, relic): at once; signs (output, CPU): once they went on for a while ◄──┘
 //! ```
 //!
-//! Every channel is a mark that is compared with the one before, and silence is measured on the
-//! monotonic clock: no stamp is believed, so no jump of the wall clock makes anybody stalled. What is
-//! costly to see (dirty set, CPU) is looked at only where everything else is silent, and counts as
-//! silent from that look on: a step may come a little late, and never early. While anything cannot be seen
-//! no step is taken; a person is called when that lasts for `stall_after`.
+//! Every channel is a mark that is compared with the previous one, and silence is measured on the monotonic clock. No
+//! time stamp is trusted, so a jump of the wall clock stalls no session. The costly channels (dirty set, CPU) are
+//! observed only while all others are silent, and count as silent from that observation on: a step may come a little
+//! late, and never early. While a channel cannot be observed no step is taken; after `stall_after` of that, a person is
+//! called.
 //!
-//! A session whose screen only moves, a spinner turning for hours, gives signs for ever. It is no stall, for a long
-//! command looks like that; but a person is called ([`Still`]).
+//! A session whose screen only moves (a spinner that turns for hours) gives signs for ever. That is no stall, for a
+//! long command looks the same, but a person is called ([`Still`]).
 //!
-//! An answer to a nudge is a sign, and so is its echo on the terminal: they begin a new silence, but
-//! only what goes on for `stall_after` takes a step back. Else a session that greets and hangs, or says
-//! each time that it cannot go on, would never be restarted, and nobody would be called.
+//! The answer to a nudge is a sign, and so is its echo on the terminal: both begin a new silence, but only activity
+//! that lasts for `stall_after` takes a step back. Otherwise a session that answers each nudge and hangs again would
+//! never be restarted, and no person would be called.
 
 use std::time::Duration;
 
@@ -32,59 +32,59 @@ use super::restart::Mono;
 
 mod still;
 
-/// A program that uses less of one processor than one part in this many only waits.
+/// A program that uses less than one part in this many of a processor is idle.
 const IDLE: u32 = 50;
 /// Silence for one part in this many of `stall_after` is worth a deeper look.
 const WORTH: u32 = 10;
 
-/// What is cheap to see of a session.
+/// The marks of a session that are cheap to observe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marks {
-    /// Which session it is.
+    /// Token of the session.
     pub session: String,
-    /// When it last wrote to its terminal.
+    /// Time of the last output on its terminal.
     pub output: Option<Timestamp>,
-    /// HEAD, reflog and index of its sandbox; none while they cannot be seen.
+    /// HEAD, reflog and index of its sandbox; none while they cannot be observed.
     pub git: Option<String>,
     /// The relic that it works on.
     pub relic: String,
-    /// Stands for what its screen shows but spinners and clocks; none while it cannot be seen.
+    /// Fingerprint of the screen without spinners and clocks; none while the screen cannot be seen.
     pub picture: Option<u64>,
 }
 
-/// What is costly to see of a session.
+/// The marks of a session that are costly to observe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Depth {
-    /// What of its sandbox is in no commit.
+    /// The uncommitted content of its sandbox.
     pub changes: String,
-    /// Processor time that its processes have used.
+    /// Processor time used by its processes.
     pub cpu: Duration,
 }
 
-/// What a look found.
+/// The result of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// Nothing new.
     None,
-    /// It lives: output, processor time.
+    /// The session is alive: output, processor time.
     Sign,
-    /// It gets on: a commit, a changed file, a changed relic.
+    /// The work advances: a commit, a changed file, a changed relic.
     Work,
 }
 
-/// What to do.
+/// The action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing before then.
+    /// Wait until then.
     Fresh {
-        /// When it is worth another look.
+        /// Time of the next look that is worthwhile.
         until: Mono,
     },
-    /// Look at what is costly to see, and judge again.
+    /// Observe the costly marks, and judge again.
     Deeper,
-    /// Its screen only moves: look at what is costly to see ([`Still`]).
+    /// Its screen only moves: observe the costly marks ([`Still`]).
     Spins,
-    /// Tell it, for the so-manieth time.
+    /// Nudge the agent; the value is the attempt number.
     Nudge(u32),
     /// End the session and start a fresh one.
     Restart,
@@ -94,7 +94,7 @@ pub enum Verdict {
     Called,
 }
 
-/// How long is too long, and what is tried.
+/// The thresholds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// `stall_after`.
@@ -103,37 +103,36 @@ pub struct Policy {
     pub nudges: u32,
 }
 
-/// What was done about a stalled raider so far; kept in the store, so that nothing is done twice
-/// because somebody forgot it.
+/// The steps taken against a stalled raider so far; kept in the store, so that no step is repeated after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steps {
-    /// Which incarnation of the raider.
+    /// The raider's incarnation.
     pub incarnation: Incarnation,
-    /// When it was found stalled.
+    /// When the stall was found.
     pub since: Timestamp,
-    /// How often it was told.
+    /// The number of nudges sent.
     pub nudges: u32,
-    /// The session that was to be restarted for it.
+    /// The session that was to be restarted.
     pub ended: Option<String>,
-    /// A person was called.
+    /// Set when a person was called.
     pub called: bool,
 }
 
-/// A declared wait (`hd wait`): one session's.
+/// A wait that a session declared with `hd wait`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Which session declared it.
+    /// Token of the session that declared it.
     pub session: String,
-    /// When.
+    /// When it was declared.
     pub at: Timestamp,
-    /// Until when.
+    /// When it ends.
     pub until: Timestamp,
-    /// For what, in its words.
+    /// The reason, in the agent's words.
     pub reason: String,
 }
 
 impl Steps {
-    /// Stalled, and nothing was done about it yet.
+    /// Starts the record of a stall, with no step taken.
     #[must_use]
     pub fn none(incarnation: Incarnation, since: Timestamp) -> Self {
         Self {
@@ -146,51 +145,51 @@ impl Steps {
     }
 }
 
-/// The first step that was not taken yet.
+/// Returns the first step that was not taken yet.
 fn next_step(policy: &Policy, steps: Option<&Steps>, session: &str) -> Verdict {
     let told = steps.map_or(0, |steps| steps.nudges);
     match steps.and_then(|steps| steps.ended.as_deref()) {
         None if told < policy.nudges => Verdict::Nudge(told + 1),
         None => Verdict::Restart,
-        // It was to be ended and runs on: whoever was at it was interrupted.
+        // The session was to be ended and still runs: the earlier attempt was interrupted.
         Some(ended) if ended == session => Verdict::Restart,
         Some(_) if steps.is_some_and(|steps| steps.called) => Verdict::Called,
         Some(_) => Verdict::Escalate,
     }
 }
 
-/// What is remembered of one session from look to look.
+/// The state of one session between looks.
 #[derive(Debug, Clone)]
 pub struct Watch {
     marks: Marks,
-    /// When something was last seen to have happened.
+    /// When activity was last observed.
     since: Mono,
     /// When the last step was taken, or the session was first seen.
     stepped: Mono,
     depth: Option<Sounding>,
     /// The end of the declared wait, on both clocks.
     wait: Option<(Timestamp, Mono)>,
-    /// Since when something that is cheap to see cannot be seen.
+    /// Since when a cheap mark cannot be observed.
     unseen: Option<Mono>,
-    /// Since when what is costly to see cannot be seen.
+    /// Since when the costly marks cannot be observed.
     unsounded: Option<Mono>,
-    /// People may have been called because it cannot be seen.
+    /// Set when people may have been called because the session cannot be observed.
     lost: bool,
-    /// Whether its screen only moves.
+    /// Tracks if the screen only moves.
     pub still: Still,
 }
 
 #[derive(Debug, Clone)]
 struct Sounding {
     depth: Depth,
-    /// The first of this silence.
+    /// The first sounding of this silence.
     first: Mono,
-    /// The last one.
+    /// The last sounding.
     last: Mono,
 }
 
 impl Watch {
-    /// A session that is seen for the first time: it counts as active until now.
+    /// Starts to watch a session, which counts as active until now.
     #[must_use]
     pub fn new(marks: Marks, now: Mono) -> Self {
         Self {
@@ -206,20 +205,20 @@ impl Watch {
         }
     }
 
-    /// Which session it is.
+    /// Returns the token of the session.
     #[must_use]
     pub fn session(&self) -> &str {
         &self.marks.session
     }
 
-    /// How long nothing has happened.
+    /// Returns the time since the last activity.
     #[must_use]
     pub fn silence(&self, now: Mono) -> Duration {
         now.saturating_sub(self.since)
     }
 
-    /// Compares what is cheap to see. A person who is at the terminal, or is asked to come, is a sign,
-    /// whatever is seen. What cannot be seen is compared when it is seen again.
+    /// Compares the cheap marks. A person at the terminal, or called to it, counts as a sign in any case. A mark that
+    /// cannot be observed is compared when it can be again.
     pub fn look(&mut self, mut marks: Marks, attended: bool, now: Mono) -> Progress {
         let before = self.marks.git.take();
         let first = before.is_none() && marks.git.is_some();
@@ -243,18 +242,18 @@ impl Watch {
         progress
     }
 
-    /// Takes in whether all that is cheap to see could be seen.
+    /// Records if all cheap marks could be observed.
     pub fn sighted(&mut self, all: bool, now: Mono) {
         self.unseen = (!all).then(|| self.unseen.unwrap_or(now));
     }
 
-    /// What is costly to see could not be seen.
+    /// Records that the costly marks could not be observed.
     pub fn unsounded(&mut self, now: Mono) {
         self.unsounded.get_or_insert(now);
     }
 
-    /// Whether people are to be called because it cannot be seen: it is silent as far as can be told, and
-    /// that for long. A new silence begins then.
+    /// Returns true when people are to be called because the session cannot be observed: marks are missing, and the
+    /// rest is silent, for `stall_after`. A new silence begins then.
     pub fn is_lost(&mut self, policy: &Policy, now: Mono) -> bool {
         let long = |since: &Mono| now.saturating_sub(*since) >= policy.after;
         let blind = [self.unseen, self.unsounded].iter().flatten().any(long);
@@ -266,13 +265,13 @@ impl Watch {
         lost
     }
 
-    /// Whether it is seen again, after it may have been lost. Asked once.
+    /// Returns true once when the session, which may have been lost, can be observed again.
     pub fn is_found(&mut self) -> bool {
         let seen = self.unseen.is_none() && self.unsounded.is_none();
         seen && std::mem::take(&mut self.lost)
     }
 
-    /// Compares what is costly to see; the first time there is nothing to compare with.
+    /// Compares the costly marks; the first call has nothing to compare with.
     pub fn look_deeper(&mut self, depth: Depth, now: Mono) -> Progress {
         self.unsounded = None;
         let Some(before) = &mut self.depth else {
@@ -296,8 +295,8 @@ impl Watch {
         progress
     }
 
-    /// Takes the wait that is declared at present, if one is. Its end is fixed on the monotonic clock
-    /// when it is first seen.
+    /// Sets the wait that is declared at present, if any. Its end is fixed on the monotonic clock when it is first
+    /// seen.
     pub fn waits(&mut self, wait: Option<&Wait>, wall: Timestamp, now: Mono) {
         let wait = wait.filter(|wait| wait.session == self.marks.session);
         let known = self.wait.map(|(until, _)| until);
@@ -316,18 +315,18 @@ impl Watch {
         }
     }
 
-    /// A step was taken.
+    /// Records that a step was taken.
     pub fn stepped(&mut self, now: Mono) {
         self.stepped = now;
         self.again(now);
     }
 
-    /// Everything was silent until now: a new silence begins, for the next step.
+    /// Begins a new silence, after which the next step follows.
     pub fn again(&mut self, now: Mono) {
         self.since = now;
     }
 
-    /// Whether a stalled raider goes on.
+    /// Returns true when a stalled raider has recovered.
     #[must_use]
     pub fn recovers(&self, progress: Progress, policy: &Policy, now: Mono) -> bool {
         match progress {
@@ -337,7 +336,7 @@ impl Watch {
         }
     }
 
-    /// What to do now.
+    /// Returns the action to take now.
     #[must_use]
     pub fn judge(&self, policy: &Policy, steps: Option<&Steps>, now: Mono) -> Verdict {
         let quiet = self.wait.map_or(self.since, |(_, end)| end.max(self.since));

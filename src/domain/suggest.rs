@@ -1,6 +1,6 @@
-//! "Did you mean": the nearest known word to one that is not known.
+//! "Did you mean": the nearest known word to an unknown word.
 
-/// The candidate that differs least from the word, when it differs little enough to be meant.
+/// Returns the candidate that differs least from the word, if the difference is small.
 #[must_use]
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (word.chars().count() / 3).max(1);
@@ -12,7 +12,7 @@ pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
+/// Returns the number of edits (insert, delete, replace, swap of neighbours) between two words.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().flat_map(char::to_lowercase).collect();
     let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();

@@ -1,14 +1,14 @@
-//! The terminal log of a name goes on over its sessions and incarnations. Marks tell where one begins, and
-//! what a reader must know of its terminal: its size, and now and then the whole screen.
+//! The terminal log of a name continues over its sessions and incarnations. Marks show where a session begins, and what
+//! a reader must know of its terminal: its size, and now and then the whole screen.
 
 use jiff::Timestamp;
 
 use super::ids::{Generation, Incarnation, RelicId};
 
-/// Begins every mark: a control that terminals take no notice of, and that programs do not print.
+/// Begins every mark: a control sequence that terminals ignore and programs do not print.
 const SIGN: &str = "\x1b]7770;horde\x07";
 
-/// What is written before the output of a session, and behind that of an earlier one. A raider's session works on a relic.
+/// Returns the mark between the output of an earlier session and that of the next. A raider's session works on a relic.
 #[must_use]
 pub fn mark(
     incarnation: Incarnation,
@@ -25,28 +25,28 @@ pub fn mark(
     format!("\r\n{SIGN}\x1b[0m--- session {generation}{of}{on}, since {since:.0} ---\r\n")
 }
 
-/// The size that a session's terminal has when it begins: rows, columns.
+/// The initial size of a session's terminal: rows, columns.
 pub const SIZE: (u16, u16) = (50, 200);
 
-/// Begin the marks that tell the terminal's size from there on: alone, and before bytes that paint the
-/// whole screen as it is.
+/// Prefixes of the marks that give the terminal's size from there on: alone, and before bytes that paint the whole
+/// screen.
 const RESIZED: &str = "\x1b]7770;size;";
 const PAINTED: &str = "\x1b]7770;screen;";
 
-/// What is written before the output of a terminal that has another size than before.
+/// Returns the mark before output of a terminal whose size has changed.
 #[must_use]
 pub fn size_mark((rows, cols): (u16, u16)) -> String {
     format!("{RESIZED}{rows};{cols}\x07")
 }
 
-/// What is written before bytes that paint the screen as it is. A reader can begin there: programs that draw
-/// their screen in place write but what changes.
+/// Returns the mark before bytes that paint the present screen. A reader can begin there: a program that draws its
+/// screen in place writes only the changes.
 #[must_use]
 pub fn screen_mark((rows, cols): (u16, u16)) -> String {
     format!("{PAINTED}{rows};{cols}\x07")
 }
 
-/// The rows and columns that a control sequence tells, if it is such a mark.
+/// Returns the rows and columns in a control sequence, if it is such a mark.
 #[must_use]
 pub fn size(sequence: &[u8]) -> Option<(u16, u16)> {
     let told = std::str::from_utf8(sequence).ok()?;
@@ -57,7 +57,7 @@ pub fn size(sequence: &[u8]) -> Option<(u16, u16)> {
     Some((rows.parse().ok()?, cols.parse().ok()?))
 }
 
-/// The output from where the whole screen is painted first; none when it is not.
+/// Returns the output from the first painted screen on; none without one.
 #[must_use]
 pub fn from_painted(output: &[u8]) -> Option<&[u8]> {
     let is_mark = |bytes: &[u8]| bytes == PAINTED.as_bytes();
@@ -68,13 +68,13 @@ pub fn from_painted(output: &[u8]) -> Option<&[u8]> {
 /// The output of one session in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session<'a> {
-    /// The line that names it; none where the log begins in the middle of it.
+    /// The title line; none where the log begins in the middle of the session.
     pub title: Option<&'a str>,
-    /// What it wrote.
+    /// Its output.
     pub output: &'a [u8],
 }
 
-/// The sessions of a log, the oldest first.
+/// Returns the sessions of a log, the oldest first.
 #[must_use]
 pub fn sessions(log: &[u8]) -> Vec<Session<'_>> {
     let mut sessions = Vec::new();
@@ -100,7 +100,7 @@ pub fn sessions(log: &[u8]) -> Vec<Session<'_>> {
     }
 }
 
-/// What the last session wrote, of the end of a log.
+/// Returns the output of the last session in the end of a log.
 #[must_use]
 pub fn of_last_session(log: &[u8]) -> &[u8] {
     sessions(log).last().map_or(&[], |session| session.output)
@@ -160,7 +160,7 @@ mod tests {
             (format!("one\n{second}two\nand\n"), "two\nand\n"),
             (format!("one\n{second}two{third}three"), "three"),
             (format!("one\n{second}two{third}"), ""),
-            // The end of a log may begin in the middle of one.
+            // The end of a log may begin in the middle of a mark.
             (
                 format!("{}two", &second[3..]),
                 &*format!("{}two", &second[3..]),

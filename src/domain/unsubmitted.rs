@@ -1,5 +1,5 @@
-//! A text that was typed and not submitted, because a dialog opened: whether it still stands in the program's input line.
-//! A text that is taken for one that stands there is lost, so what is not certain is typed again.
+//! Decides if a text that was typed and not submitted, because a dialog opened, still stands in the program's input
+//! line. A text that is wrongly believed to stand there is lost, so in doubt it is typed again.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,21 +7,22 @@ use super::screen::ScreenView;
 
 /// A shorter text may be on a screen by chance.
 const TELLING: usize = 40;
-/// So much of a text is looked for: programs show only the end of a long one.
+/// The number of characters that are searched for: programs show only the end of a long text.
 const LOOKED_FOR: usize = 80;
-/// How programs show a long paste instead of its text: "[Pasted text #1 +3 lines]", "[Paste #1 - 10 lines]".
+/// The form in which programs show a long paste instead of its text: "[Pasted text #1 +3 lines]", "[Paste #1 - 10
+/// lines]".
 const FOLDED: &str = "[past";
 
 /// A text that was typed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsubmitted {
     text: String,
-    /// How often the screen had it before.
+    /// The number of times that the screen showed it before.
     before: usize,
 }
 
-/// What is still to be pasted of a text, and what stands in the input line then. None when it cannot be told whether an
-/// earlier text stands there.
+/// Returns the part of a text that is still to be pasted, and what the input line holds then. None when it is unknown
+/// if an earlier text stands there.
 #[must_use]
 pub fn rest(
     left: Option<Unsubmitted>,
@@ -44,20 +45,20 @@ pub fn rest(
 }
 
 impl Unsubmitted {
-    /// A text that is about to be typed into this screen.
+    /// Records a text that is about to be typed into this screen.
     fn new(text: &str, view: &ScreenView) -> Self {
         let before = times(text, view);
         let text = text.to_owned();
         Self { text, before }
     }
 
-    /// Whether another text is a part of it.
+    /// Returns true when another text is a part of it.
     #[must_use]
     pub fn has(&self, other: &Self) -> bool {
         self.text.contains(&other.text)
     }
 
-    /// Whether it is seen to stand in the input line.
+    /// Returns true when it is seen to stand in the input line.
     #[must_use]
     pub fn is_shown(&self, view: &ScreenView) -> bool {
         self.stands(view) == Some(true)
@@ -80,20 +81,20 @@ impl Unsubmitted {
     }
 }
 
-/// How often a screen shows a text, or a fold of one.
+/// Returns the number of times that a screen shows a text, or a folded paste.
 fn times(text: &str, view: &ScreenView) -> usize {
     let screen = squeezed(&view.text());
     screen.matches(&sought(text)).count() + screen.matches(FOLDED).count()
 }
 
-/// The end of a text, as it is looked for.
+/// Returns the end of a text, which is searched for.
 fn sought(text: &str) -> String {
     let text = squeezed(text);
     let over = text.chars().count().saturating_sub(LOOKED_FOR);
     text.chars().skip(over).collect()
 }
 
-/// A text without what a program that wraps and frames it adds.
+/// Returns a text without blanks and frames, which a program adds when it wraps the text.
 fn squeezed(text: &str) -> String {
     let is_drawn = |c: &char| c.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(c);
     text.chars()
@@ -120,7 +121,7 @@ mod tests {
         let input = format!("│ > {wrapped}\n│   {rest}");
         assert_eq!(stands("> ", &input), Some(true));
         assert_eq!(stands("> ", "> "), Some(false), "it was dropped");
-        // An earlier one of the same words was submitted and stands in the transcript.
+        // An earlier text of the same words was submitted and stands in the transcript.
         let earlier = format!("> {NUDGE}\nI am at it.\n> ");
         assert_eq!(stands(&earlier, &earlier), Some(false));
         let both = format!("{earlier}{NUDGE}");

@@ -9,7 +9,7 @@ use jiff::tz::{Offset, TimeZone};
 use jiff::{Span, Timestamp, ToSpan, Zoned};
 use regex::{Captures, Regex};
 
-/// A clock text is never further away; what is read as more is no time of a limit.
+/// A clock text is never further away; a later time is not the end of a limit.
 const FURTHEST: Duration = Duration::from_secs(32 * 24 * 3600);
 
 static AMOUNT: LazyLock<Regex> = LazyLock::new(|| {
@@ -35,8 +35,8 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the pattern is written here and tested")
 }
 
-/// Reads the time that a text names, as seen at `now` by a person in this zone. A clock time without
-/// a day is the next one.
+/// Reads the time that a text names, as seen at `now` by a person in this zone. A clock time without a day is the next
+/// such time.
 #[must_use]
 pub fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let text = text.trim();
@@ -47,8 +47,8 @@ pub fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     (away <= FURTHEST).then_some(until)
 }
 
-/// Reads the time until which work is put off: RFC 3339, seconds since 1970, or a harness's own clock text
-/// (`4-rules.md`, outcomes). The first two may name any time.
+/// Reads the end of a deferral: RFC 3339, seconds since 1970, or a harness's own clock text (`4-rules.md`, outcomes).
+/// The first two may name any time.
 #[must_use]
 pub fn declared(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let text = text.trim();
@@ -116,8 +116,8 @@ fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     Some(at(date)?.timestamp())
 }
 
-/// The zone that a name stands for. `here` is the zone of the machine, which a program writes times in: what it calls
-/// itself comes before what the same letters mean elsewhere (`CST` is Chicago's and Shanghai's).
+/// Returns the zone of a name. `here` is the zone of the machine, in which programs write times: its own abbreviations
+/// take precedence over the same letters elsewhere (`CST` is Chicago's and Shanghai's).
 fn named_zone(name: &str, now: Timestamp, here: &TimeZone) -> Option<TimeZone> {
     let upper = name.to_ascii_uppercase();
     if matches!(upper.as_str(), "UTC" | "GMT" | "Z") {
@@ -140,8 +140,8 @@ fn named_zone(name: &str, now: Timestamp, here: &TimeZone) -> Option<TimeZone> {
 }
 
 /// The abbreviations that programs write for American zones, as JavaScript's `Intl` does in American English, and those
-/// of the European Union. Letters that mean several zones (`BST`, `IST`) are not here: only the machine's own
-/// zone tells which of them is meant.
+/// of the European Union. Letters with several meanings (`BST`, `IST`) are missing: only the machine's own zone can
+/// decide them.
 const ABBREVIATIONS: &[(&str, i32)] = &[
     ("PST", -8),
     ("PDT", -7),
@@ -163,7 +163,7 @@ const ABBREVIATIONS: &[(&str, i32)] = &[
     ("EEST", 3),
 ];
 
-/// The offset that this zone gives this abbreviation, now or within a year of now.
+/// Returns the offset that this zone gives this abbreviation, now or within a year of now.
 fn abbreviated(name: &str, now: Timestamp, zone: &TimeZone) -> Option<TimeZone> {
     let current = zone.to_offset_info(now);
     if current.abbreviation().eq_ignore_ascii_case(name) {
@@ -213,7 +213,7 @@ fn time_of(found: &Captures<'_>) -> Option<Time> {
     Time::new(hour, minute, 0, 0).ok()
 }
 
-/// The day that is named; none where no day is. Without a year it is the nearest one to come.
+/// Returns the day that is named; none where no day is. Without a year it is the nearest one to come.
 #[expect(
     clippy::option_option,
     reason = "a day that cannot be is no missing day"
@@ -278,7 +278,7 @@ mod tests {
             let read = read(text, now, &here).map(|at| at.to_string());
             assert_eq!(read.as_deref(), Some(until), "{text}");
         }
-        // Of Bangladesh or of Britain: a machine that is in neither does not know.
+        // Bangladesh's or Britain's: a machine in neither of them cannot tell.
         for text in ["9:00 PM BST", "9:00 PM IST", "9:00 PM QQT"] {
             assert_eq!(read(text, now, &TimeZone::UTC), None, "{text}");
         }

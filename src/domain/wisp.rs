@@ -1,4 +1,4 @@
-//! Cleanup wisps (`witness-patrol.md`): what a witness keeps track of while a raider cannot be removed.
+//! Cleanup wisps (`witness-patrol.md`): records of a witness while a raider cannot be removed.
 //!
 //! ```text
 //!  (none) ── MERGE_READY sent ──────► merge-requested ── the queue is through with it ──► closed
@@ -7,8 +7,8 @@
 //!  closed ── end of the patrol's cycle ──► squashed into the cycle's digest
 //! ```
 //!
-//! They are for people to read. Nothing is decided by them but since when a sandbox has been kept: every
-//! look starts from ground truth, and ends those that it does not find confirmed.
+//! They are for people to read. The only decision based on them is how long a sandbox has been kept: every look starts
+//! from ground truth, and closes wisps that it does not confirm.
 
 use super::ids::{Incarnation, RaiderId, RelicId, RigName};
 use super::relic::Relic;
@@ -16,21 +16,21 @@ use super::relic::Relic;
 /// Prefix of the ids of wisps and digests.
 pub const PREFIX: &str = "wisp";
 
-/// Why a raider is kept track of.
+/// The reason why a raider is tracked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleanup {
     /// It holds work that a removal would lose.
     Pending,
-    /// The queue has its work.
+    /// The merge queue has its work.
     MergeRequested,
-    /// Its session is dead, and its work cannot be looked into.
+    /// Its session is dead, and its work cannot be inspected.
     ZombieDetected,
 }
 
 impl Cleanup {
     const ALL: [Self; 3] = [Self::Pending, Self::MergeRequested, Self::ZombieDetected];
 
-    /// Its label.
+    /// Returns its label.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Cleanup {
         }
     }
 
-    /// The state that a wisp has.
+    /// Returns the state of a wisp.
     #[must_use]
     pub fn of(wisp: &Relic) -> Option<Self> {
         let has = |state: &Self| wisp.labels.iter().any(|label| label == state.as_str());
@@ -48,19 +48,19 @@ impl Cleanup {
     }
 }
 
-/// Whom a wisp is about, and with which work.
+/// The raider and the work that a wisp is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
     /// The raider.
     pub raider: RaiderId,
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// What it works on, where that is known.
+    /// The relic that it works on, where known.
     pub relic: Option<RelicId>,
 }
 
 impl About {
-    /// A sandbox of that name which nothing tells the owner of. No incarnation is the zeroth.
+    /// Identifies a sandbox of that name without a known owner. No raider has incarnation 0.
     #[must_use]
     pub fn nobodys(raider: &RaiderId) -> Self {
         Self {
@@ -70,13 +70,13 @@ impl About {
         }
     }
 
-    /// Whether it is such a one.
+    /// Returns true for a sandbox without a known owner.
     #[must_use]
     pub fn is_nobodys(&self) -> bool {
         self.incarnation == Incarnation(0)
     }
 
-    /// The labels of a wisp in that state: whose witness keeps it, whom it is about, and the state.
+    /// Returns the labels of a wisp in that state: its witness, its subject, and the state.
     #[must_use]
     pub fn labels(&self, state: Cleanup) -> Vec<String> {
         vec![
@@ -86,14 +86,14 @@ impl About {
         ]
     }
 
-    /// The label by which it is found again.
+    /// Returns the label by which it is found again.
     #[must_use]
     pub fn label(&self) -> String {
         let relic = self.relic.as_ref().map_or("", RelicId::as_str);
         format!("{ABOUT}{}:{}:{relic}", self.raider, self.incarnation.0)
     }
 
-    /// Whom a wisp is about.
+    /// Returns the subject of a wisp.
     #[must_use]
     pub fn of(wisp: &Relic) -> Option<Self> {
         let mut labels = wisp.labels.iter();
@@ -110,19 +110,19 @@ impl About {
 
 const ABOUT: &str = "about:";
 
-/// The label of wisps that belong to the present cycle of a rig's witness.
+/// Returns the label of wisps in the present cycle of a rig's witness.
 #[must_use]
 pub fn cycle(rig: &RigName) -> String {
     format!("cleanup:{rig}")
 }
 
-/// The label of the digests of a rig's witness.
+/// Returns the label of the digests of a rig's witness.
 #[must_use]
 pub fn digest(rig: &RigName) -> String {
     format!("digest:{rig}")
 }
 
-/// One line of a digest.
+/// Returns the line of a wisp in a digest.
 #[must_use]
 pub fn line(wisp: &Relic) -> String {
     let state = Cleanup::of(wisp).map_or("", Cleanup::as_str);

@@ -1,4 +1,4 @@
-//! A city with a supervisor, a model, and the harness that is tried between them.
+//! A city with a supervisor and a scripted model, to test a harness between them.
 
 use std::fs;
 use std::iter;
@@ -20,42 +20,42 @@ use crate::control::protocol::args::{
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::domain::terminal_log::of_last_session;
 
-/// Between two looks at a condition.
+/// Interval between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A wait is told of after so long, and again and again.
+/// Interval at which a long wait is reported.
 const SILENT: Duration = Duration::from_secs(10);
-/// How long the raiders of a case may take to go.
+/// Timeout for the removal of a case's raiders.
 const CLEAR_LIMIT: Duration = Duration::from_secs(60);
 
-/// The most that is recorded of a terminal.
+/// The maximum size of a terminal recording.
 const RECORD_MAX: u64 = 512 * 1024;
-/// A condition is on the screen so long after it is known.
+/// Delay after which a known condition is on the screen.
 const DRAWN: Duration = Duration::from_secs(2);
-/// Stands in recordings for the directories of the machine.
+/// Replaces the directories of the machine in recordings.
 const PLAIN: &str = "/srv/kit/";
 
-/// What cases act on.
+/// The test bench that cases act on.
 #[derive(Debug)]
 pub struct Bench {
     /// The files.
     pub place: Place,
     /// The model.
     pub model: Model,
-    /// What is known of the program.
+    /// The facts about the program.
     pub program: Program,
     /// The `hd` that sessions run.
     pub hd: PathBuf,
-    /// How long one thing may take that the program does.
+    /// Timeout for a single step of the program.
     pub limit: Duration,
-    /// Whether the harness is configured to resume conversations.
+    /// Set when the harness is configured to resume conversations.
     pub resumes: bool,
-    /// Whether it says at its start that it has no login.
+    /// Set when the program reports at its start that it has no login.
     pub says_logged_out: bool,
-    /// Where the terminal is recorded, where it is.
+    /// The directory for terminal recordings, if there are any.
     pub record: Option<PathBuf>,
-    /// The end of a limit is not waited for, and a park only for a moment.
+    /// Set when a case does not wait for the end of a limit, and for a park only for a moment.
     pub short: bool,
-    /// Tells a person what is waited for, when that takes long.
+    /// Reports a long wait to a person.
     pub tell: fn(&str),
 }
 
@@ -72,26 +72,26 @@ pub struct Raider {
     since: u64,
 }
 
-/// What is waited for.
+/// A wait for a condition.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait<'a> {
-    /// In words, for the failure.
+    /// Description, for the failure.
     pub what: &'a str,
-    /// How long.
+    /// The timeout.
     pub within: Duration,
-    /// The raiders whose troubles end the wait.
+    /// The raiders whose trouble ends the wait.
     pub of: &'a [&'a Raider],
-    /// The condition that is no trouble, since it is waited for.
+    /// The condition that is expected, and is therefore no trouble.
     pub besides: &'a str,
 }
 
 impl Bench {
-    /// Asks the supervisor.
+    /// Calls the supervisor.
     pub fn call(&self, op: &Op) -> Result<Value, ControlError> {
         Client::connect(&self.place.socket)?.call(op)
     }
 
-    /// Asks the supervisor for what it has to grant.
+    /// Calls the supervisor; a refusal fails the case.
     pub fn ask(&self, op: &Op) -> Result<Value, Ended> {
         self.call(op).map_err(|error| refused(op, &error))
     }
@@ -101,7 +101,7 @@ impl Bench {
         self.begin_with(name, marker, "Do what the model says.", steps)
     }
 
-    /// The same with a body of the relic.
+    /// Does the same with a given body of the relic.
     pub fn begin_with(
         &self,
         name: &str,
@@ -117,7 +117,7 @@ impl Bench {
         self.charge(name, marker, &relic, None)
     }
 
-    /// Begins on a harness that has no login: it asks its model nothing.
+    /// Begins with a harness that has no login and therefore sends no request to its model.
     pub fn begin_logged_out(&self, name: &str, marker: &str) -> Result<Raider, Ended> {
         let relic = self.relic(marker, "Do what the model says.")?;
         self.charge(name, marker, &relic, Some(LOGGED_OUT.to_owned()))
@@ -165,7 +165,7 @@ impl Bench {
         })
     }
 
-    /// The raider as the supervisor shows it; none when it has gone.
+    /// Returns the raider as the supervisor shows it; none when it is gone.
     pub fn shown(&self, raider: &Raider) -> Result<Option<Value>, Ended> {
         let all = self.ask(&Op::RaiderList(InRig::default()))?;
         let mut all = all.as_array().into_iter().flatten();
@@ -175,7 +175,7 @@ impl Bench {
         Ok(found.cloned())
     }
 
-    /// The screen of a raider, where it has one.
+    /// Returns the screen of a raider, if it has one.
     pub fn screen(&self, raider: &Raider) -> Option<String> {
         let name = raider.name.clone();
         let peeked = self.ask(&Op::Peek(Named { name })).ok()?;
@@ -183,8 +183,7 @@ impl Bench {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// Records what the terminal of a raider has shown so far, as `kit-NAME.raw`, when its screen has
-    /// this text.
+    /// Writes the terminal output of a raider so far to `kit-NAME.raw`, if its screen shows this text.
     pub fn record(&self, raider: &Raider, name: &str, shown: &str) -> Result<(), Ended> {
         let Some(dir) = &self.record else {
             return Ok(());
@@ -203,7 +202,7 @@ impl Bench {
         let mut text = String::from_utf8_lossy(of_last_session(log.as_bytes())).into_owned();
         let places = [self.place.root(), self.hd.parent()];
         let places = places.into_iter().flatten().flat_map(Path::ancestors);
-        // The directories below `/` are everybody's.
+        // The directories right below `/` name no machine.
         for place in places.filter(|place| place.components().count() > 2) {
             let place = place.to_string_lossy();
             text = text.replace(place.as_ref(), &plain(place.len()));
@@ -213,7 +212,7 @@ impl Bench {
         written.map_err(|error| Ended::failed(format!("{}: {error}", dir.display())))
     }
 
-    /// A failure with the screen of this raider.
+    /// Returns a failure with the screen of this raider.
     pub fn failed(&self, raider: &Raider, why: impl Into<String>) -> Ended {
         Ended::Failed {
             why: why.into(),
@@ -222,7 +221,7 @@ impl Bench {
         }
     }
 
-    /// The requests of this scenario so far.
+    /// Returns the requests of this scenario so far.
     pub fn heard(&self, marker: &str) -> Vec<Heard> {
         let mut heard = self.model.heard();
         heard.retain(|heard| heard.marker.as_deref() == Some(marker));
@@ -269,7 +268,7 @@ impl Bench {
         }
     }
 
-    /// What keeps a raider from going on by itself.
+    /// Returns the trouble that keeps a raider from going on by itself.
     fn trouble(&self, raider: &Raider, besides: &str) -> Result<Option<String>, Ended> {
         const CONDITIONS: &[&str] = &[
             "needs_input",
@@ -292,7 +291,7 @@ impl Bench {
         Ok(None)
     }
 
-    /// Waits until the model was asked something that fits.
+    /// Waits until the model received a request that fits.
     pub fn wait_heard(
         &self,
         wait: Wait<'_>,
@@ -313,7 +312,7 @@ impl Bench {
         self.wait_landing(raider, wait)
     }
 
-    /// The same, with more said of the wait.
+    /// Does the same with a given wait.
     pub fn wait_landing(&self, raider: &Raider, wait: Wait<'_>) -> Result<(), Ended> {
         let relic = Op::RelicShow(RelicRef {
             relic: raider.relic.clone(),
@@ -341,7 +340,7 @@ impl Bench {
         )))
     }
 
-    /// The events of a type about a raider, since it was charged.
+    /// Returns the events of a type about a raider since it was charged.
     pub fn events(&self, kind: &str, raider: &Raider) -> Result<Vec<Value>, Ended> {
         let op = Op::Events(Events {
             follow: false,
@@ -361,7 +360,7 @@ impl Bench {
         Ok(events)
     }
 
-    /// Removes the raiders that a case left, with what they had.
+    /// Removes the raiders that a case left, with their sandboxes.
     pub fn clear(&self) -> Result<(), Ended> {
         let deadline = Instant::now() + CLEAR_LIMIT;
         loop {
@@ -379,7 +378,7 @@ impl Bench {
                     incarnation: None,
                     yes: true,
                 });
-                // One that is just landing is refused, and gone at the next look.
+                // The nuke of a raider that is just landing is refused, and the raider is gone at the next look.
                 let _refused = self.ask(&nuke);
             }
             if Instant::now() >= deadline {
@@ -390,9 +389,9 @@ impl Bench {
         }
     }
 
-    /// When the limit ends, as it was told; none where that is guessed.
+    /// Returns the end of the limit as the harness reported it; none where it is guessed.
     pub fn end_of_limit(&self) -> Result<Option<Timestamp>, Ended> {
-        // The first look may have been at a screen that was drawn only in part.
+        // At the first look, the screen may have been drawn only in part.
         thread::sleep(DRAWN);
         let status = self.ask(&Op::Status(Nothing {}))?;
         let parked = status["accounts"].as_array().into_iter().flatten();
@@ -401,7 +400,7 @@ impl Bench {
         Ok(ends.next())
     }
 
-    /// Ends what a case has parked, as a person does; true when nothing is.
+    /// Resumes the accounts that a case has parked, as a person does; returns true when none is.
     pub fn resume_accounts(&self) -> Result<bool, Ended> {
         let status = self.ask(&Op::Status(Nothing {}))?;
         let parked = status["accounts"].as_array().into_iter().flatten();
@@ -414,14 +413,14 @@ impl Bench {
         Ok(open)
     }
 
-    /// Whether the supervisor answers.
+    /// Returns true when the supervisor answers.
     pub fn is_up(&self) -> bool {
         self.ask(&Op::Ping(Nothing {})).is_ok()
     }
 }
 
-/// What stands for a directory of the machine in a recording: of the same length, since programs place
-/// text by its width.
+/// Returns a placeholder for a directory of the machine. It has the same length, since programs place text by its
+/// width.
 fn plain(length: usize) -> String {
     PLAIN
         .chars()
@@ -430,7 +429,7 @@ fn plain(length: usize) -> String {
         .collect()
 }
 
-/// The file that the scenario of this marker writes.
+/// Returns the file that the scenario of this marker writes.
 pub fn file_of(marker: &str) -> String {
     format!("{marker}.txt")
 }

@@ -1,4 +1,4 @@
-//! Which file a harness's program is, and which version of it.
+//! Finds the file of a harness's program, and its version.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// How long a program may take to tell its version: some load a whole runtime for it.
+/// Timeout for a program to print its version: some load a whole runtime for that.
 const VERSION_LIMIT: Duration = Duration::from_secs(20);
-/// Between two looks at whether it has told.
+/// Interval between two checks for its end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// More is no version.
+/// Longer output is no version.
 const TOLD_MAX: u64 = 4096;
 
-/// The file that a program is on a `PATH`; a path is taken as it is.
+/// Finds the file of a program on a `PATH`; a path is taken as it is.
 #[must_use]
 pub fn find(program: &str, path: &str) -> Option<PathBuf> {
     let runs = |file: &PathBuf| {
@@ -33,7 +33,7 @@ pub fn find(program: &str, path: &str) -> Option<PathBuf> {
     files.find(runs)
 }
 
-/// What a program says to `--version`, or why it says nothing.
+/// Returns the version in a program's answer to `--version`.
 ///
 /// # Errors
 /// When it cannot be run, fails, or does not end in time.
@@ -47,7 +47,7 @@ fn version_within(
     limit: Duration,
 ) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("{} cannot be run: {error}", file.display());
-    // A file, not a pipe: what the program leaves running in the background may keep it open.
+    // A file, not a pipe: a process that the program leaves in the background may keep it open.
     let mut told = tempfile::tempfile().map_err(cannot)?;
     let output = || told.try_clone().map(Stdio::from).map_err(cannot);
     let mut child = Command::new(file)
@@ -72,7 +72,7 @@ fn version_within(
     number(&said).ok_or_else(|| "its answer to --version has no version in it".to_owned())
 }
 
-/// Waits for the end of the program, and leaves it a zombie: its group keeps its number so.
+/// Waits for the end of the program without reaping it, so that the number of its process group stays reserved.
 fn wait(child: &Child, limit: Duration) -> bool {
     let Some(pid) = pid_of(child) else {
         return false;
@@ -92,9 +92,9 @@ fn pid_of(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
-/// Ends the program and what it started.
+/// Ends the program and its process group.
 fn end(child: &mut Child) {
-    // There is nothing left to end, as a rule.
+    // As a rule, there is nothing left to end.
     let _gone = pid_of(child).map(|group| kill_process_group(group, Signal::KILL));
     let _reaped = child.wait();
 }
@@ -106,7 +106,7 @@ fn read(told: &mut File) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The first word that has digits on both sides of a dot, without a `v` before it.
+/// Returns the first word that has digits on both sides of a dot, without a leading `v`.
 fn number(said: &str) -> Option<String> {
     let dotted = |word: &&str| {
         let parts: Vec<_> = word.split('.').collect();
@@ -140,7 +140,7 @@ mod tests {
     fn program(dir: &Path, lines: &str) -> PathBuf {
         let file = dir.join("program");
         let script = format!("#!/bin/sh\n{lines}\n");
-        // Written by another process: a file that is open for writing anywhere cannot be run.
+        // Written by another process: a file that is open for writing cannot be run.
         let words = ["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#];
         let wrote = Command::new("sh")
             .args(words)

@@ -1,27 +1,27 @@
-//! What came of a case.
+//! The outcome of a case.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Why a case ended before its end.
+/// The reason why a case ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// The harness did not do what it has to.
+    /// The harness did not do what the case requires.
     Failed {
-        /// What was missing.
+        /// The missing behaviour.
         why: String,
-        /// The screen at that moment, where there was one.
+        /// The screen at that moment, if there was one.
         screen: Option<String>,
-        /// Nothing happened until the time was over.
+        /// Set when the case hit its timeout.
         late: bool,
     },
-    /// The case says nothing about this harness.
+    /// The case cannot be tried with this harness.
     Untried(String),
 }
 
 impl Ended {
-    /// A failure without a screen.
+    /// Returns a failure without a screen.
     pub fn failed(why: impl Into<String>) -> Self {
         Self::Failed {
             why: why.into(),
@@ -31,25 +31,25 @@ impl Ended {
     }
 }
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The name of the case.
     pub case: &'static str,
-    /// How long it took.
+    /// Duration.
     pub took: Duration,
-    /// What it showed. A case that held may have something to remark.
+    /// The result. A case that held may have a remark.
     pub result: Result<Option<String>, Ended>,
 }
 
 impl Outcome {
-    /// Whether this stands in the way of using the harness.
+    /// Returns true when the harness must not be used because of this.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         matches!(self.result, Err(Ended::Failed { .. }))
     }
 
-    /// The result in one word of the output.
+    /// Returns the word for the result.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match &self.result {
@@ -59,7 +59,7 @@ impl Outcome {
         }
     }
 
-    /// The reason or the remark.
+    /// Returns the reason or the remark.
     #[must_use]
     pub fn why(&self) -> Option<&str> {
         match &self.result {
@@ -68,7 +68,7 @@ impl Outcome {
         }
     }
 
-    /// The screen of a failure.
+    /// Returns the screen of a failure.
     #[must_use]
     pub fn screen(&self) -> Option<&str> {
         match &self.result {
@@ -77,7 +77,7 @@ impl Outcome {
         }
     }
 
-    /// As `--json` prints it.
+    /// Returns the JSON for `--json`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({

@@ -1,4 +1,4 @@
-//! The directory in which a harness is tried: a home, a repository with an origin, and a city.
+//! The directory in which a harness is tested: a home, a repository with an origin, and a city.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,14 +12,14 @@ use super::programs::Pointed;
 use crate::domain::city::socket_path;
 use crate::domain::ids::HarnessName;
 
-/// The rig.
+/// Name of the rig.
 pub const RIG: &str = "kit";
-/// The harness that has no login.
+/// Name of the harness that has no login.
 pub const LOGGED_OUT: &str = "logged-out";
-/// Its raiders.
+/// Names of the rig's raiders.
 pub const RAIDERS: [&str; 2] = ["Ada", "Bea"];
 
-/// The directory and what is in it.
+/// The directory and its content.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The city.
@@ -33,7 +33,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes everything in an empty directory. `settings` is all of `[harness.NAME]`.
+    /// Creates everything in an empty directory. `settings` is all of `[harness.NAME]`.
     ///
     /// # Errors
     /// When files cannot be written or git fails.
@@ -112,7 +112,7 @@ impl Place {
         toml::to_string(&document).map_err(io::Error::other)
     }
 
-    /// Variables that lead into the home directory.
+    /// Returns the variables that point into the home directory.
     fn homes(&self) -> [(&'static str, PathBuf); 5] {
         [
             ("HOME", self.home.clone()),
@@ -123,7 +123,7 @@ impl Place {
         ]
     }
 
-    /// The whole environment of the supervisor: nothing of a person's settings or credentials.
+    /// Returns the complete environment of the supervisor, without a person's settings or credentials.
     #[must_use]
     pub fn environment(&self, own: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         const KEPT: &[&str] = &[
@@ -137,22 +137,22 @@ impl Place {
         env
     }
 
-    /// The directory that holds everything.
+    /// Returns the directory that holds everything.
     #[must_use]
     pub fn root(&self) -> Option<&Path> {
         self.city.parent()
     }
 
-    /// The sandbox of a raider.
+    /// Returns the sandbox of a raider.
     #[must_use]
     pub fn sandbox(&self, raider: &str) -> PathBuf {
         self.city.join(RIG).join("raiders").join(raider)
     }
 
-    /// Runs git in a directory, with none of the person's settings.
+    /// Runs git in a directory, without a person's settings.
     ///
     /// # Errors
-    /// What git said.
+    /// The error of git.
     pub fn git(&self, dir: &Path, args: &[&str]) -> io::Result<String> {
         git(&self.home, dir, args)
     }

@@ -1,37 +1,37 @@
-//! The configuration as it stands on disk now.
+//! The configuration as it is on disk now.
 
 use std::sync::Arc;
 
 use super::repo::Repo;
 use crate::domain::city::{City, Rig};
 
-/// A configuration that is right.
+/// A valid configuration.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What it says.
+    /// The city that it describes.
     pub city: City,
-    /// It in full, every default filled in, as `hd config show` prints it.
+    /// The complete configuration, with all defaults, as `hd config show` prints it.
     pub shown: serde_json::Value,
 }
 
-/// Told when something changed that may decide what the configuration says.
+/// Called when a file changed that may affect the configuration.
 pub type ConfigListener = Box<dyn Fn() + Send + Sync>;
 
-/// Reads and validates the configuration, and makes what it names. Blocking.
+/// Reads and validates the configuration, and opens the repositories that it names. Blocking.
 pub trait ConfigSource: Send + Sync {
-    /// Reads what is on disk, and watches from now on what decides that. What cannot be watched is
-    /// logged: the patrol looks anyway.
+    /// Reads the configuration from disk, and watches its files from now on. A file that cannot be watched is logged:
+    /// the patrol looks anyway.
     ///
     /// # Errors
-    /// Everything that is wrong with it, for people.
+    /// All errors in it, for people.
     fn load(&self) -> Result<Loaded, String>;
 
-    /// A rig's git, made ready to be worked on.
+    /// Opens and prepares a rig's repository.
     ///
     /// # Errors
-    /// Why it cannot be worked on, for people.
+    /// The reason why it cannot be used, for people.
     fn open_rig(&self, city: &City, rig: &Rig) -> Result<Arc<dyn Repo>, String>;
 
-    /// Calls the listener whenever something changed that may decide what it says. Called once.
+    /// Sets the listener for changes that may affect the configuration. Called once.
     fn listen(&self, listener: ConfigListener);
 }

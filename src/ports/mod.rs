@@ -1,5 +1,5 @@
-//! Traits only: what the actors need of the world. Fakes and real adapters pass the same
-//! conformance suites (`testing::conformance`).
+//! Traits only: the outside world as the actors need it. Fakes and real adapters pass the same conformance suites
+//! (`testing::conformance`).
 
 pub mod clock;
 pub mod config;

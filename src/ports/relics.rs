@@ -1,8 +1,7 @@
-//! The relic store: what must survive, and the journal.
+//! The relic store: durable state, and the journal.
 //!
-//! A [`Relics`] is owned by the store actor alone. Everybody else sends it a closure over
-//! [`Txn`]: all calls in it are one transaction, a state change and its event included (the outbox
-//! pattern).
+//! The store actor is the only owner of a [`Relics`]. All other code sends it a closure over [`Txn`]: all calls in the
+//! closure are one transaction, which includes a state change and its event (the outbox pattern).
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -21,10 +20,10 @@ use crate::domain::saved_work::SavedWork;
 use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::repo::SalvageRecord;
 
-/// Why the store did not do it.
+/// The reason why the store refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store cannot write at present (disk full, read-only); nothing was changed.
+    /// The store cannot write now (disk full, read-only); nothing was changed.
     #[error("the relic store cannot write: {0}")]
     Unavailable(String),
     /// No such row.
@@ -32,7 +31,7 @@ pub enum StoreError {
     NotFound {
         /// "relic", "merge request", ...
         kind: &'static str,
-        /// As asked for.
+        /// The id as given.
         id: String,
     },
     /// The present state forbids it.
@@ -43,30 +42,30 @@ pub enum StoreError {
     Failed(String),
 }
 
-/// A relic to be made.
+/// A relic to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRelic {
     /// Prefix of its id.
     pub prefix: String,
-    /// What it is.
+    /// The kind.
     pub kind: RelicKind,
-    /// One line.
+    /// The title, on one line.
     pub title: String,
-    /// The rest.
+    /// The description.
     pub body: String,
     /// Larger is more urgent.
     pub priority: i64,
     /// Free words.
     pub labels: Vec<String>,
-    /// The relic it is a step of.
+    /// The relic that it is a step of.
     pub parent: Option<RelicId>,
     /// Relics that must be closed first.
     pub deps: Vec<RelicId>,
-    /// The caller that asks for it; none for what the supervisor makes for itself.
+    /// The caller that creates it; none for the supervisor itself.
     pub by: Option<String>,
 }
 
-/// Which relics to list.
+/// Selects relics to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RelicFilter {
     /// Only this kind.
@@ -79,7 +78,7 @@ pub struct RelicFilter {
     pub label: Option<String>,
 }
 
-/// Which events to read.
+/// Selects events to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
     /// Those after this number.
@@ -88,7 +87,7 @@ pub struct EventFilter {
     pub kind: Option<String>,
     /// About this subject, or about a relic or merge request bound to it.
     pub subject: Option<String>,
-    /// At most so many, the oldest first; 0 is no limit.
+    /// The maximum number, the oldest first; 0 is no limit.
     pub limit: usize,
 }
 
@@ -101,13 +100,13 @@ pub struct SalvageEntry {
     pub rig: RigName,
     /// The raider.
     pub raider: SlotName,
-    /// Which incarnation.
+    /// The raider's incarnation.
     pub incarnation: Incarnation,
-    /// What it worked on.
+    /// The relic that it worked on.
     pub relic: Option<RelicId>,
-    /// Why it was salvaged.
+    /// The reason of the salvage.
     pub reason: String,
-    /// When.
+    /// When it was made.
     pub created: Timestamp,
     /// Full ref names in `repo.git`.
     pub refs: Vec<String>,
@@ -115,13 +114,13 @@ pub struct SalvageEntry {
     pub bytes: u64,
     /// Ignored paths that were not salvaged.
     pub ignored: Vec<String>,
-    /// The work of the attempt, as commits; none where a version wrote it that did not note them.
+    /// The work of the attempt, as commits; none where an older version wrote the entry without it.
     #[serde(default)]
     pub work: Option<SavedWork>,
 }
 
 impl SalvageEntry {
-    /// Returns what a restoration needs of it.
+    /// Returns the record for a restoration.
     #[must_use]
     pub fn record(&self) -> SalvageRecord {
         SalvageRecord {
@@ -135,40 +134,40 @@ impl SalvageEntry {
     }
 }
 
-/// One transaction. Every method sees what the ones before it wrote.
+/// A transaction. Every method sees the writes of the methods before it.
 #[expect(
     missing_docs,
     reason = "names and types say it; where they do not, a line does"
 )]
 pub trait Txn {
-    /// The time that rows written by this transaction carry.
+    /// Returns the time that rows written by this transaction carry.
     fn now(&self) -> Timestamp;
 
     fn create_relic(&mut self, new: &NewRelic) -> Result<Relic, StoreError>;
     fn relic(&mut self, id: &RelicId) -> Result<Relic, StoreError>;
     /// Overwrites the row of the same id.
     fn put_relic(&mut self, relic: &Relic) -> Result<(), StoreError>;
-    /// Ordered by priority, then age, then number.
+    /// Lists relics, ordered by priority, then age, then number.
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError>;
-    /// Open tasks of this prefix whose dependencies are closed, with this label if one is given, in the same
-    /// order: the first `limit`. However many others there are, they are not looked at.
+    /// Lists the first `limit` open tasks of this prefix whose dependencies are closed, with this label if one is
+    /// given, in the same order. Does not read the others, whatever their number.
     fn ready(
         &mut self,
         prefix: &str,
         label: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Relic>, StoreError>;
-    /// Deletes wisps that were closed before, the oldest first, and says which. One that something
-    /// open is a part of, or depends on, stays.
+    /// Deletes wisps that were closed before that time, the oldest first, and returns them. A wisp that an open relic
+    /// belongs to, or depends on, stays.
     fn collect_wisps(
         &mut self,
         closed_before: Timestamp,
         limit: usize,
     ) -> Result<Vec<RelicId>, StoreError>;
 
-    /// The slot's last incarnation; 0 when it never had one.
+    /// Returns the slot's last incarnation; 0 when it never had one.
     fn incarnation(&mut self, raider: &RaiderId) -> Result<Incarnation, StoreError>;
-    /// The slot's next incarnation, persisted.
+    /// Stores and returns the slot's next incarnation.
     fn next_incarnation(&mut self, raider: &RaiderId) -> Result<Incarnation, StoreError>;
 
     fn put_hook(&mut self, hook: &Hook) -> Result<(), StoreError>;
@@ -184,21 +183,21 @@ pub trait Txn {
 
     /// Stores the message and journals `message.sent`.
     fn send(&mut self, from: &str, to: &str, body: Body) -> Result<u64, StoreError>;
-    /// Messages to an address that were not handled, the oldest first.
+    /// Lists the unhandled messages to an address, the oldest first.
     fn inbox(&mut self, to: &str) -> Result<Vec<Message>, StoreError>;
-    /// Marks it handled; false when it was already.
+    /// Marks a message handled; returns false when it was already.
     fn handled(&mut self, id: u64) -> Result<bool, StoreError>;
-    /// All addresses with something in the inbox.
+    /// Lists the addresses with unhandled messages.
     fn waiting(&mut self) -> Result<Vec<Address>, StoreError>;
 
     fn put_mr(&mut self, mr: &MergeRequest) -> Result<(), StoreError>;
     fn mr(&mut self, id: &RelicId) -> Result<MergeRequest, StoreError>;
-    /// Merge requests of a rig; only unfinished ones when `open`.
+    /// Lists the merge requests of a rig; only unfinished ones when `open`.
     fn mrs(&mut self, rig: Option<&RigName>, open: bool) -> Result<Vec<MergeRequest>, StoreError>;
-    /// All merge requests of a relic, the oldest first.
+    /// Lists the merge requests of a relic, the oldest first.
     fn mrs_of(&mut self, relic: &RelicId) -> Result<Vec<MergeRequest>, StoreError>;
-    /// The newest merge request of this incarnation of this raider for the relic. The raider is part
-    /// of the question, because incarnations are counted per slot.
+    /// Returns the newest merge request of this incarnation of this raider for the relic. The raider is given because
+    /// incarnations are counted per slot.
     fn mr_of(
         &mut self,
         relic: &RelicId,
@@ -217,101 +216,101 @@ pub trait Txn {
     ) -> Result<Saga, StoreError>;
     /// Journals that the saga reached a step.
     fn step_saga(&mut self, id: u64, step: &str, data: &Value) -> Result<(), StoreError>;
-    /// Ends it.
+    /// Closes the saga.
     fn close_saga(&mut self, id: u64) -> Result<(), StoreError>;
     fn saga(&mut self, id: u64) -> Result<Option<Saga>, StoreError>;
-    /// Open sagas, the oldest first.
+    /// Lists the open sagas, the oldest first.
     fn sagas(&mut self, rig: Option<&RigName>) -> Result<Vec<Saga>, StoreError>;
     fn saga_of(&mut self, kind: SagaKind, subject: &str) -> Result<Option<Saga>, StoreError>;
 
     fn record(&mut self, event: &NewEvent) -> Result<u64, StoreError>;
-    /// The number of the newest event, kept or not; 0 when there never was one.
+    /// Returns the number of the newest event ever recorded; 0 when there was none.
     fn last_seq(&mut self) -> Result<u64, StoreError>;
-    /// The number of the oldest event that is kept; where none is, that of the next one.
+    /// Returns the number of the oldest stored event; without any, the number of the next.
     fn first_seq(&mut self) -> Result<u64, StoreError>;
-    /// Deletes events older than `before` with a number below `seq`, at most so many; says how many.
+    /// Deletes at most `limit` events that are older than `before` and have a number below `seq`; returns their number.
     fn prune_events(
         &mut self,
         before: Timestamp,
         seq: u64,
         limit: usize,
     ) -> Result<usize, StoreError>;
-    /// Deletes messages that were handled before, at most so many; says how many.
+    /// Deletes at most `limit` messages that were handled before that time; returns their number.
     fn prune_messages(&mut self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError>;
 
     fn put_salvage(&mut self, entry: &SalvageEntry) -> Result<(), StoreError>;
     fn salvages(&mut self) -> Result<Vec<SalvageEntry>, StoreError>;
-    /// Forgets a salvage; false when there is none.
+    /// Deletes the entry of a salvage; returns false when there is none.
     fn drop_salvage(&mut self, id: &str) -> Result<bool, StoreError>;
 
     fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError>;
     fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError>;
 
-    /// What counts against every child that has a history.
+    /// Lists the counted deaths of every child that has any.
     fn deaths(&mut self) -> Result<Vec<Deaths>, StoreError>;
-    /// Overwrites the child's row; what says nothing is forgotten.
+    /// Overwrites the child's row; an empty history is deleted.
     fn put_deaths(&mut self, deaths: &Deaths) -> Result<(), StoreError>;
 
     fn mark(&mut self, automation: &AutomationId) -> Result<Option<Mark>, StoreError>;
     fn put_mark(&mut self, mark: &Mark) -> Result<(), StoreError>;
-    /// Forgets the marks of all others, except of those that an operator disabled.
+    /// Deletes the marks of all other automations, except those that an operator disabled.
     fn keep_marks(&mut self, of: &[AutomationId]) -> Result<(), StoreError>;
-    /// Records a run as started, and forgets the oldest ones.
+    /// Records a run as started, and deletes the oldest runs.
     fn begin_run(
         &mut self,
         automation: &AutomationId,
         cause: Cause,
         event: Option<u64>,
     ) -> Result<Run, StoreError>;
-    /// Records how it stands.
+    /// Records the state of a run.
     fn put_run(&mut self, run: &Run) -> Result<(), StoreError>;
-    /// Runs, the newest first.
+    /// Lists runs, the newest first.
     fn runs(&mut self, of: Option<&AutomationId>, limit: usize) -> Result<Vec<Run>, StoreError>;
-    /// Runs that are not over, the oldest first.
+    /// Lists unfinished runs, the oldest first.
     fn open_runs(&mut self) -> Result<Vec<Run>, StoreError>;
 
     /// Overwrites the transcript of the same path.
     fn put_source(&mut self, source: &Source) -> Result<(), StoreError>;
     fn source(&mut self, path: &str) -> Result<Option<Source>, StoreError>;
-    /// Forgets the transcript of this path.
+    /// Deletes the transcript of this path.
     fn forget_source(&mut self, path: &str) -> Result<(), StoreError>;
-    /// Transcripts that may grow.
+    /// Lists the transcripts that may grow.
     fn active_sources(&mut self) -> Result<Vec<Source>, StoreError>;
     /// Adds to the sum of the same day, owner and model.
     fn add_usage(&mut self, row: &Row) -> Result<(), StoreError>;
-    /// Sums from a day on, the oldest first.
+    /// Lists sums from a day on, the oldest first.
     fn usage_since(&mut self, day: &str) -> Result<Vec<Row>, StoreError>;
-    /// Sums of a relic.
+    /// Lists the sums of a relic.
     fn usage_of(&mut self, relic: &RelicId) -> Result<Vec<Row>, StoreError>;
-    /// Deletes sums from before that day, and forgets transcripts that have not grown since that time;
-    /// says how many sums.
+    /// Deletes sums from before that day, and transcripts that have not grown since that time; returns the number of
+    /// sums.
     fn prune_usage(&mut self, day: &str, before: Timestamp) -> Result<usize, StoreError>;
 
-    /// A small fact under a key.
+    /// Returns a small fact by its key.
     fn get(&mut self, key: &str) -> Result<Option<String>, StoreError>;
     fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), StoreError>;
 }
 
-/// A unit of work on the store. `Err` rolls its own writes back and no one else's.
+/// A unit of work on the store. `Err` rolls back only its own writes.
 pub type Job<'a> = &'a mut dyn FnMut(&mut dyn Txn) -> Result<(), StoreError>;
 
 /// A commit: the result of each job, and the events that became durable, in order.
 pub type Committed = (Vec<Result<(), StoreError>>, Vec<Event>);
 
-/// How sure a commit must be before it is answered.
+/// The durability of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// On the disk.
+    /// On disk before the commit returns.
     Full,
-    /// With the next full one, or a little later.
+    /// On disk with the next full commit, or a little later.
     Behind,
 }
 
-/// The store itself. Blocking; owned by one thread.
+/// The store. Blocking; owned by one thread.
 pub trait Relics: Send {
-    /// Runs the jobs, each in a savepoint of its own, in one commit. The events that became
-    /// durable come back in order; the results are per job.
+    /// Runs the jobs in one commit, each in a savepoint of its own. Returns a result per job, and the events that
+    /// became durable, in order.
     ///
     /// # Errors
     /// The commit itself failed: then no job took effect.

@@ -1,8 +1,8 @@
-//! What the custody of sandboxes and the merge queue need of git.
+//! The git operations that the custody of sandboxes and the merge queue need.
 //!
-//! One [`Repo`] per rig stands for its bare `repo.git` and its remote. Every method may block and
-//! is called on a blocking thread. No method destroys work except [`Repo::discard_sandbox`], which
-//! wants a [`NukePermit`] and verifies it again, and [`Repo::delete_refs`], which ends a salvage.
+//! Each rig has a [`Repo`] for its bare `repo.git` and its remote. Every method may block and is called on a blocking
+//! thread. No method destroys work except [`Repo::discard_sandbox`], which wants a [`NukePermit`] and verifies it
+//! again, and [`Repo::delete_refs`], which ends a salvage.
 
 mod error;
 mod gate;
@@ -24,18 +24,18 @@ use crate::domain::saved_work::SavedWork;
 pub use self::error::{RepoError, is_no_room};
 pub use self::gate::{GateRun, GateSpec};
 
-/// What to make a sandbox from.
+/// Everything that is needed to make a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxSpec {
-    /// Whose it is.
+    /// The owner.
     pub raider: RaiderId,
     /// The relic it works on (names the task directory).
     pub relic: RelicId,
-    /// Which incarnation.
+    /// The owner's incarnation.
     pub incarnation: Incarnation,
     /// The new branch.
     pub branch: String,
-    /// Where the branch starts.
+    /// The commit at which the branch starts.
     pub base: Oid,
     /// The sandbox's directory.
     pub path: PathBuf,
@@ -46,35 +46,35 @@ pub struct SandboxSpec {
     pub copy: Vec<String>,
 }
 
-/// What one measurement of a sandbox shows.
+/// The result of a measurement of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measurement {
-    /// What a removal is decided by.
+    /// The facts that a removal is decided by.
     pub facts: GitFacts,
-    /// Files that ignore rules hide and salvage does not keep, nor tools make again. They are no part of the
-    /// facts: whatever becomes of them makes no permit stale.
+    /// Ignored files that salvage does not keep and tools do not make again. They are no part of the facts: a change of
+    /// them makes no permit stale.
     pub ignored: Ignored,
 }
 
-/// Whose a sandbox is, as can be told from itself.
+/// The owner of a sandbox, as recorded in the sandbox itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// Which incarnation's.
+    /// The owner's incarnation.
     pub incarnation: Incarnation,
-    /// What it was made to work on.
+    /// The relic that the sandbox was made for.
     pub relic: RelicId,
-    /// The branch that it was made with.
+    /// The branch that the sandbox was made with.
     pub branch: String,
-    /// Where the branch started, or is, where that is not known.
+    /// The commit at which the branch started, or its present tip where the start is unknown.
     pub base: Oid,
-    /// When it was made.
+    /// When the sandbox was made.
     pub made: Timestamp,
 }
 
-/// Where salvage went.
+/// A record of a salvage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SalvageRecord {
-    /// `<rig>-<raider>-<incarnation>` plus `.n` for a second one of the same incarnation.
+    /// `<rig>-<raider>-<incarnation>`, plus `.n` for a further salvage of the same incarnation.
     pub id: String,
     /// Refs written, full names, in `repo.git`.
     pub refs: Vec<String>,
@@ -85,13 +85,13 @@ pub struct SalvageRecord {
     /// The work of the attempt, as commits.
     #[serde(default)]
     pub work: SavedWork,
-    /// Fingerprint of the state that was written, as [`GitFacts`] has it; none where a commit alone was kept,
-    /// or it is not known any more.
+    /// Fingerprint of the salvaged state, as in [`GitFacts`]; none where only a commit was kept, or where it is no
+    /// longer known.
     #[serde(default)]
     pub fingerprint: Option<String>,
 }
 
-/// A remote's name, its URL and where its target branch is, as last fetched.
+/// The target branch as last fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetState {
     /// The target branch's commit.
@@ -100,13 +100,13 @@ pub struct TargetState {
     pub tree: Oid,
 }
 
-/// One commit to land.
+/// A request to land one head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LandRequest {
     /// The head of the work.
     pub head: Oid,
-    /// The tips of the target that the work, and earlier attempts at it, were begun on. What these reach and the target
-    /// does not was taken off the target by a force-push since, and does not come back with the work.
+    /// The tips of the target on which the work, and earlier attempts at it, began. Commits that these reach and the
+    /// target does not were force-pushed off the target since, and must not come back with the work.
     pub began: Vec<Oid>,
     /// The commit to land on.
     pub onto: Oid,
@@ -129,46 +129,45 @@ pub struct Signature {
     pub email: String,
 }
 
-/// git, as one rig needs it (`3-architecture.md`, 3.4).
+/// Git operations of one rig (`3-architecture.md`, 3.4).
 pub trait Repo: Send + Sync {
-    /// Makes `repo.git` if it is not there, takes over remotes and settings from the rig's path,
-    /// and says what this repository cannot do. Idempotent; run at start and on reload.
+    /// Makes `repo.git` if it is missing, takes over remotes and settings from the rig's path, and reports what this
+    /// repository cannot do. Idempotent; run at start and on reload.
     ///
     /// # Errors
     /// [`RepoError`]: the rig cannot be worked on, and why.
     fn prepare(&self) -> Result<(), RepoError>;
 
-    /// Why nothing can be done with it: it has never been made ready, and the last attempt failed.
+    /// Returns the reason why the repository cannot be used: it was never prepared, and the last attempt failed.
     fn held(&self) -> Option<String>;
 
-    /// Says what of its repositories was removed or damaged and is whole again, since this was last asked, in whole
-    /// sentences without a full stop.
+    /// Returns the repairs of its repositories since the last call, each as a whole sentence without a full stop.
     fn take_mended(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Which git it is that works here: what `git version` prints.
+    /// Returns the output of `git version`.
     ///
     /// # Errors
-    /// [`RepoError`]: it cannot be run.
+    /// [`RepoError`]: git cannot be run.
     fn program(&self) -> Result<String, RepoError>;
 
-    /// The default branch, discovered from `origin/HEAD` or the path's HEAD.
+    /// Returns the default branch, discovered from `origin/HEAD` or the path's HEAD.
     ///
     /// # Errors
     /// [`RepoError`].
     fn default_branch(&self) -> Result<String, RepoError>;
 
-    /// `user.email` of the rig's repository, where it has one.
+    /// Returns `user.email` of the rig's repository, if it is set.
     fn user_email(&self) -> Option<String>;
 
-    /// Fetches the branch from the remote and says where it is.
+    /// Fetches the target branch from the remote and returns its state.
     ///
     /// # Errors
     /// [`RepoError`].
     fn fetch_target(&self, branch: &str) -> Result<TargetState, RepoError>;
 
-    /// Fetches a pushed branch; none when the remote has no such branch.
+    /// Fetches a pushed branch; returns none when the remote has no such branch.
     ///
     /// # Errors
     /// [`RepoError`].
@@ -176,43 +175,43 @@ pub trait Repo: Send + Sync {
 
     /// Makes the sandbox: worktree on a new branch, links, excludes, copies, refreshed index.
     /// Idempotent for the same spec: a half-made sandbox of the same incarnation is completed.
-    /// Where the branch already exists, its commits are kept.
+    /// If the branch already exists, its commits are kept.
     ///
     /// # Errors
     /// [`RepoError`].
     fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError>;
 
-    /// The sandboxes on the file system: slot name and directory. Discovery, never a stored list.
+    /// Lists the sandboxes on the file system: slot name and directory. Discovery, never a stored list.
     ///
     /// # Errors
     /// [`RepoError`].
     fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError>;
 
-    /// Whether work can go on in the sandbox, judged by its administrative files alone: cheap, no
-    /// subprocess. A lock on it is no ailment.
+    /// Returns the fault that keeps work from going on in the sandbox, judged by its administrative files alone: cheap,
+    /// no subprocess. A lock on the sandbox is no fault.
     ///
     /// # Errors
-    /// [`RepoError`]: it cannot be seen.
+    /// [`RepoError`]: the sandbox cannot be seen.
     fn ailment(&self, sandbox: &Path) -> Result<Option<Ailment>, RepoError>;
 
-    /// Whose the sandbox is, where no hook says it: as noted when it was made, else by its branch. None
-    /// when nothing tells.
+    /// Returns the owner of a sandbox that no hook names: as noted when the sandbox was made, else by its branch. None
+    /// when both are missing.
     ///
     /// # Errors
-    /// [`RepoError`]: it cannot be seen.
+    /// [`RepoError`]: the sandbox cannot be seen.
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError>;
 
-    /// Whether a commit has these bytes under that name: the one that the sandbox's HEAD names.
+    /// Returns true when the commit that the sandbox's HEAD names has a file of this name with these bytes.
     ///
     /// # Errors
-    /// [`RepoError`]: it cannot be told.
+    /// [`RepoError`]: the commit cannot be read.
     fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError>;
 
-    /// Leaves files that match these ignore patterns out of what every sandbox of the rig holds as work: what a harness
-    /// drops, and what the supervisor writes for it. They are remembered.
+    /// Excludes files that match these ignore patterns from what counts as work in every sandbox of the rig: files that
+    /// a harness drops or the supervisor writes for it. The patterns are stored.
     ///
     /// # Errors
-    /// [`RepoError`]: it cannot be written down.
+    /// [`RepoError`]: the patterns cannot be written.
     fn leave_out(&self, patterns: &[String]) -> Result<(), RepoError>;
 
     /// Measures a sandbox now.
@@ -221,7 +220,7 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the sandbox cannot be judged.
     fn measure(&self, sandbox: &Path, target: &str) -> Result<Measurement, RepoError>;
 
-    /// Measures a sandbox now, for its facts alone.
+    /// Measures a sandbox now and returns its facts only.
     ///
     /// # Errors
     /// As [`Repo::measure`].
@@ -229,26 +228,26 @@ pub trait Repo: Send + Sync {
         Ok(self.measure(sandbox, target)?.facts)
     }
 
-    /// A cheap description for `status`: ahead, dirty and untracked counts. May be a little old.
+    /// Returns a cheap description for `status`: ahead, dirty and untracked counts. May be slightly stale.
     ///
     /// # Errors
     /// [`RepoError`].
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError>;
 
-    /// A mark of HEAD, reflog and index that changes with them. A few looks at files, no process.
+    /// Returns a mark that changes with HEAD, reflog and index. Reads a few files, starts no process.
     ///
     /// # Errors
     /// [`RepoError`]: the sandbox cannot be seen.
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError>;
 
-    /// A mark of what is in no commit that changes with each edit of it. Costs a `git status`.
+    /// Returns a mark that changes with each edit of uncommitted content. Costs a `git status`.
     ///
     /// # Errors
     /// [`RepoError`]: the sandbox cannot be seen.
     fn changes(&self, sandbox: &Path) -> Result<String, RepoError>;
 
-    /// Pushes `head` to the remote branch and reads it back. With `expected`, the remote branch
-    /// must be there (lease); none means it may be absent or an ancestor of `head`.
+    /// Pushes `head` to the remote branch and reads it back. With `expected`, the remote branch must be at that commit
+    /// (lease); with none, it may be absent or an ancestor of `head`.
     ///
     /// # Errors
     /// [`RepoError`].
@@ -259,61 +258,61 @@ pub trait Repo: Send + Sync {
         expected: Option<&Oid>,
     ) -> Result<(), RepoError>;
 
-    /// Where the remote has the branch now.
+    /// Returns the present head of the branch on the remote.
     ///
     /// # Errors
     /// [`RepoError`].
     fn remote_head(&self, branch: &str) -> Result<Option<Oid>, RepoError>;
 
-    /// Deletes the remote branch if it is still at `head`; gone already is fine. The local branch
-    /// goes too when another ref reaches it.
+    /// Deletes the remote branch if it is still at `head`; a missing branch is fine. The local branch is deleted too
+    /// when another ref reaches it.
     ///
     /// # Errors
     /// [`RepoError`].
     fn delete_branch(&self, branch: &str, head: &Oid) -> Result<(), RepoError>;
 
-    /// Branches of raiders, present and past, that no worktree has checked out.
+    /// Lists branches of present and past raiders that no worktree has checked out.
     ///
     /// # Errors
     /// [`RepoError`].
     fn spare_branches(&self) -> Result<Vec<BranchFacts>, RepoError>;
 
-    /// Deletes a local branch that another ref reaches and no worktree has checked out; any other
-    /// stays. True when it is gone.
+    /// Deletes a local branch that another ref reaches and no worktree has checked out; any other stays. Returns true
+    /// when the branch is gone.
     ///
     /// # Errors
     /// [`RepoError`].
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError>;
 
-    /// Joins what many operations have left in many parts, where there is much of it. No object and no ref goes.
-    /// Returns whether it did. It may take long, and nothing else waits for it.
+    /// Repacks the repository when many operations have left many small parts. Deletes no object and no ref. Returns
+    /// true when it did. May take long; nothing else waits for it.
     ///
     /// # Errors
-    /// [`RepoError`]; the repository is as good as before.
+    /// [`RepoError`]; the repository is unharmed.
     fn maintain(&self) -> Result<bool, RepoError>;
 
-    /// Removes what was set aside of worktrees that are gone, where nothing was under way or staged and refs
-    /// hold all that it names; says how many. The rest stays: it may be the last to hold some work.
+    /// Removes the retired entries of worktrees that are gone, if nothing was in progress or staged in them and refs
+    /// hold all commits that they name; returns their number. The others stay: they may be the last to hold some work.
     ///
     /// # Errors
     /// [`RepoError`].
     fn drop_retired(&self) -> Result<usize, RepoError>;
 
-    /// Removes what was set aside of worktrees before that time, whatever it holds, and says how many. Work is
-    /// kept no longer than that.
+    /// Removes all retired worktree entries from before that time, whatever they hold, and returns their number: work
+    /// is kept no longer than that.
     ///
     /// # Errors
     /// [`RepoError`].
     fn expire_retired(&self, before: Timestamp) -> Result<usize, RepoError>;
 
-    /// Takes the stash entries from before that time out of the list that all sandboxes share, but those of
-    /// living sandboxes; says how many.
+    /// Removes stash entries from before that time from the list that all sandboxes share, except those of living
+    /// sandboxes; returns their number.
     ///
     /// # Errors
     /// [`RepoError`].
     fn expire_stash(&self, before: Timestamp) -> Result<usize, RepoError>;
 
-    /// How many bytes of file content salvage of this sandbox would save, about; nothing is written.
+    /// Estimates the bytes of file content that a salvage of this sandbox would save. Writes nothing.
     ///
     /// # Errors
     /// [`RepoError`]: the sandbox cannot be measured.
@@ -331,8 +330,8 @@ pub trait Repo: Send + Sync {
         incarnation: Incarnation,
     ) -> Result<SalvageRecord, RepoError>;
 
-    /// Keeps a commit that no sandbox holds any more as salvage of the incarnation that made it. The
-    /// same one again is the same salvage.
+    /// Keeps a commit that no sandbox holds any more as salvage of the incarnation that made it. Idempotent: the same
+    /// commit gives the same salvage.
     ///
     /// # Errors
     /// [`RepoError::NotFound`] when `repo.git` has no such commit.
@@ -343,45 +342,44 @@ pub trait Repo: Send + Sync {
         incarnation: Incarnation,
     ) -> Result<SalvageRecord, RepoError>;
 
-    /// Checks that the commits of a sandbox's head that no remote has are ones that git itself would make.
+    /// Checks that git itself would accept each commit of the head that no remote has.
     ///
     /// # Errors
-    /// [`RepoError::Rejected`] says which commit has what.
+    /// [`RepoError::Rejected`] names the commit and its defect.
     fn fit(&self, sandbox: &Path, head: &Oid, target: &str) -> Result<(), RepoError>;
 
-    /// Whether the target, a queue pin, salvage or somebody's branch on a remote reaches the commit. Those
-    /// of raiders are deleted there once somebody thinks that they are done with.
+    /// Returns true when the target, a queue pin, salvage or a branch of a person on a remote reaches the commit.
+    /// Remote branches of raiders do not count, for they are deleted once their work seems done.
     ///
     /// # Errors
     /// [`RepoError`].
     fn holds(&self, commit: &Oid, target: &str) -> Result<bool, RepoError>;
 
-    /// What a sandbox whose directory is gone had committed and nothing else holds: the tips of its
-    /// branch and of what was checked out, as far as no remote, queue pin or salvage reaches them.
+    /// Returns the commits that only a sandbox whose directory is gone held: the tips of its branch and of its
+    /// checked-out HEAD, unless a remote, queue pin or salvage reaches them.
     ///
     /// # Errors
-    /// [`RepoError`]: it cannot be judged.
+    /// [`RepoError`]: the commits cannot be judged.
     fn strays(&self, sandbox: &Path, branch: &str, target: &str) -> Result<Vec<Oid>, RepoError>;
 
-    /// What git still knows of a sandbox whose directory is gone, beside commits of its branch: what was
-    /// staged (as `dirty`), commits that only its reflog names, operations in progress, submodules. A
-    /// salvage saves it, a repair makes it a sandbox again. None while the directory is there, and where
-    /// git knows of nothing.
+    /// Returns what git still knows of a sandbox whose directory is gone, beside commits of its branch: staged content
+    /// (as `dirty`), commits that only its reflog names, operations in progress, submodules. A salvage saves this, a
+    /// repair makes it a sandbox again. None while the directory exists, and when git knows nothing.
     ///
     /// # Errors
-    /// [`RepoError`]: it cannot be judged.
+    /// [`RepoError`]: the remains cannot be judged.
     fn remains(&self, sandbox: &Path, target: &str) -> Result<Option<GitFacts>, RepoError>;
 
-    /// Where these refs point; those that are gone are left out.
+    /// Returns the commits of these refs; missing refs are left out.
     ///
     /// # Errors
     /// [`RepoError`].
     fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError>;
 
-    /// Deletes these refs, all or none, each only if it still points there. Gone already is fine.
+    /// Deletes these refs, all or none, each only if it still points there. A missing ref is fine.
     ///
     /// # Errors
-    /// [`RepoError::Moved`] when one points elsewhere.
+    /// [`RepoError::Moved`] when a ref points elsewhere.
     fn delete_refs(&self, refs: &[(String, Oid)]) -> Result<(), RepoError>;
 
     /// Makes a worktree at `to` whose HEAD, index, dirty and untracked files are as salvaged.
@@ -390,13 +388,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]; `to` must not exist.
     fn restore(&self, record: &SalvageRecord, to: &Path) -> Result<(), RepoError>;
 
-    /// Re-verifies the permit against the sandbox as it is now, renames the directory into
-    /// `trash` and prunes the worktree entry. The only way a sandbox goes. Idempotent: a
-    /// sandbox that is gone already is fine. To verify it may take minutes: `still` is asked behind that,
-    /// immediately before the rename, and what it refuses stays as it is.
+    /// Verifies the permit again against the present sandbox, renames the directory into `trash` and prunes the
+    /// worktree entry. No other method removes a sandbox. Idempotent: a missing sandbox is fine. The verification may
+    /// take minutes, so `still` is called after it, immediately before the rename; when `still` refuses, the sandbox
+    /// stays as it is.
     ///
     /// # Errors
-    /// [`RepoError::PermitStale`] when anything changed since the permit was given; what `still` says.
+    /// [`RepoError::PermitStale`] when anything changed since the permit was given; the error of `still`.
     fn discard_sandbox(
         &self,
         permit: &NukePermit,
@@ -404,12 +402,11 @@ pub trait Repo: Send + Sync {
         still: &dyn Fn() -> Result<(), RepoError>,
     ) -> Result<(), RepoError>;
 
-    /// Finishes a removal that was interrupted behind the rename: sets what `repo.git` still knows
-    /// of the sandbox aside, and drops the incarnation's branches where another ref reaches them.
-    /// Nothing to finish is fine.
+    /// Finishes a removal that was interrupted after the rename: retires what `repo.git` still knows of the sandbox,
+    /// and deletes the incarnation's branches that another ref reaches. Idempotent.
     ///
     /// # Errors
-    /// [`RepoError::PermitStale`] when the sandbox is there: that takes a permit.
+    /// [`RepoError::PermitStale`] when the sandbox exists: its removal takes a permit.
     fn forget_sandbox(
         &self,
         sandbox: &Path,
@@ -417,20 +414,20 @@ pub trait Repo: Send + Sync {
         incarnation: Incarnation,
     ) -> Result<(), RepoError>;
 
-    /// Makes the sandbox's administrative files whole again (gitdir links, index, lock) or
-    /// recreates it from its branch; content found on disk stays.
+    /// Repairs the sandbox's administrative files (gitdir links, index, lock) or recreates the sandbox from its branch;
+    /// content found on disk stays.
     ///
     /// # Errors
     /// [`RepoError`].
     fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError>;
 
-    /// Points `refs/horde/mq/<mr>` at `head`, so that no nuke takes it out of the queue.
+    /// Points `refs/horde/mq/<mr>` at `head`, so that the commit outlives a nuke of its raider.
     ///
     /// # Errors
     /// [`RepoError`].
     fn pin(&self, mr: &RelicId, head: &Oid) -> Result<(), RepoError>;
 
-    /// Drops the pin. Gone already is fine.
+    /// Deletes the pin. A missing pin is fine.
     ///
     /// # Errors
     /// [`RepoError`].
@@ -442,38 +439,37 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]; a conflict is an outcome, not an error.
     fn merge(&self, request: &LandRequest) -> Result<MergeOutcome, RepoError>;
 
-    /// Checks `commit` out in the rig's gate worktree and runs one gate in it: own process group,
+    /// Checks `commit` out in the rig's gate worktree and runs one gate in it, in a process group of its own that is
     /// ended as a whole at the timeout.
     ///
     /// # Errors
     /// [`RepoError`] when the worktree could not be brought to exactly that tree.
     fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError>;
 
-    /// Looks whether the checkout of a rig without a remote could move with the target: it is clean, in
-    /// the middle of nothing and, where it is known what lands (from, to), no ignored or untracked file is
-    /// in the way. Fine where no checkout would move.
+    /// Checks that the checkout of a rig without a remote could move with the target: it is clean, no operation is in
+    /// progress and, where `landing` (from, to) is known, no ignored or untracked file is in the way. Fine where no
+    /// checkout would move.
     ///
     /// # Errors
-    /// [`RepoError::CheckoutBusy`] says why not.
+    /// [`RepoError::CheckoutBusy`] gives the reason.
     fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError>;
 
-    /// Moves the target from `old` to `new` (lease) and reads it back. On a rig without a remote
-    /// the path's branch moves, and its checkout with it when that is free.
+    /// Moves the target from `old` to `new` (lease) and reads it back. On a rig without a remote, the path's branch
+    /// moves, and its checkout with it when that is free.
     ///
     /// # Errors
-    /// [`RepoError::Moved`] when somebody else pushed; nothing landed then.
+    /// [`RepoError::Moved`] when the target moved meanwhile; nothing landed then.
     fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError>;
 
-    /// Whether `commit` is on the target as the remote has it now.
+    /// Returns true when `commit` is on the target as the remote has it now.
     ///
     /// # Errors
     /// [`RepoError`].
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError>;
 
-    /// Whether every commit of `head` is on some remote's default branch, as ancestor or as an
-    /// equal patch (`witness-patrol.md`, verifyCommitOnMain), white space included, and was not taken
-    /// back there. Commits of which this is said may still be held by nothing: it is no reason to let
-    /// them go.
+    /// Returns true when every commit of `head` is on some remote's default branch, as ancestor or as an equal patch
+    /// (`witness-patrol.md`, verifyCommitOnMain; white space counts), and was not reverted there. That is no reason to
+    /// drop the commits: perhaps no ref holds them.
     ///
     /// # Errors
     /// [`RepoError`].

@@ -1,4 +1,4 @@
-//! Shell commands that the supervisor itself runs: what automations do and what they check.
+//! Shell commands that the supervisor itself runs: the commands and conditions of automations.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,54 +10,54 @@ use std::time::Duration;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 
-/// What is to be run.
+/// A command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// For the shell.
+    /// The line for the shell.
     pub line: String,
-    /// Where.
+    /// Working directory.
     pub dir: PathBuf,
-    /// All of its environment.
+    /// Its complete environment.
     pub env: BTreeMap<String, String>,
-    /// What it reads from its standard input.
+    /// Its standard input.
     pub stdin: Option<String>,
-    /// Then it is ended, and everything that it started.
+    /// Timeout, after which it is ended with everything that it started.
     pub limit: Duration,
-    /// The file that says which processes belong to it while it runs.
+    /// The file that lists the processes of the command while it runs.
     pub record: PathBuf,
-    /// It is not run while something that an earlier one of this record left behind cannot be ended.
+    /// Set when it must not run while leftovers of an earlier command with this record cannot be ended.
     pub alone: bool,
-    /// What its own calls may do.
+    /// The rights of its calls to the supervisor.
     pub rights: Rights,
-    /// The name that its own calls go by in the journal.
+    /// The name of its calls in the journal.
     pub name: String,
 }
 
-/// What became of it.
+/// The result of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ended {
     /// Exit code, when it ended by itself.
     pub code: Option<i32>,
     /// Signal, when one ended it.
     pub signal: Option<i32>,
-    /// Its time was up.
+    /// Set when it hit its timeout.
     pub timed_out: bool,
-    /// It was stopped.
+    /// Set when it was stopped.
     pub stopped: bool,
-    /// Why it could not be run or watched.
+    /// The reason why it could not be run or watched.
     pub why: Option<String>,
     /// The end of its output.
     pub tail: String,
 }
 
 impl Ended {
-    /// Whether it ran at all, however it ended.
+    /// Returns true when it ran at all, however it ended.
     #[must_use]
     pub fn has_run(&self) -> bool {
         self.timed_out || self.stopped || self.signal.is_some() || self.code.is_some()
     }
 
-    /// How it ended, in the word of the journal.
+    /// Returns the cause of its end for the journal.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match (self.code, self.signal) {
@@ -66,41 +66,40 @@ impl Ended {
             _ if !self.has_run() => Cause::StartFailed,
             (_, Some(_)) => Cause::Signal,
             (Some(0), None) if self.why.is_none() => Cause::Completed,
-            // Something that it started cannot be ended.
+            // A process that it started cannot be ended.
             (Some(0), None) => Cause::Internal,
             (_, None) => Cause::ExitCode,
         }
     }
 }
 
-/// Tells a command to end; may be called more than once, and after its end.
+/// Ends a command; may be called more than once, and after its end.
 pub type Stop = Arc<dyn Fn() + Send + Sync>;
 
-/// A command under way.
+/// A running command.
 pub struct Running {
     /// Ends it early.
     pub stop: Stop,
-    /// Its end; everything that it started has ended then.
+    /// Completes when it has ended with everything that it started.
     pub end: Pin<Box<dyn Future<Output = Ended> + Send>>,
 }
 
 /// Runs commands.
 pub trait Runner: Send + Sync {
-    /// Starts one. Whatever an earlier one of the same record left behind is ended first, if it can be.
+    /// Starts a command. Leftovers of an earlier command with the same record are ended first, if possible.
     fn start(&self, command: Command) -> Running;
 
-    /// Ends what a command left behind whose supervisor was killed. Blocks.
+    /// Ends the leftovers of a command whose supervisor was killed. Blocks.
     ///
     /// # Errors
-    /// What could not be ended.
+    /// The processes that could not be ended.
     fn end_leftovers(&self, record: &Path) -> Result<(), String>;
 
-    /// What the calls of a process may do that the supervisor started for itself, whoever started it
-    /// here: a command, a gate, a set-up, a git hook. None for everybody else. A process that cannot be
-    /// judged only looks.
+    /// Returns the rights of a process that belongs to an errand of the supervisor: a command, a gate, a set-up, a git
+    /// hook. None for all other processes. A process that cannot be judged gets read-only rights.
     fn errand_of(&self, pid: u32) -> Option<Rights>;
 
-    /// The name of the command that a process belongs to; none for everything else.
+    /// Returns the name of the command that a process belongs to; none for all other processes.
     fn errand_name(&self, pid: u32) -> Option<String>;
 }
 
@@ -108,7 +107,7 @@ pub trait Runner: Send + Sync {
 mod tests {
     use super::*;
 
-    /// Code, signal, timed out, stopped, whether there is a reason; whether it ran, and how it ended.
+    /// Code, signal, timed out, stopped, reason given; then has it run, and its cause.
     #[test]
     fn what_did_not_run_is_no_end_of_it() {
         for (code, signal, timed_out, stopped, why, ran, cause) in [

@@ -1,4 +1,4 @@
-//! The place where agents run: start, adopt, look, talk, end.
+//! The place where agents run: start, adopt, observe, type, end.
 //!
 //! Every method may block (processes, files, sockets) and is called on a blocking thread. Exits are
 //! announced through the listener; an announcement is a hint, and [`Sessions::list`] is the truth.
@@ -14,7 +14,7 @@ use crate::domain::facts::{ProcessId, SessionExit, SessionFacts};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 use crate::domain::screen::ScreenView;
 
-/// What to start.
+/// Everything that is needed to start a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSpec {
     /// The session's id; one session of an id lives at a time.
@@ -35,7 +35,7 @@ pub struct SessionSpec {
     pub meta: BTreeMap<String, String>,
 }
 
-/// Names one session for ever: a handle to an ended one never acts on its successor.
+/// Names one session for ever: a handle to an ended session never acts on its successor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionHandle {
     /// The session's id.
@@ -44,27 +44,27 @@ pub struct SessionHandle {
     pub token: String,
 }
 
-/// Why a session did not start. A death in the sense of the restart policy.
+/// The reason why a session did not start. Counts as a death for the restart policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// A session of this id lives; adopt it instead.
+    /// A session of this id is running; adopt it instead.
     #[error("session {0} is already running")]
     Exists(SessionId),
-    /// The working directory is not there.
+    /// The working directory is missing.
     #[error("working directory {0} does not exist")]
     NoCwd(PathBuf),
-    /// The program is not there or may not be run.
+    /// The program is missing or may not be run.
     #[error("program {program:?} cannot be run: {why}")]
     NoProgram {
-        /// As configured.
+        /// The program as configured.
         program: String,
-        /// What the look-up said.
+        /// The error of the look-up.
         why: String,
     },
-    /// Processes of an earlier session live on and could not be ended.
+    /// Processes of an earlier session are alive and could not be ended.
     #[error("processes of an earlier session of {0} are still alive")]
     Stragglers(SessionId),
-    /// Its records cannot be written: the disk is full or read-only. No agent failed.
+    /// The session's records cannot be written: the disk is full or read-only. The agent is not at fault.
     #[error("its records cannot be written: {0}")]
     Unwritable(String),
     /// The provider itself failed (no process, no file, no memory).
@@ -72,42 +72,42 @@ pub enum StartError {
     Provider(String),
 }
 
-/// Why a call on a session failed.
+/// The reason why a call on a session failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// No session of that handle lives (it ended, or a successor took the name).
+    /// No session of that handle is running: it ended, or a successor took the name.
     #[error("session {0} is gone")]
     Gone(SessionId),
-    /// The provider did not answer, or said no.
+    /// The provider did not answer, or refused.
     #[error("session {id}: {why}")]
     Failed {
         /// The session.
         id: SessionId,
-        /// What happened.
+        /// The error.
         why: String,
     },
 }
 
-/// What to type into a terminal.
+/// Input for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// Text followed by the submit key, as bracketed paste where the program asked for it.
     Submit(String),
     /// Text without the submit key, as bracketed paste where the program asked for it.
     Paste(String),
-    /// Bytes as they are: keys of a person, who may end the program by them.
+    /// Bytes as they are: keys of a person, which may end the program.
     Raw(Vec<u8>),
-    /// The key that ends the input of a program that reads lines, typed by the supervisor: the program's end after it is its
-    /// own.
+    /// The key that ends the input of a program that reads lines, typed by the supervisor. If the program ends after
+    /// it, that is its own doing.
     EndOfInput,
 }
 
-/// What a provider announces by itself.
+/// An announcement of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// The agent ended and how is on record.
+    /// The agent ended, and its exit is on record.
     Exited(SessionHandle, SessionExit),
-    /// The holder is gone without a record.
+    /// The holder is gone and left no record.
     Lost(SessionHandle, String),
 }
 
@@ -124,7 +124,7 @@ pub struct Started {
     pub generation: Generation,
 }
 
-/// How a session was ended by [`Sessions::stop`].
+/// The way in which [`Sessions::stop`] ended a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// It had ended before.
@@ -135,29 +135,28 @@ pub enum Stopped {
     Killed,
 }
 
-/// A session as one of its processes knows it: of exactly this incarnation.
+/// A session, and its incarnation, that a process belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The session's id.
     pub session: SessionId,
-    /// The incarnation that it was started for.
+    /// The incarnation that the session was started for.
     pub incarnation: Incarnation,
 }
 
-/// Where a process belongs.
+/// The owner of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Membership {
-    /// To a session.
+    /// A session owns it.
     Of(Member),
-    /// To none.
+    /// No session owns it.
     Nobodys,
-    /// That cannot be told: it is gone, it claims what its ancestors do not confirm, or its session is
-    /// one that has ended.
+    /// The owner is unknown: the process is gone, its ancestors do not confirm its claim, or its session has ended.
     Unknown,
 }
 
 impl Membership {
-    /// The session.
+    /// Returns the session.
     #[must_use]
     pub fn session(self) -> Option<SessionId> {
         match self {
@@ -167,39 +166,39 @@ impl Membership {
     }
 }
 
-/// Where the process of a caller stands, and what it was started as.
+/// Location and claim of a calling process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// Its working directory.
     pub dir: PathBuf,
-    /// Whether that is the directory in question, or below it.
+    /// Set when that is the directory in question, or below it.
     pub inside: bool,
-    /// The session that its environment names (`HD_SESSION`). A claim, which can only take rights away.
+    /// The session that its environment names (`HD_SESSION`). Only a claim, which can take rights away and never give
+    /// them.
     pub claims: Option<String>,
 }
 
 /// Receives [`SessionEvent`]s; called from any thread, must not block.
 pub type Listener = Box<dyn Fn(SessionEvent) + Send + Sync>;
 
-/// Receives the handle of a session whose program wrote something; called from any thread, must not
-/// block.
+/// Receives the handle of a session whose program wrote output; called from any thread, must not block.
 pub type ScreenListener = Box<dyn Fn(SessionHandle) + Send + Sync>;
 
-/// A provider of sessions (`3-architecture.md`, 3.3). One conformance suite holds for all.
+/// A provider of sessions (`3-architecture.md`, 3.3). One conformance suite applies to all.
 pub trait Sessions: Send + Sync {
-    /// Sets who hears of exits. Called once, before anything else.
+    /// Sets the listener for exits. Called once, before any other method.
     fn listen(&self, listener: Listener);
 
-    /// Sets what hears of changed screens: once a program that wrote is quiet, and about once a second
-    /// while it is not. A hint: some changes, and those of sessions of older programs, are not
-    /// announced. Called once.
+    /// Sets the listener for changed screens. It is called when a program that wrote falls quiet, and about once a
+    /// second while it does not. Only a hint: some changes, and those of sessions of older programs, are not announced.
+    /// Called once.
     fn listen_to_screens(&self, listener: ScreenListener);
 
     /// Starts a session and returns when its agent's process runs. Ends stragglers of an earlier
     /// session of this id first.
     ///
     /// # Errors
-    /// [`StartError`]; nothing runs then.
+    /// [`StartError`]; no process is left running then.
     fn start(&self, spec: &SessionSpec) -> Result<Started, StartError>;
 
     /// Takes over a running session found by [`Sessions::list`]; its exit will be announced.
@@ -208,50 +207,50 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError::Gone`] when it ended meanwhile.
     fn adopt(&self, id: &SessionId) -> Result<Started, SessionError>;
 
-    /// All sessions, running or ended and not yet forgotten. One call for all.
+    /// Lists all sessions, running or ended and not yet forgotten, in one call.
     ///
     /// # Errors
-    /// The provider cannot be asked: then nothing is known of any session.
+    /// The provider cannot be asked: then no session's state is known.
     fn list(&self) -> Result<Vec<SessionFacts>, SessionError>;
 
-    /// One session; none when there is no trace of it.
+    /// Returns the facts of one session; none when there is no trace of it.
     ///
     /// # Errors
     /// As [`Sessions::list`].
     fn facts(&self, id: &SessionId) -> Result<Option<SessionFacts>, SessionError>;
 
-    /// Asks the agent to stop what it does (the terminal's interrupt key).
+    /// Interrupts the agent (the terminal's interrupt key).
     ///
     /// # Errors
     /// [`SessionError`].
     fn interrupt(&self, handle: &SessionHandle) -> Result<(), SessionError>;
 
-    /// Ends the session and everything it started: TERM, at most `grace`, then KILL; returns when
-    /// nothing of it lives. Zero grace kills at once. Idempotent; refuses a successor's session.
+    /// Ends the session and everything it started: TERM, at most `grace`, then KILL; returns when none of its processes
+    /// is alive. Zero grace kills at once. Idempotent; refuses a successor's session.
     ///
     /// # Errors
     /// [`SessionError::Failed`] when processes could not be ended.
     fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError>;
 
-    /// Types into the terminal. Returns when the terminal took it.
+    /// Types into the terminal. Returns when the terminal has taken the input.
     ///
     /// # Errors
     /// [`SessionError`].
     fn send(&self, handle: &SessionHandle, input: &Input) -> Result<(), SessionError>;
 
-    /// The screen as text, one line per row, trailing blank rows cut.
+    /// Returns the screen as text, a line per row, without trailing blank rows.
     ///
     /// # Errors
     /// [`SessionError`].
     fn peek(&self, handle: &SessionHandle) -> Result<String, SessionError>;
 
-    /// The screen with its marked cells, cursor and modes, as far as the session's holder can tell.
+    /// Returns the screen with its marked cells, cursor and modes, as far as the session's holder knows them.
     ///
     /// # Errors
     /// [`SessionError`].
     fn view(&self, handle: &SessionHandle) -> Result<ScreenView, SessionError>;
 
-    /// The last `bytes` of the terminal log, also of an ended session.
+    /// Returns the last `bytes` of the terminal log, also of an ended session.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -263,7 +262,7 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError`].
     fn resize(&self, handle: &SessionHandle, rows: u16, cols: u16) -> Result<(), SessionError>;
 
-    /// Where a client attaches: a socket that speaks the holder protocol, or a command to run.
+    /// Returns the endpoint for a client: a socket that speaks the holder protocol, or a pane of a tmux server.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -281,69 +280,68 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError`].
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError>;
 
-    /// Whether sessions of that kind could be started here. Changes nothing.
+    /// Checks that sessions of that kind could be started here. Changes nothing.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     fn check(&self, provider: Provider) -> Result<(), String>;
 
-    /// Whether a session with this `PATH` would find the program. Changes nothing.
+    /// Returns true when a session with this `PATH` would find the program. Changes nothing.
     ///
     /// # Errors
-    /// It cannot be seen whether it is there.
+    /// The look-up failed.
     fn finds(&self, program: &str, path: &str) -> Result<bool, String>;
 
-    /// Processor time that a running session's processes have used, those that ended included. Looks
-    /// at every process of the machine, so it is asked of few sessions and seldom. None when it cannot
-    /// be told.
+    /// Returns the processor time that a running session's processes have used, ended ones included. Reads every
+    /// process of the machine, so callers use it rarely and for few sessions. None when it is unknown.
     fn cpu(&self, id: &SessionId) -> Option<Duration>;
 
-    /// Whether a running session's agent has started a command within this time that still runs, and has run for some
-    /// seconds: what is older belongs to the agent itself. As costly as [`Sessions::cpu`]; none when it cannot be told.
+    /// Returns true when a running session's agent started a command within this time that has run for some seconds and
+    /// still runs; an older process belongs to the agent itself. As costly as [`Sessions::cpu`]; none when unknown.
     fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool>;
 
-    /// Whether one of these programs is among each running session's processes; with no names, whether the
-    /// process that was started lives. In the order of the question; none where it cannot be told. Looks at
-    /// the processes of the machine once at most.
+    /// Tells, for each running session, if one of these programs is among its processes; with no names, if the process
+    /// that was started is alive. In the order of `of`; none where unknown. Reads the processes of the machine once at
+    /// most.
     fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>>;
 
-    /// Makes ready for sessions of that kind, without a change for the next starts.
+    /// Prepares for sessions of that kind, without a change for the next starts.
     ///
     /// # Errors
-    /// Sessions of that kind cannot be started here, and why.
+    /// The reason why sessions of that kind cannot be started here.
     fn make_ready(&self, provider: Provider) -> Result<(), String>;
 
-    /// Says which kind of session the next starts make; those that run stay where they are. A
-    /// provider of one kind has no choice. Does not block.
+    /// Sets the kind of session that the next starts make; running sessions stay as they are. Has no effect on a
+    /// provider of one kind. Does not block.
     fn prefer(&self, provider: Provider);
 
-    /// Which session the process belongs to, by membership (never by what the process says).
+    /// Returns the session that the process belongs to, by membership (never by the process's own claim).
     fn membership(&self, pid: u32) -> Membership;
 
-    /// Where the process stands in relation to this directory, as the kernel says.
+    /// Returns the location of the process in relation to this directory, as the kernel reports it.
     ///
     /// # Errors
-    /// It cannot be told, and why: the process is gone, or belongs to another user.
+    /// The reason why it is unknown: the process is gone, or belongs to another user.
     fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String>;
 
-    /// Says that the supervisor stops: what only watches gives its descriptors back, for the stops need some.
+    /// Announces that the supervisor stops: descriptors that only serve to watch are closed, for the stops need some.
     fn stopping(&self) {}
 
-    /// Removes the terminal logs of sessions that ended before that time, and says how many had one.
-    /// Those of a session that lives, is lost or cannot be judged stay.
+    /// Removes the terminal logs of sessions that ended before that time, and returns the number of sessions that had
+    /// one. Logs of running, lost or unknown sessions stay.
     ///
     /// # Errors
-    /// [`SessionError`] of the first that could not be removed; the others are.
+    /// [`SessionError`] of the first log that could not be removed; the others are removed.
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError>;
 
-    /// Removes what is left of an ended session but its log. Refuses a living one.
+    /// Removes everything of an ended session but its log. Refuses a running session.
     ///
     /// # Errors
     /// [`SessionError`].
     fn forget(&self, id: &SessionId) -> Result<(), SessionError>;
 }
 
-/// How to attach to a session's terminal.
+/// Endpoint at which a client attaches to a session's terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttachPoint {
     /// A Unix socket that speaks the holder protocol.
@@ -354,7 +352,7 @@ pub enum AttachPoint {
         server: PathBuf,
         /// The pane's id there (`%3`).
         pane: String,
-        /// A Unix socket that speaks the holder protocol, for those who only watch.
+        /// A Unix socket that speaks the holder protocol, for clients that only watch.
         watch: PathBuf,
     },
 }

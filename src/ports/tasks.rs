@@ -9,20 +9,20 @@ use crate::domain::intent::Intent;
 
 use crate::domain::unattended::Trace;
 
-/// A file could not be read or written.
+/// Error when a file could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {why}")]
 pub struct TaskError {
     /// The file or directory.
     pub path: PathBuf,
-    /// What the system said.
+    /// The error of the system.
     pub why: String,
 }
 
-/// A file of the outbox: what it holds, or why that is not an intent.
+/// A file of the outbox: its intent, or the reason why its content is none.
 pub type OutboxFile = (PathBuf, Result<Intent, TaskError>);
 
-/// Something changed on disk; a hint to look again.
+/// A change on disk; a hint to look again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskEvent {
     /// The outcome file in this task directory.
@@ -31,27 +31,27 @@ pub enum TaskEvent {
     Outbox,
 }
 
-/// An outcome file as it stands.
+/// The content of an outcome file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutcomeText {
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// When it was written last; tells one writing from the next even when both say the same.
+    /// When it was last written; tells two writings apart even when their text is the same.
     pub written: Option<Timestamp>,
-    /// Why nothing can be read of it, where it is no file.
+    /// The reason why its text cannot be read, where it is not a regular file.
     pub odd: Option<String>,
 }
 
 /// A part of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Part {
-    /// What is in it.
+    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// How long the whole file is.
+    /// Length of the whole file.
     pub length: u64,
 }
 
-/// What lies about in a city's own directories.
+/// Leftovers in a city's own directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Entries of the trash.
@@ -65,56 +65,55 @@ pub type TaskListener = Box<dyn Fn(TaskEvent) + Send + Sync>;
 
 /// Task directories and outbox of a city.
 pub trait TaskFiles: Send + Sync {
-    /// Sets who hears of changes. Called once, before anything else.
+    /// Sets the listener for changes. Called once, before any other method.
     fn listen(&self, listener: TaskListener);
 
-    /// Writes `TASK.md` and an empty outcome file, before any session can write an outcome; watches
-    /// the directory.
+    /// Writes `TASK.md` and an empty outcome file, before any session can write an outcome; watches the directory.
     ///
     /// # Errors
     /// [`TaskError`].
     fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError>;
 
-    /// The name of the task file in a sandbox: `TASK.md`, or `.horde-task.md` where the
-    /// repository has a `TASK.md` of its own.
+    /// Returns the name of the task file in a sandbox: `TASK.md`, or `.horde-task.md` where the repository has a
+    /// `TASK.md` of its own.
     fn task_file(&self, sandbox: &Path) -> &'static str;
 
-    /// Moves a task directory that an earlier version kept in another place, with what of the sandbox leads
-    /// there. Where there is none, nothing is done.
+    /// Moves a task directory from the place where an earlier version kept it, and updates the sandbox's links to it.
+    /// Does nothing when there is none.
     ///
     /// # Errors
     /// [`TaskError`].
     fn adopt(&self, old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskError>;
 
-    /// Watches an existing task directory (again). What is not heard of is found by the patrol and by the
-    /// session's end: one that cannot be watched is no error.
+    /// Watches an existing task directory (again). Failure is no error: the patrol and the end of the session find
+    /// missed changes.
     fn watch(&self, dir: &Path);
 
-    /// Why changes of some of these files are not seen as they happen.
+    /// Returns the reason why changes of some of these files are not seen as they happen.
     fn unwatched(&self) -> Option<String> {
         None
     }
 
-    /// Stops watching a task directory; one that is not watched is fine.
+    /// Stops watching a task directory; an unwatched directory is fine.
     fn unwatch(&self, dir: &Path);
 
-    /// Whether this trace of a login is there.
+    /// Returns true when this trace of a login exists.
     fn shows(&self, trace: &Trace) -> bool;
 
-    /// Writes a prompt beside `TASK.md` and says where.
+    /// Writes a prompt beside `TASK.md` and returns its path.
     ///
     /// # Errors
     /// [`TaskError`].
     fn write_prompt(&self, dir: &Path, text: &str) -> Result<PathBuf, TaskError>;
 
-    /// Writes a file into a directory of ours, which is made where it is not there, and says where.
+    /// Writes a file into one of the supervisor's directories, which is created if needed, and returns its path.
     ///
     /// # Errors
     /// [`TaskError`].
     fn write_beside(&self, dir: &Path, name: &str, text: &str) -> Result<PathBuf, TaskError>;
 
-    /// Writes a file into a sandbox and excludes it from git, unless a file that is not ours is there
-    /// already; false then.
+    /// Writes a file into a sandbox and excludes it from git. Returns false, and writes nothing, when a file of another
+    /// owner exists there.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -127,18 +126,18 @@ pub trait TaskFiles: Send + Sync {
     /// [`TaskError`].
     fn exclude(&self, sandbox: &Path, patterns: &[String]) -> Result<(), TaskError>;
 
-    /// Writes the outcome file for an agent that cannot, and tells the listener nothing of it.
+    /// Writes the outcome file for an agent that cannot, without an event to the listener.
     ///
     /// # Errors
     /// [`TaskError`].
     fn write_outcome(&self, dir: &Path, text: &str) -> Result<(), TaskError>;
 
-    /// The worktree's own directory of git, and the one that all worktrees share; none where it is no
+    /// Returns the worktree's own git directory and the one that all worktrees share; none when `sandbox` is no
     /// worktree.
     fn git_dirs(&self, sandbox: &Path) -> Option<(PathBuf, PathBuf)>;
 
-    /// Reads on in a transcript, at most so many bytes. None where there is no regular file of this path
-    /// below `root`, links followed.
+    /// Reads a transcript from an offset, at most `limit` bytes. None when there is no regular file of this path below
+    /// `root`, with links followed.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -150,17 +149,17 @@ pub trait TaskFiles: Send + Sync {
         limit: usize,
     ) -> Result<Option<Part>, TaskError>;
 
-    /// The file with this ending in a directory that was written last.
+    /// Returns the file with this ending in a directory that was last written.
     ///
     /// # Errors
     /// [`TaskError`].
     fn newest(&self, dir: &Path, ending: &str) -> Result<Option<PathBuf>, TaskError>;
 
-    /// Whether a regular file is there.
+    /// Returns true when a regular file exists there.
     fn is_file(&self, path: &Path) -> bool;
 
-    /// The outcome file; empty when there is none. An agent that replaced the link in its sandbox by
-    /// a file of its own is heard too.
+    /// Returns the outcome file; empty when there is none. If the agent replaced the link in its sandbox by a file of
+    /// its own, that file counts.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -169,7 +168,7 @@ pub trait TaskFiles: Send + Sync {
     /// Runs the rig's set-up commands in a fresh sandbox, one after the other.
     ///
     /// # Errors
-    /// [`TaskError`] with the end of the output of the one that failed.
+    /// [`TaskError`] with the end of the output of the command that failed.
     fn set_up(
         &self,
         sandbox: &Path,
@@ -177,51 +176,50 @@ pub trait TaskFiles: Send + Sync {
         env: &std::collections::BTreeMap<String, String>,
     ) -> Result<(), TaskError>;
 
-    /// Intents in the outbox, the oldest first, with the files that hold them. What is no intent comes
-    /// with an error in its place; what cannot be read now is left out.
+    /// Returns the intents in the outbox, the oldest first, with their files. A file that is no intent comes with an
+    /// error in its place; a file that cannot be read now is left out.
     ///
     /// # Errors
     /// [`TaskError`].
     fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError>;
 
-    /// Removes a file of the outbox: an intent that was carried out or refused for good.
+    /// Removes a file of the outbox: an intent that was carried out or finally refused.
     ///
     /// # Errors
     /// [`TaskError`].
     fn settle(&self, file: &Path) -> Result<(), TaskError>;
 
-    /// Keeps what is no intent, or is not what it says, for a person to look at, and reads it no more.
+    /// Sets a file aside that is no intent, or not the intent that it claims to be, for a person to look at; it is not
+    /// read again.
     ///
     /// # Errors
     /// [`TaskError`].
     fn set_aside(&self, file: &Path) -> Result<(), TaskError>;
 
-    /// Whether the directory is the other one or below it, links followed. One that cannot be seen is
-    /// not.
+    /// Returns true when the directory is the other one or below it, with links followed; false when it cannot be seen.
     fn is_within(&self, dir: &Path, of: &Path) -> bool;
 
-    /// Deletes files below a directory that were written last before that time, with the directories
-    /// that nothing is left in, and says how many files. What is in the directories of `but` stays. No
-    /// directory is no file.
+    /// Deletes files below a directory that were last written before that time, and directories that become empty;
+    /// returns the number of files. The directories in `but` stay. A missing directory counts as empty.
     ///
     /// # Errors
-    /// [`TaskError`] of the first that would not go.
+    /// [`TaskError`] of the first file that could not be deleted.
     fn prune(&self, dir: &Path, before: Timestamp, but: &[PathBuf]) -> Result<usize, TaskError>;
 
-    /// What lies in trash and outbox. Changes nothing.
+    /// Lists the entries of trash and outbox. Changes nothing.
     ///
     /// # Errors
     /// [`TaskError`].
     fn leftovers(&self) -> Result<Leftovers, TaskError>;
 
-    /// Deletes what lies in the trash, unless it is in use, or was written to after it had been thrown away.
+    /// Deletes the entries of the trash, except those that are in use or were written to after their removal.
     ///
     /// # Errors
-    /// [`TaskError`] of the first entry that would not go.
+    /// [`TaskError`] of the first entry that could not be deleted.
     fn empty_trash(&self) -> Result<(), TaskError>;
 
-    /// What the last emptying left because it was written to after it had been thrown away: each entry, and a file that
-    /// was written.
+    /// Returns the entries that the last emptying kept because they were written to after their removal, each with a
+    /// file that was written.
     fn written_in_trash(&self) -> BTreeMap<PathBuf, PathBuf> {
         BTreeMap::new()
     }

@@ -1,4 +1,4 @@
-//! Accounts over time: which child is held, when, and in which order children go on.
+//! Accounts over time: the held children, and the order in which children go on.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn limit(until: Option<i64>) -> Trouble {
     }
 }
 
-/// The same, seen to begin.
+/// The same trouble, seen to begin.
 fn fresh(until: Option<i64>) -> Trouble {
     Trouble {
         fresh: true,
@@ -179,13 +179,14 @@ fn end_that_is_weeks_away_is_not_believed() {
     assert_eq!(account.next(), Some(at(900)));
 }
 
-/// A time of the day that has passed reads as tomorrow's: a text that stays on the screen parks nothing again.
+/// A time of the day that has passed reads as tomorrow's: a text that stays on the screen must not park the account
+/// again.
 #[test]
 fn limit_that_is_over_is_not_told_again_a_day_later() {
     let day = 24 * 3600;
     let mut account = Account::default();
     account.told(&child("a"), limit(Some(100)), at(0));
-    // It waits for its turn: what its screen shows is not passed over.
+    // A child that waits for its turn: the text on its screen is not old.
     assert_eq!(
         account.told(&child("b"), limit(Some(100 + day)), at(100)),
         Told::Known
@@ -208,7 +209,7 @@ fn limit_that_is_over_is_not_told_again_a_day_later() {
     );
 }
 
-/// People who work at the same hours have their limits at the same hours.
+/// Two people with the same working hours hit their limits at the same hours.
 #[test]
 fn limit_that_is_seen_to_begin_may_end_at_the_time_of_yesterdays() {
     let day = 24 * 3600;
@@ -225,7 +226,7 @@ fn limit_that_is_seen_to_begin_may_end_at_the_time_of_yesterdays() {
     assert_eq!(account.next(), Some(at(100 + day)));
 }
 
-/// A session that says again and again that its account is parked and open does neither.
+/// A session that reports its account as parked and open in turns changes nothing.
 #[test]
 fn session_does_not_open_and_close_the_account_at_will() {
     let (a, b) = (child("a"), child("b"));
@@ -279,7 +280,7 @@ fn end_that_has_passed_is_guessed_anew() {
     }
 }
 
-/// `hd harness resume` holds although the supervisor is killed before the first turn.
+/// `hd harness resume` holds even if the supervisor is killed before the first turn.
 #[test]
 fn end_that_a_person_told_outlives_the_process() {
     let mut account = Account::default();
@@ -317,7 +318,7 @@ fn child_that_came_since_is_not_held_by_the_release() {
     assert!(account.holds(&child("a")).is_some());
 }
 
-/// A raider that landed in the meantime leaves its name to the next one.
+/// A raider that has landed meanwhile leaves its name to the next.
 #[test]
 fn child_that_ended_its_work_before_its_turn_holds_no_later_one_of_its_name() {
     let mut account = Account::default();
@@ -339,8 +340,7 @@ fn questions_say_nothing_of_the_account() {
 }
 
 proptest! {
-    /// Whatever is told and when: a limit ends at some time, and every child that was released had its
-    /// turn by then.
+    /// For all reports and times: a limit ends at some time, and every released child had its turn by then.
     #[test]
     fn limit_always_ends_and_holds_no_child_for_ever(
         untils in proptest::collection::vec(proptest::option::of(0i64..10_000), 1..6),

@@ -1,4 +1,4 @@
-//! `[harness.<name>]`: how a coding agent is driven, and what becomes of its conversations.
+//! `[harness.<name>]`: how a coding agent is driven.
 
 use std::collections::BTreeMap;
 
@@ -8,65 +8,66 @@ use crate::domain::harness::hooks::Hooks;
 use crate::domain::ids::HarnessName;
 use crate::domain::usage::price::Prices;
 
-/// How a coding agent is driven.
+/// The configuration of a coding agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Harness {
     /// Its name.
     pub name: HarnessName,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// How it gets its prompt.
+    /// The way in which it gets its prompt.
     pub prompt: PromptMode,
-    /// The programs that are the agent; empty means the process that was started.
+    /// Programs that count as the agent; empty means the process that was started.
     pub process_names: Vec<String>,
-    /// Arguments instead of the full-permission ones, after a crash; empty means none differ.
+    /// Arguments that replace the full-permission ones after a crash; empty means that none differ.
     pub reduced: Vec<String>,
-    /// Started so, it asks a person for what finishes its work: commits, and calls of `hd`.
+    /// Set when, with reduced arguments, it asks a person before steps that finish its work: commits, and calls of
+    /// `hd`.
     pub reduced_asks: bool,
-    /// Arguments that make it go on with the conversation `{session_id}`; empty means it cannot.
+    /// Arguments that make it continue the conversation `{session_id}`; empty means that it cannot.
     pub resume: Vec<String>,
-    /// What its sessions share with those of other harnesses of the same name: one login, one limit.
+    /// The account that its sessions share with those of other harnesses of the same name: one login, one limit.
     pub account: String,
-    /// Part of the choice that waits for the end of a limit, or tries again, in the dialog that the
-    /// program opens at one; empty when it opens none.
+    /// Part of the choice that waits for the end of a limit, or tries again, in the dialog that the program opens at a
+    /// limit; empty when it opens none.
     pub limit_answer: String,
-    /// How it reports its state.
+    /// Its reports of state.
     pub hooks: Hooks,
-    /// Its end with exit code 0 is the end of its work: it cannot say so itself.
+    /// Set when exit code 0 means that its work is finished, because it cannot declare that itself.
     pub done_on_exit: bool,
     /// Patterns of files that it leaves in a work tree and that are no work.
     pub exclude: Vec<String>,
-    /// What the prompt tells it to review itself with.
+    /// The means of self-review that the prompt names.
     pub review: String,
     /// Configured environment.
     pub env: BTreeMap<String, String>,
-    /// Names taken from the supervisor's own environment.
+    /// Names of variables taken from the supervisor's own environment.
     pub env_pass: Vec<String>,
-    /// How its screens look.
+    /// Patterns of its screens.
     pub looks: Patterns,
-    /// What its models cost.
+    /// Prices of its models.
     pub prices: Prices,
-    /// What its sessions may cost a day.
+    /// The daily budget of its sessions.
     pub budget: Option<Budget>,
 }
 
-/// What a session is told whose harness shortens its conversation.
+/// The message to a session whose conversation is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnCompact {
-    /// Where its task stands.
+    /// The state of its task.
     Rally,
-    /// To hand off.
+    /// The request to hand off.
     Handoff,
-    /// Nothing.
+    /// None.
     Nothing,
 }
 
-/// How a prompt reaches a harness.
+/// The way in which a prompt reaches a harness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptMode {
     /// As `{prompt}` in the command, or as its last argument.
     Arg,
-    /// Typed into its terminal as lines, once it waits for text, then end of input.
+    /// Typed into its terminal as lines, once it waits for text, followed by the end of input.
     Stdin,
     /// As a file whose path replaces `{prompt}`, or is the last argument.
     File,

@@ -1,4 +1,4 @@
-//! Where a city is spoken to: names that its supervisor and `hd` derive alike from its directory.
+//! Names that the supervisor and `hd` both derive from a city's directory, to reach each other.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,9 @@ use sha2::{Digest, Sha256};
 /// The longest path that a Unix socket can be bound to, in bytes.
 pub const SOCKET_PATH_MAX: usize = 107;
 
-/// Where the control socket of the city at `root` (a canonical path) is: as configured, else
-/// `.horde/control.sock`. When that is too long for a socket, it is `horde/<hash>.sock` in the
-/// user's runtime directory, or `<hash>.sock` in `/tmp/horde-<uid>`, the hash being the city
-/// path's; the daemon and `hd` agree by asking here.
+/// Returns the control socket of the city at `root` (a canonical path): as configured, or else `.horde/control.sock`.
+/// When that is too long for a socket, it is `horde/<hash>.sock` in the user's runtime directory, or `<hash>.sock` in
+/// `/tmp/horde-<uid>`, with a hash of the city's path. The daemon and `hd` agree because both call this function.
 #[must_use]
 pub fn socket_path(
     root: &Path,
@@ -35,8 +34,8 @@ pub fn socket_path(
         .unwrap_or_else(|| PathBuf::from(format!("/tmp/horde-{uid}")).join(&name))
 }
 
-/// The name of the tmux server of the city at `root` (a canonical path): as configured, else one that
-/// no other city has.
+/// Returns the name of the tmux server of the city at `root` (a canonical path): as configured, or else a name that no
+/// other city has.
 #[must_use]
 pub fn tmux_server(root: &Path, configured: &str) -> String {
     if configured.is_empty() {

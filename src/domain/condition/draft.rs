@@ -1,30 +1,31 @@
-//! Which of a person's keys were for a dialog, and which stand in a line (`domain/begun`). Holders know no dialogs: a
-//! choice begins a line for them, and Enter at a dialog ends the one below it.
+//! Tells keys that a person typed for a dialog from those that stand in a line (`domain/begun`). Holders know no
+//! dialogs: they take a choice for the begin of a line, and Enter at a dialog for the end of the line below it.
 
 use jiff::Timestamp;
 
-/// What is remembered of dialogs and lines from look to look.
+/// The state of dialogs and lines between looks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Draft {
-    /// The last look showed a dialog.
+    /// Set when the last look showed a dialog.
     open: bool,
-    /// Until when one is known to have been open: keys that were typed before were its own.
+    /// The last time at which a dialog was seen open: earlier keys were for the dialog.
     asked: Option<Timestamp>,
-    /// When a person typed last into a line that stood there when a dialog opened. Most programs keep it below.
+    /// When a person last typed into a line that stood there when a dialog opened. Most programs keep that line below
+    /// the dialog.
     kept: Option<Timestamp>,
 }
 
 impl Draft {
-    /// Takes in whether a dialog is open, and when a person who has begun a line typed last, where their keys are
-    /// followed. Any key at all is no line: it may have submitted one.
+    /// Records if a dialog is open, and when a person last typed into a line that they have begun, where their keys are
+    /// followed. A report of any key is not used here, because the key may have submitted the line.
     pub fn saw(&mut self, asks: bool, begun: Option<Timestamp>, now: Timestamp) {
         let was_open = std::mem::replace(&mut self.open, asks);
         let newer = begun.filter(|typed| self.is_later(*typed));
         match (was_open, asks) {
             (false, true) => self.kept = newer.or(self.kept),
-            // It could not be gone on with while the dialog stood before it.
+            // The line could not be continued while the dialog was open.
             (true, false) => self.kept = self.kept.map(|_| now),
-            // Who went on with it, or began another, is followed by the holder again.
+            // A person has continued the line, or begun another: the holder follows it again.
             (false, false) if newer.is_some() => self.kept = None,
             _ => {}
         }
@@ -33,14 +34,14 @@ impl Draft {
         }
     }
 
-    /// Something was submitted: a line that stood there before went with it.
+    /// Records that something was submitted: a line that stood there went with it.
     pub fn submitted(&mut self) {
         if !self.open {
             self.kept = None;
         }
     }
 
-    /// When a person typed last into the line that stands in the input.
+    /// Returns when a person last typed into the line that stands in the input.
     pub fn typed_last(&self, begun: Option<Timestamp>) -> Option<Timestamp> {
         begun.filter(|typed| self.is_later(*typed)).or(self.kept)
     }

@@ -1,4 +1,4 @@
-//! What proves that an account serves a session again that told of a limit or a login.
+//! The proof that an account serves a session again after a reported limit or login.
 //!
 //! ```text
 //!   a prompt was submitted ──► nothing: it may be refused like the one before
@@ -14,46 +14,46 @@ use jiff::Timestamp;
 use super::Sighting;
 use crate::domain::account::Why;
 
-/// A screen has to go on for so long: a program that is refused shows for a moment that it works, and one that
-/// draws shows its input line before the rest.
+/// Minimum duration of a sign on the screen: a refused program looks busy for a moment, and a program that draws shows
+/// its input line before the rest.
 const PROVES: Duration = Duration::from_secs(10);
-/// A program that was given a prompt knows within this whether it is refused again.
+/// A program knows within this time if a prompt is refused again.
 const TRIES: Duration = Duration::from_secs(15);
 
-/// What is known of a session since it told its account of a limit or a login.
+/// The evidence since the session reported a limit or a login to its account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Proof {
-    /// Its hooks report: its screen does not prove that a model answered.
+    /// Set when its hooks report: its screen alone then proves no answer of the model.
     hooked: bool,
-    /// Its model answered.
+    /// Set when its model answered.
     answered: bool,
     /// When a prompt was submitted that was neither answered nor refused yet.
     tries: Option<Timestamp>,
-    /// Since when its screen is at work at each look.
+    /// Since when each look shows its screen at work.
     works: Option<Timestamp>,
-    /// Since when its screen waits for text, and shows no limit and no login.
+    /// Since when its screen waits for text, without a limit or login.
     waits: Option<Timestamp>,
-    /// The last look.
+    /// Time of the last look.
     seen: Option<Timestamp>,
 }
 
 impl Proof {
-    /// Its hooks report.
+    /// Records that its hooks report.
     pub(super) fn hears(&mut self) {
         self.hooked = true;
     }
 
-    /// A prompt was submitted.
+    /// Records that a prompt was submitted.
     pub(super) fn begins(&mut self, now: Timestamp) {
         (self.tries, self.waits) = (Some(now), None);
     }
 
-    /// Its model answered.
+    /// Records that its model answered.
     pub(super) fn answers(&mut self) {
         (self.answered, self.tries) = (true, None);
     }
 
-    /// The account is told of a limit or login: what was before proves nothing.
+    /// Starts over, because the account is told of a limit or login: earlier evidence does not count.
     pub(super) fn starts_over(&mut self) {
         *self = Self {
             hooked: self.hooked,
@@ -62,7 +62,7 @@ impl Proof {
         };
     }
 
-    /// Takes in a look at the screen.
+    /// Records a look at the screen.
     pub(super) fn saw(&mut self, sighting: &Sighting, now: Timestamp) {
         let since = |since: Option<Timestamp>, holds: bool| holds.then(|| since.unwrap_or(now));
         let waits = sighting.goes_on && !sighting.works && sighting.marks == 0;
@@ -71,13 +71,13 @@ impl Proof {
         self.seen = Some(now);
     }
 
-    /// Whether a prompt was submitted a moment ago, so that a spinner says nothing.
+    /// Returns true when a prompt was submitted a moment ago, so that a spinner proves nothing.
     pub(super) fn is_tried(&self, now: Timestamp) -> bool {
         self.tries
             .is_some_and(|at| now.duration_since(at).unsigned_abs() < TRIES)
     }
 
-    /// Whether the trouble is over.
+    /// Returns true when the trouble is over.
     pub(super) fn is_given(&self, why: Why) -> bool {
         let long = |since: Option<Timestamp>| {
             let since = since.zip(self.seen);
@@ -90,7 +90,7 @@ impl Proof {
         }
     }
 
-    /// Whether a later look may find that it is, although nothing was written since.
+    /// Returns true when a later look may give the proof even without new output.
     pub(super) fn is_pending(&self) -> bool {
         self.works.or(self.waits).is_some()
     }

@@ -1,4 +1,4 @@
-//! Sightings and reports, and what people are told of them.
+//! Sightings and reports, and the notices about them.
 
 use super::*;
 use crate::domain::account::Why;
@@ -27,7 +27,7 @@ fn word(sighting: &Sighting) -> Option<&'static str> {
     sighting.condition.as_ref().map(Condition::word)
 }
 
-/// A screen that asks this, or nothing.
+/// A screen with this question, or without any.
 fn question(text: Option<&str>) -> Sighting {
     let condition = text.map(|text| Condition::NeedsInput {
         question: text.to_owned(),
@@ -135,7 +135,7 @@ fn report_of_a_question_holds_until_the_screen_shows_that_it_goes_on() {
     assert!(!watch.is_known(), "answered");
 }
 
-/// Esc closes a dialog, and no hook tells of it.
+/// Esc closes a dialog, and no hook reports it.
 #[test]
 fn reported_question_is_over_as_soon_as_its_dialog_has_gone() {
     let mut watch = Watch::new("t");
@@ -214,7 +214,7 @@ fn account_is_told_once_of_each_limit_and_of_its_end() {
     assert!(watch.is_fresh(Some(at(4))));
 }
 
-/// The first prompt of a session comes after its first screen, and a person may type another one: each is refused again.
+/// The first prompt of a session comes after its first screen, and a person may type another: each is refused again.
 #[test]
 fn prompt_that_was_submitted_ends_no_limit_and_no_login() {
     let texts = ["Please run /login", "hit your limit · resets 9am (UTC)"];
@@ -237,7 +237,7 @@ fn prompt_that_was_submitted_ends_no_limit_and_no_login() {
             assert_eq!(watch.tell_account(), None, "{text} at {second}");
             assert_eq!(watch.tell_end(), None, "{text} at {second}");
         }
-        // However long the program tries: its hooks tell when it is served.
+        // The program may try for long: only its hooks report an answer.
         watch.reported(&Report::Begins, at(300));
         for second in (300..400).step_by(5) {
             watch.saw(busy.clone(), None, at(second));
@@ -256,7 +256,7 @@ fn prompt_that_was_submitted_ends_no_limit_and_no_login() {
     }
 }
 
-/// A login may be made in the session itself: its screen shows none any more, and no hook tells of that.
+/// A login may be made in the session itself: its screen then shows no request any more, and no hook reports it.
 #[test]
 fn screen_that_shows_no_login_any_more_ends_one_after_a_while() {
     let mut watch = Watch::new("t");
@@ -272,7 +272,7 @@ fn screen_that_shows_no_login_any_more_ends_one_after_a_while() {
     assert_eq!(watch.tell_account(), Some(AccountNews::Over));
 }
 
-/// An account that did not take in what was told hears it again, although nothing is written any more.
+/// An account that missed the news gets it again, even without new output.
 #[test]
 fn screen_is_looked_at_again_until_the_account_was_told() {
     let mut watch = Watch::new("t");
@@ -285,7 +285,7 @@ fn screen_is_looked_at_again_until_the_account_was_told() {
     assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
 }
 
-/// What a program reports anew is no text of before, although its screen shows the same once.
+/// A limit that a program reports again is new, although its screen still shows the text once.
 #[test]
 fn limit_that_is_reported_again_is_shown_again() {
     let limit = seen("hit your limit · resets 9am (UTC)\n❯ ");
@@ -303,7 +303,7 @@ fn limit_that_is_reported_again_is_shown_again() {
     assert_eq!(watch.condition().map(Condition::word), Some("rate_limited"));
 }
 
-/// copilot shows that it works while it waits for the end of a limit.
+/// copilot looks busy while it waits for the end of a limit.
 #[test]
 fn reported_limit_holds_while_its_program_only_looks_busy() {
     let limit = Report::Limited {
@@ -328,7 +328,7 @@ fn reported_limit_holds_while_its_program_only_looks_busy() {
     assert_eq!(watch.condition(), None, "it waits for text");
 }
 
-/// A session may report anything, and people are sent it.
+/// A session may report anything, and its text is sent to people.
 #[test]
 fn reported_question_is_cut() {
     let mut watch = Watch::new("t");
@@ -344,7 +344,7 @@ fn reported_question_is_cut() {
     assert!(choices.iter().all(|choice| choice.len() <= 1000));
 }
 
-/// A limit stays in the row until it ends, although one that comes up so late is not believed.
+/// A limit stays in the row until it ends, although a limit first seen so late does not count.
 #[test]
 fn limit_is_shown_until_its_end_and_not_only_until_a_minute_before() {
     let text = "hit your limit · resets 2027-01-15T08:05:00Z";
@@ -365,7 +365,8 @@ fn limit_is_shown_until_its_end_and_not_only_until_a_minute_before() {
     assert_eq!(watch.condition(), None, "its time is over");
 }
 
-/// It is told to go on at its turn, although its limit is no condition any more: the end passed while nothing looked.
+/// The session is told to go on at its turn, although its limit is no condition any more: the end passed between two
+/// looks.
 #[test]
 fn limit_whose_end_passed_is_what_a_session_is_told_of_at_its_turn() {
     let text = "hit your limit · resets 2027-01-15T08:05:00Z";
@@ -398,7 +399,7 @@ fn limit_whose_end_passed_is_what_a_session_is_told_of_at_its_turn() {
     assert_eq!(kept.trouble(), None, "it went on by itself");
 }
 
-/// A session that could not be seen at its turn would park its account again by the text of before.
+/// A session that could not be seen at its turn would park its account again because of an old text.
 #[test]
 fn account_is_not_told_of_a_screen_that_is_hidden() {
     let mut watch = Watch::new("t");
@@ -411,7 +412,7 @@ fn account_is_not_told_of_a_screen_that_is_hidden() {
     assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
 }
 
-/// A text that names the wait from when it was written stays on the screen as it is.
+/// A text with a relative time stays on the screen as it is.
 #[test]
 fn end_of_a_limit_is_counted_from_when_its_text_came_up() {
     let (text, mut watch) = ("hit your limit · resets in 10m", Watch::new("t"));
@@ -427,7 +428,7 @@ fn end_of_a_limit_is_counted_from_when_its_text_came_up() {
     assert_eq!(until(1, 500), Some(at(1000)), "the first left the screen");
 }
 
-/// A login that was made in a session ends when that session works, whatever stays on its screen.
+/// The trouble ends when its session works, even if the text stays on its screen.
 #[test]
 fn report_of_work_is_the_end_for_the_account() {
     let mut watch = Watch::new("t");
@@ -437,7 +438,7 @@ fn report_of_work_is_the_end_for_the_account() {
     assert_eq!(watch.tell_account(), Some(AccountNews::Over));
 }
 
-/// A question that comes up below the text of a limit that is over is a question.
+/// A question below the old text of a limit is a question.
 #[test]
 fn question_below_an_old_limit_is_shown() {
     let text = "hit your limit · resets 9am (UTC)\n";

@@ -1,5 +1,4 @@
-//! What is remembered of one session from look to look: what it shows, what it reports, and what of that
-//! was told.
+//! The state of one session between looks: what its screen shows, what its harness reports, and what of both was told.
 
 use std::time::Duration;
 
@@ -10,69 +9,69 @@ use super::proof::Proof;
 use super::{APART, AccountNews, Condition, Report, Sighting, is_short};
 use crate::domain::account::Trouble;
 
-/// Output may still be on its way to the screen this long after it was noted.
+/// Output may still be on its way to the screen for this long after it was noted.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What is remembered of one session from look to look.
+/// The state of one session between looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
-    /// Which session it is.
+    /// Token of the session.
     token: String,
-    /// What the provider knew of its terminal when the screen was seen.
+    /// The provider's last terminal activity at the last look.
     activity: Option<Timestamp>,
-    /// When it was seen; none when it could not be.
+    /// Time of the last look; none when the screen could not be seen then.
     seen: Option<Timestamp>,
-    /// Its screen was seen before.
+    /// Set once the screen was seen.
     was_seen: bool,
-    /// What the screen shows.
+    /// The condition that the screen shows.
     screen: Option<Condition>,
-    /// What the harness reported last, and when.
+    /// The last condition that the harness reported, and when.
     reported: Option<(Condition, Timestamp)>,
-    /// The screen has shown a question since.
+    /// Set when the screen has shown a question since the last report.
     drawn: bool,
     /// The dialog that the last look showed.
     asks: Option<Condition>,
-    /// What a person has begun to type beside it.
+    /// The text that a person has begun to type beside the dialog.
     draft: Draft,
-    /// Since when its turn is over, as its harness reported.
+    /// When the harness reported the end of the turn; none while the agent is at work.
     turn_over: Option<Timestamp>,
-    /// What the supervisor itself found wrong with its screen.
+    /// A problem of the screen that the supervisor itself found.
     odd: Option<Condition>,
-    /// Why its first prompt is kept back.
+    /// The reason why the first prompt is kept back.
     untyped: Option<Condition>,
-    /// A text of a limit or login that is over and may still be on the screen, and how many such texts
-    /// were there: one more is a new one.
+    /// A text of a limit or login that is over and may still be on the screen, and the number of such texts then: a
+    /// higher number means a new text.
     past: Option<(Condition, usize)>,
-    /// The limit that it was at, or showed when it was seen first, whose time has come. It did not go on yet.
+    /// The limit of the session whose end has come, while the session has not gone on yet.
     waited: Option<Condition>,
-    /// How many the screen shows.
+    /// The number of texts of limits and logins on the screen.
     marks: usize,
     /// See [`Sighting::picture`].
     picture: u64,
-    /// A condition that was not told yet.
+    /// Set when a condition is still to be told.
     owed: bool,
     told: Option<Timestamp>,
-    /// What was told last, until its end is told.
+    /// The condition that was told last, until its end is told.
     open: Option<Condition>,
-    /// What the account was told of last.
+    /// The trouble that the account was told of last.
     account: Option<Trouble>,
-    /// The condition was seen to begin.
+    /// Set when the condition was seen to begin.
     fresh: bool,
-    /// Whether the agent was seen at work, or heard to be, last.
+    /// Set when the agent was at work at the last look or report.
     works: bool,
-    /// Whether the account serves it again.
+    /// Evidence that the account serves the session again.
     proof: Proof,
 }
 
-/// A reported question and each of its choices are cut after so many characters.
+/// A reported question and each of its choices are cut to this number of characters.
 const MOST_TEXT: usize = 1000;
-/// So many reported choices are taken.
+/// The maximum number of reported choices.
 const MOST_CHOICES: usize = 32;
-/// A screen that is seen so long after a report shows what it was about.
+/// This long after a report, the screen shows what the report was about.
 const SHOWN_BY: Duration = Duration::from_secs(3);
 
 impl Watch {
-    /// A session whose screen was not seen yet.
+    /// Starts to watch a session whose screen was not seen yet.
     #[must_use]
     pub fn new(token: &str) -> Self {
         Self {
@@ -102,19 +101,19 @@ impl Watch {
         }
     }
 
-    /// Whether it is this session that is remembered.
+    /// Returns true when this is the state of the session with that token.
     #[must_use]
     pub fn is_of(&self, token: &str) -> bool {
         self.token == token
     }
 
-    /// Which session is remembered.
+    /// Returns the token of the session.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Whether the screen is as it was when it was seen: nothing was written since.
+    /// Returns true when nothing was written since the last look, so that the screen is as it was.
     #[must_use]
     pub fn is_fresh(&self, activity: Option<Timestamp>) -> bool {
         let (Some(seen), Some(last)) = (self.seen, self.activity) else {
@@ -124,7 +123,7 @@ impl Watch {
         settled && activity == Some(last) && !self.owes_account()
     }
 
-    /// Whether its account is still to be told of a condition, or of its end.
+    /// Returns true when the account is still to be told of a condition or of its end.
     fn owes_account(&self) -> bool {
         let told_of = self.condition().and_then(Trouble::of);
         match self.account {
@@ -133,7 +132,7 @@ impl Watch {
         }
     }
 
-    /// Takes in what the screen shows.
+    /// Records what a look at the screen showed.
     pub fn saw(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
         let before = self.shown().cloned();
         let was_known = self.condition().is_some();
@@ -143,12 +142,12 @@ impl Watch {
             self.moves();
         }
         (self.marks, self.picture) = (sighting.marks, sighting.picture);
-        // Texts that have left the screen come back as new ones.
+        // A past text that left the screen and comes back counts as new.
         self.past = self.past.take().filter(|_| sighting.marks > 0);
         if let Some((_, marks)) = &mut self.past {
             *marks = sighting.marks.min(*marks);
         }
-        // The text of a limit stays on the screen of an agent that has gone on.
+        // An agent that has gone on still shows the text of its limit.
         let is_past = |seen: &Condition| {
             let mut past = self.past.iter();
             past.any(|(past, marks)| {
@@ -166,10 +165,11 @@ impl Watch {
         self.asks.clone_from(&sighting.asks);
         self.draft.saw(self.asks.is_some(), sighting.begun, now);
         self.turn_over.take_if(|_| sighting.works);
-        // A dialog that was drawn, and has gone.
+        // The dialog was drawn, and is no longer on the screen.
         let has_gone = self.drawn && sighting.asks.is_none();
         let shown = shown.or(sighting.asks);
-        // A prompt that was submitted is refused again, as far as is known: its spinner hides the text of before.
+        // A submitted prompt may be refused again: until that is known the condition stays, although a spinner hides
+        // its text.
         let tried = self.proof.is_tried(now) && sighting.works && sighting.marks > 0;
         let before_it = self.screen.take_if(|_| tried);
         let before_it = before_it.filter(|before| Trouble::of(before).is_some());
@@ -179,7 +179,7 @@ impl Watch {
         });
         if let Some((reported, at)) = &self.reported {
             let age = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
-            // A program that waits for the end of a limit by itself looks as if it worked.
+            // A program that waits for the end of its limit looks like one at work.
             let waits = sighting.works && reported.until().is_some_and(|until| until > now);
             let is_over = age >= SHOWN_BY || has_gone && reported.word() == "needs_input";
             if sighting.goes_on && !waits && is_over {
@@ -187,7 +187,7 @@ impl Watch {
             }
         }
         if !was_known {
-            // What an agent at work redraws may be old.
+            // An agent at work may redraw old text.
             self.fresh =
                 self.seen.is_some() && self.past.is_none() && !self.works && !sighting.works;
         }
@@ -197,15 +197,15 @@ impl Watch {
         self.owe(before.as_ref());
     }
 
-    /// Whether it is at a limit that is not over. One that ends soon is waited out by the program itself, so it is no
-    /// condition of a session that was not at it before.
+    /// Returns true when the session is at a limit that is not over. The program itself waits out a limit that ends
+    /// soon, so such a limit is no condition of a session that was not at a limit before.
     fn is_limited(&self, now: Timestamp) -> bool {
         let until = self.condition().and_then(Condition::until);
         until.is_some_and(|until| until > now)
     }
 
-    /// The end of a limit as it was read when its text came up: a text like `try again in 5m` stays on the
-    /// screen as it is, and would name a later time at each look.
+    /// Returns the condition with the end of the limit that was read when its text first appeared: a text like `try
+    /// again in 5m` stays on the screen as it is, and would name a later time at each look.
     fn as_first_read(&self, seen: Condition) -> Condition {
         let same = |known: &&Condition| {
             known.until().is_some() && (known.word(), known.text()) == (seen.word(), seen.text())
@@ -213,7 +213,7 @@ impl Watch {
         self.screen.as_ref().filter(same).cloned().unwrap_or(seen)
     }
 
-    /// Takes in what the harness reports.
+    /// Records what the harness reports.
     pub fn reported(&mut self, report: &Report, now: Timestamp) {
         let before = self.shown().cloned();
         self.proof.hears();
@@ -225,7 +225,7 @@ impl Watch {
         };
         match report {
             Report::Asks { question, choices } => {
-                // A session may report anything, and people are sent it.
+                // A session may report anything, and its text is sent to people.
                 let cut = |text: &String| text.chars().take(MOST_TEXT).collect();
                 let condition = Condition::NeedsInput {
                     question: cut(question),
@@ -244,7 +244,7 @@ impl Watch {
                 self.past = None;
                 self.reported = Some((Condition::Auth { text: text.clone() }, now));
             }
-            // Whether the prompt is refused is still to come.
+            // The account may still refuse the prompt.
             Report::Begins => {
                 self.works = true;
                 self.waited = None;
@@ -262,7 +262,7 @@ impl Watch {
                 self.put_past();
                 self.proof.answers();
             }
-            // The end of a turn may be what the limit or the question led to.
+            // The limit or the question may be the reason why the turn ended.
             Report::Waits | Report::Ended => {
                 self.works = false;
                 self.answered();
@@ -272,28 +272,28 @@ impl Watch {
         self.owe(before.as_ref());
     }
 
-    /// Takes in what the supervisor found wrong with its screen, or that this is over.
+    /// Sets or clears the problem that the supervisor found with the screen.
     pub fn set_odd(&mut self, odd: Option<Condition>) {
         let before = self.shown().cloned();
         self.odd = odd;
         self.owe(before.as_ref());
     }
 
-    /// Takes in why its first prompt is kept back, or that this is over.
+    /// Sets or clears the reason why the first prompt is kept back.
     pub fn set_untyped(&mut self, untyped: Option<Condition>) {
         let before = self.shown().cloned();
         self.untyped = untyped;
         self.owe(before.as_ref());
     }
 
-    /// Something happens: it shows no mere spinner.
+    /// Records that something happened, which clears `spins`.
     pub fn moves(&mut self) {
         self.odd
             .take_if(|odd| matches!(odd, Condition::Spins { .. }));
     }
 
-    /// When the screen is to be looked at again although nothing is written to it: a question that was reported may be
-    /// over before it was seen.
+    /// Returns the time after which the screen is worth a look even if nothing was written: a reported question may be
+    /// over before its screen was seen.
     #[must_use]
     pub fn look_again(&self, now: Timestamp) -> Option<Duration> {
         let (_, at) = self.reported.as_ref()?;
@@ -301,14 +301,14 @@ impl Watch {
         SHOWN_BY.checked_sub(age).filter(|left| !left.is_zero())
     }
 
-    /// Returns the question that the harness reports, which its screen may not show yet.
+    /// Returns the question that the harness reports; the screen may not show it yet.
     #[must_use]
     pub fn reported_question(&self) -> Option<&str> {
         let (condition, _) = self.reported.as_ref()?;
         (condition.word() == "needs_input").then(|| condition.text())
     }
 
-    /// What can be answered to the dialog that is open, as far as is known.
+    /// Returns the known choices of the open dialog.
     #[must_use]
     pub fn choices(&self) -> &[String] {
         match &self.asks {
@@ -317,44 +317,44 @@ impl Watch {
         }
     }
 
-    /// Since when its turn is over and nothing has followed, where its harness reports that.
+    /// Returns when the harness reported the end of the turn, if nothing has followed since.
     #[must_use]
     pub fn turn_over(&self) -> Option<Timestamp> {
         self.turn_over
     }
 
-    /// When a person typed last into a line that stands in the input, where `begun` is what the holder says of that.
-    /// What they typed at a dialog was for that.
+    /// Returns when a person last typed into a line that stands in the input. `begun` is the holder's time of that
+    /// line. Text typed at a dialog does not count.
     #[must_use]
     pub fn typed_last(&self, begun: Option<Timestamp>) -> Option<Timestamp> {
         self.draft.typed_last(begun)
     }
 
-    /// What stood in the input was submitted.
+    /// Records that the text in the input was submitted.
     pub fn submitted(&mut self) {
         self.draft.submitted();
     }
 
-    /// Returns what stands for the screen ([`Sighting::picture`]), if it could be seen.
+    /// Returns the fingerprint of the screen ([`Sighting::picture`]), if the screen could be seen.
     #[must_use]
     pub fn picture(&self) -> Option<u64> {
         self.seen.map(|_| self.picture)
     }
 
-    /// The question that the harness reported was answered.
+    /// Records that the question that the harness reported was answered.
     pub fn answered(&mut self) {
         self.reported
             .take_if(|(condition, _)| condition.word() == "needs_input");
     }
 
-    /// The limit or login that is shown is over, whatever stays on the screen.
+    /// Records that the limit or login is over, even if its text stays on the screen.
     pub fn pass(&mut self) {
         self.put_past();
         (self.account, self.waited) = (None, None);
     }
 
-    /// What the session is told of at its turn: the limit or login that it is in, or the limit whose end it has not
-    /// gone on after.
+    /// Returns the trouble that concerns the session at its turn: its present limit or login, or the limit that has
+    /// ended without the session going on.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         let in_it = self.shown().and_then(Trouble::of);
@@ -376,12 +376,11 @@ impl Watch {
             .filter(|(condition, _)| condition.word() == "needs_input");
     }
 
-    /// What the account of the session is to be told of: a limit or a login that it was not told of, or
-    /// that it is over. The text of it may go from a screen before, and a prompt that was submitted says nothing: it
-    /// is over when that is proven ([`Proof`]).
+    /// Returns the news for the session's account: a limit or login that it was not told of, or the end of one. A text
+    /// that left the screen and a submitted prompt are no proof of the end; see [`Proof`].
     pub fn tell_account(&mut self) -> Option<AccountNews> {
         if self.condition().is_some() && !self.is_known() {
-            // What stood there before its screen was hidden may be over.
+            // The condition may have ended while the screen was hidden.
             return None;
         }
         let now = self.condition().and_then(Trouble::of).map(|now| Trouble {
@@ -410,13 +409,12 @@ impl Watch {
         self.owed = self.shown().is_some() && (self.owed || !same);
     }
 
-    /// The screen could not be seen: what it shows is not known any more.
+    /// Records that the screen could not be seen, so that its content is unknown.
     pub fn missed(&mut self) {
         self.seen = None;
     }
 
-    /// The condition, as far as it is known. What the screen shows of a question is more exact than
-    /// the report of it.
+    /// Returns the known condition. The screen goes before the report, for it shows a question more exactly.
     #[must_use]
     pub fn condition(&self) -> Option<&Condition> {
         self.screen
@@ -424,30 +422,30 @@ impl Watch {
             .or(self.reported.as_ref().map(|(condition, _)| condition))
     }
 
-    /// What people are shown: the condition, or what the supervisor found wrong with its screen. The latter keeps nothing
-    /// from being done.
+    /// Returns the condition that people are shown, or else a problem that the supervisor found with the screen or the
+    /// first prompt. Such a problem holds nothing up.
     #[must_use]
     pub fn shown(&self) -> Option<&Condition> {
         let found = self.untyped.as_ref().or(self.odd.as_ref());
         self.condition().or(found)
     }
 
-    /// Whether a condition is known to hold.
+    /// Returns true when a condition is known to hold.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.condition().is_some() && (self.seen.is_some() || self.reported.is_some())
     }
 
-    /// Whether it must not be disturbed: a condition holds, or it cannot be seen that none does.
+    /// Returns true when the session must not be disturbed: a condition holds, or the screen cannot be seen.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.condition().is_some() || self.seen.is_none()
     }
 
-    /// The condition, when people are to be told of it now. They are told once.
+    /// Returns the condition when people are to be told of it now. Each is told once.
     pub fn tell(&mut self, now: Timestamp) -> Option<Condition> {
         let since = |told: Timestamp| Duration::try_from(now.duration_since(told));
-        // After a clock that went back, too.
+        // Also after the clock was set back.
         let early = |told| since(told).is_ok_and(|since| since < APART);
         if !self.owed || self.told.is_some_and(early) {
             return None;
@@ -457,7 +455,7 @@ impl Watch {
         self.open.clone()
     }
 
-    /// The condition that people were told of and that is over; it is told once.
+    /// Returns a condition that people were told of and that is over. Each end is told once.
     pub fn tell_end(&mut self) -> Option<Condition> {
         let over = self.shown().is_none() && self.seen.is_some();
         self.open.take_if(|_| over)

@@ -1,5 +1,5 @@
-//! How a dialog is answered: by the keys that it takes, one at a time, with a look at the screen
-//! after each. An answer is never pasted into a menu.
+//! Answers a dialog with the keys that it takes, one at a time, with a look at the screen after each. An answer is
+//! never pasted into a menu.
 //!
 //! ```text
 //!  choose(dialog, words) ──► Reply
@@ -19,37 +19,37 @@ const LEFT: &[u8] = b"\x1b[D";
 const ENTER: &[u8] = b"\r";
 const ESCAPE: &[u8] = b"\x1b";
 
-/// What was chosen.
+/// The choice that an answer stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// An entry of the list, from 0.
     Entry(usize),
     /// These entries of the list and no others, ticked and submitted together.
     Several(BTreeSet<usize>),
-    /// Words of one's own, at this entry of a menu, or at the cursor.
+    /// Free text, at this entry of a menu, or at the cursor.
     Words {
-        /// The entry that takes words.
+        /// The entry that takes free text.
         at: Option<usize>,
-        /// The words, one line.
+        /// The text, one line.
         text: String,
     },
-    /// The key that goes on.
+    /// The key that continues.
     Continue,
 }
 
-/// Why an answer fits no dialog.
+/// The reason why an answer does not fit the dialog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswerable {
-    /// None of the entries is meant.
+    /// The answer matches no entry.
     #[error("the dialog has no choice {0:?}")]
     NoSuchChoice(String),
-    /// Several entries are meant.
+    /// The answer matches several entries.
     #[error("{0:?} fits more than one choice")]
     Ambiguous(String),
-    /// How the dialog takes an answer is not known.
+    /// It is unknown how the dialog takes an answer.
     #[error("how this dialog is answered is not known")]
     Unrecognised,
-    /// Entries are ticked one by one, by keys that are not known.
+    /// Entries are ticked one by one, with unknown keys.
     #[error("the dialog takes several choices at once, and by which keys is not known")]
     Multiple,
     /// An empty answer, or one with control characters.
@@ -57,19 +57,19 @@ pub enum Unanswerable {
     NotALine,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Type these bytes, then look again.
     Press(Vec<u8>),
-    /// The dialog has gone.
+    /// The dialog has closed.
     Gone,
     /// The dialog does not react.
     Stuck(&'static str),
 }
 
-/// How labels of entries begin that take words of one's own. Each says that it does: a digit among words that are
-/// typed into any other entry would choose one.
+/// Prefixes of labels of entries that take free text. Each must say so: in any other entry, a digit in the typed text
+/// would choose an entry.
 const OWN_WORDS: &[&str] = &[
     "type something",
     "type your",
@@ -80,8 +80,8 @@ const OWN_WORDS: &[&str] = &[
     "no, and tell ",
 ];
 
-/// Finds the entry, or the words, that an answer means: its number, its key, its text, or the
-/// beginning of its text.
+/// Finds the entry, or the free text, that an answer stands for: by its number, its key, its text, or the beginning of
+/// its text.
 ///
 /// # Errors
 /// [`Unanswerable`].
@@ -149,7 +149,7 @@ fn entry(choices: &[Choice], answer: &str) -> Result<Option<usize>, Unanswerable
     }
 }
 
-/// Finds the entries that `1,3` means. One that takes words is not ticked: it opens a line.
+/// Finds the entries that `1,3` stands for. An entry that takes free text is not ticked, for it opens an input line.
 fn several(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
     let mut wanted = BTreeSet::new();
     for word in answer
@@ -174,7 +174,7 @@ fn own_words(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
         OWN_WORDS.iter().any(|words| label.starts_with(words))
     };
     let no_such = || Unanswerable::NoSuchChoice(answer.to_owned());
-    // Each letter of the words would be the key of a choice.
+    // Each letter of the text would be the key of a choice.
     let takes_letters = name_keys(choices)
         && (choices.iter()).any(|choice| choice.named().is_some_and(|key| key.len() == 1));
     let mut fitting = choices.iter().enumerate().filter(|_| !takes_letters);
@@ -187,12 +187,12 @@ fn own_words(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
     })
 }
 
-/// An answer under way.
+/// An answer in progress.
 #[derive(Debug)]
 pub struct Answering {
     first: Dialog,
     reply: Reply,
-    /// Whether the program reads whole lines: letters need Enter then.
+    /// Set when the program reads whole lines: letters then need Enter.
     lines: bool,
     /// The same after the last key.
     reads_lines_now: bool,
@@ -205,11 +205,11 @@ pub struct Answering {
     ticking: Option<Ticking>,
 }
 
-/// An arrow that moved nothing is pressed so often before the answer is given up.
+/// The number of times that an arrow without effect is pressed before the answer is given up.
 const MOST_STILLS: u32 = 2;
 
 impl Answering {
-    /// An answer to this dialog.
+    /// Starts an answer to this dialog.
     #[must_use]
     pub fn new(dialog: Dialog, reply: Reply, lines: bool) -> Self {
         let ticking = match (&reply, &dialog.form) {
@@ -232,12 +232,12 @@ impl Answering {
         }
     }
 
-    /// Takes in whether the program reads whole lines now.
+    /// Records if the program reads whole lines now.
     pub fn reads_lines(&mut self, lines: bool) {
         self.reads_lines_now = lines;
     }
 
-    /// Decides on the next key from what is open now.
+    /// Decides on the next key by the dialog that is open now.
     #[must_use]
     pub fn next(&mut self, now: Option<&Dialog>) -> Step {
         if let Some(ticking) = &mut self.ticking {
@@ -290,14 +290,14 @@ impl Answering {
         }
     }
 
-    /// Whether what is open is still the dialog that is being answered. What is being typed changes
-    /// the row that it is typed into.
+    /// Returns true when the open dialog is still the one that is being answered. Typed text changes the row that it is
+    /// typed into.
     fn is_it(&self, now: &Dialog) -> bool {
         if self.typed {
             return now.choices().len() == self.first.choices().len()
                 && (now.question == self.first.question || !self.entered);
         }
-        // Once a key may have closed it, the same question under another text is the next one.
+        // Once a key may have closed the dialog, the same question below another text is the next dialog.
         let may_be_next = self.keyed || self.entered;
         self.first.is_same(now) && (!may_be_next || self.first.is_below_the_same(now))
     }
@@ -315,14 +315,14 @@ impl Answering {
             (false, true) => Step::Press(format!("{key}\r").into_bytes()),
             (false, false) => Step::Press(key.to_string().into_bytes()),
             (true, true) => Step::Stuck("it asks the same again"),
-            // It read one key, and has gone on.
+            // The program read one key, and has gone on.
             (true, false) if self.reads_lines_now => Step::Gone,
             // The program waits for the end of the line although it reads keys.
             (true, false) => self.enter(ENTER),
         }
     }
 
-    /// Moves to the entry and presses Enter; by its key where there is one.
+    /// Chooses the entry: by its key where there is one, else by moving to it and pressing Enter.
     fn pick(&mut self, at: usize, key: Option<Vec<u8>>, selected: Option<usize>) -> Step {
         if selected == Some(at) {
             return self.enter(ENTER);
@@ -341,7 +341,7 @@ impl Answering {
         match (selected, key) {
             (Some(selected), _) if selected == at => {}
             (Some(_), _) => return self.walk(at, selected),
-            // Where the selection cannot be seen, the number is the only way there.
+            // With an invisible selection, only the number leads to the entry.
             (None, Some(key)) if !self.keyed => {
                 self.keyed = true;
                 return Step::Press(key.to_string().into_bytes());
@@ -353,7 +353,7 @@ impl Answering {
         Step::Press(text.as_bytes().to_vec())
     }
 
-    /// One row towards the entry.
+    /// Moves one row towards the entry.
     fn walk(&mut self, at: usize, selected: Option<usize>) -> Step {
         let Some(selected) = selected else {
             return Step::Stuck("which entry is selected cannot be seen");
@@ -371,8 +371,8 @@ impl Answering {
     }
 }
 
-/// The key that chooses an entry of a menu: its number, else the one that its label names. A lone "(esc)" says how the
-/// dialog is left.
+/// Returns the key that chooses an entry of a menu: its number, or else the key that its label names. A single "(esc)"
+/// in a menu only tells how to leave the dialog.
 fn key_of(choices: &[Choice], at: usize) -> Option<Vec<u8>> {
     let choice = choices.get(at)?;
     if let Some(key) = choice.key {
@@ -385,13 +385,13 @@ fn key_of(choices: &[Choice], at: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Whether the labels of a menu name keys: one alone may end in a word in brackets.
+/// Returns true when the labels of a menu name keys: a single label may end in a word in brackets.
 fn name_keys(choices: &[Choice]) -> bool {
     let named = choices.iter().filter(|choice| choice.named().is_some());
     named.count() > 1
 }
 
-/// The arrow that moves the selection towards an entry.
+/// Returns the arrow key that moves the selection towards an entry.
 pub(super) fn key_towards(at: usize, selected: usize, across: bool) -> &'static [u8] {
     match (across, at > selected) {
         (false, true) => DOWN,

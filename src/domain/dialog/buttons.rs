@@ -1,16 +1,17 @@
-//! Choices side by side in one row, as opencode draws them: one stands out, the arrow keys move it.
+//! Choices side by side in one row, as opencode draws them: one choice stands out, and the arrow keys move the
+//! selection.
 
 use super::{Choice, Dialog, Form, menu};
 use crate::domain::screen::ScreenView;
 
-/// Says that the arrows to the sides select.
+/// The hint that left and right select.
 const SIDEWAYS: &str = "⇆ select";
 /// Hints about keys, which are no choices.
 const KEYS: &[&str] = &["⇆", "ctrl", "enter", "esc", "tab", "shift", "↑", "↓"];
-/// Rows from the end of the screen.
+/// The maximum distance of the row from the end of the screen.
 const FROM_THE_END: usize = 8;
 
-/// Finds such a row.
+/// Finds a row of choices.
 pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
     let near = view.rows.len().saturating_sub(FROM_THE_END);
     let has_hint = |at: &usize| view.rows[*at].contains(SIDEWAYS);

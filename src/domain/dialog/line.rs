@@ -40,12 +40,12 @@ fn at_cursor(view: &ScreenView) -> Option<String> {
     };
     let text = view.rows.get(usize::from(row))?;
     let before: String = text.chars().take(usize::from(column)).collect();
-    // What stands behind the cursor is an answer that is being typed elsewhere, or decoration.
+    // Text after the cursor is an answer that is being typed elsewhere, or decoration.
     let after: String = text.chars().skip(usize::from(column)).collect();
     after.trim().is_empty().then_some(before)
 }
 
-/// Finds such a question.
+/// Finds a question at the cursor.
 pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
     let row = at_cursor(view);
     if view.hides_input == Some(true) {
@@ -62,7 +62,7 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
     if question.is_empty() {
         return None;
     }
-    // An answer that was typed and waits for Enter is no part of the question.
+    // A typed answer that waits for Enter is no part of the question.
     let asks = LETTERS.captures(&row).and_then(|found| found.get(1));
     let asks = asks.filter(|typed| typed.as_str().trim().is_empty() || view.cursor.is_some());
     let form = if let Some(typed) = asks {

@@ -1,8 +1,8 @@
 //! Lists with a selected entry, as terminal programs draw them.
 //!
-//! A row counts as an entry by its number, or by standing directly under another one; the list counts
-//! as a dialog when exactly one of its rows is selected (a marker, or cells that stand out), and, where
-//! its rows have no numbers, when a question or a hint about keys stands near it.
+//! A row counts as an entry by its number, or because it stands directly under another entry. The list counts as a
+//! dialog when exactly one of its rows is selected (a marker, or cells that stand out), and, without numbers, when a
+//! question or a hint about keys is near.
 
 use std::sync::LazyLock;
 
@@ -18,28 +18,28 @@ const MARKERS: &[char] = &['❯', '›', '▶', '►', '→', '➜', '▸', '●
 const BULLETS: &[char] = &[
     '○', '◯', '●', '◉', '☐', '☑', '☒', '✓', '✔', '◻', '◼', '□', '■',
 ];
-/// Those of them that are no boxes, and those that are empty ones.
+/// The bullets that are no boxes, and the empty boxes.
 const ROUND: &[char] = &['○', '◯', '●', '◉'];
 const EMPTY: &[char] = &['☐', '◻', '□'];
-/// Stands where a tick will be, in lists whose hint says that entries are ticked.
+/// Marks the place of a tick, in lists whose hint says that entries are ticked.
 const DOT: char = '•';
 /// Lines that frame a dialog.
 pub(super) const FRAME: &[char] = &['│', '┃', '║', '▌', '▐', '┆', '╎', '▎', '▏'];
-/// A question stands at most so many rows above its first answer.
+/// The maximum distance of a question above its first answer, in rows.
 const ABOVE: usize = 10;
-/// A hint about keys stands at most so many rows below the last answer.
+/// The maximum distance of a hint about keys below the last answer, in rows.
 const BELOW: usize = 5;
-/// Descriptions between two numbered entries.
+/// The maximum number of description rows between two numbered entries.
 const BETWEEN: usize = 4;
-/// What separates the columns of a screen.
+/// Separates the columns of a screen.
 const COLUMNS: &str = "        ";
-/// So many blanks are more than stand between an entry and its description.
+/// More blanks than stand between an entry and its description.
 const FAR: &str = "                                        ";
 /// A list further above the end of the screen was answered long ago,
 const FROM_THE_END: usize = 14;
-/// unless nothing but a footer of at most so many rows
+/// unless only a footer of at most this many rows
 const FOOTER: usize = 3;
-/// stands below at least so many blank ones.
+/// stands below it, after at least this many blank rows.
 const GAP: usize = 3;
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})[.):]\s+(\S.*)$"));
@@ -59,21 +59,21 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the pattern is written here and tested")
 }
 
-/// One row, taken apart.
+/// The parts of a row.
 #[derive(Debug, Clone)]
 struct Row {
     marker: bool,
-    /// Whether its box is ticked, where it has one.
+    /// True when its box is ticked; none where it has no box.
     ticked: Option<bool>,
-    /// Whether it has a dot where a tick will be.
+    /// Set when it has a dot in the place of a tick.
     dotted: bool,
     number: Option<u32>,
     label: String,
-    /// Where the label, or its number, begins.
+    /// The column where the label, or its number, begins.
     column: usize,
 }
 
-/// Takes frame, marker, box and number off a row; none of a blank one.
+/// Splits a row into frame, marker, box, number and label; none for a blank row.
 fn row(text: &str) -> Option<Row> {
     let mut rest = text.trim_end().trim_end_matches(FRAME).trim_end();
     let whole = rest.chars().count();
@@ -128,7 +128,7 @@ fn row(text: &str) -> Option<Row> {
     })
 }
 
-/// The choices of these rows, whether they are ticked one by one, and by which keys.
+/// Returns the choices of these rows; true when they are ticked one by one; and the keys for that.
 fn choices(
     view: &ScreenView,
     parts: &[Row],
@@ -168,7 +168,7 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
         .map(|(_, dialog)| dialog)
 }
 
-/// Whether a list that ends there may still be open: what a program writes after it stands below it.
+/// Returns true when a list whose last row is `last` may still be open: it has no later output below it.
 fn is_open(view: &ScreenView, last: usize) -> bool {
     let below = view.rows.get(last + 1..).unwrap_or_default();
     if below.len() < FROM_THE_END {
@@ -181,22 +181,22 @@ fn is_open(view: &ScreenView, last: usize) -> bool {
     footer <= FOOTER && gap >= GAP && hint <= BELOW
 }
 
-/// A row without its frame.
+/// Returns a row without its frame.
 fn bare(row: &str) -> &str {
     row.trim_matches(|c: char| {
         FRAME.contains(&c) || c.is_whitespace() || ('\u{2500}'..='\u{257f}').contains(&c)
     })
 }
 
-/// The rows in which a question to choices at this row may stand.
+/// Returns the rows that may hold the question of a list whose first row is `first`.
 pub(super) fn above(view: &ScreenView, first: usize) -> Vec<String> {
     let rows = &view.rows[first.saturating_sub(ABOVE)..first];
-    // Another column stands beside it, where numbers change.
+    // Another column, with changing numbers, may stand beside it.
     let own = |row: &String| bare(row).split(COLUMNS).next().map(str::to_owned);
     rows.iter().filter_map(own).collect()
 }
 
-/// The lowest numbered list over a hint about keys: its selection shows in nothing that is known here.
+/// Finds the lowest numbered list with a hint about keys, whose selection cannot be recognised.
 fn unmarked(view: &ScreenView, rows: &[Option<Row>]) -> Option<(usize, Dialog)> {
     let one = |at: &usize| rows[*at].as_ref().is_some_and(|row| row.number == Some(1));
     let at = (0..rows.len()).rev().find(one)?;
@@ -223,7 +223,7 @@ fn unmarked(view: &ScreenView, rows: &[Option<Row>]) -> Option<(usize, Dialog)> 
     Some((last, dialog))
 }
 
-/// The list that this selected row is in, and its last row.
+/// Returns the list of this selected row, and its last row.
 fn list(view: &ScreenView, rows: &[Option<Row>], at: usize) -> Option<(usize, Dialog)> {
     let here = rows[at].as_ref()?;
     let entries = match here.number {
@@ -236,7 +236,7 @@ fn list(view: &ScreenView, rows: &[Option<Row>], at: usize) -> Option<(usize, Di
     }
     let row = |at: &usize| rows[*at].clone();
     let parts: Vec<Row> = entries.iter().filter_map(row).collect();
-    // Two markers are a drawing, and no selection.
+    // Two markers are a drawing, not a selection.
     if parts.iter().filter(|row| row.marker).count() > 1 {
         return None;
     }
@@ -246,7 +246,7 @@ fn list(view: &ScreenView, rows: &[Option<Row>], at: usize) -> Option<(usize, Di
     if here.number.is_none() && !asks && !hinted {
         return None;
     }
-    // A numbered list in a text has no marker; one that is quoted has neither question nor hint.
+    // A numbered list in a text has no marker, and a quoted list has neither question nor hint.
     if !asks && !hinted && parts.iter().any(|row| row.label.len() > 120) {
         return None;
     }
@@ -283,7 +283,7 @@ fn choice(row: &Row) -> Choice {
     }
 }
 
-/// Rows with the numbers before and after this one; descriptions may stand between them.
+/// Returns the rows with the numbers before and after this one; descriptions may stand between them.
 fn numbered(rows: &[Option<Row>], at: usize, number: u32) -> Vec<usize> {
     let number_of = |at: usize| rows[at].as_ref().and_then(|row| row.number);
     let mut entries = vec![at];
@@ -310,7 +310,7 @@ fn numbered(rows: &[Option<Row>], at: usize, number: u32) -> Vec<usize> {
     }
 }
 
-/// Rows directly above and below whose text begins in the same column.
+/// Returns the rows directly above and below whose text begins in the same column.
 fn plain(rows: &[Option<Row>], at: usize, column: usize) -> Vec<usize> {
     let fits = |at: &usize| {
         let row = rows[*at].as_ref();
@@ -324,24 +324,24 @@ fn plain(rows: &[Option<Row>], at: usize, column: usize) -> Vec<usize> {
     above.into_iter().chain([at]).chain(below).collect()
 }
 
-/// Whether a row tells which keys do what.
+/// Returns true when a row explains keys.
 pub(super) fn is_hint(row: &str) -> bool {
     HINT.is_match(row)
 }
 
-/// Whether a hint about keys stands at the list.
+/// Returns true when a hint about keys is near the list.
 fn hinted(view: &ScreenView, first: usize, last: usize) -> bool {
     let above = view.rows[first.saturating_sub(2)..first].iter();
     let below = view.rows.iter().skip(last + 1).take(BELOW);
     above.chain(below).any(|row| is_hint(row))
 }
 
-/// Whether a text asks for a choice.
+/// Returns true when a text asks for a choice.
 fn asks(text: &str) -> bool {
     text.contains('?') || SELECTS.is_match(text)
 }
 
-/// The nearest row above that asks; else the nearest row with text.
+/// Returns the nearest row above that asks, or else the nearest row with text.
 pub(super) fn question(view: &ScreenView, first: usize) -> Option<String> {
     let words = |text: &String| {
         let text = bare(text);

@@ -1,5 +1,5 @@
-//! Dialogs on an agent's screen: whether the program waits for text, or asks something that a text
-//! would answer by accident (issue "nothing types blindly").
+//! Dialogs on an agent's screen: decides if the program waits for text, or asks a question that a text would answer by
+//! accident (issue "nothing types blindly").
 //!
 //! ```text
 //!  ScreenView ──► patterns of the harness ──► a dialog that it is known to ask
@@ -11,7 +11,7 @@
 //!             └─► none of these ──► Unrecognised: nothing is typed
 //! ```
 //!
-//! `answer.rs` decides which keys choose an entry, and when the dialog has gone.
+//! `answer.rs` decides which keys choose an entry, and when the dialog has closed.
 
 pub mod answer;
 mod buttons;
@@ -30,19 +30,19 @@ use super::transcript::at_rest;
 pub use self::answer::{Answering, Reply, Step, Unanswerable, choose};
 pub use self::several::Several;
 
-/// Something that a program asks a person.
+/// A question of a program to a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dialog {
     /// The question, one line.
     pub question: String,
-    /// How it is answered.
+    /// The form of its answer.
     pub form: Form,
-    /// The rows above its choices, from top to bottom: what it is asked about. Two dialogs may have the same question
-    /// and the same choices. Empty where the question is at the cursor.
+    /// The rows above its choices, from top to bottom, which show what the question is about: two dialogs may have the
+    /// same question and the same choices. Empty where the question is at the cursor.
     pub above: Vec<String>,
 }
 
-/// How a dialog takes its answer.
+/// The form in which a dialog takes its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
     /// A list with a selected entry: a number key, or arrows and Enter.
@@ -51,36 +51,36 @@ pub enum Form {
         choices: Vec<Choice>,
         /// The selected entry, where it can be seen.
         selected: Option<usize>,
-        /// Entries are ticked one by one, and submitted together.
+        /// Set when entries are ticked one by one, and submitted together.
         multiple: bool,
-        /// By which keys, where the dialog names them.
+        /// The keys for that, where the dialog names them.
         several: Option<Several>,
-        /// Entries stand side by side: the arrows to the sides move the selection.
+        /// Set when entries stand side by side: left and right move the selection.
         across: bool,
     },
     /// A letter at the cursor: `[y/N]`.
     Letters {
         /// The answers that it names.
         choices: Vec<Choice>,
-        /// An answer stands there already, and waits for Enter.
+        /// Set when an answer stands there already, and waits for Enter.
         typed: bool,
     },
     /// Any key: "Press Enter to continue".
     AnyKey,
-    /// A word that the screen does not show: a password.
+    /// A word that the screen hides: a password.
     Secret,
-    /// The harness's patterns say that it asks; how it is answered is not known.
+    /// The harness's patterns match, but the form of the answer is unknown.
     Unrecognised,
 }
 
-/// One possible answer.
+/// A possible answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// Its text.
     pub label: String,
     /// The key that chooses it, where the dialog shows one.
     pub key: Option<char>,
-    /// Whether it is ticked; none where it has no box.
+    /// True when it is ticked; none where it has no box.
     pub ticked: Option<bool>,
 }
 
@@ -89,25 +89,25 @@ static NAMED: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?i)\((esc|[a-z])\)$").expect("the pattern is tested"));
 
 impl Choice {
-    /// The key that its label names.
+    /// Returns the key that its label names.
     fn named(&self) -> Option<&str> {
         let found = NAMED.captures(&self.label)?;
         found.get(1).map(|key| key.as_str())
     }
 }
 
-/// What a screen says about text.
+/// The readiness of a screen for text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
     /// The program takes text.
     Ready,
     /// A dialog is open.
     Asks(Dialog),
-    /// Nothing on the screen says what the program would make of a text.
+    /// The screen does not tell what the program would do with a text.
     Unrecognised,
 }
 
-/// How a harness's screens look.
+/// Patterns of a harness's screens.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Looks<'a> {
     /// A question to a person (`needs_input_patterns`).
@@ -117,7 +117,7 @@ pub struct Looks<'a> {
 }
 
 impl Dialog {
-    /// The entries that can be chosen, as they are shown to a person.
+    /// Returns the entries that can be chosen, as a person sees them.
     #[must_use]
     pub fn choices(&self) -> &[Choice] {
         match &self.form {
@@ -126,7 +126,7 @@ impl Dialog {
         }
     }
 
-    /// Whether both are the same question with the same answers, whatever is selected.
+    /// Returns true when both are the same question with the same answers, whatever is selected.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let labels = |dialog: &Self| -> Vec<String> {
@@ -136,7 +136,7 @@ impl Dialog {
         self.question == other.question && labels(self) == labels(other)
     }
 
-    /// Whether both look the same, whatever stands above them or is typed behind them.
+    /// Returns true when both look the same, apart from the text above them and input behind them.
     #[must_use]
     pub fn looks_like(&self, other: &Self) -> bool {
         let ticks = |dialog: &Self| -> Vec<Option<bool>> {
@@ -153,8 +153,8 @@ impl Dialog {
         }
     }
 
-    /// Whether both stand below the same text, whatever spinner or clock moves in it. More of it may be seen of one than
-    /// of the other.
+    /// Returns true when both stand below the same text, apart from spinners and clocks. One may show more of the text
+    /// than the other.
     #[must_use]
     pub fn is_below_the_same(&self, other: &Self) -> bool {
         let mut rows = self.above.iter().rev().zip(other.above.iter().rev());
@@ -162,20 +162,20 @@ impl Dialog {
     }
 }
 
-/// Finds the dialog that is open.
+/// Finds the open dialog.
 #[must_use]
 pub fn find(looks: &Looks<'_>, view: &ScreenView) -> Option<Dialog> {
     let text = view.text();
     let known = asked(looks.asks, &text);
     let seen = match view.hides_input {
-        // What stands above was answered.
+        // A question further up was answered.
         Some(true) => line::find(view),
         _ => buttons::find(view)
             .or_else(|| menu::find(view))
             .or_else(|| line::find(view)),
     };
     match (known, seen) {
-        // A pattern may find the hint about keys, and the question stands above the choices.
+        // A pattern may match the hint about keys, while the question stands above the choices.
         (Some(_), Some(seen)) if seen.question.contains('?') => Some(seen),
         (Some(found), Some(seen)) => Some(Dialog {
             question: match menu::is_hint(&found) {
@@ -189,14 +189,14 @@ pub fn find(looks: &Looks<'_>, view: &ScreenView) -> Option<Dialog> {
             form: Form::Unrecognised,
             above: Vec::new(),
         }),
-        // A harness that shows its input line asks nothing, whatever its text looks like.
+        // A harness that shows its input line asks nothing, even if its text looks like a dialog.
         (None, Some(_)) if asked(looks.input, &text).is_some() => None,
         (None, seen) => seen,
     }
 }
 
-/// Says whether text may be typed. Where it is known how the input line of a program looks, any other screen of it is one
-/// that nothing is known of: a panel of a later version takes a paste for keys.
+/// Returns the readiness for text. Where the input line of a program is known, any other screen of it is unrecognised:
+/// a panel of a later version would take a paste for keys.
 #[must_use]
 pub fn readiness(looks: &Looks<'_>, view: &ScreenView) -> Readiness {
     if let Some(dialog) = find(looks, view) {

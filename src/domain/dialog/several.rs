@@ -1,5 +1,5 @@
-//! Several choices at once: each is ticked by the key that the dialog names, and looked at, then all of them are
-//! submitted, and what asks whether they are right is confirmed.
+//! Answers a dialog with several choices: ticks each by the key that the dialog names, with a look after each, submits
+//! all of them, and confirms the question if they are right.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use super::{Dialog, Form};
 use crate::domain::screen::ScreenView;
 
 const ENTER: &[u8] = b"\r";
-/// An arrow that moved nothing is pressed so often before the answer is given up.
+/// The number of times that an arrow without effect is pressed before the answer is given up.
 const MOST_STILLS: u32 = 2;
-/// Rows above the first choice that may show the tabs of the dialog.
+/// The number of rows above the first choice that may show the tabs of the dialog.
 const TABS_ABOVE: usize = 6;
 
 /// The keys of a dialog whose entries are ticked one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Several {
-    /// Ticks the selected entry, or takes its tick away.
+    /// Ticks or unticks the selected entry.
     pub toggle: &'static [u8],
-    /// Submits what is ticked, or leads to where that is done.
+    /// Submits the ticked entries, or leads to the place for that.
     pub submit: &'static [u8],
 }
 
@@ -49,12 +49,12 @@ impl Several {
     }
 }
 
-/// Several choices under way.
+/// An answer of several choices in progress.
 #[derive(Debug)]
 pub(super) struct Ticking {
     wanted: BTreeSet<usize>,
     keys: Several,
-    /// The entry whose key was pressed last, and how often that changed nothing.
+    /// The entry whose key was pressed last.
     toggled: Option<usize>,
     moved_from: Option<usize>,
     stills: u32,
@@ -75,7 +75,7 @@ impl Ticking {
         }
     }
 
-    /// Decides on the next key from what is open now: the dialog that is being answered, another one, or none.
+    /// Decides on the next key by the dialog that is open now: the one that is being answered, another, or none.
     pub(super) fn next(&mut self, now: Option<&Dialog>, is_it: bool) -> Step {
         match now {
             None if self.submitted => Step::Gone,
@@ -125,7 +125,7 @@ impl Ticking {
         };
         match selected {
             Some(selected) if *selected == at => self.toggle(at, self.keys.toggle.to_vec()),
-            // Where the selection cannot be seen, the number is the only way there.
+            // With an invisible selection, only the number leads to the entry.
             None => match choices[at].key {
                 Some(key) => self.toggle(at, key.to_string().into_bytes()),
                 None => Step::Stuck("which entry is selected cannot be seen"),
@@ -144,7 +144,7 @@ impl Ticking {
     }
 }
 
-/// Whether a dialog only asks whether what was chosen is to be submitted, and Enter says so.
+/// Returns true when a dialog only asks if the choices are to be submitted, and Enter confirms that.
 fn asks_to_submit(dialog: &Dialog) -> bool {
     let selected = match &dialog.form {
         Form::Menu {

@@ -1,4 +1,4 @@
-//! Screens, as terminal programs draw them, and what they ask.
+//! Screens, as terminal programs draw them, and their dialogs.
 
 use super::*;
 use crate::domain::screen::Span;
@@ -151,7 +151,7 @@ fn text_is_typed_only_where_something_says_that_it_is_taken() {
         (none, "❯ ", None, None, true),
         (none, "❯ ", Some(false), Some(false), false),
         (known, "❯ ", Some(false), Some(false), true),
-        // A panel that no rule knows, of a program whose input line is known.
+        // An unknown panel of a program whose input line is known.
         (known, "What is new in 3.0", Some(false), Some(true), false),
         (known, "What is new in 3.0", Some(true), Some(false), false),
         (known, "What is new in 3.0", None, None, false),
@@ -228,7 +228,7 @@ fn answers_are_found_by_number_key_text_or_beginning() {
     ));
 }
 
-/// A menu that selects at once, one that only moves, and one that ignores numbers.
+/// A menu that selects at once, a menu that only moves, and a menu that ignores numbers.
 #[test]
 fn menu_is_answered_by_the_keys_that_it_takes() {
     let mut at_once = Answering::new(menu(0), Reply::Entry(1), false);
@@ -292,7 +292,7 @@ fn letters_are_followed_by_enter_where_the_program_reads_lines() {
     assert_eq!(keys.next(None), Step::Gone);
 }
 
-/// The next question of the same kind takes no Enter: that would be its default.
+/// The next question of the same kind gets no Enter, which would choose its default.
 #[test]
 fn answer_by_a_letter_is_not_the_answer_to_the_next_question() {
     let first = found("Remove a.txt? [y/N] ").unwrap();
@@ -300,17 +300,17 @@ fn answer_by_a_letter_is_not_the_answer_to_the_next_question() {
     assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
     let second = found("Remove a.txt? [y/N] y\nFormat disk? [Y/n] ").unwrap();
     assert_eq!(keys.next(Some(&second)), Step::Gone);
-    // It shows the letter and waits for Enter, as aider does.
+    // The program shows the letter and waits for Enter, as aider does.
     let mut keys = Answering::new(first.clone(), Reply::Entry(0), false);
     assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
     let typed = found("Remove a.txt? [y/N] y").unwrap();
     assert_eq!(keys.next(Some(&typed)), Step::Press(b"\r".to_vec()));
-    // It reads one key, and works on behind it: Enter would be for the next question.
+    // The program reads one key and works on: Enter would answer the next question.
     let mut keys = Answering::new(first.clone(), Reply::Entry(0), false);
     assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
     keys.reads_lines(true);
     assert_eq!(keys.next(Some(&typed)), Step::Gone);
-    // Another answer stands there: both would be one.
+    // Another answer stands there: both together would be one answer.
     let mut keys = Answering::new(typed.clone(), Reply::Entry(1), false);
     assert!(matches!(keys.next(Some(&typed)), Step::Stuck(_)));
 }
@@ -324,7 +324,7 @@ fn proceed(command: &str, selected: usize) -> Dialog {
     .unwrap()
 }
 
-/// Two commands in a row are asked about with the same words: no key meant for the first gets into the second.
+/// Two commands in a row are asked about with the same words: no key for the first may reach the second.
 #[test]
 fn answer_is_not_the_answer_to_the_next_dialog_with_the_same_choices() {
     for (entry, key) in [(1, "2"), (0, "\r")] {
@@ -333,7 +333,7 @@ fn answer_is_not_the_answer_to_the_next_dialog_with_the_same_choices() {
         assert_eq!(pressed, Step::Press(key.as_bytes().to_vec()));
         assert_eq!(keys.next(Some(&proceed("rm -rf x", 0))), Step::Gone);
     }
-    // A clock above a dialog does not make it another one.
+    // A changed clock above a dialog does not make it another dialog.
     let mut keys = Answering::new(proceed("Running (12s)", 0), Reply::Entry(1), false);
     let pressed = keys.next(Some(&proceed("Running (13s)", 0)));
     assert_eq!(pressed, Step::Press(b"2".to_vec()));
@@ -351,7 +351,7 @@ fn words_are_not_said_to_be_typed_when_the_dialog_closed_before() {
     assert!(matches!(keys.next(None), Step::Stuck(_)));
 }
 
-/// A digit among the words would choose.
+/// A digit in the text would choose an entry.
 #[test]
 fn words_are_typed_only_into_an_entry_that_says_it_takes_them() {
     for label in [
@@ -384,7 +384,7 @@ fn words_are_typed_only_into_an_entry_that_says_it_takes_them() {
     }
 }
 
-/// One label that ends in a letter names no key, and a number is a key whatever the labels end in.
+/// A single label that ends in a letter names no key, and a number is a key in any case.
 #[test]
 fn letters_behind_labels_are_keys_only_where_several_have_them_and_no_numbers_stand_there() {
     let one = found("Which?\n❯ 1. Plan (a)\n  2. Type something.").unwrap();
@@ -419,7 +419,7 @@ fn menu_under_a_request_to_choose_is_a_dialog() {
     }
 }
 
-/// Whatever it is called: a terminal that hides what is typed waits for a secret.
+/// A terminal that hides typed text waits for a secret, in any words.
 #[test]
 fn line_that_is_not_shown_is_a_secret() {
     for (text, question) in [
@@ -437,7 +437,7 @@ fn line_that_is_not_shown_is_a_secret() {
             (Form::Secret, question)
         );
     }
-    // The list above was answered.
+    // The list further up was answered.
     let list = "1. GitHub.com\n2. Enterprise\nPress enter to select: 1\nToken: ";
     let view = ScreenView {
         reads_lines: Some(true),

@@ -1,8 +1,8 @@
-//! One thing that is wrong with a city, as `hd doctor` tells it.
+//! A fault of a city, as `hd doctor` reports it.
 
 use serde::{Deserialize, Serialize};
 
-/// What is wrong.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -10,65 +10,65 @@ pub enum Kind {
     Supervisor,
     /// The configuration is invalid.
     Config,
-    /// One of the supervisor's own files is not as it was left.
+    /// A file of the supervisor was changed by another program.
     Ground,
-    /// A session that nobody asks for.
+    /// A session without an owner.
     OrphanSession,
     /// A sandbox without a raider.
     StraySandbox,
-    /// A raider without a sandbox that it could work in.
+    /// A raider without a usable sandbox.
     LostSandbox,
-    /// A relic whose raider is nowhere.
+    /// A relic whose raider is missing.
     LostRelic,
-    /// A raider with work whose rig is not configured any more.
+    /// A raider with work whose rig is no longer configured.
     LostRig,
     /// A raider's branch without work.
     StrayBranch,
-    /// What was thrown away is still there.
+    /// The trash is not empty.
     Trash,
-    /// An intent that nobody carries out.
+    /// An intent that was not carried out.
     Outbox,
-    /// Another program has our name.
+    /// Another program has the name `hd`.
     ShadowedHd,
-    /// Others may look in, or we may not.
+    /// Other users can read the supervisor's files, or the supervisor cannot.
     Permissions,
     /// git is missing or too old.
     GitVersion,
-    /// A rig's repository cannot be worked on.
+    /// A rig's repository cannot be used.
     Repository,
     /// A program that sessions are started with is missing.
     Program,
-    /// A program is of another major version than its preset was proven with.
+    /// The major version of a program differs from the one that its preset was tested with.
     HarnessVersion,
-    /// A program is not logged in, as far as can be seen.
+    /// A program seems not to be logged in.
     Login,
-    /// A program asks a person for a consent at its start.
+    /// A program asks a person for consent at its start.
     Trust,
     /// A program refuses to run as root.
     Root,
-    /// It cannot be seen whether something is wrong.
+    /// A fact could not be observed.
     Unseen,
 }
 
-/// One thing that is wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// Of what.
+    /// The subject of the fault.
     pub subject: String,
-    /// In words.
+    /// Description.
     pub says: String,
-    /// What a person can do.
+    /// Advice for a person.
     pub hint: String,
-    /// Whether `--fix` can try.
+    /// Set when `--fix` can try a remedy.
     pub fixable: bool,
-    /// Whether it did, with success.
+    /// Set when `--fix` tried it with success.
     pub fixed: bool,
 }
 
 impl Finding {
-    /// A finding that a person must deal with.
+    /// Makes a finding without a remedy, for a person to act on.
     #[must_use]
     pub fn new(
         kind: Kind,
@@ -86,7 +86,7 @@ impl Finding {
         }
     }
 
-    /// What became of the attempt to mend it.
+    /// Records the result of the attempt to repair it.
     #[must_use]
     pub fn tried(mut self, mended: Result<(), String>) -> Self {
         match mended {

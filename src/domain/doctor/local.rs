@@ -1,16 +1,16 @@
-//! What can be told without the supervisor: files, programs and repositories as `hd` sees them.
+//! Checks that need no supervisor: files, programs and repositories as `hd` sees them.
 
 use std::path::{Path, PathBuf};
 
 use super::{Finding, Kind};
 
-/// The oldest git whose commands we rely on: `patch-id --verbatim` came with it.
+/// The oldest supported git: `patch-id --verbatim` came with it.
 pub const GIT_MIN: (u32, u32) = (2, 39);
 
-/// Whether `git version` tells of one that is new enough, with or without a vendor's suffix.
+/// Checks that the output of `git version` names a supported version, with or without a vendor's suffix.
 ///
 /// # Errors
-/// What is needed, and what it is.
+/// The required version, and the present one.
 pub fn git_version(text: &str) -> Result<(), String> {
     let number = text.strip_prefix("git version ").unwrap_or(text);
     let mut parts = number.split(['.', ' ', '-']).map(str::parse::<u32>);
@@ -25,8 +25,8 @@ pub fn git_version(text: &str) -> Result<(), String> {
     ))
 }
 
-/// The supervisor's git, where it is another than the one that `hd` finds. Both work; what one of them
-/// writes the other may not understand, and what is tried by hand says little about the supervisor.
+/// Finds a supervisor's git that differs from the one that `hd` finds. Both work; but either may fail to read what the
+/// other wrote, and a test by hand says little about the supervisor.
 #[must_use]
 pub fn other_git(own: &str, supervisors: &str) -> Option<Finding> {
     let number = |text: &str| text.trim().trim_start_matches("git version ").to_owned();
@@ -39,20 +39,20 @@ pub fn other_git(own: &str, supervisors: &str) -> Option<Finding> {
     })
 }
 
-/// A file that is ours alone.
+/// A file that must be private to the city's owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Private {
-    /// Which.
+    /// Its path.
     pub path: PathBuf,
     /// Its mode, without the type.
     pub mode: u32,
-    /// What it must be.
+    /// Its required mode.
     pub must: u32,
-    /// Whether it belongs to whoever asks.
+    /// Set when it belongs to the calling user.
     pub own: bool,
 }
 
-/// A file that others may use, or that is not ours.
+/// Finds a file that others may use, or that belongs to another user.
 #[must_use]
 pub fn permissions(file: &Private) -> Option<Finding> {
     let (path, mode, must) = (file.path.display(), file.mode, file.must);
@@ -72,7 +72,7 @@ pub fn permissions(file: &Private) -> Option<Finding> {
     })
 }
 
-/// What `hd` in the PATH is, when that is another program. Whoever says `horde` knows.
+/// Finds another program named `hd` in the PATH. A caller that used the name `horde` knows of it.
 #[must_use]
 pub fn shadowed(own: &Path, found: Option<&Path>) -> Option<Finding> {
     let found =
@@ -91,19 +91,19 @@ pub fn shadowed(own: &Path, found: Option<&Path>) -> Option<Finding> {
     Some(Finding::new(Kind::ShadowedHd, "hd", says, hint))
 }
 
-/// What git says of a rig's repository.
+/// The git state of a rig's repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
-    /// It has only some of its history.
+    /// Set when it has only a part of its history.
     pub shallow: bool,
-    /// It has only some of its objects.
+    /// Set when it has only a part of its objects.
     pub partial: bool,
-    /// There is an origin that has the rest.
+    /// Set when it has an origin with the rest.
     pub origin: bool,
 }
 
-/// A repository that cannot be copied. What an origin has is brought from there instead; reftable and
-/// sha256 are fine, because git reads them and what we make ourselves keeps its refs in files.
+/// Finds a repository that cannot be copied. With an origin, missing objects are fetched from there; reftable and
+/// sha256 are fine, because git reads them and the supervisor's own repository keeps its refs in files.
 #[must_use]
 pub fn repository(rig: &str, path: &Path, seen: &Result<Repository, String>) -> Option<Finding> {
     let (says, hint) = match seen {

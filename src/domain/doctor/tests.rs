@@ -1,4 +1,4 @@
-//! The rules as a table: what is seen, what is said of it, and what may be tried.
+//! The rules as a table: the facts, the finding, and the remedy.
 
 use super::local::{
     Private, Repository, git_version, other_git, permissions, repository, shadowed,
@@ -55,7 +55,7 @@ fn session(id: &str, state: RunState) -> SessionFacts {
     }
 }
 
-/// Kinds, and whether there is a remedy.
+/// Kinds of findings, and true for those with a remedy.
 fn found(facts: &Facts) -> Vec<(Kind, bool)> {
     let all = examine(facts).into_iter();
     all.map(|one| {
@@ -82,7 +82,7 @@ fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
             RunState::Lost { why: why() },
             Some((Kind::OrphanSession, true)),
         ),
-        // What cannot be seen is not acted on.
+        // An unknown state is not acted on.
         (
             RunState::Unknown { why: why() },
             Some((Kind::Unseen, false)),
@@ -96,7 +96,7 @@ fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
         facts
             .wanted
             .insert(SessionId::new("gt-horde-Toast").unwrap());
-        // Nothing can be started in its place meanwhile.
+        // No session can be started in its place meanwhile.
         let unseen = expected.filter(|(kind, _)| *kind == Kind::Unseen);
         assert_eq!(found(&facts), Vec::from_iter(unseen), "it is asked for");
     }
@@ -125,7 +125,7 @@ fn a_branch_is_stray_when_neither_slot_nor_queue_nor_relic_asks_for_it() {
     };
     let stray = |fixable| vec![(Kind::StrayBranch, fixable)];
     assert_eq!(with(BRANCH, true, |_| {}), stray(true));
-    // Nothing else holds its commits: it is told of, and stays.
+    // No other ref holds its commits: it is reported, and stays.
     assert_eq!(with(BRANCH, false, |_| {}), stray(false));
     assert_eq!(with("raider/Toast/wip", true, |_| {}), stray(true));
     let relic = |rig: &mut RigFacts| rig.open = BTreeSet::from([RelicId::new("gt-1").unwrap()]);
@@ -146,7 +146,7 @@ fn the_outbox_is_stale_where_nobody_will_take_a_file_up() {
         (".new-x", Some(now()), None),
         (".new-x", late, Some(true)),
         ("1-2.refused", Some(now()), Some(true)),
-        // Not ours to remove.
+        // Not the supervisor's to remove.
         ("notes.txt", late, Some(false)),
     ];
     for (name, written, expected) in rows {
@@ -242,7 +242,7 @@ fn a_repository_that_lacks_something_needs_an_origin_that_has_it() {
     assert!(repository("horde", Path::new("/src"), &none).is_some());
 }
 
-/// They are a person's to mend: nothing is tried.
+/// A person must fix them: no remedy is tried.
 #[test]
 fn lost_and_broken_sandboxes_and_a_missing_program_are_named_with_whom_they_concern() {
     let toast: RaiderId = "horde/raiders/Toast".parse().unwrap();

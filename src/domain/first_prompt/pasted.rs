@@ -1,29 +1,29 @@
-//! A first prompt that was pasted and not submitted: whether it still stands in the input line, and what a person may have
-//! done with it.
+//! A first prompt that was pasted and not submitted: decides if it still stands in the input line, and what a person
+//! may have done with it.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::screen::ScreenView;
 use super::super::unsubmitted::Unsubmitted;
 
-/// The prompt as it was pasted, and what was seen of it since.
+/// The pasted prompt, and the observations since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pasted {
     text: Unsubmitted,
     times: u32,
-    /// It was seen to stand in the input line since.
+    /// Set once it was seen in the input line.
     was_shown: bool,
-    /// The last look saw it there.
+    /// Set when the last look saw it there.
     is_shown: bool,
-    /// A person was at the terminal since it was seen there last.
+    /// Set when a person was at the terminal since it was last seen there.
     touched: bool,
-    /// Keys were typed for a person, or Enter for the supervisor, that may have submitted it.
+    /// Set when keys were typed for a person, or Enter for the supervisor, that may have submitted it.
     pressed: bool,
     submitted: bool,
 }
 
 impl Pasted {
-    /// A prompt that was pasted now, for the first time or again.
+    /// Records a prompt that was pasted now, for the first time or again.
     #[must_use]
     pub fn new(text: Unsubmitted, times: u32) -> Self {
         Self {
@@ -37,74 +37,75 @@ impl Pasted {
         }
     }
 
-    /// What stands in the input line, if it does.
+    /// Returns the text that may stand in the input line.
     #[must_use]
     pub fn text(&self) -> &Unsubmitted {
         &self.text
     }
 
-    /// How often it was pasted.
+    /// Returns the number of pastes.
     #[must_use]
     pub fn times(&self) -> u32 {
         self.times
     }
 
-    /// Whether the last look saw it in the input line.
+    /// Returns true when the last look saw it in the input line.
     #[must_use]
     pub fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// Whether its program has said that it was submitted.
+    /// Returns true when its program has reported that it was submitted.
     #[must_use]
     pub fn is_submitted(&self) -> bool {
         self.submitted
     }
 
-    /// Whether it may have been submitted by a person: it stood in the input line, they were there, and it has gone.
+    /// Returns true when a person may have submitted it: it stood in the input line, they were there, and it is gone.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {
         self.was_shown && !self.is_shown && (self.touched || self.pressed)
     }
 
-    /// A look at the screen; `attached` where it is known whether a person is.
+    /// Records a look at the screen; `attached` where it is known if a person is attached.
     pub fn saw(&mut self, view: &ScreenView, attached: Option<bool>) {
         self.is_shown = self.text.is_shown(view);
         self.was_shown |= self.is_shown;
         match attached {
-            // What they did before left it there.
+            // Earlier keys of that person left it there.
             Some(attached) if self.is_shown => self.touched = attached,
             attached => self.touched |= attached.unwrap_or_default(),
         }
     }
 
-    /// Keys were typed for a person.
+    /// Records that keys were typed for a person.
     pub fn pressed(&mut self) {
-        // What they pressed before was for something else.
+        // Earlier keys were for something else.
         self.pressed |= self.was_shown;
     }
 
-    /// Enter was sent behind it, and may have been taken.
+    /// Records that Enter was sent after it, and may have been taken.
     #[must_use]
     pub fn entered(mut self) -> Self {
         (self.was_shown, self.pressed) = (true, true);
         self
     }
 
-    /// No supervisor has looked for a while.
+    /// Records that no supervisor has looked for a while.
     #[must_use]
     pub fn unwatched(mut self) -> Self {
         self.touched = true;
         self
     }
 
-    /// Its program has begun to work at something: at this, if it stood in the input line. Returns whether it did.
+    /// Records that its program has begun to work: at this prompt, if it stood in the input line. Returns true in that
+    /// case.
     pub fn begins(&mut self) -> bool {
         self.submitted |= self.is_shown;
         self.submitted
     }
 
-    /// It was submitted.
+    /// Records that it was submitted.
     pub fn submits(&mut self) {
         self.submitted = true;
     }

@@ -18,7 +18,7 @@ fn screen(takes: Takes) -> Screen {
     }
 }
 
-/// The prompt, pasted so often.
+/// The prompt after this number of pastes.
 fn pasted_so_often(times: u32) -> Pasted {
     let (_, stands) = unsubmitted::rest(None, "do it", &line("")).unwrap();
     Pasted::new(stands, times)
@@ -28,7 +28,7 @@ fn pasted() -> Stage {
     Stage::Pasted(pasted_so_often(1))
 }
 
-/// A screen with this input line, and the cursor behind it.
+/// A screen with this input line, and the cursor after it.
 fn line(text: &str) -> ScreenView {
     ScreenView {
         cursor: Some((0, u16::try_from(text.len()).unwrap())),
@@ -132,7 +132,7 @@ fn pasted_prompt_that_somebody_submitted_is_typed_and_one_that_is_never_submitte
     assert_eq!(again(last), Next::Type, "only Enter is needed");
 }
 
-/// Only they know whether they submitted it.
+/// Only that person knows if the prompt was submitted.
 #[test]
 fn prompt_that_vanishes_from_the_input_line_beside_a_person_is_for_them() {
     let look = Look::Screen(screen(Takes::Text));
@@ -180,7 +180,7 @@ fn prompt_that_was_sent_is_typed_again_only_if_nothing_of_it_was_taken() {
     ] {
         check(&sent(None), &seen(now, is_full), &expected);
     }
-    // Where its Enter was sent, the screen tells.
+    // After its Enter was sent, the screen decides.
     let stood = pasted_so_often(1);
     let entered = sent(Some(stood.clone()));
     let back = Next::Becomes(Stage::Pasted(stood.clone()));
@@ -210,7 +210,7 @@ fn stage_is_read_from_the_facts_that_it_was_written_to() {
         let (key, text) = stage.fact();
         facts.insert(key, text);
         let expected = match stage {
-            // What was done while no supervisor ran is not known.
+            // It is unknown what happened while no supervisor ran.
             Stage::Pasted(pasted) => Stage::Pasted(pasted.unwatched()),
             stage => stage,
         };

@@ -1,5 +1,5 @@
-//! The gate `condition`: a check is run until it succeeds. While it stays true it opens the gate
-//! at most once per interval, and within that is not even asked.
+//! The gate `condition`: a check runs until it succeeds. While it keeps succeeding, it opens the gate at most once per
+//! interval, and does not run within that interval.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use super::{When, after};
 
-/// How long a check may take.
+/// Timeout of a check.
 pub const CHECK_LIMIT: Duration = Duration::from_secs(10);
 
-/// When its check is due.
+/// Returns when its check is due.
 #[must_use]
 pub fn when(
     interval: Duration,
@@ -87,7 +87,7 @@ mod tests {
                 }
                 When::At(time) => {
                     prop_assert!(time > now);
-                    // What lies in the future of `now` may lie in the past of `time`.
+                    // A time in the future of `now` may be in the past of `time`.
                     let known = |at: &Timestamp| *at <= now;
                     let again = when(HOUR, HALF, run.filter(known), check.filter(known), time);
                     prop_assert_eq!(again, When::Now);

@@ -1,4 +1,4 @@
-//! The gate `cooldown`: counted from the start of the last run; one that never ran is due.
+//! The gate `cooldown`: counted from the start of the last run; an automation that never ran is due.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{When, after};
 
-/// When it opens.
+/// Returns when it opens.
 #[must_use]
 pub fn when(interval: Duration, last_start: Option<Timestamp>, now: Timestamp) -> When {
     match after(last_start, interval, now) {

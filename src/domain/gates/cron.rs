@@ -1,8 +1,8 @@
 //! The gate `cron`: slots of a schedule in a time zone.
 //!
-//! Patterns and the civil times they match are the crate's; where those times lie is decided here,
-//! the same way for every pattern: a slot that daylight saving leaves out is at the next instant
-//! there is, one that it repeats is where it comes first.
+//! The crate parses patterns and finds the civil times that they match; this module maps those to instants, the same
+//! way for every pattern: a slot that daylight saving skips is moved to the next existing instant, and a repeated slot
+//! counts at its first occurrence.
 
 use std::fmt;
 
@@ -14,15 +14,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::When;
 
-/// A clock that is set back by more than this begins a new time.
+/// A clock that is set back by more than this starts the schedule anew.
 const SET_BACK: SignedDuration = SignedDuration::from_hours(3);
 
-/// What becomes of slots that came while the supervisor was away.
+/// The treatment of slots that came while the supervisor was down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatchUp {
-    /// They are over.
+    /// They are skipped.
     None,
-    /// One run makes up for all of them.
+    /// A single run makes up for all of them.
     Last,
 }
 
@@ -34,7 +34,7 @@ pub struct Schedule {
     zone: TimeZone,
 }
 
-/// The text and the zone say it all.
+/// Text and zone determine the rest.
 impl PartialEq for Schedule {
     fn eq(&self, other: &Self) -> bool {
         (&self.text, &self.zone) == (&other.text, &other.zone)
@@ -52,7 +52,7 @@ impl Schedule {
     /// Reads a pattern of five fields: minute, hour, day, month, weekday.
     ///
     /// # Errors
-    /// What is wrong with it; also when it has no slot at all.
+    /// The error in the pattern; also when it has no slot at all.
     pub fn parse(text: &str, zone: TimeZone) -> Result<Self, String> {
         let fields: Vec<_> = text.split_whitespace().collect();
         if fields.len() != 5 {
@@ -64,12 +64,12 @@ impl Schedule {
         let parser = CronParser::builder()
             .seconds(Seconds::Disallowed)
             .year(Year::Disallowed)
-            // As everywhere: a day field that begins with a star restricts the other one.
+            // The usual rule: a day field that begins with a star restricts the other one.
             .dom_and_dow(fields[2].starts_with('*') || fields[4].starts_with('*'))
             .build();
         let text = fields.join(" ");
         let cron = parser.parse(&text).map_err(|error| error.to_string())?;
-        // From a leap year on, so that the 29th of February is found.
+        // Starts in a leap year, so that the 29th of February is found.
         let first = date(2024, 1, 1).at(0, 0, 0, 0);
         if cron.find_next_occurrence(&first, true).is_err() {
             return Err("no day is like that".to_owned());
@@ -78,14 +78,14 @@ impl Schedule {
         Ok(Self { text, cron, zone })
     }
 
-    /// The first slot after a time.
+    /// Returns the first slot after a time.
     #[must_use]
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let mut civil = self.zone.to_datetime(after);
         loop {
             civil = self.cron.find_next_occurrence(&civil, false).ok()?;
             let slot = self.instant(civil)?;
-            // In the second pass of a repeated hour, slots of the first lie behind.
+            // In the second pass of a repeated hour, slots of the first pass are in the past.
             if slot > after {
                 return Some(slot);
             }
@@ -95,7 +95,7 @@ impl Schedule {
     fn instant(&self, civil: DateTime) -> Option<Timestamp> {
         let ambiguous = self.zone.to_ambiguous_timestamp(civil);
         let gap = matches!(ambiguous.offset(), AmbiguousOffset::Gap { .. });
-        // In a gap that is a time before it, and the next transition is the gap's end.
+        // In a gap, that is a time before it, and the next transition is the end of the gap.
         let earlier = ambiguous.earlier().ok()?;
         if !gap {
             return Some(earlier);
@@ -105,7 +105,7 @@ impl Schedule {
     }
 }
 
-/// When it opens: at the first slot that is not settled.
+/// Returns when the gate opens: at the first slot that is not settled.
 #[must_use]
 pub fn when(schedule: &Schedule, settled: Timestamp, now: Timestamp) -> When {
     match schedule.next(settled) {
@@ -114,8 +114,8 @@ pub fn when(schedule: &Schedule, settled: Timestamp, now: Timestamp) -> When {
     }
 }
 
-/// What is settled, after the clock was set back by much: slots behind are not passed over until the
-/// clock is there again. (Set back by less, it repeats none.)
+/// Returns the time up to which slots are settled. After the clock was set back by much that is now: otherwise all
+/// slots would be skipped until the clock has caught up. (A smaller step back repeats no slot.)
 #[must_use]
 pub fn settled(mark: Timestamp, now: Timestamp) -> Timestamp {
     if mark.duration_since(now) > SET_BACK {
@@ -125,7 +125,7 @@ pub fn settled(mark: Timestamp, now: Timestamp) -> Timestamp {
     }
 }
 
-/// Whether slots came while the supervisor was away and are to be passed over.
+/// Returns true when slots came while the supervisor was down and are to be skipped.
 #[must_use]
 pub fn missed(
     schedule: &Schedule,
@@ -241,7 +241,7 @@ mod tests {
         let ahead = at("2027-01-01T00:00:00Z");
         let now = at("2026-03-01T10:30:00Z");
         assert_eq!(settled(ahead, now), now);
-        // A small step back repeats nothing.
+        // A small step back repeats no slot.
         let ran = at("2026-03-01T10:30:02Z");
         assert_eq!(settled(ran, now), ran);
         assert_eq!(settled(now, ran), now);

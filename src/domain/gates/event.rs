@@ -1,5 +1,5 @@
-//! The gate `event`: each event of a type once, in order. The journal is the queue, and a durable
-//! cursor says how far it was worked off; an automation never waits for its own events.
+//! The gate `event`: each event of a type once, in order. The journal is the queue, with a durable cursor; an
+//! automation never waits for its own events.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,7 +8,7 @@ use crate::domain::automation::AutomationId;
 use crate::domain::event::{Event, EventType};
 use crate::domain::suggest::closest;
 
-/// So many events wait at most; of more, the oldest are passed over.
+/// The maximum number of waiting events; beyond it, the oldest are skipped.
 pub const QUEUE: usize = 1000;
 
 /// A type of event, or `prefix.*`.
@@ -25,7 +25,7 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// No event is like that; and the type that may be meant.
+    /// No event matches; the error is the type that may be meant.
     pub fn parse(text: &str) -> Result<Self, Option<&'static str>> {
         let pattern = Self(text.to_owned());
         let mut known = EventType::ALL.iter().map(|kind| kind.as_str());
@@ -35,13 +35,13 @@ impl Pattern {
         Err(closest(text, known.by_ref()))
     }
 
-    /// As the journal is asked for it.
+    /// Returns the pattern for a query of the journal.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether an event of this type is meant.
+    /// Returns true when events of this type match.
     #[must_use]
     pub fn matches(&self, kind: &str) -> bool {
         match self.0.strip_suffix('*') {
@@ -51,17 +51,17 @@ impl Pattern {
     }
 }
 
-/// Whether an event tells of this very automation.
+/// Returns true when an event is about this very automation.
 #[must_use]
 pub fn is_own(event: &Event, automation: &AutomationId) -> bool {
     event.kind.starts_with("automation.") && event.subject == automation.to_string()
 }
 
-/// The events that wait, the oldest first, and what was passed over for them.
+/// The waiting events, the oldest first, and the number that was skipped.
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: VecDeque<Event>,
-    /// How many were passed over.
+    /// The number of skipped events.
     pub skipped: usize,
 }
 
@@ -78,7 +78,7 @@ impl Queue {
         }
     }
 
-    /// The event to run for.
+    /// Takes the event to run for.
     pub fn pop(&mut self) -> Option<Event> {
         self.waiting.pop_front()
     }
@@ -135,7 +135,7 @@ mod tests {
         for (seq, subject) in [(1, "tidy"), (2, "other"), (3, "horde/tidy")] {
             queue.push(event(seq, "automation.completed", subject), &own());
         }
-        // An agent of that name is somebody else.
+        // An agent of the same name is a different subject.
         queue.push(event(4, "agent.crashed", "tidy"), &own());
         let mut seqs = Vec::new();
         while let Some(event) = queue.pop() {

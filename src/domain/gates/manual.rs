@@ -1,8 +1,8 @@
-//! The gate `manual`: opens by `hd auto run` only, as every gate does besides.
+//! The gate `manual`: opens only by `hd auto run`, which opens every other gate too.
 
 use super::When;
 
-/// When it opens.
+/// Returns when it opens.
 #[must_use]
 pub fn when() -> When {
     When::Never
@@ -12,7 +12,7 @@ pub fn when() -> When {
 mod tests {
     use super::*;
 
-    /// There is nothing that it depends on, and so nothing to vary.
+    /// It depends on nothing, so there is nothing to vary.
     #[test]
     fn it_never_opens_by_itself() {
         assert_eq!(when(), When::Never);

@@ -1,4 +1,4 @@
-//! The gates of automations, one file each: when may it run? (`2-contract.md`, 2.2)
+//! The gates of automations, a file each, which decide when an automation may run (`2-contract.md`, 2.2).
 //!
 //! | gate | opens |
 //! |---|---|
@@ -23,28 +23,28 @@ use jiff::Timestamp;
 pub enum Gate {
     /// See [`cooldown`].
     Cooldown {
-        /// From one start to the next.
+        /// Minimum time between two starts.
         interval: Duration,
     },
     /// See [`cron`].
     Cron {
         /// Its slots.
         schedule: cron::Schedule,
-        /// What becomes of slots that were missed.
+        /// The treatment of missed slots.
         catch_up: cron::CatchUp,
     },
     /// See [`condition`].
     Condition {
         /// Shell command; success opens the gate.
         check: String,
-        /// At most one run in so long.
+        /// Minimum time between two runs.
         interval: Duration,
-        /// From one check to the next while it fails.
+        /// Interval of checks while they fail.
         every: Duration,
     },
     /// See [`event`].
     Event {
-        /// Which events.
+        /// The type of event.
         on: event::Pattern,
     },
     /// See [`manual`].
@@ -52,7 +52,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Its name in `automation.toml`.
+    /// Returns its name in `automation.toml`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Gate {
         }
     }
 
-    /// What the marks of a gate belong to: a schedule or pattern that was changed is a discovery.
+    /// Returns the identity that the marks of a gate belong to: a changed schedule or pattern counts as a new gate.
     #[must_use]
     pub fn identity(&self) -> String {
         match self {
@@ -75,19 +75,19 @@ impl Gate {
     }
 }
 
-/// When a gate opens.
+/// The time at which a gate opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// It is open.
     Now,
     /// Not before this time.
     At(Timestamp),
-    /// Not by time.
+    /// Never by time.
     Never,
 }
 
 impl When {
-    /// At this time, which may have come.
+    /// Opens at this time, which may have come.
     fn at(time: Timestamp, now: Timestamp) -> Self {
         if time <= now {
             Self::Now
@@ -97,8 +97,8 @@ impl When {
     }
 }
 
-/// This long after an earlier time. A time that is still to come was noted before the clock was set
-/// back and says nothing.
+/// Returns the time this long after an earlier time. An earlier time in the future was recorded before the clock was
+/// set back, and is ignored.
 fn after(earlier: Option<Timestamp>, wait: Duration, now: Timestamp) -> Option<Timestamp> {
     let earlier = earlier.filter(|earlier| *earlier <= now)?;
     Some(earlier.checked_add(wait).unwrap_or(Timestamp::MAX))

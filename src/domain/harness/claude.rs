@@ -1,5 +1,4 @@
-//! Claude Code (2.1.197): hooks in a settings file of the session, which are added to the user's and
-//! the project's own.
+//! Claude Code (2.1.197): hooks in a settings file of the session, which are added to the user's and the project's own.
 
 use serde_json::{Value, json};
 
@@ -8,7 +7,7 @@ use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 use crate::domain::unattended::KEY;
 
-/// Events that say something of the session's state.
+/// Events about the session's state.
 const EVENTS: &[&str] = &[
     "SessionStart",
     "UserPromptSubmit",
@@ -21,14 +20,14 @@ const EVENTS: &[&str] = &[
     "SessionEnd",
 ];
 
-/// Errors of a turn that a login would mend.
+/// Errors of a turn that a login would fix.
 const LOGIN: &[&str] = &[
     "authentication_failed",
     "oauth_org_not_allowed",
     "billing_error",
 ];
 
-/// The settings file: hooks, and the consent to the full mode that a person would click.
+/// Returns the settings file: hooks, and the consent to the full mode that a person would give.
 pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     let command = hooks::command(setting.hd, Hooks::Claude);
     let hook = json!([{ "hooks": [{ "type": "command", "command": command, "timeout": 10 }] }]);
@@ -37,8 +36,8 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
         .map(|event| ((*event).to_owned(), hook.clone()))
         .collect();
     let mut settings = json!({ "hooks": hooks, "skipDangerousModePermissionPrompt": true });
-    // A key in the environment is only used after a dialog; a helper's key needs none. The user's own helper
-    // would be hidden by this one.
+    // A key in the environment is only used after a dialog; a key from a helper needs none. This helper would override
+    // the user's own.
     if (setting.has)(KEY) && !setting.own_helper {
         settings["apiKeyHelper"] = json!(format!("printenv {KEY}"));
     }
@@ -50,14 +49,14 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     }]
 }
 
-/// What an event means.
+/// Returns the meaning of an event.
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/hook_event_name")? {
         "SessionStart" => hooks::started(event, "/session_id"),
         "UserPromptSubmit" => Some(Report::Begins),
         "PostToolUse" | "PostToolUseFailure" => Some(Report::Works),
         "PermissionRequest" => asks(event),
-        // A turn that its model refused ends with "StopFailure".
+        // A turn that the model refused ends with "StopFailure".
         "Stop" => Some(hooks::turn_ended(event, "/last_assistant_message")),
         "StopFailure" => Some(failure(event)),
         "PreCompact" => Some(Report::Compacts),

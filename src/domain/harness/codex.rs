@@ -1,5 +1,5 @@
-//! Codex (0.169): hooks in a `-c` override of the session, and the hashes by which codex takes them
-//! for reviewed. Nothing else becomes trusted by that.
+//! Codex (0.169): hooks in a `-c` override of the session, and the hashes that mark them as reviewed for codex. Nothing
+//! else becomes trusted by that.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use super::fill::{Fill, Place};
 use super::hooks::{self, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
-/// Events that say something of the session's state, with their names in the hash.
+/// Events about the session's state, with their names in the hash.
 const EVENTS: &[(&str, &str)] = &[
     ("SessionStart", "session_start"),
     ("UserPromptSubmit", "user_prompt_submit"),
@@ -21,8 +21,8 @@ const EVENTS: &[(&str, &str)] = &[
     ("SessionEnd", "session_end"),
 ];
 
-/// Returns the seconds that a hook may take. Named, because the default differs between events; codex
-/// shortens those of the end of a session and of an interrupt to 3 s, and hashes what it made of them.
+/// Returns the timeout of a hook in seconds. It is given explicitly, because the default differs between events; codex
+/// shortens the timeouts at the end of a session and at an interrupt to 3 s, and hashes the shortened values.
 fn timeout(event: &str) -> u32 {
     match event {
         "SessionEnd" | "Interrupt" => 3,
@@ -53,7 +53,7 @@ pub(super) fn set_up(setting: &Setting<'_>, fill: &mut Fill) -> Vec<HookFile> {
     Vec::new()
 }
 
-/// The hash that codex computes of a hook: of its canonical JSON, keys in order.
+/// Returns the hash that codex computes of a hook: of its canonical JSON, keys in order.
 fn trusted(event: &str, timeout: u32, command: &str) -> String {
     // A map of serde_json is ordered by its keys.
     let canonical = json!({
@@ -65,7 +65,7 @@ fn trusted(event: &str, timeout: u32, command: &str) -> String {
     format!("sha256:{hex}")
 }
 
-/// What an event means.
+/// Returns the meaning of an event.
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/hook_event_name")? {
         "SessionStart" => hooks::started(event, "/session_id"),
@@ -98,8 +98,8 @@ pub(super) fn report(event: &Value) -> Option<Report> {
 mod tests {
     use super::*;
 
-    /// codex 0.169 asks for a review of a hook whose hash is of another timeout than the one that it
-    /// runs the hook with: at most 3 s for these two.
+    /// codex 0.169 asks for a review of a hook whose hash has another timeout than codex uses: at most 3 s for these
+    /// two.
     #[test]
     fn hooks_at_the_end_have_the_timeout_that_codex_gives_them() {
         let mut fill = Fill::default();

@@ -1,5 +1,5 @@
-//! GitHub Copilot CLI (1.0.102): hooks in a plugin directory of the session. Its events do not name
-//! themselves, so each hook passes the name on.
+//! GitHub Copilot CLI (1.0.102): hooks in a plugin directory of the session. Its events do not carry their name, so
+//! each hook adds it.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 use crate::domain::until;
 
-/// Events that say something of the session's state.
+/// Events about the session's state.
 const EVENTS: &[&str] = &[
     "sessionStart",
     "userPromptSubmitted",
@@ -26,20 +26,20 @@ const EVENTS: &[&str] = &[
     "sessionEnd",
 ];
 
-/// How providers tell the end of a limit: `try again in 7m12s`, `try again in 2 hours.`
+/// The form in which providers give the end of a limit: `try again in 7m12s`, `try again in 2 hours.`
 static AGAIN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(?:try again|retry) (?P<until>(?:in|after) (?:\d+(?:\.\d+)? ?[a-z]+(?:,? and |,? )?)+)")
         .expect("the pattern is written here and tested")
 });
-/// What providers say at a limit.
+/// The words of providers at a limit.
 static LIMIT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)(?:rate|usage|weekly|session)[ _-]?limit|too many requests|quota")
         .expect("the pattern is written here and tested")
 });
 
-/// The plugin: what it is, and its hooks. `{hooks}` is its directory.
+/// Returns the plugin: its description, and its hooks. `{hooks}` is its directory.
 pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
-    // It runs hooks in the plugin's directory, and only what stands in the sandbox may report.
+    // It runs hooks in the plugin's directory, and only a process in the sandbox may report.
     let command = format!(
         "cd {} && {}",
         shell_words::quote(setting.dir),
@@ -70,7 +70,7 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     ]
 }
 
-/// What an event means.
+/// Returns the meaning of an event.
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/hook_event_name")? {
         "sessionStart" => Some(Report::Started {
@@ -97,14 +97,14 @@ pub(super) fn report(event: &Value) -> Option<Report> {
     }
 }
 
-/// A call of its model that was refused for a limit. copilot waits for the end of one by itself, without a
-/// word on its screen; one without an end it tries again soon, and shows when that was in vain.
+/// Reads a call of its model that was refused for a limit. copilot waits for the end of a limit silently; without an
+/// end it retries soon, and shows when that failed.
 fn limited(event: &Value) -> Option<Report> {
     if text(event, "/errorContext") != Some("model_call") {
         return None;
     }
     let said = text(event, "/error/message")?;
-    // The body of the answer, or the words in it.
+    // The body of the answer, or the message in it.
     let body = serde_json::from_str::<Value>(said).ok();
     let said = body.as_ref().map_or(said, |body| {
         let words = text(body, "/message").or(text(body, "/error/message"));
@@ -126,7 +126,7 @@ fn limited(event: &Value) -> Option<Report> {
 mod tests {
     use super::*;
 
-    /// As copilot 1.0.102 tells of a refused call: the body of the answer is a text.
+    /// A refused call as copilot 1.0.102 reports it: the body of the answer is a text.
     fn refused(context: &str, said: &str) -> Option<Report> {
         let body = json!({"message": said, "type": "requests", "code": "rate_limit_exceeded"});
         report(&json!({

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 /// The prompt, or the path of its file.
 pub const PROMPT: &str = "{prompt}";
 
-/// Where the `resume` arguments stand in `command` or `reduced`; without it they come first.
+/// The place of the `resume` arguments in `command` or `reduced`; without it they come first.
 pub const RESUME: &str = "{resume}";
 
-/// Values of the placeholders of one session. `{prompt}` is none of them: it is put in last, and
-/// nothing in it is replaced.
+/// Values of the placeholders of one session, without `{prompt}`, which is put in last, so that nothing in it is
+/// replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fill(BTreeMap<&'static str, String>);
 
-/// What a placeholder stands for.
+/// A placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// `{sandbox}`: the raider's worktree, or the agent's working directory.
@@ -26,15 +26,15 @@ pub enum Place {
     Hd,
     /// `{hd_dir}`: the directory of `hd`.
     HdDir,
-    /// `{session_id}`: the harness's own id of the conversation that is resumed.
+    /// `{session_id}`: the harness's own id of the resumed conversation.
     SessionId,
-    /// `{hooks}`: how the harness is told to report: a file, or the text of its configuration.
+    /// `{hooks}`: the file, or the text of the configuration, that makes the harness report.
     Hooks,
-    /// `{hooks_dir}`: the directory that configures how the harness reports.
+    /// `{hooks_dir}`: the directory of the configuration that makes the harness report.
     HooksDir,
-    /// `{hooks_trust}`: what makes the harness run these hooks without asking.
+    /// `{hooks_trust}`: the setting that makes the harness run these hooks without asking.
     HooksTrust,
-    /// `{rules}`: the file that says what the harness may run without asking.
+    /// `{rules}`: the file that lists what the harness may run without asking.
     Rules,
     /// `{gitdir}`: the worktree's own directory of git.
     GitDir,
@@ -43,7 +43,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Every placeholder.
+    /// All placeholders.
     pub const ALL: &[Self] = &[
         Self::Sandbox,
         Self::City,
@@ -59,7 +59,7 @@ impl Place {
         Self::GitCommon,
     ];
 
-    /// As it stands in a text.
+    /// Returns the placeholder as it is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// Every placeholder, and what stands in its place in a session.
+/// All placeholders, with their meaning.
 pub const PLACEHOLDERS: &[(&str, &str)] = &[
     (
         PROMPT,
@@ -130,8 +130,7 @@ impl Fill {
         self.0.insert(place.as_str(), value.into());
     }
 
-    /// The text with every placeholder that has a value replaced, in one pass: values are not looked
-    /// through again.
+    /// Returns the text with every placeholder that has a value replaced, in one pass: placeholders within values stay.
     #[must_use]
     pub fn put_in(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
@@ -155,7 +154,7 @@ impl Fill {
         out
     }
 
-    /// The same for each of several texts.
+    /// Does the same for several texts.
     #[must_use]
     pub fn put_in_all(&self, texts: &[String]) -> Vec<String> {
         texts.iter().map(|text| self.put_in(text)).collect()

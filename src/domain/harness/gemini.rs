@@ -1,5 +1,5 @@
-//! Gemini CLI (0.61): hooks in the workspace's settings, which are only written where the project has
-//! none of its own, and a policy file for what it may run without asking.
+//! Gemini CLI (0.61): hooks in the workspace's settings, which are only written where the project has none of its own,
+//! and a policy file that lists what it may run without asking.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::fill::Place;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
-/// Events that say something of the session's state.
+/// Events about the session's state.
 const EVENTS: &[&str] = &[
     "SessionStart",
     "BeforeAgent",
@@ -28,7 +28,7 @@ const ALLOWED: &[&str] = &[
     "git show",
 ];
 
-/// The workspace's settings, and the policy.
+/// Returns the workspace's settings, and the policy.
 pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     let command = hooks::command(setting.hd, Hooks::Gemini);
     let hook = json!([{ "hooks": [
@@ -43,7 +43,7 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
         "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false },
         "privacy": { "usageStatisticsEnabled": false },
     });
-    // Without a choice of how to log in, a key in the environment leads to a dialog.
+    // Without a selected login method, a key in the environment leads to a dialog.
     if (setting.has)("GEMINI_API_KEY") {
         settings["security"] = json!({ "auth": { "selectedType": "gemini-api-key" } });
     }
@@ -70,7 +70,7 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     ]
 }
 
-/// What an event means. A cancelled dialog sends nothing: its end is seen on the screen.
+/// Returns the meaning of an event. A cancelled dialog sends no event: its end is seen on the screen.
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/hook_event_name")? {
         "SessionStart" => hooks::started(event, "/session_id"),

@@ -1,5 +1,5 @@
-//! How harnesses are made to report: for each kind of hooks that a program may have, the files and
-//! texts that configure them for one session, and what its events mean.
+//! Hooks, by which harnesses report: for each kind of hooks, the files and texts that configure them for one session,
+//! and the meaning of their events.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use super::fill::{Fill, Place};
 use super::{claude, codex, copilot, gemini, opencode, pi};
 use crate::domain::condition::Report;
 
-/// Kinds of hooks, by the program that has them.
+/// Kinds of hooks, by program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hooks {
-    /// It reports nothing: its screen is all that is known.
+    /// No reports: only the screen is known.
     None,
     /// Claude Code.
     Claude,
@@ -26,42 +26,42 @@ pub enum Hooks {
     Pi,
 }
 
-/// Where a file is kept.
+/// The place of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// Beside the prompt: outside of the sandbox.
+    /// Beside the prompt, outside the sandbox.
     Task,
-    /// In the sandbox, excluded from git; left out where the project has a file of that name.
+    /// In the sandbox, excluded from git; skipped where the project has a file of that name.
     Sandbox,
 }
 
 /// A file that configures a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookFile {
-    /// Where it is kept.
+    /// Its place.
     pub home: Home,
     /// Its path there.
     pub path: &'static str,
-    /// What is in it.
+    /// Its content.
     pub text: String,
     /// The placeholder that is replaced by its path.
     pub place: Option<Place>,
 }
 
-/// What a session's hooks are made from.
+/// The input for a session's hooks.
 pub struct Setting<'a> {
     /// The absolute path of `hd`.
     pub hd: &'a str,
     /// The directory that the session works in.
     pub dir: &'a str,
-    /// Whether this variable is in the session's environment.
+    /// Returns true when this variable is in the session's environment.
     pub has: &'a dyn Fn(&str) -> bool,
-    /// Whether the user's own settings have a command that tells a key.
+    /// Set when the user's own settings have a command that prints a key.
     pub own_helper: bool,
 }
 
 impl Hooks {
-    /// Each with its word in the configuration.
+    /// Each kind with its word in the configuration.
     pub const WORDS: &[(&str, Self)] = &[
         ("", Self::None),
         ("claude", Self::Claude),
@@ -72,7 +72,7 @@ impl Hooks {
         ("pi", Self::Pi),
     ];
 
-    /// Its word.
+    /// Returns its word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         let word = Self::WORDS.iter().find(|(_, kind)| *kind == self);
@@ -100,7 +100,7 @@ impl Hooks {
         }
     }
 
-    /// Returns what an event of the program means; none for one that says nothing of its state.
+    /// Returns the meaning of an event of the program; none for an event that says nothing about its state.
     #[must_use]
     pub fn report(self, event: &Value) -> Option<Report> {
         match self {
@@ -115,7 +115,7 @@ impl Hooks {
     }
 }
 
-/// The command that a hook runs: quoted for a shell.
+/// Returns the command of a hook, quoted for a shell.
 pub(super) fn command(hd: &str, kind: Hooks) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     let hd = match hd.chars().all(plain) {
@@ -125,8 +125,8 @@ pub(super) fn command(hd: &str, kind: Hooks) -> String {
     format!("{hd} hook-event {}", kind.as_str())
 }
 
-/// JavaScript that defines `tell`, for programs whose extensions run in them: hands events on to `hd` in
-/// their order, and keeps nothing waiting.
+/// Returns JavaScript that defines `tell`, for programs whose extensions run inside them: it passes events on to `hd`
+/// in order, and never blocks.
 pub(super) fn telling(hd: &str, kind: Hooks) -> String {
     let (hd, kind) = (json!(hd), json!(kind.as_str()));
     format!(
@@ -144,7 +144,7 @@ const tell = (event) => {{
     )
 }
 
-/// The text at a path of an event.
+/// Returns the text at a path of an event.
 pub(super) fn text<'a>(event: &'a Value, path: &str) -> Option<&'a str> {
     event
         .pointer(path)
@@ -152,7 +152,7 @@ pub(super) fn text<'a>(event: &'a Value, path: &str) -> Option<&'a str> {
         .filter(|text| !text.trim().is_empty())
 }
 
-/// The first of several questions, as most programs put them: `question` and `options[].label`.
+/// Reads the first of several questions in the usual form: `question` and `options[].label`.
 pub(super) fn question(questions: &Value) -> Option<Report> {
     let first = questions.as_array()?.first()?;
     let label = |option: &Value| {
@@ -166,7 +166,7 @@ pub(super) fn question(questions: &Value) -> Option<Report> {
     })
 }
 
-/// A question whether something may be done; its choices are on the screen.
+/// Returns a request for permission; its choices are on the screen.
 pub(super) fn permission(what: &str) -> Report {
     Report::Asks {
         question: format!("Allow {what}?"),
@@ -174,7 +174,7 @@ pub(super) fn permission(what: &str) -> Report {
     }
 }
 
-/// Whether this may be the id of a conversation. It becomes an argument of the next session, and a session
+/// Returns true when this may be the id of a conversation. It becomes an argument of the next session, and a session
 /// may report anything.
 #[must_use]
 pub fn is_conversation(id: &str) -> bool {
@@ -184,7 +184,7 @@ pub fn is_conversation(id: &str) -> bool {
         && id.bytes().all(fits)
 }
 
-/// A turn that ended: with the answer at this path, or without one.
+/// Reads the end of a turn: with the answer at this path, or without one.
 pub(super) fn turn_ended(event: &Value, answer: &str) -> Report {
     match text(event, answer) {
         Some(_) => Report::Answers,
@@ -192,7 +192,7 @@ pub(super) fn turn_ended(event: &Value, answer: &str) -> Report {
     }
 }
 
-/// A conversation that began or goes on.
+/// Reads the start or continuation of a conversation.
 pub(super) fn started(event: &Value, id: &str) -> Option<Report> {
     Some(Report::Started {
         conversation: text(event, id).filter(|id| is_conversation(id))?.to_owned(),

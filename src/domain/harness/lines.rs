@@ -3,7 +3,7 @@
 /// The kernel silently cuts longer lines (4096 bytes with the newline).
 pub const LONGEST_LINE: usize = 4095;
 
-/// Breaks lines at spaces that a terminal would cut. A word that is too long stays, and is refused there.
+/// Breaks lines that a terminal would cut, at spaces. A longer word stays, and typing it is refused.
 #[must_use]
 pub fn in_short_lines(text: &str) -> String {
     let mut short = String::with_capacity(text.len());

@@ -1,5 +1,5 @@
-//! Harnesses: how a coding agent is launched ([`launch`]), what its command line is filled with
-//! ([`fill`]), and how it is made to report its state ([`hooks`], one file per program).
+//! Harnesses: the launch of a coding agent ([`launch`]), the values in its command line ([`fill`]), and its reports of
+//! state ([`hooks`], a file per program).
 
 mod claude;
 mod codex;
@@ -21,17 +21,17 @@ pub use self::lines::{LONGEST_LINE, in_short_lines};
 /// End of input on a terminal.
 pub const END_OF_INPUT: char = '\u{4}';
 
-/// A command line, and what to type into the terminal once it runs.
+/// A command line, and the text to type into the terminal once it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// For the prompt modes `paste` and `stdin`: typed once the program waits for text. For the latter with the end of
-    /// input behind it.
+    /// The prompt, for the prompt modes `paste` and `stdin`: typed once the program waits for text; for `stdin` with
+    /// the end of input after it.
     pub first_prompt: Option<String>,
 }
 
-/// What a session of a harness is started with.
+/// The input of a launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// Values of the placeholders.
@@ -40,14 +40,14 @@ pub struct Start<'a> {
     pub prompt: &'a str,
     /// The file that holds the prompt.
     pub prompt_file: &'a Path,
-    /// After a crash, when `respawn_permissions = "reduced"`: the harness's `reduced` arguments stand
-    /// in for all arguments of its command; where it has none, the command stays as it is.
+    /// Set after a crash, when `respawn_permissions = "reduced"`: the harness's `reduced` arguments replace all
+    /// arguments of its command; without any, the command stays as it is.
     pub reduced: bool,
-    /// The conversation of the session before goes on: the `resume` arguments come first.
+    /// Set when the conversation of the previous session continues: the `resume` arguments come first.
     pub resumes: bool,
 }
 
-/// The launch of a harness.
+/// Returns the launch of a harness.
 #[must_use]
 pub fn launch(harness: &Harness, start: &Start<'_>) -> Launch {
     let mut argv: Vec<String> = harness.command.iter().take(1).cloned().collect();
@@ -73,7 +73,7 @@ pub fn launch(harness: &Harness, start: &Start<'_>) -> Launch {
     Launch { argv, first_prompt }
 }
 
-/// Puts the `resume` arguments in their place, or behind the program.
+/// Puts the `resume` arguments in their place, or after the program.
 fn put_in_resume(argv: &mut Vec<String>, resume: &[String], resumes: bool) {
     let at = argv.iter().position(|arg| arg == RESUME);
     let args = resume.iter().filter(|_| resumes).cloned();
@@ -84,7 +84,7 @@ fn put_in_resume(argv: &mut Vec<String>, resume: &[String], resumes: bool) {
     }
 }
 
-/// Replaces the placeholder wherever it stands; else the text becomes the last argument.
+/// Replaces the placeholder in all arguments; without any, the text becomes the last argument.
 fn put_in(argv: &mut Vec<String>, text: &str) {
     let mut found = false;
     for arg in argv.iter_mut().skip(1) {

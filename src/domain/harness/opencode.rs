@@ -1,5 +1,5 @@
-//! opencode (1.18.33): a plugin that hands events on to `hd`, in their order. It stands in the
-//! session's own configuration, beside the user's and the project's plugins.
+//! opencode (1.18.33): a plugin that passes events on to `hd` in order. It is part of the session's own configuration,
+//! beside the user's and the project's plugins.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,15 +8,15 @@ use super::fill::Place;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
-/// A permission that the full mode grants by itself is granted within this many milliseconds.
+/// The full mode grants a permission automatically within this many milliseconds.
 const GRANTED: u32 = 1000;
 
 /// Milliseconds until the prompt of a resumed session is handed over, and between attempts.
 const AGAIN: u32 = 1000;
-/// How often that is tried again: opencode may still be starting.
+/// The number of retries: opencode may still be starting.
 const TRIES: u32 = 20;
 
-/// The part of the plugin that tells what messages used.
+/// The part of the plugin that records the usage of messages.
 const USAGE: &str = r#"// opencode keeps its messages in a database. What they used is written beside this file, for `hd cost`.
 const usage = new URL("opencode-usage.jsonl", import.meta.url)
 const write = (text) => {
@@ -102,10 +102,10 @@ const hooks = {{
     }]
 }
 
-/// What an event means.
+/// Returns the meaning of an event.
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/type")? {
-        // A conversation of a helper of its own has a parent.
+        // The conversation of a helper has a parent.
         "session.created" if event.pointer("/properties/info/parentID").is_none() => {
             hooks::started(event, "/properties/info/id")
         }
@@ -158,7 +158,7 @@ fn error(error: &Value) -> Option<Report> {
 mod tests {
     use super::*;
 
-    /// A person's answer says nothing of the account: a park would end by it.
+    /// An answer of a person says nothing about the account, and must not end its park.
     #[test]
     fn answered_question_is_no_proof_that_the_account_serves() {
         for kind in [
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(report(&answered), Some(Report::Works));
     }
 
-    /// The real ones are the kit's cases `kill` and `done`; this keeps what it depends on from being lost.
+    /// The kit's cases `kill` and `done` test the real program; this test keeps the parts that they depend on.
     #[test]
     fn plugin_hands_the_prompt_of_a_resumed_session_over_and_writes_what_was_used() {
         let setting = Setting {

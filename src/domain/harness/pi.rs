@@ -1,5 +1,5 @@
-//! pi (0.73.1): an extension of the session, which hands events on to `hd`, and draws the limits that pi
-//! waits for without a word.
+//! pi (0.73.1): an extension of the session that passes events on to `hd`, and shows the limits that pi waits for
+//! silently.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use super::fill::Place;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
-/// The extension. The clients of the providers wait for the end of a limit by themselves, below everything
-/// that pi tells its extensions of: only the answer itself tells of it.
+/// Returns the extension. The clients of the providers themselves wait for the end of a limit, below everything that pi
+/// reports to its extensions: only the provider's answer shows it.
 pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     let telling = hooks::telling(setting.hd, Hooks::Pi);
     let text = format!(
@@ -80,7 +80,7 @@ export default (pi) => {{
     }]
 }
 
-/// What an event means.
+/// Returns the meaning of an event.
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/type")? {
         "session_start" => hooks::started(event, "/session"),
@@ -108,8 +108,7 @@ mod tests {
         }
     }
 
-    /// The real ones are the kit's cases `limit`, `kill` and `done`; this keeps what they depend on from
-    /// being lost.
+    /// The kit's cases `limit`, `kill` and `done` test the real program; this test keeps the parts that they depend on.
     #[test]
     fn extension_sees_answers_below_the_client_and_draws_what_the_preset_looks_for() {
         let files = files(&setting());

@@ -123,7 +123,7 @@ proptest! {
         frames.push(&bytes);
         frames.hello();
         while let Ok(Some((kind, payload))) = frames.next_frame() {
-            // Either answer is fine; only a panic would fail.
+            // Any result is fine; only a panic would fail.
             drop(Request::decode(kind, payload));
             drop(Answer::decode(kind, payload));
         }

@@ -1,4 +1,4 @@
-//! Where each value of a JSON text stands.
+//! Parses a JSON text to values with their positions.
 
 use std::ops::Range;
 
@@ -9,24 +9,24 @@ use super::Unchangeable;
 /// Deeper nesting is refused.
 const DEPTH_MAX: usize = 128;
 
-/// A value, and where it stands in the text.
+/// A value with its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
-    /// Its bytes.
+    /// The range of its bytes.
     pub span: Range<usize>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Behind the last member or element and its comma, if it has one; where the first would stand
-    /// when there is none.
+    /// The position after the last member or element and its comma, if it has one; without any, the position for the
+    /// first.
     pub tail: usize,
-    /// A comma follows the last member or element.
+    /// Set when a comma follows the last member or element.
     pub comma: bool,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Keys with where they begin, and their values, in the order of the text.
+    /// Keys with their positions, and their values, in the order of the text.
     Object(Vec<(String, usize, Node)>),
     /// Elements.
     Array(Vec<Node>),
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 }
 
 impl Node {
-    /// The member of this key; of several the last, as programs read it.
+    /// Returns the member of this key; the last of several, as programs read it.
     pub fn take_member(self, wanted: &str) -> Option<Self> {
         let Kind::Object(members) = self.kind else {
             return None;
@@ -180,7 +180,7 @@ impl Reader<'_> {
             while let Some(byte) = self.peek().filter(|byte| *byte != b'"') {
                 self.at += if byte == b'\\' { 2 } else { 1 };
             }
-            // Behind the closing quote, and never behind the end.
+            // After the closing quote, and never after the end.
             self.at = (self.at + 1).min(bytes.len());
         } else {
             let ends = |byte: &u8| byte.is_ascii_whitespace() || b",:{}[]\"/".contains(byte);

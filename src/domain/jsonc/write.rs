@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::read::{Kind, Node, parse};
 use super::{Edit, Put, Unchangeable};
 
-/// The text after one edit; none where nothing changes.
+/// Returns the text after one edit; none where nothing changes.
 pub(super) fn edited(text: &str, edit: &Edit) -> Result<Option<String>, Unchangeable> {
     let blank = text.trim_start_matches('\u{feff}').trim().is_empty();
     let text = if blank { "{}\n" } else { text };
@@ -29,7 +29,7 @@ pub(super) fn edited(text: &str, edit: &Edit) -> Result<Option<String>, Unchange
     page.put(&node, edit)
 }
 
-/// The value of a key that is not there yet.
+/// Returns the value of a key that is missing.
 fn nested(rest: &[String], put: &Put) -> Value {
     let value = match put {
         Put::Set(value) | Put::Default(value) => value.clone(),
@@ -39,7 +39,7 @@ fn nested(rest: &[String], put: &Put) -> Value {
     rest.iter().rev().fold(value, wrap)
 }
 
-/// A text, and how its lines are laid out.
+/// A text, and the layout of its lines.
 struct Page<'a> {
     text: &'a str,
     newline: &'static str,
@@ -54,7 +54,7 @@ impl<'a> Page<'a> {
         Self { text, newline }
     }
 
-    /// What each level of the text is indented by.
+    /// Returns the indent of one level of the text.
     fn unit(&self, root: &Node) -> String {
         let Kind::Object(members) = &root.kind else {
             return "  ".to_owned();
@@ -66,14 +66,14 @@ impl<'a> Page<'a> {
             .to_owned()
     }
 
-    /// The white space before something that begins a line; none when it does not.
+    /// Returns the white space before a position at the beginning of a line; none elsewhere.
     fn indent(&self, at: usize) -> Option<&'a str> {
         let line = self.text[..at].rfind('\n')? + 1;
         let before = &self.text[line..at];
         before.trim().is_empty().then_some(before)
     }
 
-    /// The white space that the line of a place begins with.
+    /// Returns the white space at the beginning of the line of a position.
     fn line_indent(&self, at: usize) -> &'a str {
         let line = self.text[..at].rfind('\n').map_or(0, |at| at + 1);
         let line = &self.text[line..];
@@ -110,7 +110,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The text with a member, or an element, behind all others of the object or array.
+    /// Returns the text with a member, or an element, after all others of the object or array.
     fn inserted(&self, node: &Node, key: Option<&Value>, value: &Value) -> String {
         let first = match &node.kind {
             Kind::Object(members) => members.first().map(|(_, at, _)| *at),
@@ -129,7 +129,7 @@ impl<'a> Page<'a> {
             let (open, close) = (node.span.start + 1, node.span.end - 1);
             let kept = self.text[open..close].trim_end();
             let (before, after) = (&self.text[..open], &self.text[close..]);
-            // A comment that stands alone goes first, and ends before the entry begins.
+            // A lone comment goes first, and ends before the entry begins.
             return format!("{before}{kept}{newline}{inner}{entry}{newline}{outer}{after}");
         };
         let mut text = self.text.to_owned();
@@ -147,7 +147,7 @@ impl<'a> Page<'a> {
         text
     }
 
-    /// Behind what else is on the line: a comment.
+    /// Returns the position after a comment on the rest of the line.
     fn end_of_line(&self, at: usize) -> usize {
         let rest = &self.text[at..];
         let line = rest.split('\n').next().unwrap_or_default();
@@ -164,7 +164,7 @@ impl<'a> Page<'a> {
         parse(self.text).map_or_else(|_| "  ".to_owned(), |root| self.unit(&root))
     }
 
-    /// The value on lines of its own, all but the first indented.
+    /// Formats the value on lines of its own, all but the first indented.
     fn pretty(&self, value: &Value, indent: &str) -> String {
         let unit = self.unit_of_text();
         let mut bytes = Vec::new();

@@ -1,8 +1,8 @@
-//! Waits of a merge request, and what a person is told of them.
+//! Waits of a merge request, and the notices about them.
 
 use super::*;
 
-/// The first moves are a colleague who pushes; what goes on like that cannot be followed.
+/// The first moves may be pushes of a colleague; further moves are too fast to follow.
 #[test]
 fn target_that_keeps_moving_is_followed_ever_more_slowly_and_calls_a_person_once() {
     let start = Timestamp::UNIX_EPOCH;
@@ -20,7 +20,7 @@ fn target_that_keeps_moving_is_followed_ever_more_slowly_and_calls_a_person_once
     assert!(chase.note("main").starts_with("main moved 20 times while"));
 }
 
-/// A gate of twenty minutes need not be outrun eight times before a person hears of it.
+/// With a gate of twenty minutes, a person is called before the target has moved eight times.
 #[test]
 fn target_that_is_faster_than_a_slow_gate_calls_a_person_after_half_an_hour() {
     let at = |minutes: i64| Timestamp::from_second(60 * minutes).unwrap();

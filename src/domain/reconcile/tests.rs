@@ -181,7 +181,7 @@ fn what_should_not_run_is_suspended_or_drained() {
             vec![Decision::Adopt(id()), Decision::Drain(id())],
         ),
         (Some(Drain), None, None, vec![]),
-        // It is being adopted.
+        // The child is being adopted.
         (
             Some(Drain),
             Some(Tended::Waiting),
@@ -204,7 +204,7 @@ fn what_should_not_run_is_suspended_or_drained() {
     ]);
 }
 
-/// Who is not configured any more is removed, and true orphans end.
+/// A child that is no longer configured is removed, and orphans are ended.
 #[test]
 fn what_nobody_wants_is_removed() {
     use RunState::Running;
@@ -237,7 +237,7 @@ fn what_nobody_wants_is_removed() {
         (None, None, Some(Running), vec![orphan(None)]),
         (None, None, Some(unknown()), vec![]),
         (None, None, Some(lost()), vec![]),
-        // It could not be ended when it was to rest.
+        // Its session could not be ended when it was laid to rest.
         (
             Some(Mode::Suspended),
             Some(Tended::Suspended),
@@ -259,7 +259,7 @@ fn what_nobody_wants_is_removed() {
     ]);
 }
 
-/// Idle is asked before drift; attached is never disturbed; unknown activity is no idleness.
+/// Idle is checked before drift; an attached session is never disturbed; unknown activity is not inactivity.
 #[test]
 fn sub_states_of_a_running_session_are_asked_in_order() {
     let late = NOW.checked_sub(Duration::from_secs(60)).unwrap();
@@ -286,8 +286,7 @@ fn sub_states_of_a_running_session_are_asked_in_order() {
     assert_eq!(ask("new", &|facts| facts.started_at = NOW), []);
 }
 
-/// A question that is open keeps its session, whatever else would end it, but not what a person or the
-/// configuration wants.
+/// An open question protects its session against idle and drift, but not against an operator or the configuration.
 #[test]
 fn who_asks_is_neither_idle_nor_drifted() {
     let late = NOW.checked_sub(Duration::from_secs(60)).unwrap();

@@ -1,4 +1,4 @@
-//! Every word of a reload's answer, and what waits for the next start.
+//! All effects in a reload's answer, and the changes that wait for the next start.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -181,7 +181,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// An explicit stop is sticky: a reload starts nobody who was told to rest.
+/// An explicit stop is sticky: a reload starts no agent that an operator has stopped.
 #[test]
 fn who_rests_is_not_started() {
     let (old, new) = (city(vec![agent("a")]), city(vec![agent("a")]));

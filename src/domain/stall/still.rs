@@ -1,46 +1,47 @@
-//! A session that lives and does nothing: its spinner turns, its clock runs, and for a long time nothing else happens.
-//! Some programs wait like that, for hours, for the end of a limit that they do not show. Others think, or run a long command.
-//! Which of them it is cannot be told, so nothing is done to the session: a person is called, and its condition says so. A
-//! command that still runs is left more time.
+//! Detects a session that is alive and does nothing: its spinner turns, its clock runs, and nothing else happens for a
+//! long time. Some programs wait like that, for hours, for the end of a limit that they do not show; others think, or
+//! run a long command. The two cannot be told apart, so the session is left alone: a person is called, and its
+//! condition says so. A command that still runs gets more time.
 
 use std::time::Duration;
 
 use super::{Depth, Policy};
 use crate::domain::restart::Mono;
 
-/// So many times `stall_after` it is left alone while a command of its own runs.
+/// The session is left alone for this many times `stall_after` while a command of its own runs.
 pub const PATIENCE: u32 = 3;
-/// What is costly to see is looked at for the first time after one part in this many of `stall_after`: there has to be
-/// something to compare with.
+/// The costly marks are observed for the first time after one part in this many of `stall_after`: a comparison needs an
+/// earlier observation.
 const FIRST: u32 = 2;
-/// A program draws the command that it starts, so a command is as old as what stands on the screen. It may be drawn late.
+/// A program draws the command that it starts, so a command is as old as the present screen. It may be drawn this much
+/// later.
 const DRAWN_LATE: Duration = Duration::from_secs(60);
-/// A session that uses more than one part in this many of one processor computes something. A spinner takes less.
+/// A session that uses more than one part in this many of a processor computes. A spinner uses less.
 const COMPUTES: u32 = 4;
-/// A session that writes nothing for so long shows no spinner: it is silent, which is another matter.
+/// A session without output for this long shows no spinner: it is silent, which is another case.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What is remembered of a screen that only moves.
+/// The state of a screen that only moves.
 #[derive(Debug, Clone)]
 pub struct Still {
     picture: Option<u64>,
     /// Since when nothing else happened.
     since: Mono,
-    /// When it was seen to have written last, or to have been quiet.
+    /// When it was last observed to write, or to be quiet.
     heard: Mono,
-    /// What was costly to see before, and when that was.
+    /// The previous costly marks, and when they were observed.
     before: Option<(Depth, Mono)>,
-    /// A command of its own ran then.
+    /// Set when a command of its own ran then.
     runs: bool,
     called: bool,
-    /// People may have been called, and were not told yet that it goes on.
+    /// Set when people may have been called, and were not told yet that it goes on.
     open: bool,
-    /// Something else happened since.
+    /// Set when something else happened since.
     moved: bool,
 }
 
 impl Still {
-    /// A session that is seen for the first time. An earlier supervisor may have called people to it.
+    /// Starts to watch a session. An earlier supervisor may have called people to it.
     #[must_use]
     pub fn new(picture: Option<u64>, now: Mono) -> Self {
         Self {
@@ -55,8 +56,8 @@ impl Still {
         }
     }
 
-    /// Takes in what stands for the screen, whether it was written to, and whether anything else happened. What cannot be
-    /// seen may have changed.
+    /// Records the fingerprint of the screen, if it was written to, and if anything else happened. A screen that cannot
+    /// be seen may have changed.
     pub fn saw(&mut self, picture: Option<u64>, writes: bool, moves: bool, now: Mono) {
         let quiet = !writes && now.saturating_sub(self.heard) >= QUIET;
         if writes || quiet {
@@ -68,7 +69,7 @@ impl Still {
         }
     }
 
-    /// A wait that is declared is a reason to show nothing but a spinner.
+    /// Records a declared wait, which is a reason to show only a spinner.
     pub fn waited(&mut self, now: Mono) {
         self.begin(now);
     }
@@ -78,15 +79,15 @@ impl Still {
         (self.called, self.moved) = (false, true);
     }
 
-    /// Whether what is costly to see is to be looked at: once before `stall_after`, and once more before a person is
-    /// called.
+    /// Returns true when the costly marks are to be observed: once before `stall_after`, and once more before a person
+    /// is called.
     #[must_use]
     pub fn is_due(&self, policy: &Policy, now: Mono) -> bool {
         let still = now.saturating_sub(self.since);
         let patience = if self.runs { PATIENCE } else { 1 };
         match self.before {
             None => still >= policy.after / FIRST,
-            // Both are far enough apart to be compared.
+            // Both observations must be far enough apart to be compared.
             Some((_, at)) => {
                 let apart = now.saturating_sub(at) >= policy.after / FIRST;
                 !self.called && apart && still >= policy.after * patience
@@ -94,14 +95,14 @@ impl Still {
         }
     }
 
-    /// How old a command of its own may be.
+    /// Returns the maximum age of a command of its own.
     #[must_use]
     pub fn commands_since(&self, now: Mono) -> Duration {
         now.saturating_sub(self.since) + DRAWN_LATE
     }
 
-    /// Takes in what is costly to see, and whether a command of its own runs. Returns how long only a spinner was seen,
-    /// when a person is to be called.
+    /// Records the costly marks, and if a command of its own runs. When a person is to be called, returns how long only
+    /// a spinner was seen.
     pub fn sounded(
         &mut self,
         depth: Depth,
@@ -129,17 +130,17 @@ impl Still {
         Some(now.saturating_sub(self.since))
     }
 
-    /// The person could not be called: the next look tries again.
+    /// Records that the person could not be called: the next look tries again.
     pub fn was_not_called(&mut self) {
         self.called = false;
     }
 
-    /// Whether it goes on after people may have been called. Asked once.
+    /// Returns true once when it goes on after people may have been called.
     pub fn goes_on(&mut self) -> bool {
         self.moved && std::mem::take(&mut self.open)
     }
 
-    /// People could not be told that it goes on: the next look tries again.
+    /// Records that people could not be told that it goes on: the next look tries again.
     pub fn was_not_told(&mut self) {
         self.open = true;
     }

@@ -1,4 +1,4 @@
-//! The rules of stalling, each by itself, and whole lives of sessions.
+//! The rules of stalling one by one, and complete lives of sessions.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn depth(changes: &str, cpu_ms: u64) -> Depth {
     }
 }
 
-/// Looks at everything: cheap, and deeper where that is asked for.
+/// Observes the cheap marks, and the costly marks when asked to.
 fn see(
     watch: &mut Watch,
     (cheap, deep): (Marks, Depth),
@@ -52,7 +52,7 @@ fn see(
     }
 }
 
-/// A silent session's first step, after what was seen at these instants: (when, output, git, changes,
+/// Returns the first step against a silent session after observations at these instants: (when, output, git, changes,
 /// CPU in milliseconds).
 fn first_step(seen: &[(u64, i64, &str, &str, u64)]) -> Option<u64> {
     let mut watch = Watch::new(marks(0, "a"), at(0));
@@ -78,7 +78,7 @@ fn every_channel_counts_and_silence_is_never_judged_early() {
     assert_eq!(first_step(&[]), Some(110));
     assert_eq!(first_step(&[(50, 9, "a", "", 0)]), Some(160), "output");
     assert_eq!(first_step(&[(50, 0, "b", "", 0)]), Some(160), "HEAD");
-    // What is seen only by a deeper look is seen when the step is due.
+    // Changes that only a deeper look shows are seen when the step is due.
     assert_eq!(first_step(&[(50, 0, "a", "f", 0)]), Some(210), "dirty set");
     assert_eq!(first_step(&[(50, 0, "a", "", 2500)]), Some(210), "CPU");
     assert_eq!(first_step(&[(50, 0, "a", "", 1900)]), Some(110), "it idles");
@@ -122,7 +122,7 @@ fn each_step_follows_from_those_before_it() {
     assert_eq!(next_step(&never, None, "one"), Verdict::Restart);
 }
 
-/// The echo of a nudge, or a greeting, takes no step back; work does, and so does going on.
+/// The echo of a nudge, or a greeting, takes no step back; work does, and so does lasting activity.
 #[test]
 fn signs_recover_once_they_went_on_and_work_at_once() {
     let mut watch = Watch::new(marks(0, "a"), at(0));
@@ -161,7 +161,7 @@ fn a_declared_wait_is_no_silence_whatever_the_clock_does() {
     assert_eq!(silent_at(declared(), 100_000), Some(410));
     assert_eq!(silent_at(declared(), -100_000), Some(410));
     assert_eq!(silent_at(Some(wait(300, "another")), 0), Some(110));
-    // Stamps of the future make nothing longer than what was declared.
+    // Time stamps in the future do not prolong the declared wait.
     let mut watch = Watch::new(marks(0, "a"), at(0));
     watch.waits(declared().as_ref(), wall(-9000), at(0));
     let until = at(310);
@@ -171,7 +171,7 @@ fn a_declared_wait_is_no_silence_whatever_the_clock_does() {
     );
 }
 
-/// What happens to a session in one second: output, a commit, a saved file, CPU in milliseconds.
+/// The events of a session in one second: output, a commit, a saved file, CPU in milliseconds.
 type Tick = (bool, bool, bool, u64);
 
 fn tick(busy: f64) -> impl Strategy<Value = Tick> {
@@ -179,7 +179,7 @@ fn tick(busy: f64) -> impl Strategy<Value = Tick> {
     (rare(0.02), rare(0.01), rare(0.01), 0..=10_u64)
 }
 
-/// Lives through it with a look per second, and says when which step was taken and when it recovered.
+/// Lives through the ticks with a look per second; returns the time of each step, and of each recovery.
 fn live(ticks: &[Tick]) -> Vec<(u64, Option<Verdict>)> {
     let mut watch = Watch::new(marks(0, "0"), at(0));
     let (mut output, mut commits, mut saved, mut cpu) = (0, 0, 0, 0);
@@ -190,7 +190,7 @@ fn live(ticks: &[Tick]) -> Vec<(u64, Option<Verdict>)> {
         saved += u32::from(tick.2);
         cpu += tick.3;
         let mut cheap = marks(output, &commits.to_string());
-        // A fresh session follows one that was ended.
+        // A fresh session follows an ended session.
         if let Some(ended) = done.as_ref().and_then(|steps| steps.ended.as_ref()) {
             cheap.session = format!("after {ended}");
             if watch.session() == ended {
@@ -229,7 +229,7 @@ proptest! {
     // A case is a life of 25 minutes, second by second.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// In order, each once until it recovers, and a whole silence before each.
+    /// Steps come in order, each once until the session recovers, and after a whole silence each.
     #[test]
     fn steps_are_taken_once_and_in_order(ticks in prop::collection::vec(tick(1.0), 0..1500)) {
         let order = [Verdict::Nudge(1), Verdict::Nudge(2), Verdict::Restart, Verdict::Escalate];
@@ -247,7 +247,8 @@ proptest! {
         }
     }
 
-    /// More progress never makes it more stalled: who gets on in time hears nothing, however slow.
+    /// More progress never makes a session more stalled: a session with progress in time gets no nudge, even if it is
+    /// slow.
     #[test]
     fn who_gets_on_in_time_is_left_alone(
         mut ticks in prop::collection::vec(tick(0.0), 1500),
@@ -263,14 +264,14 @@ proptest! {
         prop_assert_eq!(live(&ticks), vec![]);
     }
 
-    /// Who is silent hears of it, and in the end a person does.
+    /// A silent session is nudged, and in the end a person is called.
     #[test]
     fn who_is_silent_goes_through_every_step(ticks in prop::collection::vec(tick(0.0), 1500)) {
         prop_assert_eq!(live(&ticks).len(), 4);
     }
 }
 
-/// The screen of a session that writes to its terminal all the time, and what is costly to see of it.
+/// The screen of a session that writes to its terminal all the time, and its costly marks.
 struct Spinner {
     picture: u64,
     changes: &'static str,
@@ -278,7 +279,7 @@ struct Spinner {
     runs: bool,
 }
 
-/// When a person is called to a session that is looked at each second.
+/// Returns the times at which a person is called to a session that is observed each second.
 fn called(until: u64, what: impl Fn(u64) -> Spinner) -> Vec<u64> {
     let marks = |now: u64| Marks {
         picture: Some(what(now).picture),
@@ -288,7 +289,7 @@ fn called(until: u64, what: impl Fn(u64) -> Spinner) -> Vec<u64> {
     let mut called = Vec::new();
     for now in 1..=until {
         watch.look(marks(now), false, at(now));
-        // What wrote last is a sign of this very second; the next look is a moment later.
+        // The last output counts for this very second; the next look is a moment later.
         let moment = at(now) + AFTER / WORTH - Duration::from_secs(1);
         match watch.judge(&POLICY, None, moment) {
             Verdict::Spins => {
@@ -322,7 +323,7 @@ fn session_that_only_spins_is_no_stall_and_a_person_is_called_once() {
     let first = called(2_000, spins);
     assert_eq!(first.len(), 1, "{first:?}");
     assert!((100..=110).contains(&first[0]), "{first:?}");
-    // A command of its own takes its time.
+    // A command of its own may take its time.
     let runs = |now| Spinner {
         runs: true,
         ..spins(now)
@@ -332,7 +333,7 @@ fn session_that_only_spins_is_no_stall_and_a_person_is_called_once() {
     assert!((300..=310).contains(&first[0]), "{first:?}");
 }
 
-/// What was seen during the wait says nothing of the time after it.
+/// Observations from the wait do not count after its end.
 #[test]
 fn session_that_declared_a_wait_spins_from_its_end_on() {
     let marks = |now: u64| Marks {

@@ -1,19 +1,19 @@
-//! Which rows of two frames are the same line at two moments: spinners turn, clocks run, menus move their
-//! mark, and text grows while it is written.
+//! Recognises the same line in two frames: spinners turn, clocks run, menus move their marker, and text grows while it
+//! is written.
 
-/// A row is that of before with changes when so much of it is the same, in hundredths.
+/// The part of a row, in hundredths, that must be the same for it to be a later state of another row.
 const ALIKE: usize = 75;
-/// So many characters may be taken back where a line is typed.
+/// The number of characters that may be taken back where a line is typed.
 const TAKEN_BACK: usize = 2;
-/// A shorter text is found at the beginning of any other one by chance.
+/// A shorter text is by chance the beginning of any other text.
 const TELLING: usize = 4;
 
-/// Whether the row has something to read, and is no border.
+/// Returns true when the row has text and is no border.
 pub fn is_text(row: &str) -> bool {
     row.chars().any(char::is_alphanumeric)
 }
 
-/// What stays of a row while its spinner turns and its clock runs; none when it has neither.
+/// Returns the part of a row that stays while its spinner turns and its clock runs; none without spinner and clock.
 pub fn key(row: &str) -> Option<String> {
     let mut key = String::with_capacity(row.len());
     let (mut has_spinner, mut has_clock) = (false, false);
@@ -44,7 +44,7 @@ pub fn key(row: &str) -> Option<String> {
     (has_spinner || has_clock).then(|| words.join(" "))
 }
 
-/// A row without what moves by itself: its spinner stands, its clock has no digits.
+/// Returns a row without its moving parts: a fixed spinner, and a clock without digits.
 #[must_use]
 pub fn at_rest(row: &str) -> String {
     key(row).unwrap_or_else(|| row.trim().to_owned())
@@ -59,12 +59,12 @@ fn is_spinner(c: char) -> bool {
         | '⬝' | '■' | '□' | '▪' | '▫' | '⬩' | '◆' | '◇' | '⬥' | '⬦')
 }
 
-/// Whether the new text is what the old one has become, wherever they stand: it was written on.
+/// Returns true when the new text continues the old one, in any row.
 pub fn continues(old: &str, new: &str) -> bool {
     old.len() >= TELLING && new.starts_with(old)
 }
 
-/// Whether the new text is certainly what the old one has become in the same row of the screen.
+/// Returns true when the new text is certainly a later state of the old one in the same row of the screen.
 pub fn updates(old: &str, new: &str) -> bool {
     let keys = (key(old), key(new));
     let same_key = keys.0.is_some() && keys.0 == keys.1;
@@ -76,7 +76,7 @@ fn is_taken_back(old: &str, new: &str) -> bool {
     cut.is_some_and(|cut| cut.chars().count() <= TAKEN_BACK)
 }
 
-/// Whether two texts of the same row are mostly the same.
+/// Returns true when two texts of the same row are mostly the same.
 pub fn is_alike(old: &str, new: &str) -> bool {
     let same = |(a, b): &(char, char)| a == b;
     let longest = old.chars().count().max(new.chars().count());

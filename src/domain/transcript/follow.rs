@@ -1,22 +1,22 @@
-//! Output as it comes, in plain lines: for a person who follows a session without being its terminal.
+//! Converts output to plain lines as it comes, to follow a session without being its terminal.
 //!
-//! No screen is kept. What a program writes elsewhere on its screen is another line, and nothing but text is
-//! left: no sequence of the program's reaches the reader's terminal.
+//! Keeps no screen. Output elsewhere on the screen is a new line, and only text is left: no control sequence of the
+//! program reaches the reader's terminal.
 
 use std::borrow::Cow;
 
 use super::tokens::{Effect, Token, tokens};
 use crate::domain::shown;
 
-/// A sequence that is longer is not waited for.
+/// A longer sequence is not waited for.
 const SEQUENCE_MAX: usize = 64 * 1024;
 
-/// What has not been shown yet.
+/// The output that has not been shown yet.
 #[derive(Debug, Default)]
 pub struct Following {
-    /// The beginning of a sequence or character whose end is yet to come.
+    /// The beginning of a sequence or character whose end has not come yet.
     rest: Vec<u8>,
-    /// Whether something stands on the line.
+    /// Set when the current line has text.
     in_line: bool,
 }
 
@@ -53,7 +53,7 @@ impl Following {
         }
     }
 
-    /// Keeps what the last token lacks an end of; returns what can be shown.
+    /// Keeps the last token if its end has not come; returns the part that can be shown.
     fn keep<'a>(&mut self, last: &Token<'a>) -> &'a [u8] {
         let bytes = last.bytes;
         let shown = match is_open(bytes) {
@@ -77,9 +77,9 @@ impl Following {
                     text.push('\n');
                     self.in_line = false;
                 }
-                // What follows is written over the line.
+                // Later output overwrites the line.
                 '\r' => self.end_line(text),
-                // The bell, and steps back over what is written again.
+                // The bell, and steps back over text that is written again.
                 '\x07' | '\x08' => {}
                 c => {
                     text.push(c);
@@ -96,7 +96,7 @@ impl Following {
     }
 }
 
-/// Whether the bytes are the beginning of a sequence that has not ended.
+/// Returns true when the bytes begin a sequence that has not ended.
 fn is_open(bytes: &[u8]) -> bool {
     bytes.len() < SEQUENCE_MAX
         && match bytes {

@@ -1,29 +1,28 @@
 //! The lines of a transcript, made from frames.
 //!
-//! A row that scrolls off is a line. A row that was replaced is one, too, unless what is new is the same
-//! line later. It stands behind the row that was above it, and it is withdrawn when it comes back: it is
-//! there once, where it was seen last.
+//! A row that scrolls off is a line. A replaced row is a line too, unless the new row is a later state of it. It is
+//! placed below the row that was above it, and withdrawn when it comes back: it appears once, where it was last seen.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::fold;
 use super::terminal::{Frame, Row};
 
-/// Lines that are kept; older ones go.
+/// The number of lines that are kept; older lines are dropped.
 const MOST: usize = 50_000;
-/// A line that comes back after so many others is another one.
+/// A line that comes back after more other lines than this is a new line.
 const RECENT: usize = 400;
-/// So many rows may change one by one in one frame; more are moved together.
+/// The number of rows that may change separately in one frame; more are moved together.
 const FEW: usize = 4;
-/// A row that shows another text in so many frames running is an animation: nobody could read it.
+/// A row that shows another text in this many consecutive frames is an animation: no person could read it.
 const ANIMATED: usize = 3;
-/// Blank lines running that are kept.
+/// The number of consecutive blank lines that are kept.
 const BLANKS: usize = 2;
 
-/// Names a line.
+/// Index of a line.
 type Id = usize;
 
-/// Lines so far.
+/// The lines so far.
 #[derive(Default)]
 pub struct Lines {
     lines: Vec<Line>,
@@ -33,21 +32,21 @@ pub struct Lines {
     begin: Id,
     /// The screen of the last frame.
     screen: Vec<Shown>,
-    /// How many frames there were.
+    /// The number of frames.
     frames: usize,
-    /// Since which frame a text has been on the screen.
+    /// The first frame of each text's present stay on the screen.
     since: HashMap<String, usize>,
     /// Lines that are withdrawn when their text comes back.
     replaced: HashMap<String, VecDeque<Id>>,
     /// The same for lines with a spinner or clock, by their key.
     turning: HashMap<String, Id>,
-    /// What each row of the screen has shown for one frame only.
+    /// Texts that each row of the screen has shown for one frame only.
     restless: Vec<Restless>,
 }
 
 struct Line {
     text: String,
-    /// Whether the next line goes on in it.
+    /// Set when the next line continues it.
     wraps: bool,
     origin: Origin,
     withdrawn: bool,
@@ -57,13 +56,13 @@ struct Line {
 enum Origin {
     /// It names the session that follows.
     Title,
-    /// It scrolled off, or is on the screen in the end.
+    /// It scrolled off, or is on the final screen.
     Flow,
     /// It was replaced.
     Replaced,
 }
 
-/// A row, and the lines that stood below it and were replaced.
+/// A row, and the replaced lines that stood below it.
 #[derive(Default)]
 struct Shown {
     row: Row,
@@ -84,7 +83,7 @@ impl Lines {
         self.order.push_back(id);
     }
 
-    /// Takes the next frame in.
+    /// Adds the next frame.
     pub fn frame(&mut self, frame: Frame) {
         self.frames += 1;
         let is_same = frame
@@ -122,8 +121,8 @@ impl Lines {
         self.screen = rows;
     }
 
-    /// Takes what the old screen had to the new one: each old row's lines go to what has become of it, and a
-    /// row that is lost to the one above it.
+    /// Carries the old screen's lines over to the new one: the lines of each old row go to the row that it has become,
+    /// and those of a lost row to the row above it.
     fn carry_over(&mut self, old: Vec<Shown>, new: &mut [Shown], fates: &Fates, scrolled: usize) {
         let mut above = None;
         for (at, shown) in old.into_iter().enumerate() {
@@ -146,7 +145,7 @@ impl Lines {
         }
     }
 
-    /// The lines that have scrolled off are erased: what comes again is the same.
+    /// Records that the lines that have scrolled off are erased: the same text that comes again is the same line.
     pub fn forget_scrolled(&mut self) {
         for id in &self.order {
             let line = &self.lines[*id];
@@ -157,7 +156,7 @@ impl Lines {
         }
     }
 
-    /// Ends a session: what is on its screen is what was seen last.
+    /// Ends a session: the content of its screen was seen last.
     pub fn end(&mut self) {
         let mut screen = std::mem::take(&mut self.screen);
         let is_used = |shown: &Shown| !shown.row.text.is_empty() || !shown.behind.is_empty();
@@ -172,7 +171,7 @@ impl Lines {
         };
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn into_text(self) -> String {
         let mut text = String::new();
         let mut blanks = 0;
@@ -206,7 +205,7 @@ impl Lines {
         self.lines.len() - 1
     }
 
-    /// A row has left the screen.
+    /// Adds a row that has left the screen.
     fn leave(&mut self, shown: Shown) {
         let id = self.add(shown.row.text, shown.row.wraps, Origin::Flow);
         self.order.push_back(id);
@@ -223,7 +222,7 @@ impl Lines {
         self.lines[id].withdrawn = true;
     }
 
-    /// A text is there that was replaced before: it goes where it is seen last.
+    /// Handles a text that was replaced before and is there again: it moves to the place where it is seen last.
     fn comes_back(&mut self, text: &str) {
         while let Some(id) = self.replaced.get_mut(text).and_then(VecDeque::pop_front) {
             let line = &self.lines[id];
@@ -237,7 +236,7 @@ impl Lines {
         }
     }
 
-    /// A row was replaced: it is a line, unless its place on the screen shows something else each time.
+    /// Handles a replaced row: it becomes a line, unless its place on the screen shows another text in each frame.
     fn replace(&mut self, at: usize, row: &Row, now: &str) -> Option<Id> {
         if !fold::is_text(&row.text) {
             return None;
@@ -271,16 +270,16 @@ impl Lines {
     }
 }
 
-/// What has become of a row.
+/// The fate of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It is this row by now, which is the same or the same line later.
+    /// It has become this row, which is the same or a later state of it.
     Becomes(usize),
     /// It is blank, or was replaced.
     Lost,
 }
 
-/// What has become of the rows of a screen.
+/// The fates of the rows of a screen.
 struct Fates {
     of_old: Vec<Fate>,
     /// The new rows that were not there before.
@@ -288,7 +287,7 @@ struct Fates {
 }
 
 impl Fates {
-    /// Compares an old screen with what came after: the rows that scrolled off, and then the screen.
+    /// Compares an old screen with its successor: the rows that scrolled off, followed by the new screen.
     fn of(old: &[Shown], new: &[Shown], scrolled: usize) -> Self {
         let mut places: HashMap<&str, VecDeque<usize>> = HashMap::new();
         for (at, shown) in new

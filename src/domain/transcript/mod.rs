@@ -1,15 +1,15 @@
-//! What a person saw of a session, from the bytes that its program wrote.
+//! Reconstructs what a person saw of a session from the output of its program.
 //!
 //! ```text
 //!   bytes ─► tokens ─► terminal ─► a frame at each moment of rest ─► lines
 //! ```
 //!
-//! A program that prints line by line has scrolled its lines off the screen: they come first, the screen
-//! last. A program that draws its screen anew replaces lines in place: what it has replaced is there once,
-//! before what is on the screen in the end. Frames that differ in a spinner or a counter are one (`fold`).
+//! A program that prints line by line has scrolled its lines off the screen: they come first, the screen last. A
+//! program that redraws its screen replaces lines in place: each replaced line appears once, before the final screen.
+//! Frames that differ only in a spinner or a counter are one (`fold`).
 //!
-//! Output has no times. But a program that draws anew goes back first: it moves the cursor up, or clears, or
-//! says that a frame is complete. What stands there at that moment is what a person has seen.
+//! Output has no times. But before a program redraws, it goes back: it moves the cursor up, or clears, or marks a frame
+//! as complete. A person has seen the screen at that moment.
 
 mod fold;
 mod follow;
@@ -24,11 +24,11 @@ use self::terminal::Terminal;
 use self::tokens::{Effect, tokens};
 use crate::domain::terminal_log::{self, SIZE};
 
-/// Cells that are looked at for one text, so that no output makes it take long.
+/// The limit of cells that are processed for one text, so that no output makes it slow.
 const MOST_CELLS: usize = 50_000_000;
 
-/// Returns the text of a terminal log, at most so many bytes of its end. `is_cut` says that the log begins
-/// in the middle: what cannot be known then is left out.
+/// Returns the text of a terminal log, at most `most` bytes of its end. `is_cut` says that the log begins in the
+/// middle: content that is unknown then is left out.
 #[must_use]
 pub fn text(log: &[u8], is_cut: bool, most: usize) -> String {
     let mut lines = Lines::default();
@@ -41,7 +41,7 @@ pub fn text(log: &[u8], is_cut: bool, most: usize) -> String {
     end_of(&lines.into_text(), most).to_owned()
 }
 
-/// Follows the output of one session on a terminal of its own.
+/// Processes the output of one session on a terminal of its own.
 fn follow(output: &[u8], is_cut: bool, lines: &mut Lines) {
     let painted = terminal_log::from_painted(output).filter(|_| is_cut);
     let (output, mut terminal) = match painted {
@@ -84,10 +84,10 @@ fn follow(output: &[u8], is_cut: bool, lines: &mut Lines) {
     lines.end();
 }
 
-/// The output from where it can be told where the cursor is. A program that draws says it soon, or goes up
-/// from the beginning of its last line; for one that prints it is the beginning of any line.
+/// Returns the output from the point where the cursor position is known. A program that draws sets the position soon,
+/// or goes up from the beginning of its last line; for a program that prints, any beginning of a line will do.
 fn placed(output: &[u8]) -> &[u8] {
-    /// A program that does neither for longer does not draw.
+    /// A program that does neither within this many bytes does not draw.
     const SOON: usize = 8 * 1024;
     let (mut at, mut line, mut up) = (0, None, None);
     for token in tokens(output) {
@@ -113,7 +113,7 @@ fn placed(output: &[u8]) -> &[u8] {
     up.or_else(first).map_or(&[], |start| &output[start..])
 }
 
-/// The last lines of a text that have at most so many bytes together; of one longer line, its end.
+/// Returns the last lines of a text within `most` bytes; of a longer single line, its end.
 fn end_of(text: &str, most: usize) -> &str {
     if text.len() <= most {
         return text;

@@ -1,17 +1,16 @@
-//! Where output comes to rest: just before a program goes back to draw over what it has written.
+//! Finds where output comes to rest: just before a program goes back to draw over its earlier output.
 //!
-//! Output has no times. But a program that draws a screen anew first moves the cursor up, or clears, or
-//! says that a frame is complete (synchronised output, mode 2026): what stands there then is what a person
-//! has seen.
+//! Output has no times. But before a program redraws a screen, it moves the cursor up, or clears, or marks a frame as
+//! complete (synchronised output, mode 2026): a person has seen the screen at that point.
 
 use super::terminal_log;
 
 const ESCAPE: u8 = 0x1b;
 
-/// Why output is interrupted.
+/// The reason why a piece of output ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// What stands there may be drawn over now.
+    /// The present screen may be drawn over now.
     Rest,
     /// The lines that scrolled off are erased: the program writes all of it again.
     Forgotten,
@@ -22,32 +21,32 @@ pub enum Moment {
 /// The pieces of an output.
 pub struct Moments<'a> {
     rest: &'a [u8],
-    /// Whether a text was written since the last moment.
+    /// Set when a text was written since the last moment.
     has_written: bool,
-    /// Whether a frame is being drawn that the program says the end of.
+    /// Set within a frame whose end the program marks.
     is_framed: bool,
 }
 
-/// What a sequence does to the text that stands there.
+/// The effect of a sequence on the present text.
 enum Effect {
-    /// Nothing that concerns us.
+    /// None that matters here.
     None,
-    /// It goes back, or takes something away.
+    /// Goes back, or removes text.
     Back,
-    /// It goes to this row, counted from 0.
+    /// Goes to this row, counted from 0.
     ToRow(u16),
-    /// It begins a frame.
+    /// Begins a frame.
     Begin,
-    /// It ends a frame.
+    /// Ends a frame.
     End,
-    /// It goes back, and erases what scrolled off.
+    /// Goes back, and erases the lines that scrolled off.
     Forget,
-    /// It tells the terminal's size.
+    /// Tells the terminal's size.
     Resize((u16, u16)),
 }
 
 impl<'a> Moments<'a> {
-    /// The moments of this output.
+    /// Splits this output.
     pub fn of(output: &'a [u8]) -> Self {
         Self {
             rest: output,
@@ -56,8 +55,8 @@ impl<'a> Moments<'a> {
         }
     }
 
-    /// Returns the next piece, and why it ends there; none when what is left has been returned with
-    /// [`Moment::Rest`]. `row` is asked for the row of the cursor, before the piece.
+    /// Returns the next piece, and the reason why it ends there; none when the rest was returned with [`Moment::Rest`].
+    /// `row` returns the row of the cursor before the piece.
     pub fn next(&mut self, row: impl Fn() -> u16) -> Option<(&'a [u8], Moment)> {
         if self.rest.is_empty() {
             return None;
@@ -67,7 +66,7 @@ impl<'a> Moments<'a> {
         while at < self.rest.len() {
             if self.rest[at] != ESCAPE {
                 self.has_written |= self.rest[at] > b' ' && self.rest[at] != 0x7f;
-                // The row after a text is for the terminal to say.
+                // Only the terminal knows the row after a text.
                 row = None;
                 at += 1;
                 continue;
@@ -98,7 +97,7 @@ impl<'a> Moments<'a> {
                 Effect::Back => Some(Moment::Rest),
                 Effect::ToRow(to) if at == 0 && row.is_some_and(|row| to >= row) => None,
                 Effect::ToRow(_) if at == 0 => Some(Moment::Rest),
-                // Where the cursor is must be asked first.
+                // The row of the cursor must be asked first.
                 Effect::ToRow(_) if self.has_written && !self.is_framed => {
                     return Some((self.take(at), Moment::Rest));
                 }

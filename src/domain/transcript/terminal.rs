@@ -1,4 +1,4 @@
-//! A terminal that is fed with output: the rows on its screen, and those that scroll off.
+//! A terminal that processes output: the rows on its screen, and those that scroll off.
 
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,15 +8,15 @@ use vt100::capture::{BasicFormattedCaptureState, RowContents, basic_formatted_to
 /// Bounds of a size.
 const LEAST: u16 = 2;
 const MOST: u16 = 1000;
-/// Fills a screen whose contents are not known. No program writes it: it is for private use.
+/// Fills a screen of unknown content. No program writes this character: it is for private use.
 const UNKNOWN: char = '\u{e000}';
 
 /// A row of text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Row {
-    /// The text, without blanks at its end unless it goes on in the next row.
+    /// The text, without trailing blanks unless it continues in the next row.
     pub text: String,
-    /// Whether it goes on in the next row.
+    /// Set when it continues in the next row.
     pub wraps: bool,
 }
 
@@ -24,7 +24,7 @@ impl Row {
     fn of(text: &str, wraps: bool) -> Self {
         // A row that a program has filled up with blanks is a line of its own.
         let wraps = wraps && !text.ends_with("  ");
-        // A row that is known in part is not what a person saw.
+        // A row that is known only in part is not what a person saw.
         if text.contains(UNKNOWN) {
             return Self::default();
         }
@@ -36,7 +36,7 @@ impl Row {
     }
 }
 
-/// What has become of the screen since the last frame.
+/// The change of the screen since the last frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
     /// The rows that scrolled off, the oldest first.
@@ -59,7 +59,7 @@ impl vt100::Callbacks for Scrolled {
         let (mut text, mut after) = (String::new(), String::new());
         let mut state = BasicFormattedCaptureState::new();
         let written = contents.write_formatted_basic(&mut text, &mut state);
-        // A second row is on a line of its own unless the first one goes on in it.
+        // A second row is on a line of its own unless the first one continues in it.
         let again = contents.write_formatted_basic(&mut after, &mut state);
         if written.is_ok() && again.is_ok() {
             let text: String = basic_formatted_to_plain(&text).collect();
@@ -74,14 +74,14 @@ fn nonzero((rows, cols): (u16, u16)) -> (NonZeroU16, NonZeroU16) {
 }
 
 impl Terminal {
-    /// A terminal with a blank screen.
+    /// Makes a terminal with a blank screen.
     pub fn blank(size: (u16, u16)) -> Self {
         let (rows, cols) = nonzero(size);
         let parser = vt100::Parser::new_with_callbacks(rows, cols, 0, Scrolled::default());
         Self { parser }
     }
 
-    /// A terminal that showed something before its output is known.
+    /// Makes a terminal with unknown content from before the output.
     pub fn unknown(size: (u16, u16)) -> Self {
         let mut terminal = Self::blank(size);
         let (rows, _) = nonzero(size);
@@ -91,7 +91,7 @@ impl Terminal {
         terminal
     }
 
-    /// Shows output. A model that panics is replaced by a blank one: no output may end the reader.
+    /// Shows output. A terminal model that panics is replaced by a blank one: no output may end the reader.
     pub fn show(&mut self, bytes: &[u8]) {
         self.guarded(|parser| parser.process(bytes));
     }
@@ -109,18 +109,18 @@ impl Terminal {
         }
     }
 
-    /// How many cells the screen has.
+    /// Returns the number of cells of the screen.
     pub fn cells(&self) -> usize {
         let (rows, cols) = self.parser.screen().size();
         usize::from(rows.get()) * usize::from(cols.get())
     }
 
-    /// The row and column of the cursor, counted from 0.
+    /// Returns the row and column of the cursor, counted from 0.
     pub fn cursor(&self) -> (u16, u16) {
         self.parser.screen().cursor_position()
     }
 
-    /// The screen as it is now, and what has scrolled off it since this was asked last.
+    /// Returns the present screen, and the rows that have scrolled off it since the last call.
     pub fn frame(&mut self) -> Frame {
         let scrolled = std::mem::take(&mut self.parser.callbacks_mut().0);
         let screen = self.parser.screen();
@@ -159,7 +159,7 @@ mod tests {
         terminal.show(b"\x1b[2;2Hxy\x1b[1;1Hab\x1b[K\x1b[3;1Hdone\r\n");
         let frame = terminal.frame();
         assert_eq!(texts(&frame.scrolled), ["ab"]);
-        // Its fifth cell may hold anything.
+        // The fifth cell of that row is unknown.
         assert_eq!(texts(&frame.rows), ["", "", ""]);
         terminal.show(b"new\r\n");
         assert_eq!(texts(&terminal.frame().rows), ["", "new", ""]);

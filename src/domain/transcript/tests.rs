@@ -1,4 +1,4 @@
-//! What a person saw: recordings of real programs (50 rows, 200 columns), and the rules one by one.
+//! Reconstructed screens: recordings of real programs (50 rows, 200 columns), and the rules one by one.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn seen(output: &str) -> String {
     text(output.as_bytes(), false, ALL)
 }
 
-/// Recordings of the terminals of real programs, one for each way of drawing.
+/// Recordings of real programs' terminals, for each way of drawing.
 const RECORDINGS: &[&str] = &[
     "aider-0.86.2/question-run-shell",
     "claude-2.1.197/permission-bash",
@@ -85,7 +85,7 @@ fn a_program_that_prints_is_read_from_its_first_line_to_its_last() {
     let lines: String = (1..=120).map(|n| format!("line {n}\r\n")).collect();
     let expected: String = (1..=120).map(|n| format!("line {n}\n")).collect();
     assert_eq!(seen(&lines), expected);
-    // Equal lines are several.
+    // Equal lines count separately.
     assert_eq!(seen(&"ok\r\n".repeat(70)), "ok\n".repeat(70));
 }
 

@@ -1,5 +1,4 @@
-//! Output of a program, cut into runs of text and control sequences, with what a sequence does to the text
-//! that stands on the screen.
+//! Splits a program's output into runs of text and control sequences, each with its effect on the text on the screen.
 
 use crate::domain::terminal_log;
 
@@ -10,36 +9,36 @@ const ESCAPE: u8 = 0x1b;
 pub struct Token<'a> {
     /// The bytes, for the terminal.
     pub bytes: &'a [u8],
-    /// What they do.
+    /// Their effect.
     pub effect: Effect,
 }
 
-/// What a token does to the text that stands on the screen.
+/// The effect of a token on the text on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It writes something that can be seen.
+    /// Writes visible text.
     Write,
-    /// Nothing that concerns a reader.
+    /// None that matters to a reader.
     None,
-    /// It moves the cursor up.
+    /// Moves the cursor up.
     Up,
-    /// It moves the cursor back in another way, or takes text away.
+    /// Moves the cursor back in another way, or removes text.
     Back,
-    /// It moves the cursor to this row and column, counted from 0.
+    /// Moves the cursor to this row and column, counted from 0.
     To(u16, u16),
-    /// It moves the cursor to this row, counted from 0.
+    /// Moves the cursor to this row, counted from 0.
     ToRow(u16),
-    /// It begins a frame that is complete only at its end (synchronised output).
+    /// Begins a frame that is complete only at its end (synchronised output).
     Begin,
-    /// It ends such a frame.
+    /// Ends such a frame.
     End,
-    /// It erases the lines that have scrolled off.
+    /// Erases the lines that have scrolled off.
     Forget,
-    /// It tells the size that the terminal has from here on: rows, columns.
+    /// Sets the size of the terminal from here on: rows, columns.
     Resize((u16, u16)),
 }
 
-/// Cuts the output into tokens.
+/// Splits the output into tokens.
 pub fn tokens(output: &[u8]) -> impl Iterator<Item = Token<'_>> {
     let mut rest = output;
     std::iter::from_fn(move || {
@@ -62,7 +61,7 @@ pub fn tokens(output: &[u8]) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
-/// The length of the sequence that the bytes begin with; all of them when it does not end.
+/// Returns the length of the sequence at the start of the bytes; all of them when it does not end.
 fn sequence(bytes: &[u8]) -> usize {
     let end = |from: usize, is_last: fn(u8) -> bool| {
         let last = bytes.iter().skip(from).position(|byte| is_last(*byte));

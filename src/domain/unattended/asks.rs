@@ -1,5 +1,5 @@
-//! What a program would ask at its start in a fresh sandbox, as its harness is configured, and where the
-//! answer belongs. The presets answer most of it by arguments and environment.
+//! The questions that a program would ask at its start in a fresh sandbox, as its harness is configured, and the place
+//! of each answer. The presets answer most of them by arguments and environment.
 
 use std::path::PathBuf;
 
@@ -12,27 +12,27 @@ use crate::domain::jsonc::{Edit, Put};
 /// A question that a program asks at its start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
-    /// What it asks for.
+    /// The subject of the question.
     pub what: String,
-    /// How it is answered.
+    /// The way to answer it.
     pub answer: Answer,
 }
 
-/// Where an answer belongs.
+/// The place of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// In the user's settings of that program. The question is only asked until it is there.
+    /// The user's settings of that program. The question is only asked until the answer is there.
     Setting {
         /// The file.
         file: PathBuf,
         /// The change.
         edit: Edit,
     },
-    /// In the configuration of the harness.
+    /// The configuration of the harness.
     Config(String),
 }
 
-/// Everything that the program would ask, and that its arguments and environment do not answer.
+/// Returns all questions that the program would ask and that its arguments and environment do not answer.
 #[must_use]
 pub fn asks(known: &Known, start: &Start<'_>) -> Vec<Ask> {
     match known.program {
@@ -40,7 +40,7 @@ pub fn asks(known: &Known, start: &Start<'_>) -> Vec<Ask> {
         "codex" => codex(start),
         "gemini" => gemini(start),
         "copilot" => copilot(start),
-        // The others ask nothing but for a login.
+        // The others ask for a login only.
         _ => Vec::new(),
     }
 }
@@ -63,8 +63,8 @@ fn config(what: &str, how: &str) -> Ask {
     }
 }
 
-/// Seen with 2.1.197: IS_DEMO answers onboarding and the consent to the full mode,
-/// CLAUDE_CODE_SANDBOXED the trust of the directory; trust of a directory holds for those below it.
+/// Tested with 2.1.197: IS_DEMO answers onboarding and the consent to the full mode, CLAUDE_CODE_SANDBOXED the trust of
+/// the directory; trust of a directory covers those below it.
 fn claude(start: &Start<'_>) -> Vec<Ask> {
     let mut asks = Vec::new();
     let state = || CLAUDE_STATE.file(start, ".claude.json");
@@ -97,14 +97,14 @@ fn claude(start: &Start<'_>) -> Vec<Ask> {
     asks
 }
 
-/// Whether claude is started in the mode that it refuses to root.
+/// Returns true when claude is started in the mode that it refuses to root.
 fn is_full_claude(words: &[String]) -> bool {
     words
         .iter()
         .any(|word| word == "--dangerously-skip-permissions" || word.ends_with("bypassPermissions"))
 }
 
-/// Seen with 0.169: trust is asked for each directory, and no directory above answers for it.
+/// Tested with 0.169: trust is asked for each directory, and trust of a parent directory does not count.
 fn codex(start: &Start<'_>) -> Vec<Ask> {
     let trusts = |words: &[String]| words.iter().any(|word| word.starts_with("projects="));
     let harness = start.harness;
@@ -116,8 +116,8 @@ fn codex(start: &Start<'_>) -> Vec<Ask> {
     vec![config("trust of each sandbox", how)]
 }
 
-/// Seen with 0.61: a key in the environment is used when the workspace's settings say so, which are only
-/// ours where the project has none.
+/// Tested with 0.61: a key in the environment is used when the workspace's settings say so, and the supervisor provides
+/// them only where the project has none.
 fn gemini(start: &Start<'_>) -> Vec<Ask> {
     let mut asks = Vec::new();
     let trusts = start.has("GEMINI_CLI_TRUST_WORKSPACE");
@@ -140,7 +140,7 @@ fn gemini(start: &Start<'_>) -> Vec<Ask> {
     asks
 }
 
-/// Seen with 1.0.102: COPILOT_ALLOW_ALL trusts every directory; a trusted folder answers for those below.
+/// Tested with 1.0.102: COPILOT_ALLOW_ALL trusts every directory; a trusted folder covers those below it.
 fn copilot(start: &Start<'_>) -> Vec<Ask> {
     let allows = |words: &[String]| {
         let mut words = words.iter();
@@ -169,7 +169,7 @@ fn copilot(start: &Start<'_>) -> Vec<Ask> {
     start.dirs.iter().map(ask).collect()
 }
 
-/// Why the program would not start as root; none when it would.
+/// Returns true when the program would refuse to start as root.
 pub(super) fn refuses_root(known: &Known, start: &Start<'_>) -> bool {
     known.program == "claude"
         && start.root

@@ -1,23 +1,23 @@
-//! What a person should know of a harness in use, each with the command that mends it.
+//! Findings about a harness in use, each with the command that fixes it.
 
 use super::asks::refuses_root;
 use super::{Answer, Ask, Known, Start};
 use crate::domain::doctor::{Finding, Kind};
 
-/// What was seen of a harness whose program is there.
+/// The observations of a harness whose program is installed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
-    /// The version that it tells.
+    /// Its version.
     pub version: Option<String>,
-    /// What shows that it is logged in: a variable, a file.
+    /// The trace of its login: a variable, a file.
     pub login: Option<String>,
-    /// What it would ask: settings that have the answer already are left out.
+    /// The questions that it would ask, except those that its settings already answer.
     pub asks: Vec<Ask>,
-    /// A settings file that cannot be read, and why.
+    /// The reason why a settings file cannot be read.
     pub unreadable: Option<String>,
 }
 
-/// Everything that would keep its sessions from starting without a person.
+/// Returns everything that would keep its sessions from starting without a person.
 #[must_use]
 pub fn findings(known: &Known, start: &Start<'_>, seen: &Seen) -> Vec<Finding> {
     let name = &start.harness.name;
@@ -60,7 +60,7 @@ pub fn findings(known: &Known, start: &Start<'_>, seen: &Seen) -> Vec<Finding> {
     found
 }
 
-/// Where a login was looked for.
+/// Describes where a login was looked for.
 fn no_login(known: &Known, start: &Start<'_>) -> String {
     let files = known.login.files.iter();
     let files = files.map(|(dir, name)| dir.file(start, name).display().to_string());
@@ -74,7 +74,8 @@ fn no_login(known: &Known, start: &Start<'_>) -> String {
     )
 }
 
-/// What stays the same as long as a program promises to: its first number, and the second while the first is 0.
+/// Returns the part of a version that stays the same between compatible releases: its first number, and the second
+/// while the first is 0.
 fn line(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split('.').map(|number| number.parse().ok());
     match (numbers.next()??, numbers.next().flatten()) {
@@ -84,7 +85,7 @@ fn line(version: &str) -> Option<(u32, u32)> {
 }
 
 impl super::Known {
-    /// Whether the program would end at once, because it does not run as root in this mode.
+    /// Returns true when the program would end at once, because it does not run as root in this mode.
     #[must_use]
     pub fn refuses_root(&self, start: &Start<'_>) -> bool {
         refuses_root(self, start)

@@ -1,5 +1,5 @@
-//! The key of an API in the environment of sessions whose user is logged in. Claude would use the key, and its account
-//! would be billed for what a subscription pays: a key that only happens to be exported is not used then.
+//! An API key in the environment of sessions whose user is logged in. Claude would use the key, and its account would
+//! be billed for usage that a subscription covers: a key that only happens to be exported is therefore not used.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use crate::domain::harness::hooks::Hooks;
 
 /// The variable.
 pub const KEY: &str = "ANTHROPIC_API_KEY";
-/// The user's own command that tells a key.
+/// The user's own command that prints a key.
 const HELPER: Setting = Setting::Json("apiKeyHelper");
 
-/// What becomes of the key.
+/// The use of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyUse {
-    /// The configuration gives it to the sessions: it is used, whatever else is there.
+    /// The configuration gives it to the sessions: it is used in any case.
     Configured,
     /// It is the only login: it is used.
     Only,
@@ -22,8 +22,8 @@ pub enum KeyUse {
     Spared,
 }
 
-/// Returns what becomes of the key in an environment; none where there is none, or it is another program's.
-/// `configured` is what the configuration sets, `logged_in` says whether one of [`logins`] is there.
+/// Returns the use of the key in an environment; none where there is no key, or it is for another program. `configured`
+/// holds the configured variables, `logged_in` is true when one of [`logins`] exists.
 #[must_use]
 pub fn key_use(
     hooks: Hooks,
@@ -42,19 +42,19 @@ pub fn key_use(
     })
 }
 
-/// What shows that the user of claude has a login besides the key.
+/// Returns the traces of a login of claude's user other than the key.
 #[must_use]
 pub fn logins(env: &BTreeMap<String, String>) -> Vec<Trace> {
     let claude = known("claude").map(|known| known.login.traces_in(env));
     let mut traces = claude.unwrap_or_default();
     traces.retain(|trace| *trace != Trace::Variable(KEY));
-    // A login that a key chain of the system holds leaves no file.
+    // A login in a key chain of the system leaves no file.
     let state = CLAUDE_STATE.of(env).join(".claude.json");
     traces.push(Trace::Setting(state, Setting::Json("oauthAccount")));
     traces
 }
 
-/// Whether this is the user's own command that tells a key: a helper of ours would stand in front of it.
+/// Returns true for the user's own command that prints a key: a helper of the supervisor would override it.
 #[must_use]
 pub fn is_helper(trace: &Trace) -> bool {
     matches!(trace, Trace::Setting(_, setting) if *setting == HELPER)

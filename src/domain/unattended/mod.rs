@@ -1,6 +1,6 @@
-//! What a coding agent needs of the machine to start without a person: a login, consents that its
-//! arguments and environment do not give, a user that it agrees to run as, a version that its preset was
-//! proven with. Pure: what is there is looked up by the caller.
+//! The requirements of a coding agent for a start without a person: a login, consents that its arguments and
+//! environment do not give, a user that it agrees to run as, a version that its preset was tested with. Pure: the
+//! caller looks up the facts.
 
 mod asks;
 mod findings;
@@ -19,7 +19,7 @@ pub(super) use self::programs::{CLAUDE, CODEX, COPILOT, GEMINI, PI};
 pub use self::programs::{Known, Login, PROGRAMS, Setting, Trace, known};
 use super::city::Harness;
 
-/// Variables whose values decide where programs look for their files and what they ask. None is a secret.
+/// Variables that decide where programs look for their files and what they ask. None is a secret.
 const PLAIN: &[&str] = &[
     "HOME",
     "PATH",
@@ -37,8 +37,8 @@ const PLAIN: &[&str] = &[
     "GEMINI_CLI_TRUST_WORKSPACE",
 ];
 
-/// The variables of an environment that matter here: those of [`PLAIN`] with their values, others by
-/// their names only, because they are keys.
+/// Returns the relevant variables of an environment: those of [`PLAIN`] with their values, others by name only, because
+/// they are keys.
 #[must_use]
 pub fn shown(env: &BTreeMap<String, String>) -> BTreeMap<String, Option<String>> {
     let is_plain = |name: &str| PLAIN.contains(&name);
@@ -51,23 +51,23 @@ pub fn shown(env: &BTreeMap<String, String>) -> BTreeMap<String, Option<String>>
         .collect()
 }
 
-/// A harness as its sessions are started.
+/// A harness as its sessions start.
 #[derive(Clone, Copy)]
 pub struct Start<'a> {
     /// The harness.
     pub harness: &'a Harness,
     /// The environment of its sessions. The values of keys may be missing or made up.
     pub env: &'a BTreeMap<String, String>,
-    /// The directories that its sessions work below: the city, and those of agents outside it.
+    /// The directories that contain its sessions' work: the city, and those of agents outside it.
     pub dirs: &'a [PathBuf],
-    /// Whether sessions run as root.
+    /// Set when sessions run as root.
     pub root: bool,
-    /// Whether a project that it works on has this file.
+    /// Returns true when a project that it works on has this file.
     pub project_has: &'a dyn Fn(&str) -> bool,
 }
 
 impl Start<'_> {
-    /// Whether a variable is there and not empty.
+    /// Returns true when a variable is set and not empty.
     fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
@@ -78,23 +78,23 @@ impl Start<'_> {
     }
 }
 
-/// A directory that a program keeps its own files in.
+/// A directory of a program's own files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dir {
     /// The variable that names another place, and the path below that.
     moved: (&'static str, &'static str),
-    /// Below the home directory, when the variable is not set.
+    /// The path below the home directory, when the variable is not set.
     usual: &'static str,
 }
 
 impl Dir {
-    /// The path of a file in it.
+    /// Returns the path of a file in it.
     #[must_use]
     pub fn file(&self, start: &Start<'_>, name: &str) -> PathBuf {
         self.of(start.env).join(name)
     }
 
-    /// Its path in sessions with this environment.
+    /// Returns its path in sessions with this environment.
     #[must_use]
     pub fn of(&self, env: &BTreeMap<String, String>) -> PathBuf {
         let value = |name: &str| env.get(name).filter(|value| !value.is_empty());

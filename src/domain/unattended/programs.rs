@@ -1,39 +1,39 @@
-//! The programs of the presets: the version that each preset was proven with, and how a login of each is
-//! seen without reading any secret.
+//! The programs of the presets: the version that each preset was tested with, and the traces of a login, which are
+//! found without reading any secret.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{Dir, Start};
 
-/// What is known of a program.
+/// The facts about a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
-    /// The name of its file.
+    /// Its file name.
     pub program: &'static str,
-    /// The version that its preset was proven with; none where it was not tried.
+    /// The version that its preset was tested with; none where it was not tried.
     pub proven: Option<&'static str>,
-    /// How it is logged in.
+    /// Its login.
     pub login: Login,
 }
 
-/// The places where a login can be seen.
+/// The places where a login leaves traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Login {
-    /// Variables of which one is enough.
+    /// Variables, of which one is enough.
     pub env: &'static [&'static str],
-    /// Files that a login leaves, of which one is enough. `{}` and the like is no login.
+    /// Files that a login leaves, of which one is enough. A file with only `{}` or the like is no login.
     pub(super) files: &'static [(Dir, &'static str)],
-    /// Keys of its settings that stand for a login or make one needless.
+    /// Keys of its settings that replace a login or make it needless.
     pub(super) settings: &'static [(Dir, &'static str, Setting)],
     /// The command that logs it in.
     pub how: &'static str,
 }
 
-/// How a key of a settings file is found.
+/// The form of a key in a settings file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// A key of the outermost JSON object, with something in it.
+    /// A key of the outermost JSON object with a non-empty value.
     Json(&'static str),
     /// A line of a TOML or YAML file that begins with the key.
     Line(&'static str),
@@ -46,9 +46,9 @@ const fn dir(variable: &'static str, below: &'static str, usual: &'static str) -
     }
 }
 
-/// Where claude keeps its settings and its login.
+/// The directory of claude's settings and login.
 pub(in crate::domain) const CLAUDE: Dir = dir("CLAUDE_CONFIG_DIR", "", ".claude");
-/// Where claude keeps what it remembers.
+/// The directory of claude's state.
 pub(super) const CLAUDE_STATE: Dir = dir("CLAUDE_CONFIG_DIR", "", "");
 pub(in crate::domain) const CODEX: Dir = dir("CODEX_HOME", "", ".codex");
 pub(in crate::domain) const GEMINI: Dir = dir("GEMINI_CLI_HOME", ".gemini", ".gemini");
@@ -58,7 +58,7 @@ const OPENCODE: Dir = dir("XDG_CONFIG_HOME", "opencode", ".config/opencode");
 const OPENCODE_DATA: Dir = dir("XDG_DATA_HOME", "opencode", ".local/share/opencode");
 pub(in crate::domain) const PI: Dir = dir("PI_CODING_AGENT_DIR", "", ".pi/agent");
 
-/// Keys of the providers that programs for any model take.
+/// API keys of the providers, for programs that take any model.
 const ANY: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -67,7 +67,7 @@ const ANY: &[&str] = &[
     "OPENROUTER_API_KEY",
 ];
 
-/// Programs whose login and consents are known, the first of `hd init` first.
+/// Programs with a known login and known consents; the first choice of `hd init` is first.
 pub const PROGRAMS: &[Known] = &[
     Known {
         program: "claude",
@@ -190,32 +190,32 @@ pub const PROGRAMS: &[Known] = &[
     },
 ];
 
-/// What is known of a program by the name of its file.
+/// Returns the facts about a program by its file name.
 #[must_use]
 pub fn known(program: &str) -> Option<&'static Known> {
     let name = program.rsplit('/').next().unwrap_or(program);
     PROGRAMS.iter().find(|known| known.program == name)
 }
 
-/// A place where a login may be seen.
+/// A possible trace of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trace {
     /// A variable of the sessions.
     Variable(&'static str),
-    /// A file with more in it than brackets.
+    /// A file that holds more than brackets.
     File(PathBuf),
     /// A settings file with this key.
     Setting(PathBuf, Setting),
 }
 
 impl Login {
-    /// The variables that log sessions of this harness in, and the files to look at.
+    /// Returns the variables that log sessions of this harness in, and the files to look at.
     #[must_use]
     pub fn traces(&self, start: &Start<'_>) -> Vec<Trace> {
         self.traces_in(start.env)
     }
 
-    /// The same of sessions with this environment.
+    /// Does the same for sessions with this environment.
     pub(super) fn traces_in(&self, env: &BTreeMap<String, String>) -> Vec<Trace> {
         let has = |name: &str| env.get(name).is_some_and(|value| !value.is_empty());
         let set = self.env.iter().filter(|name| has(name));
@@ -229,7 +229,7 @@ impl Login {
 }
 
 impl Setting {
-    /// Whether a settings file with this text has it. A text that is not understood may have it.
+    /// Returns true when a settings file with this text has the key. A text that cannot be parsed may have it.
     #[must_use]
     pub fn is_in(self, text: &str) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! What each program would ask, as tables.
+//! Questions of each program at its start, as tables.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -176,7 +176,7 @@ fn each_finding_comes_with_what_mends_it() {
     assert_eq!(found("2.1.0", Some("X"), true, &[("IS_SANDBOX", "1")]), []);
 }
 
-/// A program promises nothing from one 0.x to the next.
+/// A program makes no promise from one 0.x version to the next.
 #[test]
 fn version_of_a_program_below_1_is_told_from_its_second_number_on() {
     let told = |version: &str| {

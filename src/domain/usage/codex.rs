@@ -1,7 +1,6 @@
-//! Codex (0.169): `~/.codex/sessions/<date>/rollout-*.jsonl`. A `token_usage_record` tells what one answer
-//! used, as soon as it is there. Before there were any, `token_count` told the sum of the conversation, after
-//! the answer's tools: too late for the last one. Input from and into a cache is part of the input; the model
-//! is named when a turn begins.
+//! Codex (0.169): `~/.codex/sessions/<date>/rollout-*.jsonl`. A `token_usage_record` gives the usage of one answer at
+//! once. Older versions only write `token_count`, the sum of the conversation, after the answer's tools: too late for
+//! the last answer. Input from and into a cache is part of the input; the model is named when a turn begins.
 
 use serde_json::Value;
 
@@ -44,7 +43,7 @@ fn tokens(usage: &Value) -> Tokens {
     }
 }
 
-/// What a sum has more than the one before. A sum that is smaller began anew.
+/// Returns the increase of a sum over the previous one. A smaller sum began anew.
 fn more(cursor: &mut Cursor, sum: Tokens) -> Tokens {
     let anew = sum.input < cursor.sum.input || sum.output < cursor.sum.output;
     let more = match anew {

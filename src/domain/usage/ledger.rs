@@ -1,4 +1,4 @@
-//! What is kept of tokens and money: transcripts that are read, and sums per day and session.
+//! The ledger of tokens and money: transcripts that are read, and sums per day and session.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Cursor, Format, Tokens};
 
-/// Whose tokens they are.
+/// The owner of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Owner {
     /// The session.
@@ -23,20 +23,20 @@ pub struct Owner {
     pub harness: String,
 }
 
-/// A transcript that is read.
+/// A transcript that is being read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The file.
     pub path: PathBuf,
-    /// The directory that it must be in, links followed.
+    /// The directory that must contain it, with links followed.
     pub root: PathBuf,
-    /// How it is written.
+    /// Its format.
     pub format: Format,
-    /// Whose it is now. A conversation that goes on in another session is that one's from then on.
+    /// Its present owner. A conversation that continues in another session belongs to that session from then on.
     pub owner: Owner,
-    /// How far it was read.
+    /// The position up to which it was read.
     pub cursor: Cursor,
-    /// Its session may write more.
+    /// Set while its session may write more.
     pub active: bool,
 }
 
@@ -45,21 +45,21 @@ pub struct Source {
 pub struct Row {
     /// The day, as `2026-01-31`, by the zone of this machine.
     pub day: String,
-    /// Whose.
+    /// The owner.
     #[serde(flatten)]
     pub owner: Owner,
-    /// The model; empty where it is not known.
+    /// The model; empty where unknown.
     pub model: String,
-    /// How many.
+    /// The tokens.
     #[serde(flatten)]
     pub tokens: Tokens,
-    /// What they cost, as far as it is known.
+    /// Their known cost.
     pub usd: f64,
-    /// Of these the cost is not known.
+    /// The number of tokens whose cost is unknown.
     pub unpriced: u64,
 }
 
-/// What rows are put together by.
+/// The key by which rows are grouped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -76,7 +76,7 @@ pub enum By {
     Harness,
     /// Rigs; standing agents have none.
     Rig,
-    /// Sessions, by the name that `status` shows: those of a raider at one relic after the other have the same.
+    /// Sessions, by the name in `status`: all sessions of a raider have the same name, whatever the relic.
     Session,
 }
 
@@ -97,16 +97,16 @@ impl By {
 /// A sum over rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sum {
-    /// How many.
+    /// The tokens.
     pub tokens: Tokens,
-    /// What they cost, as far as it is known.
+    /// Their known cost.
     pub usd: f64,
-    /// Of these the cost is not known.
+    /// The number of tokens whose cost is unknown.
     pub unpriced: u64,
 }
 
 impl Sum {
-    /// The sum of rows.
+    /// Returns the sum of rows.
     #[must_use]
     pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
         let mut sum = Self::default();
@@ -118,7 +118,7 @@ impl Sum {
         sum
     }
 
-    /// Both together.
+    /// Adds another sum.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.tokens += other.tokens;
@@ -127,7 +127,7 @@ impl Sum {
         self
     }
 
-    /// As it is shown; `usd` is null where nothing is known of the cost.
+    /// Returns the sum as it is shown; `usd` is null where all costs are unknown.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Tokens {
@@ -145,7 +145,7 @@ impl Sum {
     }
 }
 
-/// The rows put together, in the order of what they are put together by.
+/// Groups rows and returns their sums, ordered by the key.
 #[must_use]
 pub fn together(rows: &[Row], by: By) -> Vec<(String, Sum)> {
     let mut groups: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();

@@ -1,6 +1,5 @@
-//! Tokens and money of sessions, read from the transcripts that their programs write: one file per
-//! program, all JSON Lines. A transcript is read on from where it was read to, and a message that stands
-//! in it more than once is counted once.
+//! Tokens and money of sessions, read from the transcripts that their programs write: a file per program, all JSON
+//! Lines. Reading continues from the last position, and a message that occurs several times is counted once.
 
 mod claude;
 mod codex;
@@ -21,19 +20,19 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The longest name of a model.
+/// The maximum length of a model's name.
 const MODEL_MAX: usize = 128;
-/// So many models are told apart in one transcript.
+/// The maximum number of models that are told apart in one transcript.
 const MODELS: usize = 16;
-/// Of the id of a message, so many characters are looked at.
+/// The number of characters of a message id that are compared.
 const ID_MAX: usize = 128;
-/// So many messages are remembered as counted: those that a program writes again follow closely.
+/// The number of counted messages that are remembered: a program that writes a message again does so soon after.
 const REMEMBERED: usize = 64;
 
-/// Numbers of tokens. The four are disjoint: what was read from a cache is no `input`.
+/// Numbers of tokens. The four are disjoint: tokens read from a cache are no `input`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
-    /// Read by the model, and neither from nor into a cache.
+    /// Read by the model, neither from nor into a cache.
     pub input: u64,
     /// Written by the model, its thoughts included.
     pub output: u64,
@@ -44,7 +43,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// What is more than in another count; never less than nothing.
+    /// Returns the excess over another count; never negative.
     #[must_use]
     pub fn beyond(&self, before: &Self) -> Self {
         Self {
@@ -55,7 +54,7 @@ impl Tokens {
         }
     }
 
-    /// All of them.
+    /// Returns the total.
     #[must_use]
     pub fn all(&self) -> u64 {
         let kinds = [self.input, self.output, self.cache_read, self.cache_write];
@@ -64,7 +63,7 @@ impl Tokens {
             .fold(0, |sum: u64, more| sum.saturating_add(*more))
     }
 
-    /// Whether it is none at all.
+    /// Returns true when all numbers are 0.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
@@ -80,7 +79,7 @@ impl AddAssign for Tokens {
     }
 }
 
-/// Programs whose transcripts are understood.
+/// Formats of transcripts, by program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -99,7 +98,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Whether the program tells what its tokens cost.
+    /// Returns true when the program reports the cost of its tokens.
     #[must_use]
     pub fn tells_money(self) -> bool {
         match self {
@@ -109,49 +108,49 @@ impl Format {
     }
 }
 
-/// What one line of a transcript says was used.
+/// The usage in one line of a transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spent {
-    /// When, where the line says it.
+    /// Time, where the line has one.
     pub at: Option<Timestamp>,
     /// The model; empty where the transcript does not name it.
     pub model: String,
-    /// How many tokens.
+    /// The tokens.
     pub tokens: Tokens,
-    /// US dollars, where the program tells them.
+    /// US dollars, where the program reports them.
     pub usd: Option<f64>,
 }
 
-/// How far a transcript was read, and what of it was counted.
+/// The position up to which a transcript was read, and what of it was counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
-    /// Bytes that were read.
+    /// The number of bytes read.
     pub offset: u64,
-    /// What is older was not used by a session of this city.
+    /// Older lines were not written by a session of this city.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// A line that is too long to be read has begun: everything up to its end is passed over.
+    /// Set within a line that is too long to be read, which is skipped up to its end.
     #[serde(default)]
     skipping: bool,
-    /// The model that was named last, for programs that name it apart.
+    /// The last named model, for programs that name it separately.
     #[serde(default)]
     model: String,
     /// The models that were named.
     #[serde(default)]
     models: BTreeSet<String>,
-    /// The newest messages, and what was counted of each.
+    /// The newest messages, with the tokens counted of each.
     #[serde(default)]
     counted: VecDeque<(String, Tokens)>,
-    /// The sum so far, for programs that tell sums.
+    /// The sum so far, for programs that report sums.
     #[serde(default)]
     sum: Tokens,
-    /// Each answer is told of by itself: sums would count it again.
+    /// Set when each answer is reported separately, so that sums would count it again.
     #[serde(default)]
     has_records: bool,
 }
 
 impl Cursor {
-    /// The beginning of a transcript of which nothing counts that is older than this.
+    /// Starts at the beginning of a transcript; lines older than `since` do not count.
     #[must_use]
     pub fn since(since: Timestamp) -> Self {
         Self {
@@ -160,7 +159,7 @@ impl Cursor {
         }
     }
 
-    /// Counts a message: what it has more than when it was counted before.
+    /// Counts a message, without the tokens that were counted of it before.
     fn count(&mut self, id: &str, tokens: Tokens) -> Tokens {
         let id: String = id.chars().take(ID_MAX).collect();
         if let Some((_, before)) = self.counted.iter_mut().find(|(known, _)| *known == id) {
@@ -175,7 +174,8 @@ impl Cursor {
         tokens
     }
 
-    /// The name of a model as it is kept: an agent can write any into its transcript, and each has its own sum.
+    /// Returns the name under which a model is counted. An agent can write any name into its transcript, and each name
+    /// has a sum of its own, so their number is limited.
     fn named(&mut self, model: &str) -> String {
         let fits = model.len() <= MODEL_MAX && model.chars().all(|c| c.is_ascii_graphic());
         let known = self.models.contains(model);
@@ -186,13 +186,13 @@ impl Cursor {
         model.to_owned()
     }
 
-    /// The next bytes of the transcript, from [`Cursor::offset`] on; `full` when there may be more of
-    /// them at once. A line that is not at its end yet is left for the next time.
+    /// Reads the next bytes of the transcript, from [`Cursor::offset`] on; `full` when there may be more of them. An
+    /// incomplete line is left for the next call.
     pub fn read(&mut self, format: Format, bytes: &[u8], full: bool) -> Vec<Spent> {
         let end = bytes.iter().rposition(|byte| *byte == b'\n');
         let Some(end) = end else {
             if full {
-                // It would be as long the next time.
+                // The line would be as long the next time.
                 self.skipping = true;
                 self.offset += bytes.len() as u64;
             }
@@ -234,7 +234,7 @@ impl Cursor {
     }
 }
 
-/// The number at a path; 0 where there is none.
+/// Returns the number at a path; 0 where there is none.
 fn number(line: &Value, path: &str) -> u64 {
     line.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }

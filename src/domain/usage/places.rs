@@ -1,5 +1,5 @@
-//! Where programs write their transcripts. A transcript elsewhere is not read: its path is the word of a
-//! process of the session.
+//! The places where programs write their transcripts. A transcript elsewhere is not read: its path is only the claim of
+//! a process in the session.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::Format;
 use crate::domain::harness::hooks::Hooks;
 use crate::domain::unattended::{CLAUDE, CODEX, COPILOT, GEMINI, PI};
 
-/// The format of a program's transcripts, by its hooks, else by the name of its file.
+/// Returns the format of a program's transcripts, by its hooks, or else by its file name.
 #[must_use]
 pub fn format(hooks: Hooks, program: &str) -> Option<Format> {
     match (hooks, program.rsplit('/').next()) {
@@ -22,8 +22,8 @@ pub fn format(hooks: Hooks, program: &str) -> Option<Format> {
     }
 }
 
-/// The directory that all transcripts of a program are in, given the environment of its sessions and the
-/// directory that the supervisor's own files of them are in.
+/// Returns the directory that contains all transcripts of a program, given the environment of its sessions and the
+/// directory of the supervisor's own files for them.
 #[must_use]
 pub fn root(format: Format, env: &BTreeMap<String, String>, own: &Path) -> PathBuf {
     match format {
@@ -36,7 +36,7 @@ pub fn root(format: Format, env: &BTreeMap<String, String>, own: &Path) -> PathB
     }
 }
 
-/// The transcript of a conversation: the one that was named, else where the program writes it.
+/// Returns the transcript of a conversation: the named file, or else the place where the program writes it.
 #[must_use]
 pub fn transcript(
     format: Format,
@@ -46,7 +46,7 @@ pub fn transcript(
 ) -> Option<PathBuf> {
     match (format, named) {
         (_, Some(named)) => Some(PathBuf::from(named)),
-        // One word: it must not lead elsewhere.
+        // The id must be a single name: it must not lead elsewhere.
         (Format::Copilot, None) if !conversation.contains(['/', '\0']) && conversation != ".." => {
             Some(root.join(conversation).join("events.jsonl"))
         }
@@ -54,7 +54,7 @@ pub fn transcript(
     }
 }
 
-/// The directory that pi keeps the transcripts of a working directory in.
+/// Returns the directory of pi's transcripts for a working directory.
 #[must_use]
 pub fn pi(root: &Path, dir: &Path) -> PathBuf {
     let text = dir.to_string_lossy();

@@ -17,12 +17,12 @@ pub struct Price {
     pub cache_write: f64,
 }
 
-/// Prices by the name of the model; a name that ends in `*` stands for all that begin so.
+/// Prices by the name of the model; a name that ends in `*` matches all names with that beginning.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Prices(pub BTreeMap<String, Price>);
 
 impl Prices {
-    /// The price of a model: that of the longest name that fits.
+    /// Returns the price of a model: that of the longest matching name.
     #[must_use]
     pub fn of(&self, model: &str) -> Option<&Price> {
         let fits = |name: &str| match name.strip_suffix('*') {
@@ -35,11 +35,11 @@ impl Prices {
         longest.map(|(_, price)| price)
     }
 
-    /// US dollars for tokens of a model; none where it has no price.
+    /// Returns US dollars for tokens of a model; none where it has no price.
     #[must_use]
     pub fn usd(&self, model: &str, tokens: &Tokens) -> Option<f64> {
         let price = self.of(model)?;
-        // Numbers of tokens are exact as floats far beyond what anybody pays for.
+        // Token counts are exact as floats far beyond any real bill.
         let of = |count: u64, price: f64| count as f64 * price / 1e6;
         Some(
             of(tokens.input, price.input)

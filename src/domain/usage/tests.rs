@@ -23,7 +23,7 @@ const CODEX: &str = r#"{"timestamp":"2026-11-23T13:00:00Z","type":"turn_context"
 {"timestamp":"2026-11-23T13:00:04Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":300,"cached_input_tokens":140,"output_tokens":15}}}}
 "#;
 
-/// The last answer was followed by the end of the session.
+/// The session ends after the last answer.
 const CODEX_RECORDS: &str = r#"{"timestamp":"2026-11-23T17:25:43.917Z","ordinal":9,"type":"turn_context","payload":{"turn_id":"01a2","model":"gpt-x"}}
 {"timestamp":"2026-11-23T17:25:44.022Z","ordinal":14,"type":"token_usage_record","payload":{"response_id":"resp_1","usage":{"input_tokens":1200,"cached_input_tokens":200,"cache_write_input_tokens":50,"output_tokens":34,"reasoning_output_tokens":4,"total_tokens":1234},"thread_token_usage":{"input_tokens":1200}}}
 {"timestamp":"2026-11-23T17:25:44.276Z","ordinal":17,"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":1200,"cached_input_tokens":200,"cache_write_input_tokens":50,"output_tokens":34,"reasoning_output_tokens":4,"total_tokens":1234}}}}
@@ -239,7 +239,7 @@ fn transcripts_are_where_their_programs_write_them() {
 }
 
 proptest! {
-    /// However it is cut, and however often it is read on.
+    /// Holds for any cuts and any number of reads.
     #[test]
     fn parts_count_as_much_as_the_whole(which in 0..ALL.len(), cuts in prop::collection::vec(0.0..1.0f64, 0..6)) {
         let (format, text) = ALL[which];
@@ -274,7 +274,7 @@ fn line(id: &str, model: &str, at: &str) -> String {
     )
 }
 
-/// An agent can write into its transcript: what is remembered of it is bounded.
+/// An agent can write into its transcript, so the remembered state is bounded.
 #[test]
 fn transcript_of_many_models_and_long_ids_is_remembered_in_little() {
     let mut cursor = Cursor::default();

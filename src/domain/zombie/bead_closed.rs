@@ -1,5 +1,5 @@
-//! Class 4: its relic was closed elsewhere, and it did not notice. Whether its session can be seen
-//! changes nothing: it is to end.
+//! Class 4: its relic was closed elsewhere, and the raider did not notice. It makes no difference if its session can be
+//! observed: it is to end.
 
 use super::{Bond, Facts, Policy};
 

@@ -1,6 +1,6 @@
-//! The four classes of zombies and what is done about each (`witness-patrol.md`, zombie detection
-//! algorithm; the decision table of `1-product.md`). Facts of one raider at one moment go in, a class
-//! and an act come out; nothing is remembered, so whoever looks comes to the same conclusion.
+//! The four classes of zombies and the act against each (`witness-patrol.md`, zombie detection algorithm; the decision
+//! table of `1-product.md`). Decides from the facts of one raider at one moment and keeps no state, so that every
+//! caller comes to the same result.
 //!
 //! ```text
 //!   class            what is seen                                     what is done
@@ -13,8 +13,8 @@
 //!   bead_closed      the relic was closed elsewhere                   session ended, then as the first
 //! ```
 //!
-//! What could not be seen is no evidence: a rule that needs it does not hold. `agent_dead` is what is seen
-//! at one moment; whoever acts on it has seen it twice.
+//! A fact that could not be observed is no evidence: a rule that needs it does not hold. `agent_dead` describes one
+//! moment; a caller acts on it only after a second observation.
 
 mod agent_dead;
 mod bead_closed;
@@ -28,90 +28,90 @@ use serde::{Deserialize, Serialize};
 use super::cause::Cause;
 use super::facts::Probed;
 
-/// What kind of zombie.
+/// The class of a zombie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Class 1: nobody is in the sandbox, and nobody will be.
+    /// Class 1: no session is in the sandbox, and none will be.
     SessionDead,
-    /// Class 2: the session is an empty shell.
+    /// Class 2: the session runs without its agent.
     AgentDead,
-    /// Class 3: it is finished and does not end.
+    /// Class 3: the raider is finished and its session does not end.
     StuckInDone,
-    /// Class 4: its work was closed elsewhere.
+    /// Class 4: its relic was closed elsewhere.
     BeadClosed,
 }
 
-/// What is done about it.
+/// The act against a zombie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// The sandbox goes through the safety protocol.
+    /// The sandbox is removed through the safety protocol.
     Remove,
-    /// The session is ended whatever becomes of the sandbox, which then goes through the protocol.
+    /// The session is ended in any case; the sandbox is then removed through the safety protocol.
     EndAndRemove,
-    /// The session is ended; what is under way goes on.
+    /// The session is ended; the saga in progress goes on.
     End,
-    /// The session is ended and a fresh one started on the same sandbox, which counts as a death.
+    /// The session is replaced by a fresh one on the same sandbox, which counts as a death.
     Replace,
 }
 
-/// How the raider stands to its work.
+/// The relation of a raider to its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bond {
     /// It has a sandbox and no hook.
     Gone,
     /// It works.
     Open,
-    /// It said that it is finished.
+    /// It declared that it is finished.
     Done {
-        /// Since the last progress of what follows from that.
+        /// Time since the last progress of its completion.
         silent: Duration,
-        /// A remote that refuses, or a person who has yet to look, is waited for, not the raider.
+        /// Set when the delay is not the raider's: a remote refuses, or a person's review is outstanding.
         excused: bool,
     },
     /// Its relic was closed elsewhere.
     Closed,
 }
 
-/// Its session.
+/// The state of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Session {
-    /// There is none, or it ended.
+    /// No session, or an ended one.
     Dead,
-    /// One is up.
+    /// A running session.
     Up {
-        /// Since when.
+        /// Age of the session.
         age: Duration,
-        /// Whether the agent is among its processes; none when that cannot be told.
+        /// True when the agent is among its processes; none when unknown.
         agent: Option<bool>,
     },
 }
 
-/// What was seen of one raider.
+/// The observations of one raider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// Its work.
     pub bond: Bond,
     /// Its session.
     pub session: Probed<Session>,
-    /// Since its sandbox was made; none when nothing tells.
+    /// Age of its sandbox; none when unknown.
     pub age: Option<Duration>,
-    /// It died too often: the root does not start it.
+    /// Set when it died too often: the root does not start it.
     pub quarantined: bool,
 }
 
-/// How long things may take.
+/// The time limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Younger ones are not judged by what runs.
+    /// A younger sandbox or session is not judged by its processes.
     pub spawn_grace: Duration,
-    /// How long `done` may go without progress.
+    /// The longest time for which a `done` may make no progress.
     pub done_intent_timeout: Duration,
 }
 
 type Rule = fn(&Facts, &Policy) -> bool;
 
-/// The first that holds decides.
+/// The first rule that holds decides.
 const RULES: &[(Class, Rule, Act)] = &[
     (Class::SessionDead, session_dead::holds, Act::Remove),
     (Class::AgentDead, agent_dead::holds, Act::Replace),
@@ -119,7 +119,7 @@ const RULES: &[(Class, Rule, Act)] = &[
     (Class::BeadClosed, bead_closed::holds, Act::EndAndRemove),
 ];
 
-/// Whether it is a zombie, of which class, and what is to be done.
+/// Returns the class and the act when the raider is a zombie.
 #[must_use]
 pub fn judge(facts: &Facts, policy: &Policy) -> Option<(Class, Act)> {
     let mut rules = RULES.iter();
@@ -128,7 +128,7 @@ pub fn judge(facts: &Facts, policy: &Policy) -> Option<(Class, Act)> {
 }
 
 impl Class {
-    /// The name as it stands in events.
+    /// Returns the name in events.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl Class {
         }
     }
 
-    /// The cause of what is done about one that stands so.
+    /// Returns the cause of the act.
     #[must_use]
     pub fn cause(self, bond: Bond) -> Cause {
         match (self, bond) {

@@ -1,4 +1,4 @@
-//! Class 3: it said that it is finished, nothing follows from that, and its session is still up.
+//! Class 3: the raider declared itself finished, its completion makes no progress, and its session is still up.
 
 use super::{Bond, Facts, Policy, Session};
 use crate::domain::facts::Probed;

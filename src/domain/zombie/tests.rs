@@ -33,8 +33,8 @@ fn of(facts: &Facts) -> Option<(Class, Act)> {
     judge(facts, &POLICY)
 }
 
-/// `witness-patrol.md`, zombie detection algorithm: each class with its condition, and its neighbours
-/// that are none.
+/// `witness-patrol.md`, zombie detection algorithm: each class with its condition, and similar cases that are no
+/// zombies.
 #[test]
 fn the_table_holds_row_by_row() {
     use Class::{AgentDead, SessionDead};
@@ -80,7 +80,7 @@ fn the_table_holds_row_by_row() {
     }
 }
 
-/// The other half of the algorithm, and what cannot be seen.
+/// The other half of the algorithm, and facts that could not be observed.
 #[test]
 fn the_table_goes_on() {
     use Class::{BeadClosed, StuckInDone};

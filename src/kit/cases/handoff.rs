@@ -1,11 +1,11 @@
-//! A handoff.
+//! The case of a handoff.
 
 use super::{FIRST, LAND_LIMIT, no_commands, step, works};
 use crate::kit::bench::Bench;
 use crate::kit::model::{Scenario, Step};
 use crate::kit::outcome::Ended;
 
-/// The word of the note by which the successor's conversation is recognised.
+/// The word in the note that identifies the successor's conversation.
 const NOTE: &str = "kit-successor";
 
 pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
@@ -13,7 +13,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
         return Err(no_commands());
     }
     let marker = "kit-handoff";
-    // The successor's prompt has both words, and the scenario that was added first is taken.
+    // The successor's prompt has both words, and the scenario that was added first is used.
     bench.model.play(Scenario {
         marker: NOTE.to_owned(),
         steps: works(bench, FIRST, marker),

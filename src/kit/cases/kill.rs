@@ -1,4 +1,4 @@
-//! A program that is killed in the middle of its work.
+//! The case of a program that is killed in the middle of its work.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     let work = commits(bench, FIRST, marker);
     let gate = work.len().min(1);
     let mut steps = work;
-    // A program that runs no commands is killed before it did anything.
+    // A program that runs no commands is killed before it does anything.
     let gate = if bench.program.runs_commands { gate } else { 0 };
     steps.insert(gate, Step::Wait);
     steps.extend(finishes(bench));

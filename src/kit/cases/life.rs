@@ -1,4 +1,4 @@
-//! The life of one raider: start, prompt, commit, done.
+//! The cases of one raider's life: start, prompt, commit, done.
 
 use super::{FIRST, LAND_LIMIT, commits, step, wait_at_gate, works};
 use crate::kit::bench::{Bench, file_of};
@@ -12,7 +12,7 @@ pub(super) fn start(bench: &Bench) -> Result<Option<String>, Ended> {
     Ok(None)
 }
 
-/// Text with everything that a shell, a terminal or a template could take for its own.
+/// Text with all characters that a shell, a terminal or a template could interpret.
 const BODY: &str = "First line: 'single', \"double\", `back`, $HOME, $(id), \\n, {prompt}, {x}, %s.\n\
                     Second line: é, 漢字, “curly”, –, 🙂; a # sign; a \\ at the end \\\n\
                     \n\
@@ -67,7 +67,7 @@ pub(super) fn commit(bench: &Bench) -> Result<Option<String>, Ended> {
         file.as_str(),
     ];
     let author = bench.wait(step(bench, "its commit is there", &[&raider]), || {
-        // There is no sandbox before the first moment, and none after the landing.
+        // The sandbox may not exist yet, and is gone after the landing.
         let authors = bench.place.git(&sandbox, &wanted).unwrap_or_default();
         let landed = ["log", "--format=%an", "main", "--", file.as_str()];
         let landed = bench

@@ -1,4 +1,4 @@
-//! The cases: what a harness has to do unattended. Each begins with no raider, and leaves none.
+//! The cases: the requirements for a harness without a person. Each begins with no raider, and leaves none.
 //!
 //! | case | the harness |
 //! |---|---|
@@ -30,7 +30,7 @@ use super::model::{Given, Step};
 use super::outcome::{Ended, Outcome};
 use super::place::RAIDERS;
 
-/// How long the way from a commit to its landing may take.
+/// Timeout from a commit to its landing.
 const LAND_LIMIT: Duration = Duration::from_secs(120);
 
 /// A case.
@@ -51,7 +51,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// Every case, in the order in which they are tried. The last one ends the supervisor.
+    /// All cases, in the order in which they are tried. The last one ends the supervisor.
     pub const ALL: &[Self] = &[
         Self::Start,
         Self::Prompt,
@@ -114,10 +114,10 @@ impl FromStr for Case {
     }
 }
 
-/// Tries cases one after the other, and tells of each as soon as it has ended.
+/// Runs cases one after the other, and reports each as soon as it has ended.
 ///
 /// # Errors
-/// What `tell` failed with.
+/// The error of `tell`.
 pub fn run<E>(
     bench: &Bench,
     cases: &[Case],
@@ -144,7 +144,7 @@ pub fn run<E>(
 fn one(bench: &Bench, case: Case) -> Outcome {
     let started = Instant::now();
     let result = case.run(bench);
-    // The stopped supervisor took its raiders along.
+    // The stopped supervisor has ended its raiders too.
     let cleared = if case == Case::Stop && !bench.is_up() {
         Ok(())
     } else {
@@ -160,7 +160,7 @@ fn one(bench: &Bench, case: Case) -> Outcome {
     }
 }
 
-/// The outcome of a case that is not tried because the program cannot be pointed at the model.
+/// Returns the outcome of a case that is not tried because the program cannot be pointed at the model.
 #[must_use]
 pub fn untried(case: Case, why: &str) -> Outcome {
     Outcome {
@@ -174,8 +174,7 @@ const UNPOINTED: &str = "the program never asked the scripted model, and the kit
                          it is pointed there: it has to keep to ANTHROPIC_BASE_URL, OPENAI_BASE_URL \
                          or GOOGLE_GEMINI_BASE_URL";
 
-/// Whether nothing can be said of a program, for the kit does not know it and it never asked the
-/// model.
+/// Returns true when a program cannot be judged, because the kit does not know it and it sent no request to the model.
 fn is_unpointed(bench: &Bench, outcome: &Outcome) -> bool {
     let late = matches!(outcome.result, Err(Ended::Failed { late: true, .. }));
     late && !bench.program.is_known() && bench.model.heard().is_empty()
@@ -183,11 +182,11 @@ fn is_unpointed(bench: &Bench, outcome: &Outcome) -> bool {
 
 /// The first raider of a case.
 const FIRST: &str = RAIDERS[0];
-/// The second one.
+/// The second raider of a case.
 const SECOND: &str = RAIDERS[1];
 
-/// Steps that write the file of a scenario and commit it, without the end of the work. A program
-/// that runs no commands commits by itself.
+/// Returns steps that write the file of a scenario and commit it, without finishing the work. A program that runs no
+/// commands commits by itself.
 fn commits(bench: &Bench, raider: &str, marker: &str) -> Vec<Step> {
     let file = file_of(marker);
     let text = format!("{marker}\n");
@@ -205,7 +204,7 @@ fn commits(bench: &Bench, raider: &str, marker: &str) -> Vec<Step> {
     ]
 }
 
-/// The step that declares the work finished, and what is said after it.
+/// Returns the step that declares the work finished, and the text after it.
 fn finishes(bench: &Bench) -> Vec<Step> {
     if !bench.program.runs_commands {
         return Vec::new();
@@ -217,12 +216,12 @@ fn finishes(bench: &Bench) -> Vec<Step> {
     ]
 }
 
-/// The whole work of a scenario.
+/// Returns the complete work of a scenario.
 fn works(bench: &Bench, raider: &str, marker: &str) -> Vec<Step> {
     [commits(bench, raider, marker), finishes(bench)].concat()
 }
 
-/// A wait for something that one raider's program does.
+/// Returns a wait for a step of one raider's program.
 fn step<'a>(bench: &Bench, what: &'a str, of: &'a [&'a Raider]) -> Wait<'a> {
     Wait {
         what,
@@ -232,7 +231,7 @@ fn step<'a>(bench: &Bench, what: &'a str, of: &'a [&'a Raider]) -> Wait<'a> {
     }
 }
 
-/// Waits until the conversation of this raider stands at a [`Step::Wait`].
+/// Waits until the conversation of this raider reaches a [`Step::Wait`].
 fn wait_at_gate(bench: &Bench, raider: &Raider, what: &str) -> Result<(), Ended> {
     let of = [raider];
     bench.wait(step(bench, what, &of), || {

@@ -13,11 +13,11 @@ use crate::kit::outcome::Ended;
 
 const QUESTION: &str = "Which colour shall the roof have?";
 const OPTIONS: [&str; 3] = ["Crimson", "Emerald", "Indigo"];
-/// What `hd send` tries to type over the question.
+/// The text that `hd send` tries to type over the question.
 const TYPED: &str = "Go on";
-/// How soon the words of the question have to be known after it is.
+/// Timeout for the words of the question after the condition is known.
 const WORDS_LIMIT: Duration = Duration::from_secs(5);
-/// How soon the condition has to go after the answer, where a step may take a minute and a half.
+/// Timeout for the end of the condition after the answer; other steps may take a minute and a half.
 const GONE_LIMIT: Duration = Duration::from_secs(15);
 
 pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
@@ -29,7 +29,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     steps.extend(works(bench, FIRST, marker));
     let raider = bench.begin(FIRST, marker, steps)?;
     let asked = |given: &Given| *given != Given::Waiting;
-    // The question may be on the screen before this is looked at for the first time.
+    // The question may be on the screen before the first look.
     let of = [&raider];
     let asks = Wait {
         besides: "needs_input",
@@ -98,7 +98,7 @@ fn seen(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
         let Some(shown) = shown.filter(|shown| shown["condition"] == "needs_input") else {
             return Ok(None);
         };
-        // A hook tells that something is asked before its words are on the screen.
+        // A hook reports a question before its words are on the screen.
         let has_words = shown["detail"]
             .as_str()
             .is_some_and(|it| it.contains(QUESTION));
@@ -119,7 +119,7 @@ fn seen(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
     Ok(())
 }
 
-/// The model was told a result that no person gave: the tool asks nobody in this form of the program.
+/// Detects a result that no person gave: the program's question tool does not ask in this form of the program.
 fn does_not_ask(bench: &Bench, marker: &str) -> Option<Ended> {
     let mut heard = bench.heard(marker).into_iter();
     let result = heard.find(|heard| heard.step >= Some(1))?.result?;
@@ -131,7 +131,7 @@ fn does_not_ask(bench: &Bench, marker: &str) -> Option<Ended> {
     Some(Ended::Untried(why))
 }
 
-/// `hd send` is refused while the question is open.
+/// Checks that `hd send` is refused while the question is open.
 fn not_typed_over(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
     let send = Op::Send(Send {
         name: raider.name.clone(),

@@ -1,4 +1,4 @@
-//! A provider that refuses: a limit, credentials that are not valid.
+//! The cases of a provider that refuses: a limit, or invalid credentials.
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +13,21 @@ use crate::kit::model::{Given, Step};
 use crate::kit::outcome::Ended;
 use crate::kit::place::{LOGGED_OUT, RIG};
 
-/// A limit that is over sooner would be one that programs wait for by themselves.
+/// Programs themselves wait out a limit that ends sooner.
 const AT_LEAST: Duration = Duration::from_secs(60);
-/// A park that ends by a mistake has ended so long after what ended it,
+/// A park that ends by mistake does so within this time after the event,
 const STAYS: Duration = Duration::from_secs(4);
-/// and in a short trial so long.
+/// and in a short trial within this time.
 const STAYS_SHORT: Duration = Duration::from_secs(1);
-/// How long a program may take to ask its model once more.
+/// Timeout for another request to the model.
 const ASKS_AGAIN: Duration = Duration::from_secs(10);
-/// How far the end of a limit may be off: programs tell it without seconds.
+/// The tolerance for the end of a limit: programs show it without seconds.
 const CLOSE: SignedDuration = SignedDuration::from_secs(90);
 
 pub(super) fn limit(bench: &Bench) -> Result<Option<String>, Ended> {
     let marker = "kit-limit";
     let now = Timestamp::now();
-    // Programs tell the time without seconds.
+    // Programs show the time without seconds.
     let resets_at = now
         .checked_add(AT_LEAST)
         .and_then(|soon| soon.checked_add(1.minute()))
@@ -59,7 +59,7 @@ pub(super) fn limit(bench: &Bench) -> Result<Option<String>, Ended> {
     }
     bench.model.release(marker);
     if until.is_none() || bench.short {
-        // The end is guessed, and later. A person may say that it is there.
+        // The end is guessed, and later. A person may declare it.
         bench.resume_accounts()?;
     }
     let wait = Wait {
@@ -81,7 +81,7 @@ pub(super) fn limit(bench: &Bench) -> Result<Option<String>, Ended> {
     })
 }
 
-/// A program may wait without a word, and go on when the limit is over.
+/// Handles a program that waits silently, and goes on when the limit is over.
 fn waits_by_itself(bench: &Bench, raider: &Raider) -> Result<Option<String>, Ended> {
     let screen = bench.screen(raider);
     bench.model.release(&raider.marker);
@@ -126,7 +126,7 @@ pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
     Ok(None)
 }
 
-/// Sees that the account is parked and stays so, that no text is typed into its session, and that no work is charged
+/// Checks that the account is parked and stays so, that no text is typed into its session, and that no work is charged
 /// to it.
 fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), Ended> {
     let is_parked = || {
@@ -183,7 +183,7 @@ fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), En
     refused("work is charged", &charge)
 }
 
-/// Has the program ask its model once more, as a person does who types something; it is refused again.
+/// Has the program send another request to its model, as if a person typed something; the model refuses again.
 fn asks_again(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
     let refusals = || {
         let heard = bench.heard(&raider.marker);
@@ -200,7 +200,7 @@ fn asks_again(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
         force: false,
     }));
     if typed.is_err() {
-        // It has ended.
+        // The program has ended.
         return Ok(());
     }
     let wait = Wait {
@@ -210,7 +210,7 @@ fn asks_again(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
         besides: "",
     };
     match bench.wait(wait, || Ok((refusals() > before).then_some(()))) {
-        // What was typed went into a dialog.
+        // The typed text went into a dialog.
         Err(Ended::Failed { late: true, .. }) => Ok(()),
         asked => asked,
     }

@@ -1,4 +1,4 @@
-//! The stop of a supervisor, in the middle of a command.
+//! The case of a supervisor that stops in the middle of a command.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::kit::bench::{Bench, Wait};
 use crate::kit::model::Step;
 use crate::kit::outcome::Ended;
 
-/// How long a stop may take: the grace of a session, and time to tidy up.
+/// Timeout of a stop: the grace of a session, and time to clean up.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
@@ -28,7 +28,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     let stop = Op::Stop(Stop {
         keep_sessions: false,
     });
-    // The answer may be cut off by the end.
+    // The end of the supervisor may cut the answer off.
     let _answer = bench.ask(&stop);
     let wait = Wait {
         what: "the supervisor ends",
@@ -47,7 +47,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     )))
 }
 
-/// The processes whose environment names the city: they were started by its sessions.
+/// Lists the processes whose environment names the city: its sessions started them.
 fn left(bench: &Bench) -> Vec<String> {
     let city = format!("HD_CITY={}", bench.place.city.display());
     let Ok(all) = fs::read_dir("/proc") else {
@@ -55,7 +55,7 @@ fn left(bench: &Bench) -> Vec<String> {
     };
     let all = all.filter_map(Result::ok).map(|entry| entry.path());
     let of_city = all.filter(|process| {
-        // Processes of others cannot be read, and those that just ended have nothing.
+        // Processes of other users cannot be read, and those that just ended have no environment.
         let environment = fs::read(process.join("environ")).unwrap_or_default();
         let mut variables = environment.split(|byte| *byte == 0);
         variables.any(|variable| variable == city.as_bytes())

@@ -1,4 +1,4 @@
-//! Two raiders at once.
+//! The case of two raiders at once.
 
 use super::{FIRST, LAND_LIMIT, SECOND, commits, finishes, wait_at_gate, works};
 use crate::kit::bench::{Bench, Raider};
@@ -32,7 +32,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
 }
 
 fn begin(bench: &Bench, name: &str, marker: &str) -> Result<Raider, Ended> {
-    // Twice, since some programs lose the output of a command now and then.
+    // Twice, because some programs occasionally lose the output of a command.
     let identity = || Step::Run("printenv HD_RAIDER HD_RELIC; pwd -P".to_owned());
     let mut steps = vec![identity(), identity(), Step::Wait];
     steps.extend(commits(bench, name, marker));
@@ -40,7 +40,7 @@ fn begin(bench: &Bench, name: &str, marker: &str) -> Result<Raider, Ended> {
     bench.begin(name, marker, steps)
 }
 
-/// The commands of a raider have its own identity, and run in its sandbox.
+/// Checks that a raider's commands have its own identity, and run in its sandbox.
 fn identity(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
     let heard = bench.heard(&raider.marker);
     let said: Vec<_> = heard.into_iter().filter_map(|heard| heard.result).collect();

@@ -1,5 +1,5 @@
-//! Steps of a script as a program can carry them out: as a call of one of the tools that it
-//! declared, with the input that the tool's schema asks for.
+//! Turns the steps of a script into acts of a program: calls of the tools that it declared, with the input that each
+//! tool's schema asks for.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::request::{EditFormat, Request, Takes, Tool};
 use super::schema;
 use super::script::Step;
 
-/// Tools that run a shell command, the likeliest first.
+/// Tools that run a shell command, the most likely first.
 const SHELLS: &[&str] = &[
     "bash",
     "exec_command",
@@ -44,7 +44,7 @@ const ASKERS: &[&str] = &[
     "ask",
 ];
 
-/// What the model answers, whichever protocol carries it.
+/// The answer of the model, in any protocol.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// A text, which ends the turn.
@@ -58,7 +58,7 @@ pub enum Reply {
 pub struct Call {
     /// The name of the tool.
     pub tool: String,
-    /// The group that the tool was declared in.
+    /// The group in which the tool was declared.
     pub namespace: Option<String>,
     /// Its input.
     pub input: Input,
@@ -75,7 +75,7 @@ pub enum Input {
     Words(Vec<String>),
 }
 
-/// The reply that carries an act out; none when the program declared no tool for it.
+/// Returns the reply for an act; none when the program declared no tool for it.
 pub fn reply(step: &Step, request: &Request) -> Option<Reply> {
     match step {
         Step::Say(text) => Some(Reply::Text(text.clone())),
@@ -116,7 +116,7 @@ fn run(command: &str, request: &Request) -> Option<Call> {
     Some(call(tool, input))
 }
 
-/// A script that calls one tool and returns what that returns.
+/// Returns a script that calls one tool and returns its result.
 fn script(tool: &str, argument: &Value) -> String {
     format!("const result = await tools.{tool}({argument});\ntext(result);\n")
 }
@@ -155,7 +155,7 @@ fn write(path: &str, text: &str, request: &Request) -> Option<Reply> {
     Some(Reply::Call(call(tool, input)))
 }
 
-/// The tool for scripts, where scripts can call a tool for patches.
+/// Returns the script tool, if scripts can call a patch tool.
 fn patcher(request: &Request) -> Option<&Tool> {
     request.tools.iter().find(|tool| match &tool.takes {
         Takes::Script(tools) => tools.contains("apply_patch"),
@@ -163,7 +163,7 @@ fn patcher(request: &Request) -> Option<&Tool> {
     })
 }
 
-/// Sets a property that tells what to do, where the tool has one, to the value that it allows.
+/// Sets a property for the kind of action, if the tool has one, to an allowed value.
 fn choose(input: &mut Map<String, Value>, schema: &Value, key: &str, wanted: &[&str]) {
     let allowed = schema::property(schema, key).and_then(|property| property.get("enum"));
     let allowed = allowed.and_then(Value::as_array).into_iter().flatten();
@@ -173,13 +173,13 @@ fn choose(input: &mut Map<String, Value>, schema: &Value, key: &str, wanted: &[&
     }
 }
 
-/// The patch format of codex, for a new file.
+/// Returns a new file in the patch format of codex.
 fn patch(path: &str, text: &str) -> String {
     let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
     format!("*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n")
 }
 
-/// A new file in the formats of aider.
+/// Returns a new file in one of aider's formats.
 fn edit(format: EditFormat, path: &str, text: &str) -> String {
     let text = text.trim_end();
     match format {
@@ -218,7 +218,7 @@ fn one_question(schema: &Value, question: &str, options: &[String]) -> Map<Strin
     if let Some(id) = asked.get_mut("id") {
         *id = json!("choice");
     }
-    // A form in terms of a schema (copilot), with one field.
+    // A form as a schema (copilot), with one field.
     if let Some(key) = property(schema, &["requestedSchema"]) {
         let field = json!({"type": "string", "enum": options});
         asked.insert(
@@ -235,7 +235,7 @@ fn one_question(schema: &Value, question: &str, options: &[String]) -> Map<Strin
     asked
 }
 
-/// One choice: a string, or an object where the schema wants one.
+/// Returns a choice: a string, or an object where the schema wants one.
 fn option(schema: Option<&Value>, label: &str) -> Value {
     let Some(schema) = schema.filter(|schema| schema::type_of(schema) == "object") else {
         return json!(label);
@@ -251,14 +251,14 @@ fn option(schema: Option<&Value>, label: &str) -> Value {
     Value::Object(option)
 }
 
-/// The first of these properties that a schema declares.
+/// Returns the first of these properties that a schema declares.
 fn property<'a>(schema: &Value, names: &[&'a str]) -> Option<&'a str> {
     let mut names = names.iter().copied();
     names.find(|name| schema::property(schema, name).is_some())
 }
 
-/// The declared tool whose name stands earliest in a list. Names are compared without their case
-/// and without the group before a double underscore.
+/// Returns the declared tool whose name is first in a list. Compares names without case and without the group before a
+/// double underscore.
 fn find<'a>(request: &'a Request, names: &[&str]) -> Option<&'a Tool> {
     let named = |tool: &&Tool, name: &str| {
         let short = tool.name.rsplit("__").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A request to the model, whichever protocol it came in.
+//! A request to the model, in any protocol.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub enum Protocol {
     Gemini,
 }
 
-/// One entry of a conversation, oldest first.
+/// An entry of a conversation; the oldest is first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// Text of the user, or of the program on the user's behalf.
@@ -24,11 +24,11 @@ pub enum Turn {
     Model(String),
     /// The model called a tool.
     Call,
-    /// What a tool returned.
+    /// The result of a tool.
     Result(String),
 }
 
-/// How a tool takes its input.
+/// The form in which a tool takes its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Takes {
     /// A JSON object that fits this schema.
@@ -37,7 +37,7 @@ pub enum Takes {
     Text,
     /// OpenAI's built-in `local_shell`.
     LocalShell,
-    /// A script that calls other tools, as codex takes it; this text tells which ones.
+    /// A script that calls other tools, as codex takes it; the text names them.
     Script(String),
 }
 
@@ -55,9 +55,9 @@ pub struct Tool {
 /// A request to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The protocol it came in, which its answer uses too.
+    /// The protocol of the request, and of its answer.
     pub protocol: Protocol,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: String,
     /// The system prompt.
     pub system: String,
@@ -65,13 +65,13 @@ pub struct Request {
     pub turns: Vec<Turn>,
     /// The declared tools.
     pub tools: Vec<Tool>,
-    /// The most tokens that the answer may have.
+    /// The maximum number of tokens of the answer.
     pub max_tokens: Option<u64>,
-    /// The schema that the answer has to fit, where the program wants JSON.
+    /// The schema of the answer, where the program wants JSON.
     pub schema: Option<Value>,
-    /// Whether the answer is to be streamed.
+    /// Set when the answer is to be streamed.
     pub stream: bool,
-    /// Whether a streamed answer ends with the usage (Chat Completions).
+    /// Set when a streamed answer ends with the usage (Chat Completions).
     pub stream_usage: bool,
 }
 
@@ -79,15 +79,15 @@ pub struct Request {
 const FEW_TOKENS: u64 = 64;
 
 impl Request {
-    /// Whether this is a request beside the conversation (a title, a summary, a check of the
-    /// quota): it wants JSON, next to nothing, or an answer without tools.
+    /// Returns true for a request beside the conversation (a title, a summary, a check of the quota): it wants JSON,
+    /// very few tokens, or an answer without tools.
     pub fn is_aside(&self) -> bool {
         let few = self.max_tokens.is_some_and(|max| max < FEW_TOKENS);
         let no_tools = self.tools.is_empty() && self.edit_format().is_none();
         few || self.schema.is_some() || no_tools
     }
 
-    /// The format in which a program without tools wants edits to be written into the text.
+    /// Returns the format in which a program without tools wants edits in the text.
     pub fn edit_format(&self) -> Option<EditFormat> {
         if !self.tools.is_empty() {
             return None;
@@ -102,7 +102,7 @@ impl Request {
         }
     }
 
-    /// The user's texts, oldest first.
+    /// Returns the user's texts, oldest first.
     pub fn user_texts(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.turns.iter().filter_map(|turn| match turn {
             Turn::User(text) => Some(text.as_str()),
@@ -110,7 +110,7 @@ impl Request {
         })
     }
 
-    /// What the last tool returned.
+    /// Returns the result of the last tool.
     pub fn last_result(&self) -> Option<&str> {
         self.turns.iter().rev().find_map(|turn| match turn {
             Turn::Result(text) => Some(text.as_str()),
@@ -122,7 +122,7 @@ impl Request {
 /// The formats in which aider takes edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditFormat {
-    /// Blocks of what to look for and what to put in its place.
+    /// Blocks of a text to find and its replacement.
     SearchReplace,
     /// The whole file.
     Whole,

@@ -1,14 +1,13 @@
-//! The smallest JSON that fits a schema.
+//! Makes the smallest JSON that fits a schema.
 
 use serde_json::{Map, Value, json};
 
-/// How deep a schema is followed: some refer to themselves.
+/// The maximum depth to which a schema is followed: some refer to themselves.
 const DEPTH_MAX: usize = 8;
-/// How many items an array gets at most, whatever its schema asks for.
+/// The maximum number of items of an array, whatever its schema asks for.
 const ITEMS_MAX: usize = 8;
 
-/// A value that fits a schema. References into definitions are not followed: they become an empty
-/// object.
+/// Returns a value that fits a schema. References to definitions are not followed: they become an empty object.
 pub fn example(schema: &Value) -> Value {
     at_depth(schema, 0)
 }
@@ -49,7 +48,7 @@ fn array(schema: &Value, depth: usize) -> Value {
     Value::Array(vec![at_depth(item, depth + 1); least])
 }
 
-/// The required properties of an object.
+/// Returns the required properties of an object, down from a depth.
 fn object(schema: &Value, depth: usize) -> Map<String, Value> {
     let required = schema.get("required").and_then(Value::as_array);
     let names = required.into_iter().flatten().filter_map(Value::as_str);
@@ -60,17 +59,17 @@ fn object(schema: &Value, depth: usize) -> Map<String, Value> {
     names.filter_map(example).collect()
 }
 
-/// The required properties of an object, each with the smallest value that fits.
+/// Returns the required properties of an object, each with the smallest value that fits.
 pub fn required(schema: &Value) -> Map<String, Value> {
     object(schema, 0)
 }
 
-/// The schema of a property.
+/// Returns the schema of a property.
 pub fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     schema.get("properties")?.get(name)
 }
 
-/// The type of a schema in lower case: Gemini writes types in capitals. Of several types, the first.
+/// Returns the type of a schema in lower case, for Gemini writes types in capitals; the first of several.
 pub fn type_of(schema: &Value) -> String {
     let named = match schema.get("type") {
         Some(Value::Array(types)) => types.first().and_then(Value::as_str),

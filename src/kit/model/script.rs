@@ -1,4 +1,4 @@
-//! What the model says: scenarios of steps, and which step a conversation stands at.
+//! The script of the model: scenarios of steps, and the step that a conversation has reached.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use jiff::Timestamp;
 
 use super::request::{Request, Turn};
 
-/// A conversation that the model has a part in.
+/// A conversation in which the model plays a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scenario {
-    /// The words in the user's text by which the conversation is recognised.
+    /// The words in the user's text that identify the conversation.
     pub marker: String,
-    /// What the model does, in order.
+    /// The model's steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// One thing that the model does.
+/// A step of the model.
 ///
 /// Acts leave a trace in the conversation: a text or the result of a tool. Gates leave none: each
 /// of them holds a conversation until it is released ([`super::Model::release`]).
@@ -28,24 +28,24 @@ pub enum Step {
     Run(String),
     /// Act: writes a file.
     Write {
-        /// Where; most programs want an absolute path.
+        /// Path; most programs want an absolute path.
         path: String,
-        /// The whole content.
+        /// The complete content.
         text: String,
     },
-    /// Act: asks the user by the program's own tool for questions.
+    /// Act: asks the user through the program's own question tool.
     Ask {
         /// The question.
         question: String,
-        /// What can be chosen.
+        /// The choices.
         options: Vec<String>,
     },
     /// Gate: refuses because a limit is reached (429).
     Limit {
-        /// When the program may try again, as a duration.
+        /// Time until the program may try again.
         retry_after: Duration,
-        /// When the limit of a subscription is over. With it the answer is that of a used-up
-        /// subscription, without it that of too many requests.
+        /// The end of a subscription's limit. With it, the answer is that of a used-up subscription; without it, that
+        /// of too many requests.
         resets_at: Option<Timestamp>,
     },
     /// Gate: refuses the credentials (401).
@@ -63,7 +63,7 @@ impl Step {
     }
 }
 
-/// Where a conversation stands in its scenario.
+/// The step that a conversation has reached in its scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position<'a> {
     /// The number of the step, from 0; the number of steps when all of them are done.
@@ -72,7 +72,7 @@ pub struct Position<'a> {
     pub step: Option<&'a Step>,
 }
 
-/// The scenario of a conversation: the one whose marker the latest of the user's texts has.
+/// Returns the scenario of a conversation: its marker is in the latest of the user's texts that has one.
 pub fn find<'a>(scenarios: &'a [Scenario], request: &Request) -> Option<&'a Scenario> {
     request.user_texts().rev().find_map(|text| {
         scenarios
@@ -82,8 +82,8 @@ pub fn find<'a>(scenarios: &'a [Scenario], request: &Request) -> Option<&'a Scen
 }
 
 impl Scenario {
-    /// Where a conversation stands, when so many gates of the scenario have been released.
-    /// `texts` are the texts by which this conversation shows that a step was done.
+    /// Returns the step that a conversation has reached, given the number of released gates. `texts` are the model's
+    /// texts that show that a step was done.
     pub fn position(
         &self,
         request: &Request,
@@ -112,7 +112,7 @@ impl Scenario {
         }
     }
 
-    /// How many acts the conversation already holds since its marker was first said.
+    /// Returns the number of acts in the conversation since its marker first appeared.
     fn acts_done(&self, request: &Request, texts: &BTreeSet<String>) -> usize {
         let begins = |turn: &&Turn| match turn {
             Turn::User(text) => text.contains(&self.marker),

@@ -25,9 +25,9 @@ use super::request::{Protocol, Request};
 use super::script::Scenario;
 use super::state::{Heard, State, Stray};
 
-/// The largest body of a request: conversations carry images.
+/// The maximum size of a request's body: conversations carry images.
 const BODY_MAX: usize = 64 << 20;
-/// The pause after a connection could not be accepted, which happens when files run out.
+/// The pause after a connection could not be accepted, which happens when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A model on a port of its own on the loopback address, until it is dropped.
@@ -42,7 +42,7 @@ pub struct Model {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Wakes threads that wait for what is heard.
+    /// Wakes threads that wait for a request.
     heard: Condvar,
     /// Wakes conversations that wait for a gate.
     released: watch::Sender<u64>,
@@ -50,7 +50,7 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of the state is one statement: a panic leaves it whole.
+        // Each change of the state is a single statement, so a panic leaves it consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -59,7 +59,7 @@ impl Model {
     /// Starts a model that has no scenario yet.
     ///
     /// # Errors
-    /// When there is no port or no thread to be had.
+    /// When no port or thread is available.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -94,27 +94,25 @@ impl Model {
         })
     }
 
-    /// Where the model answers: `http://127.0.0.1:PORT`, without a path.
+    /// Returns the base URL of the model: `http://127.0.0.1:PORT`, without a path.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The address of [`Self::url`].
+    /// Returns the address of [`Self::url`].
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Adds a scenario, in the place of the one with the same marker. Earlier ones are looked at
-    /// first.
+    /// Adds a scenario; replaces the one with the same marker. Earlier scenarios take precedence.
     pub fn play(&self, scenario: Scenario) {
         self.shared.state().play(scenario);
         self.wake();
     }
 
-    /// Opens the next gate of the scenario with this marker, whether a conversation stands there
-    /// or not.
+    /// Opens the next gate of the scenario with this marker, even if no conversation waits there.
     pub fn release(&self, marker: &str) {
         self.shared.state().release(marker);
         self.wake();
@@ -124,19 +122,19 @@ impl Model {
         self.shared.released.send_modify(|changes| *changes += 1);
     }
 
-    /// Every request to the model so far, in the order in which they came.
+    /// Returns all requests to the model so far, in the order in which they came.
     #[must_use]
     pub fn heard(&self) -> Vec<Heard> {
         self.shared.state().heard.clone()
     }
 
-    /// Every other request so far.
+    /// Returns all other requests so far.
     #[must_use]
     pub fn strays(&self) -> Vec<Stray> {
         self.shared.state().strays.clone()
     }
 
-    /// Waits until `look` finds something in what was heard; none when the time is over.
+    /// Waits until `look` finds something in the requests; none at the timeout.
     pub fn wait_for<T>(
         &self,
         within: Duration,
@@ -159,7 +157,7 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // The thread has ended when nobody receives, and a panic in it was reported there.
+        // A failed send means that the thread has ended; a panic in it was reported there.
         let _gone = self.stop.take().map(|stop| stop.send(()));
         let _panicked = self.thread.take().map(JoinHandle::join);
     }
@@ -175,7 +173,7 @@ async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>) {
         tokio::spawn(async move {
             let serve = service_fn(|request| serve(request, &shared));
             let served = http1::Builder::new().serve_connection(TokioIo::new(connection), serve);
-            // A program that hangs up or breaks HTTP ends its connection, and nothing else.
+            // A program that hangs up or breaks HTTP ends only its own connection.
             let _ended = served.await;
         });
     }
@@ -217,7 +215,7 @@ async fn serve(request: hyper::Request<Incoming>, shared: &Shared) -> Result<Sen
     Ok(send(answer))
 }
 
-/// The answer to a request, once there is one.
+/// Returns the answer to a request, once there is one.
 async fn converse(request: &Request, shared: &Shared) -> Answer {
     let mut released = shared.released.subscribe();
     let number = shared.state().hear(request);
@@ -229,13 +227,13 @@ async fn converse(request: &Request, shared: &Shared) -> Answer {
             return answer;
         }
         if released.changed().await.is_err() {
-            // The model has been dropped; so has this connection, in a moment.
+            // The model was dropped, and this connection is about to be.
             return protocols::error(request.protocol, 503, "the model has ended");
         }
     }
 }
 
-/// Where a request leads.
+/// The handler of a request.
 enum Route<'a> {
     Generate {
         protocol: Protocol,
@@ -291,7 +289,7 @@ impl<'a> Route<'a> {
     }
 }
 
-/// The body as JSON, or why it is refused.
+/// Returns the body as JSON, or the reason why it is refused.
 async fn read(
     body: Incoming,
     headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! What the model knows: its scenarios, which gates were released, and what it was asked.
+//! The state of the model: its scenarios, the released gates, and the requests that it received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,31 +17,31 @@ const NO_SCRIPT: &str = "There is no script for this conversation.";
 /// The answer to a request beside a conversation.
 const ASIDE: &str = "Ready.";
 
-/// A request that the model was sent, and what came of it.
+/// A request to the model, and its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     /// The protocol.
     pub protocol: Protocol,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: String,
     /// The names of the tools that were declared.
     pub tools: Vec<String>,
     /// The texts of the user, oldest first: prompts, and what programs add to them.
     pub user: Vec<String>,
-    /// What the last tool returned.
+    /// The result of the last tool.
     pub result: Option<String>,
     /// The marker of the scenario that the conversation follows.
     pub marker: Option<String>,
-    /// The number of the step that the conversation stands at, from 0.
+    /// The number of the step that the conversation has reached, from 0.
     pub step: Option<usize>,
     /// The answer.
     pub given: Given,
 }
 
-/// What the model answered.
+/// The kind of answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Given {
-    /// Nothing yet: the conversation stands at [`Step::Wait`]. Stays so when the program gives up.
+    /// None yet: the conversation waits at [`Step::Wait`]. Stays so when the program gives up.
     Waiting,
     /// A text.
     Text(String),
@@ -49,13 +49,13 @@ pub enum Given {
     Call(String),
     /// A refusal, with this status code.
     Refused(u16),
-    /// A harmless answer to a request beside the conversation, which no step was used for.
+    /// A harmless answer to a request beside the conversation, which uses no step.
     Aside,
-    /// Nothing of use, for the program declared no tool that the step could be carried out with.
+    /// A useless text, because the program declared no tool for the step.
     NoTool,
 }
 
-/// A request that is no request to a model: an unknown path, a body that cannot be read.
+/// A request that is not for a model: an unknown path, or a body that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stray {
     /// The method.
@@ -64,25 +64,25 @@ pub struct Stray {
     pub path: String,
     /// The status code of the answer.
     pub status: u16,
-    /// Why it was refused.
+    /// The reason of the refusal.
     pub why: String,
 }
 
-/// The memory of a model.
+/// The state of a model.
 #[derive(Debug, Default)]
 pub struct State {
     scenarios: Vec<Scenario>,
-    /// How many gates of a scenario were released, by its marker.
+    /// The number of released gates per scenario, by its marker.
     released: BTreeMap<String, usize>,
-    /// Every request, in the order in which they came.
+    /// All requests, in the order in which they came.
     pub heard: Vec<Heard>,
-    /// Everything else that was asked for.
+    /// All other requests.
     pub strays: Vec<Stray>,
     answers: u64,
 }
 
 impl State {
-    /// Adds a scenario, in the place of the one with the same marker.
+    /// Adds a scenario; replaces the one with the same marker.
     pub fn play(&mut self, scenario: Scenario) {
         self.scenarios
             .retain(|known| known.marker != scenario.marker);
@@ -94,7 +94,7 @@ impl State {
         *self.released.entry(marker.to_owned()).or_default() += 1;
     }
 
-    /// Notes a request, and returns its number.
+    /// Records a request, and returns its number.
     pub fn hear(&mut self, request: &Request) -> usize {
         let tools = request.tools.iter().map(|tool| tool.name.clone());
         let user = request.user_texts().map(ToOwned::to_owned);
@@ -111,7 +111,7 @@ impl State {
         self.heard.len() - 1
     }
 
-    /// The answer to the request of this number; none while it has to wait.
+    /// Returns the answer to the request of this number; none while it has to wait.
     pub fn answer(&mut self, number: usize, request: &Request, now: Timestamp) -> Option<Answer> {
         let decided = self.decide(request);
         let answer = match &decided.says {
@@ -169,12 +169,12 @@ impl State {
     }
 }
 
-/// What an answer is made from.
+/// The decision that an answer is made from.
 struct Decided {
     marker: Option<String>,
     step: Option<usize>,
     says: Says,
-    /// None for what is not answered, and for refusals, whose status code says it.
+    /// None for a request without an answer yet, and for a refusal, whose status code tells enough.
     given: Option<Given>,
 }
 
@@ -214,7 +214,7 @@ fn act(step: &Step, request: &Request) -> (Says, Option<Given>) {
     }
 }
 
-/// The texts by which a conversation shows that an act of its scenario was done.
+/// Returns the texts by which a conversation shows that an act of its scenario was done.
 fn texts(scenario: &Scenario, request: &Request) -> BTreeSet<String> {
     let replies = scenario.steps.iter();
     let replies = replies.filter_map(|step| acts::reply(step, request));

@@ -8,8 +8,8 @@ pub(super) const PROGRAM: Program = Program {
     pointing: Pointing::By(point),
 };
 
-/// The token of a subscription stands for a login: a key in the environment would be asked about, and
-/// knows no limit that ends at a time of the day.
+/// The token of a subscription replaces a login: a key in the environment would lead to a question, and has no limit
+/// that ends at a time of the day.
 fn point(url: &str) -> Pointed {
     Pointed::env([
         ("ANTHROPIC_BASE_URL", url.to_owned()),

@@ -8,7 +8,7 @@ pub(super) const PROGRAM: Program = Program {
     pointing: Pointing::By(point),
 };
 
-/// A provider of its own: the built-in one wants a login, whatever the environment holds.
+/// A provider of its own: the built-in provider wants a login, whatever the environment holds.
 fn point(url: &str) -> Pointed {
     let settings = format!(
         "model_provider = \"kit\"\n\n[model_providers.kit]\nname = \"Kit\"\n\

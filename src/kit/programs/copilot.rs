@@ -8,8 +8,8 @@ pub(super) const PROGRAM: Program = Program {
     pointing: Pointing::By(point),
 };
 
-/// A provider of the user's own, for which no login at GitHub is asked. The city is trusted, as
-/// `hd harness setup copilot` has it: the reduced form asks otherwise.
+/// A provider of the user's own, which needs no login at GitHub. The city is trusted, as `hd harness setup copilot`
+/// sets it up: the reduced form would ask otherwise.
 fn point(url: &str) -> Pointed {
     Pointed::env([
         ("COPILOT_PROVIDER_BASE_URL", format!("{url}/v1")),

@@ -8,7 +8,7 @@ pub(super) const PROGRAM: Program = Program {
     pointing: Pointing::By(point),
 };
 
-/// The choice of a key as the way to log in is what a person leaves in the settings.
+/// With the setting that a person leaves by choosing a key as the login method.
 fn point(url: &str) -> Pointed {
     let settings = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
     Pointed::env([

@@ -1,4 +1,4 @@
-//! How each program is pointed at the scripted model: one file for each program that the kit knows.
+//! Points each program at the scripted model: one file for each known program.
 
 mod aider;
 mod amp;
@@ -16,43 +16,43 @@ use std::path::Path;
 
 use crate::domain::city::Harness;
 
-/// The key that every program is given. The model takes any.
+/// The key that every program is given. The model accepts any key.
 const KEY: &str = "kit-key";
-/// The model that every program is told to use, where it wants a name.
+/// The model name that programs are given where they need one.
 const MODEL: &str = "kit-model";
 
-/// What the kit knows of a program.
+/// The kit's facts about a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
     /// Its names: that of its preset, and that of its file where it is another.
     pub names: &'static [&'static str],
-    /// Whether its model can have commands run. One that cannot writes files, and ends when it has.
+    /// Set when its model can run commands. A program without this writes files, and ends afterwards.
     pub runs_commands: bool,
-    /// How it is pointed at the model, or why it cannot be.
+    /// The way to point it at the model, or the reason why that is impossible.
     pub pointing: Pointing,
 }
 
-/// How a program is pointed at the model.
+/// The way to point a program at the model.
 #[derive(Debug, Clone, Copy)]
 pub enum Pointing {
-    /// By these settings, which stand for the login of a person.
+    /// These settings, which stand in for a person's login.
     By(fn(url: &str) -> Pointed),
-    /// It cannot be, and this is why.
+    /// Impossible, for this reason.
     Impossible(&'static str),
 }
 
-/// What points a program at the model.
+/// Settings that point a program at the model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pointed {
     /// Variables of its environment.
     pub env: BTreeMap<String, String>,
     /// Files in its home directory, each with its content; `{city}` is the directory of the city.
     pub files: Vec<(&'static str, String)>,
-    /// The variables without which it has no login, and says so at its start.
+    /// Variables without which it has no login, and says so at its start.
     pub login: &'static [&'static str],
 }
 
-/// Programs of the presets.
+/// The programs of the presets.
 const KNOWN: &[Program] = &[
     aider::PROGRAM,
     amp::PROGRAM,
@@ -66,26 +66,26 @@ const KNOWN: &[Program] = &[
     pi::PROGRAM,
 ];
 
-/// A program that the kit does not know: it may keep to the usual variables.
+/// A program that the kit does not know: it may use the usual variables.
 const OTHER: Program = Program {
     names: &[],
     runs_commands: true,
     pointing: Pointing::By(usual),
 };
 
-/// The program of a harness, told by the program in its command, else by the harness's own name.
+/// Returns the program of a harness, by the program in its command, or else by the harness's name.
 pub fn of(harness: &Harness) -> Program {
     let known = by_name(&program_of(harness)).or_else(|| by_name(harness.name.as_str()));
     known.copied().unwrap_or(OTHER)
 }
 
-/// Whether the program in the command of a harness is one that the kit knows.
+/// Returns true when the kit knows the program in the command of a harness.
 #[must_use]
 pub fn runs_known(harness: &Harness) -> bool {
     by_name(&program_of(harness)).is_some()
 }
 
-/// The program that a command runs: its first word, or that behind `env` and its variables.
+/// Returns the program that a command runs: its first word, or the word after `env` and its variables.
 #[must_use]
 pub fn program(command: &[String]) -> Option<&str> {
     let mut words = command.iter().map(String::as_str);
@@ -96,7 +96,7 @@ pub fn program(command: &[String]) -> Option<&str> {
     words.find(|word| !word.contains('=') && !word.starts_with('-'))
 }
 
-/// The name of the file in the command of a harness.
+/// Returns the file name of the program in the command of a harness.
 fn program_of(harness: &Harness) -> String {
     let program = program(&harness.command).map(Path::new);
     let program = program.and_then(Path::file_name).unwrap_or_default();
@@ -108,7 +108,7 @@ fn by_name(name: &str) -> Option<&'static Program> {
 }
 
 impl Program {
-    /// Whether the kit knows it.
+    /// Returns true when the kit knows it.
     pub fn is_known(&self) -> bool {
         !self.names.is_empty()
     }

@@ -10,8 +10,8 @@ pub(super) const PROGRAM: Program = Program {
     pointing: Pointing::By(point),
 };
 
-/// A provider of the user's own. The list of models is not fetched, and the files of its plugins
-/// are there already as far as it looks, so that nothing is downloaded.
+/// A provider of the user's own. The list of models is not fetched, and the files of its plugins seem to exist, so that
+/// nothing is downloaded.
 fn point(url: &str) -> Pointed {
     let provider = json!({
         "npm": "@ai-sdk/openai-compatible", "name": "Kit",

@@ -1,20 +1,20 @@
-//! Why git did not do what was asked of it.
+//! Errors of git operations.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::domain::merge::CheckoutBusy;
 
-/// Why git did not do it. The kind decides what the caller does.
+/// Error of a git operation. The kind decides what the caller does.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RepoError {
-    /// The remote could not be reached or refused the credentials; retried later.
+    /// The remote could not be reached, or refused the credentials; the caller retries later.
     #[error("the remote cannot be reached: {0}")]
     Remote(String),
-    /// The rig's repository could not be made ready; that is tried again.
+    /// The rig's repository could not be prepared; that is retried.
     #[error("the rig cannot be worked on: {0}")]
     Held(String),
-    /// The remote (a hook, a protected branch) said no.
+    /// The remote refused (a hook, a protected branch).
     #[error("the remote refused the push: {0}")]
     Rejected(String),
     /// A compare-and-swap lost: the ref is not where it was.
@@ -22,31 +22,31 @@ pub enum RepoError {
     Moved {
         /// The ref.
         name: String,
-        /// Where it was thought to be ("absent" when it should not exist).
+        /// The expected commit ("absent" when it should not exist).
         expected: String,
-        /// Where it is.
+        /// The actual commit.
         found: String,
     },
     /// No such branch, commit or sandbox.
     #[error("not found: {0}")]
     NotFound(String),
-    /// The sandbox's administrative files are not whole: a repair mends them.
+    /// The sandbox's administrative files are damaged: a repair fixes them.
     #[error("{sandbox} is no worktree of this rig: {why}")]
     Broken {
         /// The sandbox.
         sandbox: PathBuf,
-        /// What is the matter with it.
+        /// The damage.
         why: String,
     },
     /// The permit no longer describes the sandbox; nothing was touched.
     #[error("the sandbox is not what was judged: {0}")]
     PermitStale(String),
-    /// The checkout of a rig without remote cannot be moved at present, so its branch cannot either.
+    /// The checkout of a rig without remote cannot be moved now, so its branch cannot either.
     #[error("the checkout at {path} {why}")]
     CheckoutBusy {
-        /// The user's checkout, or the worktree of it.
+        /// The user's checkout, or a worktree of it.
         path: PathBuf,
-        /// Why, and what ends it.
+        /// The reason, and how to end it.
         why: CheckoutBusy,
     },
     /// It took longer than allowed.
@@ -62,7 +62,7 @@ pub enum RepoError {
     Failed(String),
 }
 
-/// What git and the system say of a disk that takes nothing.
+/// Messages of git and the system for a disk that takes no writes.
 const NO_ROOM: &[&str] = &[
     "No space left on device",
     "Out of diskspace",
@@ -71,14 +71,14 @@ const NO_ROOM: &[&str] = &[
 ];
 
 impl RepoError {
-    /// Whether the disk took nothing: the same succeeds once there is room.
+    /// Returns true when the disk took no writes: the operation succeeds once there is room.
     #[must_use]
     pub fn is_no_room(&self) -> bool {
         matches!(self, Self::Failed(why) if is_no_room(why))
     }
 }
 
-/// Whether this says that a disk took nothing.
+/// Returns true when a text reports a disk that took no writes.
 #[must_use]
 pub fn is_no_room(why: &str) -> bool {
     NO_ROOM.iter().any(|how| why.contains(how))

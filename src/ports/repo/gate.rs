@@ -1,4 +1,4 @@
-//! What a gate is run with, and what comes of it.
+//! The input and the result of a gate's run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use crate::domain::ids::Oid;
 
-/// A gate's run in the scratch worktree.
+/// The result of a gate's run in the scratch worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateRun {
     /// Exit code, when it ended by itself.
     pub code: Option<i32>,
-    /// Signal, when one ended it.
+    /// Signal, when a signal ended it.
     pub signal: Option<i32>,
-    /// Whether the timeout ended it.
+    /// Set when the timeout ended it.
     pub timed_out: bool,
-    /// Why it could not be started.
+    /// The reason why it could not be started.
     pub spawn_error: Option<String>,
     /// Wall time.
     pub took: Duration,
     /// The end of its output.
     pub tail: String,
-    /// The file with all of its output.
+    /// The file with its complete output.
     pub log: PathBuf,
-    /// Tracked paths the gate changed; a gate that edits the tree has not tested what lands.
+    /// Tracked paths that the gate changed; a gate that edits the tree has not tested what lands.
     pub changed: Vec<String>,
-    /// The tree that was checked out for it, as the worktree's index had it.
+    /// The tree that was checked out for it, from the worktree's index.
     pub tree: Option<Oid>,
 }
 
-/// What a gate needs.
+/// The input of a gate's run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateSpec {
-    /// For the log's file name.
+    /// Name, for the log file.
     pub name: String,
     /// Shell command.
     pub run: String,
-    /// Its limit.
+    /// Timeout.
     pub timeout: Duration,
     /// The complete environment.
     pub env: BTreeMap<String, String>,

@@ -118,7 +118,7 @@ fn log_is_opened_again_after_it_was_rotated() {
     let says =
         |path: &Path, words: &str| fs::read_to_string(path).unwrap_or_default().contains(words);
     until("it is opened again", || {
-        says(&log, "the log was opened again")
+        says(&log, "log file reopened after SIGUSR1")
     });
     kill(runs_as(&city, "a0", 1));
     runs_as(&city, "a0", 2);

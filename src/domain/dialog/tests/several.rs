@@ -19,7 +19,7 @@ Which parts shall I build?
 
 Enter to select · ↑/↓ to navigate · Esc to cancel";
 
-/// A list of which these entries are ticked.
+/// A list with these entries ticked.
 fn several(selected: usize, ticked: &[usize]) -> Dialog {
     let mut text = CLAUDE.to_owned();
     for at in 0..4 {
@@ -42,7 +42,7 @@ fn several_choices_are_ticked_submitted_and_confirmed() {
     let (enter, tab) = (Step::Press(b"\r".to_vec()), Step::Press(b"\t".to_vec()));
     let down = Step::Press(DOWN.to_vec());
     assert_eq!(answering.next(Some(&dialog)), enter);
-    // What was ticked before and is not wanted loses its tick.
+    // A ticked entry that is not wanted loses its tick.
     assert_eq!(answering.next(Some(&several(0, &[0, 1]))), down);
     assert_eq!(answering.next(Some(&several(1, &[0, 1]))), enter);
     assert_eq!(answering.next(Some(&several(1, &[0]))), down);

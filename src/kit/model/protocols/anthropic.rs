@@ -50,7 +50,7 @@ fn turns_of(message: &Value) -> Result<Vec<Turn>, String> {
     Ok(blocks.iter().filter_map(turn).collect())
 }
 
-/// A tool of the program, or one that the provider defines and that has no schema here.
+/// Reads a tool of the program, or a tool that the provider defines and that has no schema here.
 fn tool(tool: &Value) -> Tool {
     Tool {
         name: string(tool, "name"),

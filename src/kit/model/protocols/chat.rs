@@ -134,7 +134,7 @@ pub(super) fn error(message: &str, kind: &str, code: Value) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
 }
 
-/// The refusal of the API for keys, which knows limits of the minute and of the day.
+/// Returns the refusal of the API for keys, which has limits per minute and per day.
 pub(super) fn refuse(refusal: Refusal) -> Answer {
     let (retry_after, resets_at) = match refusal {
         Refusal::Unauthorised => {

@@ -122,7 +122,7 @@ pub(super) fn refuse(refusal: Refusal) -> Answer {
             resets_at,
         } => (retry_after.as_secs(), resets_at),
     };
-    // A quota of the day is not tried again by itself, one of the minute is.
+    // A daily quota is not retried automatically, a quota per minute is.
     let quota = match resets_at {
         Some(_) => "GenerateRequestsPerDayPerProjectPerModel-FreeTier",
         None => "GenerateRequestsPerMinutePerProjectPerModel-FreeTier",

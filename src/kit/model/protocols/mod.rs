@@ -1,5 +1,4 @@
-//! The providers' protocols: bodies of requests as [`Request`]s, and answers as each of them writes
-//! them.
+//! The providers' protocols: parses the bodies of requests to [`Request`]s, and writes answers in each provider's form.
 
 mod anthropic;
 mod chat;
@@ -19,7 +18,7 @@ use super::request::{Protocol, Request};
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// Headers besides those that follow from the body.
+    /// Headers other than those that follow from the body.
     pub headers: Vec<(&'static str, String)>,
     /// The body.
     pub body: Body,
@@ -28,7 +27,7 @@ pub struct Answer {
 /// The body of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
-    /// One JSON document.
+    /// A JSON document.
     Json(Value),
     /// Server-sent events.
     Events(Vec<Event>),
@@ -67,7 +66,7 @@ impl Answer {
 }
 
 impl Event {
-    /// An event whose data is JSON with a `type`, which is its name too.
+    /// Makes an event whose data is JSON with a `type`, which is also its name.
     fn named(data: &Value) -> Self {
         Self {
             name: data["type"].as_str().map(ToOwned::to_owned),
@@ -75,7 +74,7 @@ impl Event {
         }
     }
 
-    /// An event without a name.
+    /// Makes an event without a name.
     fn unnamed(data: &Value) -> Self {
         Self {
             name: None,
@@ -84,26 +83,25 @@ impl Event {
     }
 }
 
-/// Why a provider refuses.
+/// The reason why a provider refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// A limit is reached.
     Limit {
-        /// The program may try again after this.
+        /// Time until the program may try again.
         retry_after: Duration,
-        /// The limit of a subscription is over at this time.
+        /// The end of a subscription's limit.
         resets_at: Option<Timestamp>,
     },
     /// The credentials are wrong.
     Unauthorised,
 }
 
-/// The tokens that every answer is said to have cost.
+/// The token counts that every answer reports.
 const TOKENS_IN: u64 = 1200;
 const TOKENS_OUT: u64 = 34;
 
-/// Reads a request. The model and the wish to stream stand in the path of Gemini, in the body of the
-/// others.
+/// Reads a request. Gemini has the model and the wish to stream in the path, the others in the body.
 pub fn read(
     protocol: Protocol,
     body: &Value,
@@ -118,7 +116,7 @@ pub fn read(
     }
 }
 
-/// What the model says. `id` is unique to this answer.
+/// Returns the answer of the model. `id` is unique to this answer.
 pub fn answer(request: &Request, reply: &Reply, id: u64) -> Answer {
     match request.protocol {
         Protocol::Anthropic => anthropic::answer(request, reply, id),
@@ -128,7 +126,7 @@ pub fn answer(request: &Request, reply: &Reply, id: u64) -> Answer {
     }
 }
 
-/// What the provider says when it refuses. `now` is the time of the refusal.
+/// Returns the refusal of the provider. `now` is the time of the refusal.
 pub fn refuse(protocol: Protocol, refusal: Refusal, now: Timestamp) -> Answer {
     let refusal = match refusal {
         Refusal::Limit {
@@ -137,7 +135,7 @@ pub fn refuse(protocol: Protocol, refusal: Refusal, now: Timestamp) -> Answer {
         } => {
             let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
             Refusal::Limit {
-                // Whole seconds are told, and none of them too few.
+                // The wait is given in whole seconds, rounded up.
                 retry_after: Duration::from_secs(left.as_secs() + 1),
                 resets_at: Some(at),
             }
@@ -152,7 +150,7 @@ pub fn refuse(protocol: Protocol, refusal: Refusal, now: Timestamp) -> Answer {
     }
 }
 
-/// What the provider says to a request that it cannot serve.
+/// Returns the provider's answer to a request that it cannot serve.
 pub fn error(protocol: Protocol, status: u16, message: &str) -> Answer {
     let body = match protocol {
         Protocol::Anthropic => anthropic::error("invalid_request_error", message),
@@ -164,7 +162,7 @@ pub fn error(protocol: Protocol, status: u16, message: &str) -> Answer {
     Answer::json(status, body)
 }
 
-/// A wait as providers write it: `1h0m5s`, `7m12s`, `30s`.
+/// Formats a wait as providers do: `1h0m5s`, `7m12s`, `30s`.
 fn wait(wait: Duration) -> String {
     let seconds = wait.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -175,7 +173,7 @@ fn wait(wait: Duration) -> String {
     }
 }
 
-/// The number of tokens of a request that is only counted.
+/// Answers a request that only counts tokens.
 pub fn count(protocol: Protocol) -> Answer {
     let body = match protocol {
         Protocol::Gemini => json!({ "totalTokens": TOKENS_IN }),
@@ -186,8 +184,8 @@ pub fn count(protocol: Protocol) -> Answer {
     Answer::json(200, body)
 }
 
-/// The list of models, with the fields of Anthropic and of OpenAI, and with those of codex, which
-/// keeps to the models that it knows by itself.
+/// Returns the list of models, with the fields of Anthropic and OpenAI, and those of codex, which only uses the models
+/// that it knows.
 pub fn models() -> Answer {
     const ID: &str = "scripted";
     let model = json!({
@@ -201,7 +199,7 @@ pub fn models() -> Answer {
     Answer::json(200, list)
 }
 
-/// The text of what is a string, or a list of parts with texts.
+/// Returns the text of a string, or of a list of parts with texts.
 fn text(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
@@ -214,13 +212,13 @@ fn text(content: Option<&Value>) -> String {
     }
 }
 
-/// A string of an object, or nothing.
+/// Returns a string of an object; empty when it is missing.
 fn string(object: &Value, key: &str) -> String {
     let text = object.get(key).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
 }
 
-/// A list that may be missing, but is nothing else.
+/// Returns a list that may be missing, but must not be of another type.
 fn list<'a>(body: &'a Value, key: &str) -> Result<&'a [Value], String> {
     match body.get(key) {
         None | Some(Value::Null) => Ok(&[]),
@@ -234,7 +232,7 @@ fn model(body: &Value) -> Result<String, String> {
     Ok(model.ok_or("model: a name is required")?.to_owned())
 }
 
-/// The pieces that a text is streamed in: words with the space behind them.
+/// Splits a text into pieces to stream: words with the following space.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(char::is_whitespace)
 }

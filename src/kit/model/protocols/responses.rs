@@ -70,7 +70,7 @@ fn tools_in(body: &Value) -> Result<Vec<Tool>, String> {
     Ok(tools)
 }
 
-/// A tool, or those of a group of tools.
+/// Reads a tool, or the tools of a group.
 fn tools_of(declared: &Value) -> Result<Vec<Tool>, String> {
     let name = string(declared, "name");
     let takes = match declared.get("type").and_then(Value::as_str) {
@@ -97,7 +97,7 @@ fn tools_of(declared: &Value) -> Result<Vec<Tool>, String> {
             }
             return Ok(tools);
         }
-        // Those that the provider carries out itself, such as a search of the web.
+        // Tools that the provider itself runs, such as a web search.
         _ => return Ok(Vec::new()),
     };
     Ok(vec![Tool {
@@ -137,7 +137,7 @@ pub(super) fn answer(request: &Request, reply: &Reply, id: u64) -> Answer {
     Answer::events(events.iter().map(Event::named).collect())
 }
 
-/// The one item of an answer.
+/// Returns the only item of an answer.
 fn item(reply: &Reply, id: u64) -> Value {
     let call_id = format!("call_{id:08}");
     match reply {
@@ -226,7 +226,7 @@ fn item_events(reply: &Reply, item: &Value) -> Vec<Value> {
     events
 }
 
-/// The refusal of a subscription that is used up, where its end is known; else that of the API.
+/// Returns the refusal of a used-up subscription, where its end is known; otherwise that of the API.
 pub(super) fn refuse(refusal: Refusal) -> Answer {
     let Refusal::Limit {
         retry_after,

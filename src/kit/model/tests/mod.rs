@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Model, Scenario, Step};
 
-/// No answer and no event may take longer.
+/// Timeout of every answer and event.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// An answer as it came over the socket.
@@ -40,7 +40,7 @@ impl Answered {
         Some(line.split_once(':')?.1.trim())
     }
 
-    /// The data of all server-sent events but the last words of Chat Completions.
+    /// Returns the data of all server-sent events, without the end mark of Chat Completions.
     fn events(&self) -> Vec<Value> {
         assert_eq!(self.header("content-type"), Some("text/event-stream"));
         let data = self
@@ -52,7 +52,7 @@ impl Answered {
             .collect()
     }
 
-    /// The names of all server-sent events.
+    /// Returns the names of all server-sent events.
     fn names(&self) -> Vec<&str> {
         let lines = self.body.lines();
         lines
@@ -67,7 +67,7 @@ fn connect(model: &Model) -> TcpStream {
     socket
 }
 
-/// Sends what is a request and reads until the connection is closed.
+/// Sends a request and reads until the connection is closed.
 fn exchange(model: &Model, request: &str) -> Answered {
     let mut socket = connect(model);
     socket.write_all(request.as_bytes()).unwrap();
@@ -112,7 +112,7 @@ fn posting(path: &str, body: &str) -> String {
     )
 }
 
-/// A model that plays one scenario, for conversations with the word "marker".
+/// Makes a model that plays one scenario, for conversations with the word "marker".
 fn playing(steps: Vec<Step>) -> Model {
     let model = Model::start().unwrap();
     let marker = "marker".to_owned();
@@ -128,7 +128,7 @@ fn say(text: &str) -> Step {
     Step::Say(text.to_owned())
 }
 
-/// The schema of an object with these properties, of which those without a `?` are required.
+/// Returns the schema of an object with these properties; those without a `?` are required.
 fn schema(properties: &Value) -> Value {
     let given = properties.as_object().unwrap();
     let names: Vec<_> = given.keys().filter(|name| !name.ends_with('?')).collect();

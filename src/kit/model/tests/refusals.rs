@@ -1,4 +1,4 @@
-//! Limits and wrong credentials, as each provider tells of them.
+//! Limits and wrong credentials, in the form of each provider.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which step a conversation gets.
+//! The step that a conversation gets.
 
 use std::thread;
 
@@ -107,7 +107,7 @@ fn waiting_conversation_goes_on_when_it_is_released_and_not_before() {
         });
         assert_eq!(stands, Some(Some(1)));
         assert!(!waiting.is_finished());
-        // Others are answered meanwhile.
+        // Other conversations are answered meanwhile.
         assert!(ran(&answer(&model, "marker", 0)).contains("one"));
         model.release("marker");
         assert!(ran(&waiting.join().unwrap()).contains("two"));

@@ -1,4 +1,4 @@
-//! HTTP: what is refused, and that one program does not disturb another.
+//! HTTP: refused requests, and programs that do not disturb each other.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::thread;
@@ -119,7 +119,7 @@ fn ask(model: &Model) -> String {
 #[test]
 fn several_programs_are_answered_at_once() {
     let model = playing(vec![say("Hello")]);
-    // Connections that say nothing stand in nobody's way.
+    // Silent connections must not block the others.
     let silent: Vec<_> = (0..4).map(|_| connect(&model)).collect();
     thread::scope(|scope| {
         let asking: Vec<_> = (0..16).map(|_| scope.spawn(|| ask(&model))).collect();
