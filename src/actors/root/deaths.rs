@@ -52,8 +52,7 @@ impl Root {
         }
         slot.epoch += 1;
         if last.by_person {
-            // A person who is attached may end the session as often as they like: it restarts at once, and no death is
-            // counted.
+            // No death: an attached person may end the session as often as they like. It restarts at once.
             slot.back_off(now, Duration::ZERO);
             if !self.restart_together(me, id, Duration::ZERO) {
                 self.spawn_child(me, id).await;

@@ -68,11 +68,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         return Ok(None);
     };
     let lone = sandboxes::lone(world, &rig.name).await.map_err(|error| {
-        tracing::warn!(
-            rig = %args.rig,
-            %error,
-            "the rig's sandboxes cannot be listed; this look skips sandboxes without hook"
-        );
+        tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed");
     });
     let views = match patrol {
         true => ask::views(world).await.ok(),
@@ -123,11 +119,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         let now = world.clock.now();
         world.directory.patrolled(args.rig.clone(), now);
         if let Err(error) = trouble::over(args, &pieces).await {
-            tracing::warn!(
-                rig = %args.rig,
-                %error,
-                "escalations that are over could not be closed; the next patrol retries"
-            );
+            tracing::warn!(rig = %args.rig, %error, "closing stale escalations failed; will retry");
         }
     }
     for piece in pieces {
