@@ -1,5 +1,5 @@
-//! Accounts of harnesses (`domain/account.rs`): parks all sessions of an account whose limit or login
-//! one of them tells, and lets them go on when that is over.
+//! Accounts of harnesses (`domain/account.rs`): parks all sessions of an account when one of them reports a limit or a
+//! login, and lets them go on when that is over.
 //!
 //! ```text
 //!  conditions ── told, over ──► Accounts ──► RootMail::Accounts ──► advance: park stored, people told,
@@ -29,7 +29,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 mod wake;
 
-/// Where parks are kept in the store.
+/// The store's key of the parks.
 const PARKED: &str = "accounts.parked";
 /// The pause before a release is tried again that failed because the children could not be seen.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
@@ -42,25 +42,25 @@ pub struct Accounts(Mutex<Known>);
 struct Known {
     /// Set when the parks that an earlier supervisor stored were read.
     loaded: bool,
-    /// The store does not have it yet.
+    /// Set when the store does not have the latest change yet.
     changed: bool,
     accounts: BTreeMap<String, Account>,
 }
 
 impl Accounts {
     fn known(&self) -> MutexGuard<'_, Known> {
-        // At worst a limit is told once more.
+        // A poisoned lock at most repeats a report of a limit.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why no session of this child may be started or told anything now.
+    /// Returns why no session of this child may be started or told anything now.
     #[must_use]
     pub fn held(&self, world: &World, harness: &HarnessName, child: &ChildId) -> Option<Why> {
         let name = account_of(world, harness)?;
         self.known().accounts.get(name)?.holds(child)
     }
 
-    /// The park of a harness's account; none when it is open, or its sessions go on already.
+    /// Returns the park of a harness's account; none when it is open, or its sessions go on already.
     #[must_use]
     pub fn parked(&self, world: &World, harness: &HarnessName) -> Option<Park> {
         self.park(world, harness, |account| account.parked().cloned())
@@ -76,14 +76,14 @@ impl Accounts {
         self.known().accounts.get(name).and_then(of)
     }
 
-    /// When this child goes on, whose account is open again and that waits for its turn.
+    /// Returns the turn of this child, if its account is open again and it still waits.
     #[must_use]
     pub fn turn(&self, world: &World, harness: &HarnessName, child: &ChildId) -> Option<Timestamp> {
         let name = account_of(world, harness)?;
         self.known().accounts.get(name)?.turn(child)
     }
 
-    /// Every account that is parked, by its name.
+    /// Returns every parked account, by name.
     #[must_use]
     pub fn all_parked(&self) -> BTreeMap<String, Park> {
         let known = self.known();
@@ -109,7 +109,7 @@ impl Accounts {
     }
 }
 
-/// The account of a harness; none for one that is not configured any more.
+/// Returns the account of a harness; none for a harness that is not configured any more.
 fn account_of<'a>(world: &'a World, harness: &HarnessName) -> Option<&'a str> {
     let harness = world.city.harnesses.get(harness)?;
     Some(harness.account.as_str())
@@ -161,7 +161,7 @@ fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
     Refusal::new(RefusalKind::Parked, message).hint(hint)
 }
 
-/// Takes in what a session says of its account.
+/// Handles a session's report about its account.
 pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trouble) -> Told {
     let Some(name) = account_of(world, harness) else {
         return Told::Known;
@@ -181,8 +181,8 @@ pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trou
     told
 }
 
-/// A session goes on although it told of this trouble: it is over for the account, if it was this session
-/// that told of the limit. A login may be made in any of them.
+/// Handles a session that goes on after it reported this trouble: over for the account, if this session had reported
+/// the limit. A login may be made in any session.
 pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
     let Some(name) = account_of(world, harness) else {
         return;
@@ -194,8 +194,8 @@ pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
     }
 }
 
-/// A session completed its work: what it told of its account was no trouble, or is over. Another session that told of it
-/// may still be in it.
+/// Handles a completion: the trouble that this session reported was none, or is over. Another session that reported it
+/// may still have it.
 pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
     let accounts = &world.directory.accounts;
     let park = accounts.parked(world, harness);
@@ -205,7 +205,8 @@ pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
     forget(world, child, harness);
 }
 
-/// The work of this child is over, or other work begins: the next raider of its name does not wait for its turn.
+/// Drops the turn of this child, because its work is over or other work begins: the next raider of its name does not
+/// wait for it.
 pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
     let mut known = world.directory.accounts.known();
     let account = account_of(world, harness).and_then(|name| known.accounts.get_mut(name));
@@ -214,8 +215,8 @@ pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
     }
 }
 
-/// The trouble is over, as a person says: all sessions of the account go on, one after another. False when
-/// it was not parked.
+/// Lifts a park on an operator's order: all sessions of the account go on, one after another. Returns false when it was
+/// not parked.
 pub fn over(world: &World, harness: &HarnessName) -> bool {
     let Some(name) = account_of(world, harness) else {
         return false;
@@ -229,8 +230,7 @@ pub fn over(world: &World, harness: &HarnessName) -> bool {
     ended
 }
 
-/// Calls a person for each login that is wanted, once for all sessions of the account: what is known to the
-/// shaman is not sent again.
+/// Calls a person for each wanted login, once for all sessions of the account: what the shaman knows is not sent again.
 async fn call_for_logins(world: &World) {
     let parked = world.directory.accounts.all_parked().into_iter();
     for (name, park) in parked.filter(|(_, park)| park.why == Why::Auth) {
@@ -264,7 +264,7 @@ async fn call(
     escalations::escalate(world, "root", body).await
 }
 
-/// Reads what an earlier supervisor stored, once.
+/// Reads the parks that an earlier supervisor stored, once.
 pub async fn load(world: &World) {
     let accounts = &world.directory.accounts;
     if accounts.known().loaded {
@@ -280,7 +280,7 @@ pub async fn load(world: &World) {
     let mut known = accounts.known();
     if !std::mem::replace(&mut known.loaded, true) {
         for (name, record) in stored {
-            // What was told since is newer.
+            // Reports since then are newer.
             let accounts = &mut known.accounts;
             accounts
                 .entry(name)
@@ -296,7 +296,7 @@ fn read(txn: &mut dyn Txn) -> Result<BTreeMap<String, Record>, StoreError> {
         return Ok(BTreeMap::new());
     };
     Ok(serde_json::from_str(&text).unwrap_or_else(|error| {
-        // Its sessions tell of their limits and logins again.
+        // Its sessions report their limits and logins again.
         tracing::warn!(%error, "the stored parks of accounts cannot be read and are forgotten");
         BTreeMap::new()
     }))
@@ -318,7 +318,7 @@ async fn write(world: &World) {
     }
 }
 
-/// Does what is due of every account. Returns when something is due next.
+/// Does what is due for every account. Returns when something is due next.
 pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
     loop {
         let now = world.clock.now();
@@ -328,7 +328,7 @@ pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
             accounts.find_map(|(name, account)| Some((name.clone(), account.due(now)?)))
         };
         let Some((name, due)) = due else { break };
-        // What was decided holds for the next supervisor, whatever becomes of this one.
+        // The decision is stored first: it holds for the next supervisor, too.
         write(world).await;
         if let Err(error) = carry_out(world, &name, due).await {
             tracing::warn!(%error, account = name, "its sessions cannot go on yet");
@@ -342,7 +342,7 @@ pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
     known.accounts.values().filter_map(Account::next).min()
 }
 
-/// The accounts that work is charged to, or was; none while that cannot be read.
+/// Returns the accounts that work is charged to, or was; none while that cannot be read.
 async fn in_use(world: &World) -> Option<BTreeSet<String>> {
     let hooks = match world.store.run(|txn| txn.hooks(None)).await {
         Ok(hooks) => hooks,
@@ -363,7 +363,7 @@ async fn in_use(world: &World) -> Option<BTreeSet<String>> {
     Some(used.map(str::to_owned).collect())
 }
 
-/// Forgets accounts that nothing runs on any more, and those of which nothing need be known.
+/// Drops accounts that no session uses any more, and those without any state.
 async fn forget_unknown(world: &World) {
     let now = world.clock.now();
     if world.directory.accounts.known().accounts.is_empty() {
@@ -422,7 +422,7 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
         Due::Turns(children) => wake::wake(world, children),
         Due::Open => {
             directory.accounts.known().changed = true;
-            // What still stands on a screen then is told anew: it may have missed its turn.
+            // A text that still stands on a screen is reported again: its session may have missed its turn.
             let is_of = |harness: &HarnessName| account_of(world, harness) == Some(name);
             directory.conditions.tell_again(is_of);
             // Work that waited for a trial may be charged.

@@ -23,21 +23,21 @@ use crate::domain::restart::Mono;
 /// Counts that are younger are not asked for again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// After a refresh its rig has rest for so many times as long as that took.
+/// After a refresh its rig rests for this multiple of its duration.
 const REST: u32 = 4;
 
-/// A patrol has at most so many sandboxes of a rig looked at.
+/// Maximum number of a rig's sandboxes that a patrol refreshes.
 const PATROL_MAX: usize = 16;
 
 /// Commits ahead of the target, dirty paths, untracked paths.
 pub type Counts = (u64, u64, u64);
 
-/// What git said of one sandbox.
+/// Git's last answer about a sandbox.
 #[derive(Debug, Clone)]
 struct Glance {
     incarnation: Incarnation,
     counts: Counts,
-    /// What `Repo::progress` said before.
+    /// The mark that `Repo::progress` returned before.
     mark: Option<String>,
     at: Mono,
 }
@@ -49,7 +49,7 @@ struct Known {
     rest: BTreeMap<RigName, Mono>,
 }
 
-/// What git said of all sandboxes.
+/// Git's last answers about all sandboxes.
 #[derive(Debug, Default)]
 pub struct Glances(Mutex<Known>);
 

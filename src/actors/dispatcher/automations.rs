@@ -1,5 +1,4 @@
-//! What runs of automations share, also across restarts of the dispatcher: who is busy, and how to
-//! end that.
+//! The shared state of automations' runs, also across restarts of the dispatcher: which are busy, and how to end them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,14 +9,14 @@ use tokio::sync::watch;
 use crate::domain::automation::AutomationId;
 use crate::ports::runner::{Runner, Stop};
 
-/// What of an automation is under way.
+/// The part of an automation that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Its check.
     Check,
     /// A run, from before it is recorded until its end is.
     Run,
-    /// The end of a run whose supervisor was killed, until its automation is looked at again.
+    /// The end of a run whose supervisor was killed, until its automation is checked again.
     Interrupted,
 }
 
@@ -34,7 +33,7 @@ pub struct Automations {
 }
 
 impl Automations {
-    /// None runs, and none will before [`Automations::open`].
+    /// Creates the table; nothing runs before [`Automations::open`].
     #[must_use]
     pub fn new(runner: Arc<dyn Runner>) -> Self {
         Self {
@@ -50,13 +49,13 @@ impl Automations {
         self.open.get_or_init(|| now);
     }
 
-    /// Since when gates open.
+    /// Returns since when gates open.
     #[must_use]
     pub fn up_since(&self) -> Option<Timestamp> {
         self.open.get().copied()
     }
 
-    /// Whether it is under way.
+    /// Returns true when it is under way.
     #[must_use]
     pub fn is_busy(&self, id: &AutomationId, role: Role) -> bool {
         self.busy.borrow().contains_key(&(id.clone(), role))
@@ -87,11 +86,11 @@ impl Automations {
     /// Waits until nothing runs.
     pub(super) async fn ended(&self) {
         let mut busy = self.busy.subscribe();
-        // The sender is our own.
+        // The sender is our own, so it is not dropped.
         let _open = busy.wait_for(BTreeMap::is_empty).await;
     }
 
-    /// When it was last checked.
+    /// Returns when it was last checked.
     #[must_use]
     pub fn last_check(&self, id: &AutomationId) -> Option<Timestamp> {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,14 +103,14 @@ impl Automations {
     }
 }
 
-/// Held while a check or run goes on; dropped, even by a panic, it is over.
+/// Held while a check or run goes on; freed when dropped, even by a panic.
 pub(super) struct Busy {
     busy: Arc<Table>,
     key: Key,
 }
 
 impl Busy {
-    /// From now on it can be ended early.
+    /// Makes it possible to end the run early.
     pub(super) fn stoppable(&self, stop: &Stop) {
         self.busy.send_modify(|busy| {
             busy.insert(self.key.clone(), Some(Arc::clone(stop)));
