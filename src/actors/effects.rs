@@ -69,7 +69,7 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
                     Err(why) => tracing::debug!(
                         %rig,
                         %why,
-                        "the held rig still cannot be prepared; the next patrol retries"
+                        "the held rig still cannot be prepared; it is retried"
                     ),
                 }
                 drop(claim);

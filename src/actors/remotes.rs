@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::domain::ids::{Oid, RaiderId};
 use crate::domain::restart::Mono;
 
-/// How long an answer of the remotes is valid.
+/// The time for which an answer of the remotes is valid.
 const ASK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Heads that no target had when the remotes were asked, and when that was.

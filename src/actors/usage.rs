@@ -46,7 +46,7 @@ const MOST_USD: f64 = 100.0;
 /// A transcript that is new to the supervisor may be older than its session, because a person began it, or another
 /// session reported it: usage from longer before the report is not counted.
 const EARLIER: SignedDuration = SignedDuration::from_mins(15);
-/// How long sums are kept, and transcripts that no longer grow are remembered.
+/// The time for which sums are kept, and transcripts that no longer grow are remembered.
 const KEPT: SignedDuration = SignedDuration::from_hours(400 * 24);
 
 /// Returns the owner of the tokens that a raider's session uses.

@@ -281,7 +281,8 @@ impl Root {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        tracing::warn!(child = %id, why = %exit, "session not started; retry in 5 s");
+        tracing::warn!(child = %id, why = %exit, "session not started: its state is unknown or \
+                                                 nothing can be written; the start is put off");
         slot.unseen = Some(exit.to_string());
         tell_operators(slot, Some(exit));
         slot.desired = Desired::Up;

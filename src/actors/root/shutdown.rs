@@ -246,7 +246,7 @@ async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
             if !running.is_empty() {
                 tracing::error!(
                     left = ?running,
-                    "sessions did not end before the deadline; the next start finds them"
+                    "some sessions could not be ended by the stop; the next start finds them"
                 );
             }
             return;

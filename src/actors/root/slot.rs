@@ -77,7 +77,7 @@ pub(super) struct Slot {
     pub(super) wake_waited: Option<Mono>,
     /// Set when an operator tried to start a resting child: if that fails, it rests again.
     pub(super) tried: bool,
-    /// How the last session was ended, if it was told to end.
+    /// The way in which the last session was ended, if it was told to end.
     pub(super) how: Option<Stopped>,
     pub(super) for_end: Waiting<(), EndRefused>,
     /// The tail of the terminal, read before a session with a dead agent is ended.

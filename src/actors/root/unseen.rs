@@ -12,7 +12,7 @@ use crate::domain::message::{Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::Txn;
 
-/// How long the state may be unknown: the default of the time that a session may be silent.
+/// The time for which the state may be unknown: the default of the time that a session may be silent.
 const LONG: Duration = Duration::from_secs(600);
 
 impl Root {

@@ -1,6 +1,6 @@
 //! Multi-step operations, one file each, written as a chain of journalled steps that resumes after `kill -9` and
 //! unwinds after a failure. They run in tasks; the witness or forge that started a task is told of its end by message.
-//! One task per saga at a time ([`Claims`](super::claims::Claims)).
+//! At most one task per saga ([`Claims`](super::claims::Claims)).
 
 pub mod charge;
 pub mod done;

@@ -210,8 +210,8 @@ pub async fn run(world: &World, mut saga: Saga, judged: Option<Judged>) -> Resul
                 tracing::warn!(
                     saga = saga.id,
                     %error,
-                    "the failure of a nuke could not be counted; it is retried, and a person is \
-                    called later"
+                    "the failure of a nuke could not be counted; the nuke is retried, its \
+                    escalation comes later"
                 );
             }
             Err(failure)
@@ -361,8 +361,7 @@ async fn forget(world: &World, target: &NukeTarget) {
     if let Err(error) = effects::sessions(world, &session, move |p| p.forget(&id)).await {
         tracing::debug!(
             %error,
-            "the record of an ended session could not be removed; it stays until the slot's next \
-            session"
+            "the record of an ended session could not be removed; it is left behind"
         );
     }
     if let Some(relic) = &target.relic {

@@ -31,8 +31,8 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
                 tracing::warn!(
                     raider = %hook.raider,
                     %error,
-                    "the store or the outcome file cannot be read; the end of the session counts \
-                    as a death"
+                    "the store or the outcome file cannot be read; the end of the session is \
+                    judged without it"
                 );
             }
         }

@@ -101,8 +101,8 @@ fn carry_out(args: &WitnessArgs, relic: RelicId, alone: Claim, saga: Saga, claim
             rig = %args.rig,
             %relic,
             %error,
-            "a waiting relic could not be charged; the charge was unwound, and the relic waits \
-            for a retry"
+            "a waiting relic could not be charged; it is retried, after a pause unless the \
+            failure is transient"
         );
         if error.is_passing() {
             drop(alone);

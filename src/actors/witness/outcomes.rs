@@ -425,8 +425,7 @@ async fn tell(
         tracing::warn!(
             raider = %hook.raider,
             %error,
-            "the reminder about an outcome could not be typed into the session; it is retried \
-            when a patrol reads the file again"
+            "the reminder about an outcome could not be typed into the session; it is retried"
         );
     }
     Ok(sent.is_ok())

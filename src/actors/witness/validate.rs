@@ -286,7 +286,7 @@ async fn lost_commits(
 }
 
 /// Ensures that the remote has the sandbox's head; a head that moved after `done` is pushed first (`4-rules.md`, done).
-/// What was pushed at `done` may be replaced, by lease: the agent may have amended it since. Returns why it cannot be
+/// The head pushed at `done` may be replaced, by lease: the agent may have amended it. Returns why it cannot be
 /// pushed, when no retry will help.
 async fn ensure_pushed(
     args: &WitnessArgs,

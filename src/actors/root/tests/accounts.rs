@@ -216,7 +216,7 @@ async fn sessions_go_on_in_the_order_of_the_priority_of_their_work() {
     assert_eq!(order, [9, 5, 0, -1]);
 }
 
-/// One login is missing for all: one person is called once, and no session is started.
+/// A login is missing for all sessions: a person is called once, and no session is started.
 #[tokio::test(start_paused = true)]
 async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
     let town = town().await;

@@ -438,7 +438,7 @@ async fn an_alarm_about_what_would_not_end_is_over_with_its_end_and_is_raised_an
     }
 }
 
-/// One rig's name is a prefix of another's: the alarm is about the raider that has work.
+/// The name of one rig is a prefix of another's: the alarm is about the raider that has work.
 #[tokio::test(start_paused = true)]
 async fn an_alarm_names_the_raider_whose_session_it_is() {
     let town = Scenario::new()

@@ -258,7 +258,7 @@ async fn reworked(town: &Town) -> Hook {
     second
 }
 
-/// One failure causes one charge: after that raider is removed, no other is charged.
+/// A failure causes one charge: after that raider is removed, no other is charged.
 #[tokio::test(start_paused = true)]
 async fn a_rework_that_a_person_nuked_waits_for_a_person() {
     let town = Scenario::new().start().await;

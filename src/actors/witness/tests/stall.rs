@@ -358,7 +358,7 @@ async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once()
     }
 }
 
-/// One failed look does not restart the measurement.
+/// A failed look does not restart the measurement.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_forgets_no_silence() {
     let town = scenario().start().await;
