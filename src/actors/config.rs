@@ -2,9 +2,9 @@
 //! or not at all (`health-patrol.md`, config reload).
 //!
 //! ```text
-//!  a file changed ─► settles ─┐                    ┌─ wrong, refused ─► the old one is kept, said once
+//!  a file changed ─► settles ─┐                    ┌─ invalid or refused ─► the old one stays, journalled once
 //!  SIGHUP, patrol ────────────┼─► read, validate ──┤
-//!  hd reload ─────────────────┘   (one at a time)  └─ rigs made ready ─► root takes it over ─► said
+//!  hd reload ─────────────────┘   (one at a time)  └─ rigs prepared ─► the root applies it ─► journalled
 //! ```
 //!
 //! A service manager is told when a reload begins and ends. A patrol's check counts as a reload only when it finds a

@@ -1,9 +1,9 @@
 //! The outbox: completions that `hd` left there while the supervisor was away.
 //!
 //! ```text
-//!   file ─► an intent? ─► is it what it says? ─► declared ─► accepted, or refused for good: removed
-//!                │              │                   └► may be accepted later: stays
-//!                └──────────────┴► no: set aside, and an event
+//!   file ─► readable? ─► genuine? ─► declared ─► accepted, or refused for good: removed
+//!               │            │           └► may be accepted later: stays
+//!               └────────────┴► no: set aside, and an event
 //! ```
 //!
 //! A file does not prove its author: it must be signed with the key of the session that it names, and match the known

@@ -1,9 +1,9 @@
 //! The relic of a raider that died too often (`domain/quarantine.rs`).
 //!
 //! ```text
-//!  hooked ── too many deaths ──► blocked, one escalation ── a person has it tried again, or its work is done ──► hooked
+//!  hooked ── too many deaths ──► blocked, one escalation ── a person restarts it, or its work is done ──► hooked
 //!                                   │       ▲
-//!                                   └───────┘ the quarantine ends, the raider is tried again and dies again
+//!                                   └───────┘ the quarantine ends, the raider restarts and dies again
 //! ```
 //!
 //! The root starts the raider again when the quarantine ends (`health-patrol.md`, quarantine auto-expires). That is no

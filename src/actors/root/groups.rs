@@ -1,9 +1,9 @@
 //! Groups: restart of the other members when a member dies (OTP's one_for_all and rest_for_one).
 //!
 //! ```text
-//!  a member died ─► those affected end, the last first ─► its delay has passed ─► they start, the
-//!                                                                       first first, each when
-//!  another one dies meanwhile: counted, and all over again              the one before is up
+//!  a member died ─► affected members end, the last first ─► its delay has passed ─► they start, the
+//!                                                                         first first, each when
+//!  another dies meanwhile: counted, and the restart begins again          the one before is up
 //! ```
 //!
 //! Only the member that died has its death counted. While it is quarantined the others wait with it: they are not meant

@@ -3,7 +3,7 @@
 //! and the session after it has the permissions of a restart after a death.
 //!
 //! ```text
-//!  start ──► its row is open, on the disk ──► session ──► death ──► a death more, written behind
+//!  start ──► its row is open, on the disk ──► session ──► death ──► one death more, written behind
 //!                                                └──────► planned end ──► not open, written behind
 //!  next supervisor: an open row and no session ──► one death more, before anything is started
 //! ```

@@ -6,7 +6,7 @@
 //!               ▼ ever more slowly         ▼                  ▼            ▼
 //!  merging: intent ─► push with lease ─► landed          MERGE_FAILED    parked, tried later
 //!                          │               └─► MERGED
-//!                          └ no answer: the intent stays, and is taken up when its time comes
+//!                          └ no answer: the intent stays, and is retried later
 //! ```
 //!
 //! The landed tree is byte for byte the tested one: the pushed commit is the commit that the gates ran on. The landing

@@ -2,8 +2,8 @@
 //! none, and its row after them, so that a listed salvage exists or is just being deleted.
 //!
 //! ```text
-//!   which refs, and where they point ─► intent ─► refs gone ─► row gone, and said
-//!                                                    └── one was moved meanwhile: nothing is gone
+//!   refs and their targets ─► intent ─► refs gone ─► row gone, journalled
+//!                                         └── a ref was moved meanwhile: nothing is gone
 //! ```
 
 use std::time::Duration;

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!  Charge, Done, Nuke ──► begin (answered) ──► task ────────────────────────────► Ended ─┐
-//!  Look ──► Looked: what there is to do, each in a task of its own under a claim ► Ended ─┤
+//!  Look ──► Looked: pieces of work, each in a task of its own under a claim ─────► Ended ─┤
 //!     ▲                                                                                   │
-//!     └────────────── at once, or after a while when something could not go on ◄──────────┘
+//!     └────────────── at once, or with back-off after a failure ◄─────────────────────────┘
 //!  Outcome, Finished ──► outcome task
 //!  Patrol ──► all of the above, from ground truth
 //! ```

@@ -45,7 +45,7 @@ pub struct Sight {
     pub at: Timestamp,
 }
 
-/// Observes all raiders of a rig, or one. Raiders under repair are left out.
+/// Observes all raiders of a rig, or one. Raiders that a saga or a repair is busy with are left out.
 ///
 /// # Errors
 /// The store cannot be read.

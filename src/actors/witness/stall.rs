@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  every look ──► pass: cheap observation of all ──► nothing due ──► timer for the first that may be
-//!                                                   └──► each that is due, in a task of its own:
-//!                  everything anew, of this one ──► signal ─► tell ─► replace ─► escalate ──► look again
+//!                                               └──► each that is due, in a task of its own:
+//!                  full observation of this one ──► signal ─► nudge ─► replace ─► escalate ──► look again
 //! ```
 //!
 //! The store holds the steps taken; [`Silences`] holds the observations, and outlives the witness but not the process:

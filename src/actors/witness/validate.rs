@@ -5,8 +5,8 @@
 //!  of another incarnation ──► void            done saga still open ──► later
 //!  tree not clean ──► kept                    remote lacks the head ──► pushed again, or kept
 //!  cannot be measured, or nothing would land ──► kept
-//!  sandbox gone ──► what was declared goes on, unless its branch holds more than was pushed
-//!  raider nuked while a person was to look ──► what was verified goes on when one approves
+//!  sandbox gone ──► the declared head goes on, unless its branch holds more than was pushed
+//!  raider nuked during the review ──► the verified head goes on when it is approved
 //!  completed ──► MERGE_READY (or waits for a person)
 //!  no change ──► closed    escalated ──► blocked    deferred ──► deferred
 //! ```

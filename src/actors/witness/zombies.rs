@@ -1,9 +1,9 @@
 //! Zombies: detected by observation, noted once, handled (`domain::zombie` decides).
 //!
 //! ```text
-//!  patrol, event, timer ──► suspect ──► everything of it is looked at anew ──► no zombie: let be
-//!                                         └──► noted ──► session ended, replaced, or sandbox removed;
-//!                                                        what holds work stays, and a person is called
+//!  patrol, event, timer ──► suspect ──► observed anew ──► no zombie: left alone
+//!                                         └──► noted ──► session ended or replaced, or sandbox removed;
+//!                                                        a sandbox with work stays, and a person is called
 //! ```
 //!
 //! Between observation and act the session may have been recreated, or the name reused: the act is bound to the
