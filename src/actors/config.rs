@@ -40,7 +40,7 @@ const UNSETTLED: Duration = Duration::from_secs(1);
 pub enum Reloading {
     /// The files are being read.
     Begun,
-    /// They are in force, or they are refused.
+    /// The files are in force, or they are refused.
     Over {
         /// The reason of the refusal.
         refused: Option<String>,

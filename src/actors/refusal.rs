@@ -49,11 +49,11 @@ pub enum RefusalKind {
     Conflict,
     /// The judged state changed meanwhile; nothing was touched.
     Changed,
-    /// It was tried, and a required step failed: a set-up command, the start of a session.
+    /// A required step failed: a set-up command, the start of a session.
     Failed,
     /// Not available at present; retry later.
     Unavailable,
-    /// It took too long.
+    /// The operation took too long.
     Timeout,
     /// A bug, or a damaged file.
     Internal,

@@ -34,7 +34,7 @@ pub type FaultHook = Arc<dyn Fn(FaultPoint) + Send + Sync>;
 pub struct World {
     /// The configuration in force.
     pub city: Arc<City>,
-    /// It in full, as `hd config show` prints it.
+    /// The configuration in full, as `hd config show` prints it.
     pub shown: Arc<serde_json::Value>,
     /// Time.
     pub clock: Arc<dyn Clock>,

@@ -408,7 +408,7 @@ async fn what_was_rejected_meanwhile_is_not_restored() {
     assert_eq!(town.mr(&relic).await.unwrap().state, MrState::Rejected);
 }
 
-/// However many hints come while the lane is held, one timer waits for it.
+/// A single timer waits for a held lane, however many hints come.
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_is_held_is_looked_at_once_a_second() {
     let town = Scenario::new().start().await;

@@ -119,7 +119,7 @@ async fn first_prompt_waits_until_a_dialog_has_gone() {
     assert_eq!(typed(&town, &charged), 1, "once");
 }
 
-/// As for `"paste"`: a program that reads lines asks, too.
+/// The rule for `"paste"` holds here: a program that reads lines asks, too.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_on_standard_input_waits_until_a_dialog_has_gone_and_ends_the_input() {
     let town = Scenario::new().with(stdin).start().await;
@@ -213,7 +213,7 @@ async fn first_prompt_is_typed_although_it_could_not_be_read_whether_it_is_owed(
     assert_eq!(typed(&town, &charged), 1);
 }
 
-/// It would be submitted with the words that a person has begun.
+/// A prompt typed then would be submitted with the line that a person has begun.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_until_no_person_is_attached() {
     let town = Scenario::new().with(pastes).start().await;

@@ -137,7 +137,7 @@ async fn wisps_are_collected_after_a_look_at_the_world() {
     assert!(!is_there(&town, &wisp).await);
 }
 
-/// As above, for the last two.
+/// The last two steps of the same order.
 #[tokio::test(start_paused = true)]
 async fn wisps_are_collected_before_what_is_due_is_done() {
     let town = scenario().start().await;
@@ -352,7 +352,7 @@ async fn a_start_with_a_wrong_clock_destroys_no_salvage() {
     assert_eq!(salvages(&town).await, []);
 }
 
-/// Also holds for salvage written from what git still had of a deleted sandbox.
+/// The same rule for salvage written from what git still had of a deleted sandbox.
 #[tokio::test(start_paused = true)]
 async fn nor_that_of_a_deleted_sandbox() {
     const YEAR: i64 = 365 * 24 * 3600;

@@ -218,7 +218,7 @@ async fn secret_that_was_answered_is_not_told() {
     assert!(!answered.answer.contains("hunter2"), "{answered:?}");
 }
 
-/// It may be the key of an account.
+/// The typed words may be the key of an account.
 #[tokio::test(start_paused = true)]
 async fn words_at_an_entry_of_a_menu_are_not_told() {
     let seat = Seat::new().await;

@@ -53,7 +53,7 @@ async fn first_prompt_that_vanishes_beside_a_person_is_not_typed_again_and_they_
     assert_eq!(called.status, RelicStatus::Closed);
 }
 
-/// Its fate meanwhile is unknown.
+/// The fate of the prompt meanwhile is unknown.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_vanishes_while_no_supervisor_looks_is_not_typed_again() {
     let town = Scenario::new().with(pastes).start().await;

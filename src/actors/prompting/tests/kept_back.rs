@@ -55,7 +55,7 @@ async fn call_for_a_first_prompt_is_closed_by_the_supervisor_that_types_it_after
     assert_eq!(called.status, RelicStatus::Closed);
 }
 
-/// Its program may have taken it while no supervisor ran.
+/// The program may have taken the prompt while no supervisor ran.
 #[tokio::test(start_paused = true)]
 async fn call_for_a_first_prompt_is_closed_when_a_supervisor_finds_none_owed() {
     let town = Scenario::new().with(knows_its_input).start().await;
@@ -168,7 +168,7 @@ async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds()
     assert_eq!(condition(&town, &charged).await, Some("rate_limited"));
 }
 
-/// It is unknown then whether a person is attached.
+/// While the provider fails, an attached person cannot be detected.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached() {
     let town = Scenario::new().with(pastes).start().await;

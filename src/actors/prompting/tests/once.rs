@@ -56,7 +56,7 @@ async fn first_prompt_is_typed_once_although_its_child_comes_up_again() {
     assert_eq!(typed(&town, &charged), 1);
 }
 
-/// Its terminal has taken a part of it, and takes the rest when its program reads.
+/// The terminal has taken a part of the prompt, and takes the rest when its program reads.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again_after_a_restart() {
     let town = Scenario::new().with(stdin).start().await;
@@ -120,7 +120,7 @@ async fn it_is_written_down_that_the_first_prompt_was_typed_once_that_can_be_wri
     assert_eq!(typed(&town, &charged), 1);
 }
 
-/// It would end a person's line, or answer a dialog.
+/// An end of input would end a person's line, or answer a dialog.
 #[tokio::test(start_paused = true)]
 async fn end_of_input_waits_for_a_person_for_their_line_and_for_a_dialog() {
     let town = Scenario::new().with(stdin).start().await;

@@ -110,7 +110,7 @@ async fn an_operators_release_outlives_the_supervisor_too() {
     assert_eq!(town.events(EventType::AgentAdopted).await.len(), 1);
 }
 
-/// However often the supervisor is killed: after `max_restarts` restarts the child is quarantined.
+/// A child is quarantined after `max_restarts` restarts, however often the supervisor is killed.
 #[tokio::test(start_paused = true)]
 async fn no_child_respawns_without_limit_though_the_supervisor_is_killed_each_time() {
     for settles in [0, 1, 2] {

@@ -315,8 +315,8 @@ async fn a_resting_agent_is_not_taken_for_one_that_is_wanted() {
     assert!(town.view(&ChildId::Raider(raider("Toast"))).await.is_none());
 }
 
-/// It must not be touched; a person is called once when that lasts, and the escalation is closed when it can be
-/// observed.
+/// A session of unknown state must not be touched; a person is called once when that lasts, and the escalation is closed
+/// when it can be observed.
 #[tokio::test(start_paused = true)]
 async fn who_cannot_be_seen_for_long_is_told_of_once() {
     for restarts in 0..=2 {

@@ -122,7 +122,7 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
     assert_eq!(left_out + told.len() as u64, 81);
 }
 
-/// Of one kind more wait than are read at once, and later ones of another.
+/// More events of one kind wait than are read at once, and later ones of another kind.
 #[tokio::test(start_paused = true)]
 async fn what_is_beyond_a_full_page_is_not_passed_over() {
     let town = scenario().start().await;

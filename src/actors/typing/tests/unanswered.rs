@@ -70,7 +70,7 @@ async fn only_a_person_who_says_it_again_overrides_the_doubt_about_an_earlier_te
     assert_eq!(seat.sent().len(), 3);
 }
 
-/// It would be a key that ends the program, an answer, or the end of a person's line.
+/// An end of input may be a key that ends the program, an answer, or the end of a person's line.
 #[tokio::test(start_paused = true)]
 async fn end_of_input_is_typed_only_to_a_program_that_reads_lines_and_has_none_begun() {
     let seat = Seat::new().await;

@@ -194,7 +194,7 @@ fn measured(town: &Town) -> usize {
     town.parts.repo.count("measure")
 }
 
-/// Its commits are salvaged at each quarantine; commits that were salvaged before are nothing new.
+/// The commits are salvaged at each quarantine; those that were salvaged before are nothing new.
 #[tokio::test(start_paused = true)]
 async fn quarantine_after_quarantine_saves_the_same_commits_once() {
     let town = kept_for(24 * HOUR).start().await;
@@ -212,7 +212,7 @@ async fn quarantine_after_quarantine_saves_the_same_commits_once() {
     assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
 }
 
-/// It is released each time and dies at once: that is no recovery.
+/// A raider that is released each time and dies at once has not recovered.
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_dies_whenever_it_is_let_go_is_salvaged_in_the_end() {
     let town = trying().rig(|rig| rig.witness.keep_dirty = 3 * WINDOW);

@@ -297,7 +297,7 @@ async fn commits_that_head_has_left_are_saved_where_there_is_no_room_for_the_res
     assert!(kept.iter().any(names), "{kept:?}");
 }
 
-/// Its own merge request lands during the salvage, which is outside the sandbox.
+/// The raider's own merge request lands during the salvage, which is outside the sandbox.
 #[tokio::test(start_paused = true)]
 async fn a_target_that_moves_during_salvage_changes_nothing() {
     let town = Scenario::new().start().await;

@@ -344,7 +344,7 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
     assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
 }
 
-/// It ran `hd done` without a supervisor and ended: its next session learns the result.
+/// A raider ran `hd done` without a supervisor and ended: its next session learns the result.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
     let town = Scenario::new().start().await;

@@ -268,7 +268,7 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
     );
 }
 
-/// Its slot is free, but the cause of its deaths may persist: no raider starts unasked.
+/// The slot is free, but the cause of the deaths may persist: no raider starts unasked.
 #[tokio::test(start_paused = true)]
 async fn a_nuke_leaves_the_relic_blocked_until_a_person_charges_it() {
     let (town, charged) = crashed().await;

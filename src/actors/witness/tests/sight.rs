@@ -83,7 +83,7 @@ async fn a_sandbox_without_hook_that_holds_work_is_told_once_and_kept() {
     assert_eq!(told[0].status, RelicStatus::Closed, "it has vanished");
 }
 
-/// Its relic has another raider by now, or is in the queue: that is not changed.
+/// The relic has another raider by now, or is in the queue: that is not changed.
 #[tokio::test(start_paused = true)]
 async fn work_that_somebody_else_has_is_not_opened_again() {
     let town = Scenario::new().start().await;

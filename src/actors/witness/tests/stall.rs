@@ -183,7 +183,7 @@ async fn a_slow_but_working_session_is_left_alone() {
     assert!(town.events(EventType::RaiderStalled).await.is_empty());
 }
 
-/// Its successor comes to the same conclusions at the same times.
+/// The successor of a killed witness comes to the same conclusions at the same times.
 #[tokio::test(start_paused = true)]
 async fn a_killed_witness_forgets_nothing() {
     let town = scenario().start().await;

@@ -49,7 +49,7 @@ pub(super) enum Act {
     /// Everything can be observed and started again, and no person is attached.
     Clear,
     Attach(usize, bool),
-    /// It was idle for a long time.
+    /// The session was idle for a long time.
     Doze(usize),
     KillChildren,
     KillWitness,
