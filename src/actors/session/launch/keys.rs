@@ -28,6 +28,7 @@ pub(super) async fn spare(
     let seen = seen.await.unwrap_or_default();
     if key_use(harness.hooks, configured, env, !seen.is_empty()) == Some(KeyUse::Spared) {
         tracing::info!(
+            harness = %harness.name,
             "the harness's user is logged in: {KEY} from the supervisor's environment is not \
             passed to its sessions"
         );
