@@ -13,7 +13,7 @@
 //! planned end counts that end as a death.
 //!
 //! With either history a quarantined raider stays quarantined over a restart of the supervisor, until the announced
-//! time (`actors/quarantine.rs`).
+//! time (`actors/records/quarantine.rs`).
 
 use crate::actors::mail::Written;
 use std::collections::{BTreeMap, BTreeSet};
