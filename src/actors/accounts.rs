@@ -1,5 +1,5 @@
-//! Accounts of harnesses (`domain/account.rs`): parks all sessions of an account whose limit or login
-//! one of them tells, and lets them go on when that is over.
+//! Accounts of harnesses (`domain/account.rs`): parks all sessions of an account when one of them reports a limit or a
+//! login, and lets them go on when that is over.
 //!
 //! ```text
 //!  conditions ── told, over ──► Accounts ──► RootMail::Accounts ──► advance: park stored, people told,
@@ -29,7 +29,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 mod wake;
 
-/// Where parks are kept in the store.
+/// The store's key of the parks.
 const PARKED: &str = "accounts.parked";
 /// The pause before a release is tried again that failed because the children could not be seen.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
@@ -80,7 +80,7 @@ fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
     Refusal::new(RefusalKind::Parked, message).hint(hint)
 }
 
-/// Takes in what a session says of its account.
+/// Handles a session's report about its account.
 pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trouble) -> Told {
     let Some(name) = world.city.account(harness) else {
         return Told::Known;
@@ -100,8 +100,8 @@ pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trou
     told
 }
 
-/// A session goes on although it told of this trouble: it is over for the account, if it was this session
-/// that told of the limit. A login may be made in any of them.
+/// Handles a session that goes on after it reported this trouble: over for the account, if this session had reported
+/// the limit. A login may be made in any session.
 pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
     let Some(name) = world.city.account(harness) else {
         return;
@@ -113,8 +113,8 @@ pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
     }
 }
 
-/// A session completed its work: what it told of its account was no trouble, or is over. Another session that told of it
-/// may still be in it.
+/// Handles a completion: the trouble that this session reported was none, or is over. Another session that reported it
+/// may still have it.
 pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
     let accounts = &world.directory.accounts;
     let park = accounts.parked(&world.city, harness);
@@ -124,7 +124,8 @@ pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
     forget(world, child, harness);
 }
 
-/// The work of this child is over, or other work begins: the next raider of its name does not wait for its turn.
+/// Drops the turn of this child, because its work is over or other work begins: the next raider of its name does not
+/// wait for it.
 pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
     let mut known = world.directory.accounts.known();
     let account = world
@@ -136,8 +137,8 @@ pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
     }
 }
 
-/// The trouble is over, as a person says: all sessions of the account go on, one after another. False when
-/// it was not parked.
+/// Lifts a park on an operator's order: all sessions of the account go on, one after another. Returns false when it was
+/// not parked.
 pub fn over(world: &World, harness: &HarnessName) -> bool {
     let Some(name) = world.city.account(harness) else {
         return false;
@@ -151,8 +152,7 @@ pub fn over(world: &World, harness: &HarnessName) -> bool {
     ended
 }
 
-/// Calls a person for each login that is wanted, once for all sessions of the account: what is known to the
-/// shaman is not sent again.
+/// Calls a person for each wanted login, once for all sessions of the account: what the shaman knows is not sent again.
 async fn call_for_logins(world: &World) {
     let parked = world.directory.accounts.all_parked().into_iter();
     for (name, park) in parked.filter(|(_, park)| park.why == Why::Auth) {
@@ -186,7 +186,7 @@ async fn call(
     escalations::escalate(world, "root", body).await
 }
 
-/// Reads what an earlier supervisor stored, once.
+/// Reads the parks that an earlier supervisor stored, once.
 pub async fn load(world: &World) {
     let accounts = &world.directory.accounts;
     if accounts.known().loaded {
@@ -202,7 +202,7 @@ pub async fn load(world: &World) {
     let mut known = accounts.known();
     if !std::mem::replace(&mut known.loaded, true) {
         for (name, record) in stored {
-            // What was told since is newer.
+            // Reports since then are newer.
             let accounts = &mut known.accounts;
             accounts
                 .entry(name)
@@ -218,7 +218,7 @@ fn read(txn: &mut dyn Txn) -> Result<BTreeMap<String, Record>, StoreError> {
         return Ok(BTreeMap::new());
     };
     Ok(serde_json::from_str(&text).unwrap_or_else(|error| {
-        // Its sessions tell of their limits and logins again.
+        // Its sessions report their limits and logins again.
         tracing::warn!(%error, "the stored parks of accounts cannot be read and are forgotten");
         BTreeMap::new()
     }))
@@ -240,7 +240,7 @@ async fn write(world: &World) {
     }
 }
 
-/// Does what is due of every account. Returns when something is due next.
+/// Does what is due for every account. Returns when something is due next.
 pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
     loop {
         let now = world.clock.now();
@@ -250,7 +250,7 @@ pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
             accounts.find_map(|(name, account)| Some((name.clone(), account.due(now)?)))
         };
         let Some((name, due)) = due else { break };
-        // What was decided holds for the next supervisor, whatever becomes of this one.
+        // The decision is stored first: it holds for the next supervisor, too.
         write(world).await;
         if let Err(error) = carry_out(world, &name, due).await {
             tracing::warn!(%error, account = name, "its sessions cannot go on yet");
@@ -264,7 +264,7 @@ pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
     known.accounts.values().filter_map(Account::next).min()
 }
 
-/// The accounts that work is charged to, or was; none while that cannot be read.
+/// Returns the accounts that work is charged to, or was; none while that cannot be read.
 async fn in_use(world: &World) -> Option<BTreeSet<String>> {
     let hooks = match world.store.run(|txn| txn.hooks(None)).await {
         Ok(hooks) => hooks,
@@ -285,7 +285,7 @@ async fn in_use(world: &World) -> Option<BTreeSet<String>> {
     Some(used.map(str::to_owned).collect())
 }
 
-/// Forgets accounts that nothing runs on any more, and those of which nothing need be known.
+/// Drops accounts that no session uses any more, and those without any state.
 async fn forget_unknown(world: &World) {
     let now = world.clock.now();
     if world.directory.accounts.known().accounts.is_empty() {
@@ -344,7 +344,7 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
         Due::Turns(children) => wake::wake(world, children),
         Due::Open => {
             directory.accounts.known().changed = true;
-            // What still stands on a screen then is told anew: it may have missed its turn.
+            // A text that still stands on a screen is reported again: its session may have missed its turn.
             let is_of = |harness: &HarnessName| world.city.account(harness) == Some(name);
             directory.conditions.tell_again(is_of);
             // Work that waited for a trial may be charged.

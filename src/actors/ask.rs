@@ -1,5 +1,4 @@
-//! Questions to actors from tasks and handlers, each with a limit. Actors never ask each other:
-//! they send.
+//! Requests from tasks and handlers to actors, each with a timeout. Actors never await each other: they send messages.
 
 use std::time::Duration;
 
@@ -12,15 +11,15 @@ use crate::domain::cause::Cause;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
 
-/// Answers that need no work.
+/// Timeout of answers that need no work.
 const BRIEF: Duration = Duration::from_secs(10);
-/// Answers that wait for a session to start or end; each has a limit of its own below this one.
+/// Timeout of answers that wait for a session to start or end; each of these has a shorter limit of its own.
 const LONG: Duration = Duration::from_secs(600);
 
 /// Asks an actor.
 ///
 /// # Errors
-/// [`RefusalKind::Unavailable`] while it is restarted, [`RefusalKind::Timeout`] past the limit.
+/// [`RefusalKind::Unavailable`] while the actor restarts, [`RefusalKind::Timeout`] past the limit.
 pub async fn ask<M, T>(
     actor: Option<Address<M>>,
     message: impl FnOnce(RpcReplyPort<T>) -> M,
@@ -48,7 +47,7 @@ pub async fn ask<M, T>(
 /// Has the root bring a child up.
 ///
 /// # Errors
-/// Why its session did not start.
+/// The reason why its session did not start.
 pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Refusal> {
     let spec = Box::new(spec);
     let message = |reply| RootMail::Want {
@@ -63,11 +62,11 @@ pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Re
     })
 }
 
-/// Has the root end a child; returns when nothing of it runs.
+/// Has the root end a child; returns when no session of it runs.
 ///
 /// # Errors
-/// Why it could not be ended; [`RefusalKind::Conflict`] when what was meant is gone and another has its
-/// name.
+/// The reason why it could not be ended; [`RefusalKind::Conflict`] when the session or incarnation that was meant is
+/// gone and a successor has its name.
 pub async fn end(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
     let message = |reply| RootMail::End {
         meant,
@@ -84,35 +83,35 @@ pub async fn end(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusa
     })
 }
 
-/// Has the root end a child's session and start a fresh one.
+/// Has the root replace a child's session by a fresh one.
 ///
 /// # Errors
-/// Why not.
+/// The reason of the refusal.
 pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refusal> {
     let session = id.session_id(&world.city.name);
     cycle_meant(world, Meant::any(id, session), cause).await
 }
 
-/// The same for the session that is meant, and no successor.
+/// Does the same for the session that is meant, and for no successor.
 ///
 /// # Errors
-/// Why not.
+/// The reason of the refusal.
 pub async fn cycle_meant(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
     replace(world, meant, cause, None, None).await
 }
 
-/// The same for a session that hands off, with what it has to show for its work.
+/// Does the same for a session that hands off, with the progress of its work.
 ///
 /// # Errors
-/// Why not.
+/// The reason of the refusal.
 pub async fn hand_off(world: &World, meant: Meant, progress: Progress) -> Result<(), Refusal> {
     replace(world, meant, Cause::Handoff, None, progress).await
 }
 
-/// The same for a session that is dead inside: a death, told with the end of its terminal.
+/// Does the same for a session whose agent is dead: counts a death, with the tail of its terminal.
 ///
 /// # Errors
-/// Why not.
+/// The reason of the refusal.
 pub async fn replace_dead(world: &World, meant: Meant, tail: String) -> Result<(), Refusal> {
     replace(world, meant, Cause::AgentDead, Some(tail), None).await
 }
@@ -136,7 +135,7 @@ async fn replace(
         .map_err(Refusal::conflict)
 }
 
-/// What children there are.
+/// Returns all children.
 ///
 /// # Errors
 /// The root does not answer.
@@ -144,7 +143,7 @@ pub async fn views(world: &World) -> Result<Vec<ChildView>, Refusal> {
     ask(world.directory.root(), RootMail::Views, BRIEF).await
 }
 
-/// Every pool of the configuration, as the root sizes it.
+/// Returns every pool of the configuration with its desired size.
 ///
 /// # Errors
 /// The root does not answer.

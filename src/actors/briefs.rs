@@ -1,4 +1,4 @@
-//! What a raider is told of its work, from the relic as it stands.
+//! Texts that describe a raider's work, from the present state of the relic.
 
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
@@ -6,7 +6,7 @@ use crate::domain::city::Rig;
 use crate::domain::prompt::{self, Brief, Problem};
 use crate::domain::relic::{Hook, Relic};
 
-/// The text of `TASK.md`.
+/// Returns the text of `TASK.md`.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -19,7 +19,7 @@ pub async fn task_text(world: &World, rig: &Rig, hook: &Hook) -> Result<String, 
     )))
 }
 
-/// What is typed into a session whose outcome cannot be accepted.
+/// Returns the text that is typed into a session whose outcome cannot be accepted.
 ///
 /// # Errors
 /// The store cannot be read.

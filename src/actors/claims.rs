@@ -1,4 +1,4 @@
-//! Claims: one task at a time is at a piece of work, within this process.
+//! Claims: at most one task works on a piece of work at a time, within this process.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,56 +6,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 
-/// A piece of work that one task at a time is at. Sessions go by their tokens.
+/// The key of a piece of work. Sessions are named by their tokens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClaimKey {
-    /// The look at all accounts.
+    /// The check of all accounts.
     Accounts,
     /// The charge of a relic that a rig's `auto_charge` or a rework starts.
     Charge(RelicId),
     /// The charges of a rig's waiting relics.
     Charges(RigName),
-    /// Telling a session of its compaction.
+    /// Telling a session about its compaction.
     Compaction(String),
-    /// The refresh of what git says of a rig's sandboxes.
+    /// The refresh of git's facts about a rig's sandboxes.
     Glances(RigName),
     /// Telling a session that its limit is over.
     GoesOn(String),
-    /// The landing of a rig.
+    /// The landing lane of a rig.
     Lane(RigName),
     /// The handling of a message to a witness.
     Message(u64),
     /// The commands of `[notify]`.
     Notify,
-    /// The removal of a raider: held, it keeps its slot to its incarnation.
+    /// The removal of a raider; while it is held, the slot stays with its incarnation.
     Nuke(RaiderId),
-    /// The end of an orphan, a session of no child: while it is held, the session is not adopted.
+    /// The end of an orphan session; while it is held, the session is not adopted.
     Orphan(String),
-    /// The intents left in the outbox in one raider's name, rig and raider as the file says them.
+    /// The outbox files of a raider, by the names that the files hold.
     Outbox(String, String),
-    /// The look at a raider's outcome file.
+    /// The reading of a raider's outcome file.
     Outcome(RaiderId),
-    /// The wait for the next such look; those that know that its session has ended wait apart.
+    /// The wait for the next such reading; waits that know that the session has ended are separate.
     NextOutcome(RaiderId, bool),
-    /// Making a rig ready.
+    /// The preparation of a rig.
     Prepare(RigName),
     /// Typing the first prompt of a session.
     Prompt(String),
-    /// The removal of a raider that has no work any more.
+    /// The removal of a raider whose work is over.
     Release(RaiderId),
-    /// The repair of a raider's sandbox: held, no session is started in it.
+    /// The repair of a raider's sandbox; while it is held, no session starts in it.
     Repair(RaiderId),
     /// `[retention]`.
     Retention,
     /// The run of a saga.
     Saga(u64),
-    /// Reading or removing a salvage.
+    /// The reading or removal of a salvage.
     Salvage(String),
-    /// The look at a session's screen.
+    /// The reading of a session's screen.
     Screen(String),
     /// The step about a raider that may be stalled.
     Stall(RaiderId),
-    /// The look for stalled raiders of a rig.
+    /// The search for stalled raiders of a rig.
     Stalls(RigName),
     /// The judgement of a raider that may be a zombie.
     Suspect(RaiderId),
@@ -67,9 +67,8 @@ pub enum ClaimKey {
     Usage,
 }
 
-/// Keys of the work that tasks are at in this moment, each with whether it is wanted once more. An actor that was
-/// restarted after a panic finds the tasks of its predecessor still running: the claim keeps it from
-/// doing the same work twice.
+/// The keys of the work in progress, each with whether it is wanted once more. An actor that was restarted after a
+/// panic finds the tasks of its predecessor still running: the claim prevents the same work from being done twice.
 #[derive(Clone, Default)]
 pub struct Claims(Arc<Mutex<BTreeMap<ClaimKey, bool>>>);
 
@@ -78,7 +77,7 @@ impl Claims {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a task holds the claim.
+    /// Returns true when a task holds the claim.
     #[must_use]
     pub fn is_claimed(&self, key: &ClaimKey) -> bool {
         self.held().contains_key(key)
@@ -90,8 +89,8 @@ impl Claims {
         self.take(key, false)
     }
 
-    /// Claims a piece of work, or tells the task that holds the claim that something may have changed since it began
-    /// ([`Claim::give_back`]).
+    /// Claims a piece of work, or asks the task that holds the claim to repeat it, because something may have changed
+    /// since it began ([`Claim::give_back`]).
     #[must_use]
     pub fn claim_or_repeat(&self, key: ClaimKey) -> Option<Claim> {
         self.take(key, true)
@@ -113,7 +112,7 @@ impl Claims {
     }
 }
 
-/// Held while the work goes on; dropped, even by a panic, it is free again.
+/// Held while the work goes on; freed when dropped, even by a panic.
 #[must_use = "dropped at once, it protects nothing"]
 pub struct Claim {
     /// None once it was given back.
@@ -122,8 +121,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Ends the claim, unless another task asked for the work meanwhile: then the claim stays, and the work is to be done
-    /// once more.
+    /// Ends the claim, unless another task asked for the work meanwhile: then the claim stays, and the work must be
+    /// repeated.
     pub fn give_back(mut self) -> Option<Self> {
         let claims = self.claims.take()?;
         let mut held = claims.held();
@@ -177,7 +176,7 @@ mod tests {
         assert!(!claims.is_claimed(&ClaimKey::Notify));
     }
 
-    /// No name of a raider, rig or file makes the key of one piece of work that of another.
+    /// Claims of different work never share a key, whatever the names of raiders, rigs and files are.
     #[test]
     fn different_work_has_different_keys() {
         let claims = Claims::default();

@@ -1,5 +1,5 @@
-//! A conversation that is about to be shortened: the agent forgets, so it is told where its task stands, or
-//! to hand off while it still knows (`[rigs.raiders] on_compact`). Standing agents are left alone.
+//! A conversation that is about to be compacted: the agent forgets, so it is told the state of its task, or to hand off
+//! while it still remembers (`[rigs.raiders] on_compact`). Standing agents are left alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::domain::ids::{ChildId, HarnessName};
 use crate::domain::prompt;
 use crate::ports::sessions::SessionHandle;
 
-/// Between two looks at whether the agent takes text.
+/// Interval between two checks whether the agent takes text.
 const PAUSE: Duration = Duration::from_secs(5);
-/// After that the words come too late. A line that a person has begun and left is not held so long.
+/// After this the text comes too late. A person's begun line is held for a shorter time.
 const PATIENCE: Duration = HELD.saturating_add(Duration::from_secs(5 * 60));
 
 /// Tells the agent, as soon as its program takes text.
@@ -31,7 +31,7 @@ pub fn begins(world: &World, child: &ChildId, harness: &HarnessName, handle: &Se
         OnCompact::Handoff => prompt::compacts(&world.hd()),
         OnCompact::Nothing => return,
     };
-    // Programs tell of one compaction by several hooks.
+    // Programs report one compaction by several hooks.
     let Some(claim) = world
         .claims
         .claim(ClaimKey::Compaction(handle.token.clone()))
@@ -55,7 +55,7 @@ async fn tell(
 ) {
     let mut deadline = world.clock.mono() + PATIENCE;
     while world.clock.mono() < deadline && !world.is_stopping() {
-        // The hook runs before: what is typed now would be shortened, too.
+        // The hook runs before: text typed now would be compacted, too.
         tokio::time::sleep(PAUSE).await;
         let typing = typing::may_type(world, harness, handle).await;
         if typing == Typing::Gone {
@@ -71,15 +71,24 @@ async fn tell(
         }
         match typing::submit(world, child, Some(harness), handle, text).await {
             Ok(()) => return,
-            // Something came between: a dialog, a person, another text.
+            // A dialog, an attached person or other text came between.
             Err(later) if later.is_later() => {}
             Err(error) => {
-                tracing::warn!(session = %handle.id, %error, "a session could not be told of its compaction");
+                tracing::warn!(
+                    session = %handle.id,
+                    %error,
+                    "the text about a compaction could not be typed into the session; the agent \
+                    is not told"
+                );
                 return;
             }
         }
     }
     if !world.is_stopping() {
-        tracing::warn!(session = %handle.id, "a session was not told of its compaction: its program took no text for too long");
+        tracing::warn!(
+            session = %handle.id,
+            "the session's program took no text in time; the agent is not told about its \
+            compaction"
+        );
     }
 }

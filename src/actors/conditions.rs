@@ -1,5 +1,5 @@
-//! Conditions of sessions (`domain/condition.rs`): looks at the screens of agents, takes in what their
-//! harnesses report, and tells people once.
+//! Conditions of sessions (`domain/condition.rs`): reads the screens of agents, handles the reports of their harnesses,
+//! and notifies people once.
 //!
 //! ```text
 //!  a screen changed (hint of its holder) ──┐
@@ -27,19 +27,19 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, HarnessName, RigName, SessionId};
 use crate::ports::sessions::{SessionError, SessionHandle};
 
-/// How long a screen may take to be seen: a look waits for it.
+/// Timeout for reading a screen: a look waits for it.
 const GLANCE: Duration = Duration::from_secs(2);
 
-/// So many screens are looked at side by side.
+/// Number of screens read in parallel.
 const SIDE_BY_SIDE: usize = 16;
 
-/// A session whose screen is looked at.
+/// A session whose screen is read.
 pub struct Observed {
-    /// The child that it belongs to.
+    /// Its child.
     pub child: ChildId,
-    /// The program that it runs.
+    /// Its harness.
     pub harness: HarnessName,
-    /// The facts that are known of it.
+    /// Its known facts.
     pub facts: SessionFacts,
 }
 
@@ -57,7 +57,7 @@ impl Observed {
     }
 }
 
-/// Has changed screens looked at as soon as their holders tell of them.
+/// Has changed screens read as soon as their holders report them.
 pub fn connect(world: &Arc<World>) {
     let (world, runtime) = (Arc::clone(world), tokio::runtime::Handle::current());
     let sessions = Arc::clone(&world.sessions);
@@ -67,7 +67,7 @@ pub fn connect(world: &Arc<World>) {
     }));
 }
 
-/// Looks at a screen that has changed. Changes that come meanwhile are one more look.
+/// Reads a screen that has changed. Changes meanwhile cause one more reading.
 async fn changed(world: &Arc<World>, handle: SessionHandle) {
     let key = ClaimKey::Screen(handle.token.clone());
     let Some(mut claim) = world.claims.claim_or_repeat(key) else {
@@ -92,7 +92,7 @@ async fn changed(world: &Arc<World>, handle: SessionHandle) {
     }
 }
 
-/// Looks at a screen once more although nothing is written to it, when what was reported of it may be over unseen.
+/// Reads a screen once more without a change, when a reported condition may have ended unseen.
 fn look_later(world: &World, handle: &SessionHandle) {
     let wait = {
         let entries = world.directory.conditions.entries();
@@ -110,22 +110,22 @@ fn look_later(world: &World, handle: &SessionHandle) {
     });
 }
 
-/// Takes in what the supervisor found wrong with a screen, or that this is over.
+/// Sets the fault that the supervisor found on a screen, or clears it.
 pub fn set_odd(world: &World, handle: &SessionHandle, odd: Option<Condition>) {
     change_odd(world, handle, |watch| watch.set_odd(odd));
 }
 
-/// Takes in why the first prompt of a session is kept back, or that this is over.
+/// Sets why the first prompt of a session is held back, or clears it.
 pub fn set_untyped(world: &World, handle: &SessionHandle, untyped: Option<Condition>) {
     change_odd(world, handle, |watch| watch.set_untyped(untyped));
 }
 
-/// Something happens in a session that its screen does not show.
+/// Notes progress in a session that its screen does not show.
 pub fn moves(world: &World, handle: &SessionHandle) {
     change_odd(world, handle, Watch::moves);
 }
 
-/// No session of this rig is looked after for its spinner any more.
+/// Stops the check for spinners in this rig.
 pub fn rest(world: &World, rig: &RigName) {
     let handles: Vec<SessionHandle> = {
         let entries = world.directory.conditions.entries();
@@ -157,7 +157,7 @@ fn change_odd(world: &World, handle: &SessionHandle, change: impl FnOnce(&mut Wa
     tell(world, &handle.id, told);
 }
 
-/// Takes in what a harness reports of its session; false when that session is not watched.
+/// Handles a harness's report about its session; returns false when that session is not watched.
 pub fn report(world: &World, handle: &SessionHandle, report: &Report) -> bool {
     let now = world.clock.now();
     let told = {
@@ -180,13 +180,14 @@ pub fn report(world: &World, handle: &SessionHandle, report: &Report) -> bool {
     true
 }
 
-/// Looks at all of them, which were listed after `moment`, and forgets every other session that was watched then.
+/// Reads the screens of all these sessions, which were listed after `moment`, and drops every other session that was
+/// watched then.
 pub async fn look_at_all(
     world: &World,
     moment: Moment,
     observed: Vec<Observed>,
 ) -> BTreeSet<SessionId> {
-    // One that cannot be seen for a moment keeps what is known of it.
+    // A session that cannot be observed for a moment keeps its known state.
     let stays = |one: &&Observed| {
         let unseen = matches!(one.facts.state, RunState::Unknown { .. });
         unseen || one.patterns(world).is_some()
@@ -198,8 +199,8 @@ pub async fn look_at_all(
     look(world, moment, &observed).await
 }
 
-/// Looks at the screens on which something was written since the last look, and tells people what
-/// they show. Returns the sessions that are not to be disturbed. They were listed after `moment`.
+/// Reads the screens that have changed since the last look, and notifies people of their conditions. Returns the
+/// sessions that must not be disturbed. They were listed after `moment`.
 pub async fn look(world: &World, moment: Moment, observed: &[Observed]) -> BTreeSet<SessionId> {
     let conditions = &world.directory.conditions;
     let watched: Vec<_> = observed
@@ -232,11 +233,10 @@ pub async fn look(world: &World, moment: Moment, observed: &[Observed]) -> BTree
     left_alone.map(|(one, _)| one.facts.id.clone()).collect()
 }
 
-/// Returns every session that is not to be disturbed, as far as is known: a person is attached, or it
-/// has a condition.
+/// Returns every session that must not be disturbed, as far as known: a person is attached, or it has a condition.
 ///
 /// # Errors
-/// The sessions cannot be seen.
+/// The sessions cannot be listed.
 pub async fn undisturbed(world: &World) -> Result<BTreeSet<SessionId>, SessionError> {
     let sessions = effects::list(world).await?;
     let attached = sessions.into_iter().filter(|facts| facts.attached);
@@ -274,7 +274,7 @@ async fn glance(
     tell(world, &handle.id, told);
 }
 
-/// The news of a session for people: conditions that began or ended.
+/// The conditions of a session that began or ended, for people.
 struct News {
     child: ChildId,
     harness: HarnessName,

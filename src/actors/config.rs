@@ -1,16 +1,16 @@
-//! The configuration: watched, read again when it changes or when somebody asks, validated as a
-//! whole, then applied as a whole or not at all (`health-patrol.md`, config reload).
+//! The configuration: watched, read again when it changes or on request, validated as a whole, then applied as a whole
+//! or not at all (`health-patrol.md`, config reload).
 //!
 //! ```text
-//!  a file changed ─► settles ─┐                    ┌─ wrong, refused ─► the old one is kept, said once
+//!  a file changed ─► settles ─┐                    ┌─ invalid or refused ─► the old one stays, journalled once
 //!  SIGHUP, patrol ────────────┼─► read, validate ──┤
-//!  hd reload ─────────────────┘   (one at a time)  └─ rigs made ready ─► root takes it over ─► said
+//!  hd reload ─────────────────┘   (one at a time)  └─ rigs prepared ─► the root applies it ─► journalled
 //! ```
 //!
-//! A service manager is told when a reload begins and ends. The patrol's look is one only when it finds
-//! something new.
+//! A service manager is told when a reload begins and ends. A patrol's check counts as a reload only when it finds a
+//! change.
 //!
-//! What is asked while one is under way is answered by the next one, which reads again.
+//! A request during a check is answered by the next check, which reads the files again.
 
 use crate::actors::mail::Applied;
 use crate::actors::mail::ConfigMsg;
@@ -30,51 +30,51 @@ use crate::ports::config::ConfigSource;
 
 mod reload;
 
-/// An editor's several writes are one change.
+/// Several writes of an editor within this time are one change.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Whoever writes without a pause is not waited for any longer than this.
+/// The maximum wait for files that keep changing.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
-/// What a service manager hears.
+/// The messages to a service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reloading {
     /// The files are being read.
     Begun,
-    /// They are in force now, or were already, or they are refused.
+    /// The files are in force, or they are refused.
     Over {
-        /// Why they are refused.
+        /// The reason of the refusal.
         refused: Option<String>,
     },
 }
 
-/// Whoever tells the service manager.
+/// Sends a message to the service manager.
 pub type Told = Arc<dyn Fn(Reloading) + Send + Sync>;
 
-/// What it is made from.
+/// The parts that the actor is made from.
 #[derive(Clone)]
 pub struct ConfigArgs {
     /// The world.
     pub world: Arc<World>,
     /// The files.
     pub source: Arc<dyn ConfigSource>,
-    /// Hears of reloads.
+    /// Notified of reloads.
     pub told: Told,
 }
 
 /// Its state.
 pub struct Config {
     args: ConfigArgs,
-    /// The newest application.
+    /// The answer of the newest reload.
     last: Reloaded,
-    /// What was last said to be wrong; said once.
+    /// The last error, so that it is journalled once.
     rejected: Option<String>,
     reading: bool,
-    /// Look again when the look under way is over.
+    /// Set when another check must follow the one under way.
     again: bool,
-    /// That look is a reload that somebody wanted.
+    /// Set when that check counts as a reload, because it was requested.
     aloud: bool,
     waiting: Vec<(bool, RpcReplyPort<Result<Reloaded, Refusal>>)>,
-    /// Since when something has been changing, and when it last did. A timer runs while there is any.
+    /// When files began to change, and when they last did. A timer runs while this is set.
     unsettled: Option<(Mono, Mono)>,
 }
 
@@ -92,9 +92,9 @@ impl Actor for ConfigActor {
         args: ConfigArgs,
     ) -> Result<Config, ActorProcessingErr> {
         args.world.directory.set_config(&me);
-        // A predecessor may have ended in the middle of one.
+        // A predecessor may have ended in the middle of a reload.
         (args.told)(Reloading::Over { refused: None });
-        // Whatever was missed while nobody listened is found by looking.
+        // A check finds the changes that were missed while no actor ran.
         me.cast(ConfigMsg::Check)?;
         let last = Reloaded {
             revision: args.world.newest().city.revision.clone(),
@@ -169,13 +169,13 @@ impl Actor for ConfigActor {
     }
 }
 
-/// However much is written, one timer runs.
+/// Arms the settle timer; one runs however much is written.
 fn settle_after(me: &ActorRef<ConfigMsg>, wait: Duration) {
     let _timer = me.send_after(wait, || ConfigMsg::Settled);
 }
 
 impl Config {
-    /// How long to wait still for what is being written.
+    /// Returns how long to wait until changing files have settled.
     fn unsettled_for(&self) -> Option<Duration> {
         let (first, last) = self.unsettled?;
         let until = (last + SETTLE).min(first + UNSETTLED);
@@ -183,14 +183,14 @@ impl Config {
         (!wait.is_zero()).then_some(wait)
     }
 
-    /// A look that somebody asked for, or had reason to expect.
+    /// Requests a check that counts as a reload.
     fn look(&mut self, me: &ActorRef<ConfigMsg>) {
         (self.again, self.aloud) = (true, true);
         self.next(me);
     }
 
-    /// Begins the next look, if one is wanted and none is under way. Everybody who waits for the
-    /// same kind of answer gets it from one look.
+    /// Begins the next check, if one is wanted and none is under way. All callers that wait for the same kind of answer
+    /// get it from one check.
     fn next(&mut self, me: &ActorRef<ConfigMsg>) {
         if self.reading {
             return;
@@ -223,7 +223,7 @@ impl Config {
                 );
             let panicked = |panic| Outcome::Failed(Refusal::internal(format!("{panic}")));
             let outcome = read.await.unwrap_or_else(panicked);
-            // A successor looks for itself; who waits hears that it is gone.
+            // A restarted actor checks by itself; callers learn that their request is gone.
             let _restarted = me.cast(ConfigMsg::Read {
                 outcome,
                 dry_run,
@@ -232,7 +232,7 @@ impl Config {
         });
     }
 
-    /// What was wrong before and still is, is nothing new.
+    /// Tells the service manager. A known error that persists is no news.
     fn tell(&self, outcome: &Outcome) {
         let (is_new, refused) = match outcome {
             Outcome::Same => (false, None),
@@ -254,7 +254,11 @@ impl Config {
     ) {
         let answer = match outcome {
             Outcome::Failed(refusal) => {
-                tracing::warn!(error = %refusal, "the configuration could not be looked at");
+                tracing::warn!(
+                    error = %refusal,
+                    "the configuration files could not be checked; the configuration in force \
+                    stays"
+                );
                 Err(refusal)
             }
             Outcome::Same => {
@@ -287,8 +291,8 @@ impl Config {
         }
     }
 
-    /// The newest application. Whoever asks first hears of it as news, also when a file was seen to change
-    /// before they asked.
+    /// Returns the newest reload. The first caller gets it as news, even if a change of a file triggered the reload
+    /// before.
     fn newest<T>(&mut self, asked: &[T]) -> Reloaded {
         let newest = self.last.clone();
         self.last.unchanged |= !asked.is_empty();
@@ -307,7 +311,7 @@ impl Config {
         self.settle(None);
     }
 
-    /// Says once what is wrong with the files, or that nothing is any more.
+    /// Journals an error of the files once, or that it is gone.
     fn settle(&mut self, rejected: Option<String>) {
         let world = self.args.world.newest();
         let pending = (!self.last.pending.is_empty()).then(|| {

@@ -1,4 +1,4 @@
-//! Where each actor is written to, and what is known of all at once.
+//! The addresses of all actors, and shared state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::world::World;
 use crate::domain::age::Ages;
 use crate::domain::ids::RigName;
 
-/// The present address of every actor that others talk to. The root replaces those of restarted actors, so
-/// none is kept elsewhere.
+/// The present address of every actor that others send to. The root replaces the addresses of restarted actors, so none
+/// is kept elsewhere.
 ///
-/// A message to an actor that is being restarted is lost on purpose: what matters is in the store, and the
-/// successor looks there first.
+/// A message to an actor that is being restarted is lost on purpose: the store has what matters, and the successor
+/// reads it first.
 #[derive(Default)]
 pub struct Directory {
     root: OnceLock<Address<RootMail>>,

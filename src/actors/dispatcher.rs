@@ -1,6 +1,6 @@
-//! The dispatcher: does what is due. That is automations, what `hd` left in the outbox while the
-//! supervisor was away, and deferred relics whose time has come; each runs in a task of its own, so
-//! that one delays no other. What has expired goes first (retention).
+//! The dispatcher: does what is due: automations, completions that `hd` left in the outbox while the supervisor was
+//! away, and deferred relics whose time has come; each in a task of its own, so that none delays another. Expired
+//! records go first (retention).
 //!
 //! ```text
 //!   timer for the next gate ─┐
@@ -34,10 +34,10 @@ use crate::domain::message;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::ports::relics::RelicFilter;
 
-/// How long runs may take to end when the supervisor stops; they are killed well before.
+/// Timeout of runs at the stop of the supervisor; they are killed well before.
 const LAST_RUNS: Duration = Duration::from_secs(9);
 
-/// What it holds; nothing of it matters.
+/// The dispatcher's state; nothing that matters.
 pub struct Dispatcher {
     world: Arc<World>,
     lookout: Lookout<DispatcherMsg>,
@@ -88,7 +88,7 @@ impl Actor for DispatcherActor {
             DispatcherMsg::Run(id, reply) => {
                 let world = Arc::clone(world);
                 tokio::spawn(async move {
-                    // The asker gave up waiting.
+                    // The caller may have stopped waiting.
                     let _late = reply.send(fire::by_hand(&world, &id).await);
                 });
             }
@@ -114,7 +114,7 @@ impl Actor for DispatcherActor {
 }
 
 impl Dispatcher {
-    /// The end of a patrol, in the order of `4-rules.md`: wisps first, then what is due.
+    /// Handles the end of a patrol in the order of `4-rules.md`: wisps first, then what is due.
     fn collect(&mut self, me: &ActorRef<DispatcherMsg>) {
         if let Some(looking) = self.expired.rest_due(&self.world) {
             let world = Arc::clone(&self.world);
@@ -126,12 +126,12 @@ impl Dispatcher {
             if wisps && let Err(error) = retention::collect(&world).await {
                 tracing::warn!(%error, "wisps could not be collected");
             }
-            // A successor looks for itself.
+            // A restarted dispatcher looks by itself.
             let _restarted = me.cast(DispatcherMsg::Patrol);
         });
     }
 
-    /// A look that fails is made up for by the patrol.
+    /// Starts a look. The patrol makes up for a look that fails.
     fn look(&mut self, me: &ActorRef<DispatcherMsg>) {
         let world = Arc::clone(&self.world);
         let look = async move { look::look(&world).await };
@@ -139,7 +139,7 @@ impl Dispatcher {
     }
 }
 
-/// Has the gates looked at when an event comes that one of them waits for.
+/// Looks at the gates when an event comes that one of them waits for.
 fn listen(me: &ActorRef<DispatcherMsg>, world: &Arc<World>) {
     let (me, world) = (me.clone(), Arc::downgrade(world));
     let Some(strong) = world.upgrade() else {
@@ -189,7 +189,7 @@ fn reopen_deferred(world: &Arc<World>) {
     });
 }
 
-/// Deferred work whose time has come is open again.
+/// Opens the deferred relics whose time has come.
 async fn reopen_due(world: &World) -> Result<(), Refusal> {
     let filter = RelicFilter {
         kind: Some(RelicKind::Task),

@@ -1,5 +1,5 @@
-//! The one place where actors touch the world. Everything slow runs on a blocking thread and comes
-//! back as a value; nothing here decides.
+//! The only place where actors touch the world. Slow work runs on a blocking thread and comes back as a value; nothing
+//! here decides.
 
 use crate::actors::mail::ShamanMsg;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::ports::sessions::{
 };
 use crate::ports::tasks::{TaskError, TaskFiles};
 
-/// Runs blocking work; `None` when it panicked (the panic is logged by the hook).
+/// Runs blocking work; `None` when it panicked (the hook logs the panic).
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
@@ -34,7 +34,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 /// Runs work on a rig's repository.
 ///
 /// # Errors
-/// The error of the work; [`RepoError::Held`] while the rig is held, because its repository cannot be made ready;
+/// The work's own error; [`RepoError::Held`] while the rig is held, because its repository cannot be made ready;
 /// [`RepoError::NotFound`] when the rig is not configured; [`RepoError::Failed`] when the work panicked.
 pub async fn repo<T: Send + 'static>(
     world: &World,
@@ -52,7 +52,7 @@ pub async fn repo<T: Send + 'static>(
     blocking(ready).await.ok_or_else(broken)?
 }
 
-/// Has the rigs that could not be made ready tried again, each by one thread at a time. Returns them, with why.
+/// Retries the preparation of held rigs, each in one thread at a time. Returns these rigs, with the reason.
 pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
     let mut held = Vec::new();
     for (rig, repo) in &world.repos {
@@ -64,9 +64,13 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
             let _task = tokio::task::spawn_blocking(move || {
                 match repo.prepare() {
                     Ok(()) => {
-                        tracing::info!(%rig, "the rig is ready, and is worked on from now on")
+                        tracing::info!(%rig, "the held rig could be prepared; its work goes on")
                     }
-                    Err(why) => tracing::debug!(%rig, %why, "the rig is still not ready"),
+                    Err(why) => tracing::debug!(
+                        %rig,
+                        %why,
+                        "the held rig still cannot be prepared; it is retried"
+                    ),
                 }
                 drop(claim);
             });
@@ -75,8 +79,8 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
     held
 }
 
-/// Removes the sandbox that the permit is for, unless a session came to it after it was given, up to the
-/// instant of the removal.
+/// Removes the permit's sandbox, unless a session came to it after the permit was given, up to the instant of the
+/// removal.
 ///
 /// # Errors
 /// [`RepoError::PermitStale`] when anything changed since the permit was given.
@@ -88,13 +92,13 @@ pub async fn discard(world: &World, permit: NukePermit) -> Result<(), RepoError>
         let still = || {
             let seen = provider.facts(&id);
             let seen = seen.map_err(|error| RepoError::PermitStale(error.to_string()))?;
-            // One that is forgotten by now has ended for good.
+            // If the provider no longer knows the session, it has ended.
             match seen.as_ref().is_none_or(|seen| permit.is_for(seen)) {
                 true => Ok(()),
                 false => Err(RepoError::PermitStale("it has a later session".into())),
             }
         };
-        // Before git measures all of it for nothing.
+        // Checked first, to spare git a useless measurement.
         still()?;
         repo.discard_sandbox(&permit, &trash, &still)
     })
@@ -104,7 +108,7 @@ pub async fn discard(world: &World, permit: NukePermit) -> Result<(), RepoError>
 /// Runs work on task files.
 ///
 /// # Errors
-/// As the work's.
+/// The work's own error.
 pub async fn tasks<T: Send + 'static>(
     world: &World,
     work: impl FnOnce(&dyn TaskFiles) -> Result<T, TaskError> + Send + 'static,
@@ -117,8 +121,8 @@ pub async fn tasks<T: Send + 'static>(
     blocking(move || work(&*tasks)).await.ok_or_else(broken)?
 }
 
-/// Has the trash emptied beside everything else, by one thread at a time. Nobody waits for it, not
-/// even the end of the process: what is left then goes after the next start.
+/// Empties the trash in the background, in one thread at a time. Nothing waits for it, not even the end of the process:
+/// the rest is removed after the next start.
 pub fn empty_trash(world: &World) {
     let Some(mut claim) = world.claims.claim_or_repeat(ClaimKey::Trash) else {
         return;
@@ -126,24 +130,27 @@ pub fn empty_trash(world: &World) {
     let tasks = Arc::clone(&world.tasks);
     let empty = move || loop {
         if let Err(error) = tasks.empty_trash() {
-            tracing::warn!(%error, "the trash could not be emptied");
+            tracing::warn!(%error, "the trash could not be emptied; the next run retries");
         }
         match claim.give_back() {
-            // Something came in meanwhile.
+            // More was put into the trash meanwhile.
             Some(again) => claim = again,
             None => return,
         }
     };
     let thread = std::thread::Builder::new().name("trash".to_owned());
     if let Err(error) = thread.spawn(empty) {
-        tracing::warn!(%error, "the trash is left for later");
+        tracing::warn!(
+            %error,
+            "no thread could be started to empty the trash; the next run retries"
+        );
     }
 }
 
 /// Runs work on the session provider.
 ///
 /// # Errors
-/// As the work's; [`SessionError::Failed`] when it panicked.
+/// The work's own error; [`SessionError::Failed`] when it panicked.
 pub async fn sessions<T: Send + 'static>(
     world: &World,
     id: &SessionId,
@@ -157,8 +164,8 @@ pub async fn sessions<T: Send + 'static>(
     blocking(move || work(&*provider)).await.ok_or(broken)?
 }
 
-/// Starts a session. A start that outlives the limit counts as failed, and is ended should it
-/// still succeed, so that nothing runs that nobody knows of.
+/// Starts a session. A start that outlives the limit counts as failed, and is ended if it still succeeds, so that no
+/// unknown session runs.
 ///
 /// # Errors
 /// [`StartError`].
@@ -168,7 +175,7 @@ pub async fn start(
     limit: Duration,
 ) -> Result<Started, StartError> {
     let broken = || StartError::Provider("the provider panicked".into());
-    // Closed when the sessions are being ended for good.
+    // Closed when all sessions are being ended for good.
     let Ok(permit) = Arc::clone(&world.starts).acquire_owned().await else {
         return Err(StartError::Provider("the supervisor is stopping".into()));
     };
@@ -176,7 +183,7 @@ pub async fn start(
     let mut work = tokio::task::spawn_blocking(move || {
         let started = provider.start(&spec);
         match started {
-            // Here and now: nobody may be left to hear of it.
+            // Ended here, because the caller may be gone.
             Ok(late) if permit.semaphore().is_closed() => {
                 let why = match provider.stop(&late.handle, Duration::ZERO) {
                     Ok(_) => "the supervisor is stopping".to_owned(),
@@ -195,7 +202,10 @@ pub async fn start(
         if let Ok(Ok(late)) = work.await {
             let stop = move || provider.stop(&late.handle, Duration::ZERO);
             if !matches!(blocking(stop).await, Some(Ok(_))) {
-                tracing::error!("a session that started too late could not be ended");
+                tracing::error!(
+                    "a session that started after its timeout could not be ended; it runs on as \
+                    an orphan"
+                );
             }
         }
     });
@@ -216,7 +226,7 @@ pub async fn stop(
         // An agent that cannot be interrupted is terminated all the same.
         let heard = !grace.is_zero() && provider.interrupt(&handle).is_ok();
         match provider.stop(&handle, grace) {
-            // It took no more than that.
+            // The interrupt was enough.
             Ok(Stopped::Already) | Err(SessionError::Gone(_)) if heard => Ok(Stopped::Gracefully),
             Err(SessionError::Gone(_)) => Ok(Stopped::Already),
             other => other,
@@ -231,10 +241,10 @@ pub async fn stop(
     stopped
 }
 
-/// Ends the session that was seen, and no later one of its id.
+/// Ends the observed session, and no later one of its id.
 ///
 /// # Errors
-/// [`SessionError`]; also when it could not be seen whether it runs.
+/// [`SessionError`]; also when its run state is unknown.
 pub async fn stop_seen(
     world: &World,
     facts: SessionFacts,
@@ -250,7 +260,7 @@ pub async fn stop_seen(
     }
 }
 
-/// Looks at one session.
+/// Observes one session.
 ///
 /// # Errors
 /// [`SessionError`].
@@ -259,14 +269,14 @@ pub async fn facts(world: &World, id: &SessionId) -> Result<Option<SessionFacts>
     sessions(world, id, move |provider| provider.facts(&wanted)).await
 }
 
-/// Every session that the provider knows.
+/// Lists every session that the provider knows.
 ///
 /// # Errors
-/// They cannot be seen.
+/// The sessions cannot be listed.
 pub async fn list(world: &World) -> Result<Vec<SessionFacts>, SessionError> {
     let provider = Arc::clone(&world.sessions);
     let broken = || SessionError::Failed {
-        // There is no one session to name: all of them cannot be seen.
+        // No single session to name: the whole list failed.
         id: SessionId::new("all").expect("a valid id"),
         why: "the provider panicked".into(),
     };
@@ -276,9 +286,9 @@ pub async fn list(world: &World) -> Result<Vec<SessionFacts>, SessionError> {
 /// Removes the logs of sessions that ended before that time.
 ///
 /// # Errors
-/// Of the first that could not be removed.
+/// The error of the first log that could not be removed.
 pub async fn prune_logs(world: &World, ended_before: Timestamp) -> Result<usize, SessionError> {
-    // Only a panic names no session.
+    // Only a panic needs an id, and names none.
     let all = SessionId::new("all").expect("a valid id");
     sessions(world, &all, move |provider| {
         provider.prune_logs(ended_before)
@@ -286,8 +296,8 @@ pub async fn prune_logs(world: &World, ended_before: Timestamp) -> Result<usize,
     .await
 }
 
-/// What a command of the supervisor's own is given: what a session inherits, and where it is; it is
-/// nobody's session.
+/// Returns the environment of the supervisor's own commands: what a session inherits, and the city's location, but no
+/// session's identity.
 pub fn errand_env(world: &World, pass: &[String]) -> BTreeMap<String, String> {
     let mut env = session_env::inherited(&world.env, pass);
     let path = session_env::path(&world.bin_dir, env.get("PATH"));
@@ -298,7 +308,7 @@ pub fn errand_env(world: &World, pass: &[String]) -> BTreeMap<String, String> {
     env
 }
 
-/// How many members a pool needs, as its check says: the number on the last line that it prints.
+/// Returns the size that a pool's check asks for: the number on the last line that it prints.
 ///
 /// # Errors
 /// The check failed, took too long, or printed no number.
@@ -339,12 +349,11 @@ pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
     }
 }
 
-/// The last lines that a person has seen of a session, for forensics; empty when it wrote nothing that can
-/// be read.
+/// Returns the last visible lines of a session, for forensics; empty when it has no readable output.
 pub async fn tail(world: &World, id: &SessionId) -> String {
     /// Enough for a stack trace and a prompt.
     const TAIL: usize = 4096;
-    /// So much of the log has a whole screen in it.
+    /// Enough of the log to contain a whole screen.
     const READ: u64 = 512 * 1024;
     let wanted = id.clone();
     let text = sessions(world, id, move |provider| {

@@ -1,5 +1,5 @@
-//! The forge: one rig's merge queue. The queue is rows in the store; this actor only decides when
-//! to look and lands one merge request at a time.
+//! The forge: one rig's merge queue. The queue is rows in the store; this actor only decides when to look and lands one
+//! merge request at a time.
 //!
 //! ```text
 //!  Look ─► inbox task: pin, queue, acknowledge MERGE_READY ─► Looked ─┐
@@ -31,10 +31,10 @@ use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severi
 use crate::domain::problem::ProblemKind;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 
-/// Until a look at what could not go on.
+/// Delay before a failed landing is retried.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What a forge is made from.
+/// The parts that a forge is made from.
 #[derive(Clone)]
 pub struct ForgeArgs {
     /// The world.
@@ -46,12 +46,12 @@ pub struct ForgeArgs {
 /// A forge's state.
 pub struct Forge {
     args: ForgeArgs,
-    /// One inbox task at a time; a hint that comes meanwhile makes it look again.
+    /// Set while the inbox task runs; a message meanwhile sets `again`.
     looking: bool,
     again: bool,
-    /// One landing at a time.
+    /// Set while a landing runs.
     landing: bool,
-    /// Whether the rig was suspended at the last turn; none before the first.
+    /// Set when the rig was suspended at the last turn; none before the first.
     paused: Option<bool>,
     /// Wakes for the first parked merge request, or for a lane that was held.
     timer: Option<Timer>,
@@ -121,11 +121,19 @@ impl Forge {
             match read.await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(rig = %args.rig, %error, "a forge could not read its inbox");
+                    tracing::warn!(
+                        rig = %args.rig,
+                        %error,
+                        "the forge could not read its inbox; the next look retries"
+                    );
                 }
-                Err(panic) => tracing::error!(rig = %args.rig, %panic, "a forge's look panicked"),
+                Err(panic) => tracing::error!(
+                    rig = %args.rig,
+                    %panic,
+                    "the forge's look panicked; the next look retries"
+                ),
             }
-            // A successor looks for itself.
+            // A restarted forge looks by itself.
             let _restarted = me.cast(ForgeMsg::Looked);
         });
     }
@@ -151,7 +159,7 @@ impl Forge {
             let panicked = |panic| Err(Refusal::new(RefusalKind::Internal, format!("{panic}")));
             let result = landing.await.unwrap_or_else(panicked);
             drop(claim);
-            // A successor looks for itself.
+            // A restarted forge looks by itself.
             let _restarted = me.cast(ForgeMsg::Landed(result));
         });
     }
@@ -159,7 +167,7 @@ impl Forge {
     fn landed(&mut self, me: &ActorRef<ForgeMsg>, result: Result<Landing, Refusal>) {
         self.note_pause(&result);
         match result {
-            // Nothing to do: sleep until told, or until the next parked one is due.
+            // Nothing to do: wait for a message, or until the next parked merge request is due.
             Ok(Landing::Idle { due }) => {
                 let now = self.args.world.clock.now();
                 let wait = |due: Timestamp| Duration::try_from(due - now).unwrap_or_default();
@@ -168,13 +176,13 @@ impl Forge {
             Ok(Landing::Paused) => self.arm(me, None),
             Ok(Landing::Tried(_)) => self.land_next(me),
             Err(error) => {
-                tracing::warn!(rig = %self.args.rig, %error, "a landing could not go on");
+                tracing::warn!(rig = %self.args.rig, %error, "a landing failed; retry in 1 s");
                 self.arm(me, Some(SOON));
             }
         }
     }
 
-    /// Says once that the queue rests, when what had begun is over.
+    /// Journals once that the queue is paused, when the landing under way is over.
     fn note_pause(&mut self, result: &Result<Landing, Refusal>) {
         let paused = match result {
             Ok(Landing::Paused) => true,
@@ -189,7 +197,7 @@ impl Forge {
         self.paused = Some(paused);
     }
 
-    /// Looks again after a while. One timer at a time.
+    /// Arms a look after `wait`. One timer at a time.
     fn arm(&mut self, me: &ActorRef<ForgeMsg>, wait: Option<Duration>) {
         if let Some(timer) = self.timer.take() {
             timer.abort();
@@ -207,10 +215,16 @@ async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
     let to = message::forge(&args.rig);
     for message in world.store.run(move |txn| txn.inbox(&to)).await? {
         match message.body.clone() {
-            // One that cannot be taken now holds up no other; the patrol looks again.
+            // A message that cannot be taken now does not hold up others; the patrol retries.
             Body::MergeReady(ready) => {
                 if let Err(error) = accept(args, &message, ready.clone()).await {
-                    tracing::warn!(rig = %args.rig, id = message.id, %error, "not queued yet");
+                    tracing::warn!(
+                        rig = %args.rig,
+                        id = message.id,
+                        %error,
+                        "a merge request could not be queued; the next look retries, and a \
+                        person is called unless the failure is transient"
+                    );
                     if !error.is_passing() {
                         refuse(args, ready, error).await?;
                     }
@@ -219,7 +233,8 @@ async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
             _ => {
                 tracing::warn!(
                     id = message.id,
-                    "a forge got a message that is not for forges"
+                    "the forge received a message of a kind that it does not handle; it is \
+                    marked as handled"
                 );
                 world.store.run(move |txn| txn.handled(message.id)).await?;
             }
@@ -233,7 +248,7 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
     let (id, mr) = (message.id, ready.mr.clone());
     let state = world.store.run(move |txn| Ok(txn.mr(&mr)?.state)).await?;
     if state != MrState::Reviewing {
-        // Taken before, or wanted no more: a pin would outlive it.
+        // Queued before, or withdrawn: a pin would outlive it.
         world.store.run(move |txn| txn.handled(id)).await?;
         return Ok(());
     }
@@ -257,12 +272,12 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
         })
         .await?;
     world.at(FaultPoint::LandPinAfter);
-    // The work is the queue's now: the sandbox may go, and its slot be free.
+    // The queue owns the work now: the sandbox may be removed, and its slot freed.
     world.nudge(&message::witness(&args.rig));
     Ok(())
 }
 
-/// Calls a person about work that cannot be queued; it is tried again at each look all the same.
+/// Calls a person about work that cannot be queued; it is still retried at each look.
 async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(), Refusal> {
     let body = Escalation {
         agent: ready.raider.to_string(),
@@ -274,7 +289,7 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
     escalations::escalate(&args.world, &message::forge(&args.rig), body).await
 }
 
-/// Finishes what was interrupted, else lands the next one; none when there is nothing to do.
+/// Finishes an interrupted landing, else lands the next merge request; none when there is nothing to do.
 async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
@@ -299,7 +314,7 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
         let work = async move { land::resume(&own, &rig, saga).await };
         return apart(world, id, work).await;
     }
-    // Nobody tests at this moment: this task holds the lane. What says so was interrupted.
+    // This task holds the lane, so no test runs: these states are of interrupted attempts.
     let stranded: Vec<RelicId> = queue
         .iter()
         .filter(|mr| matches!(mr.state, MrState::Testing | MrState::Merging))
@@ -309,7 +324,7 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
         return land::restore(world, stranded).await.map(Landing::Tried);
     }
     if rig.suspended || world.city.suspended {
-        // What had begun is over; a reload has everybody look.
+        // No landing is under way; a reload has every actor look.
         return Ok(Landing::Paused);
     }
     match merge::next(&queue, now) {
@@ -328,8 +343,8 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
     }
 }
 
-/// One merge request's turn. One that fails for a reason of its own, a panic included, holds up no
-/// other; what will pass is tried again.
+/// Runs one merge request's turn. An attempt that fails for a reason of its own, even by a panic, does not hold up
+/// others; a transient failure is retried.
 async fn apart(
     world: &World,
     id: Option<RelicId>,

@@ -14,28 +14,28 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::{GateVerdict, Verdict};
 use crate::ports::repo::{GateRun, GateSpec, TargetState};
 
-/// What all gates together came to.
+/// The result of all gates together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// All passed.
     Green,
-    /// The branch broke one.
+    /// The branch broke a gate.
     Red {
-        /// Which.
+        /// The gate.
         gate: String,
-        /// What ran, how it ended, and the end of its output.
+        /// The command, its end, and the tail of its output.
         why: String,
     },
-    /// One fails without the branch too.
+    /// A gate fails without the branch, too.
     TargetRed {
-        /// Which.
+        /// The gate.
         gate: String,
     },
-    /// One could not run.
+    /// A gate could not run.
     Infra {
-        /// Which.
+        /// The gate.
         gate: String,
-        /// What happened.
+        /// The failure.
         why: String,
     },
 }
@@ -43,14 +43,14 @@ pub enum Outcome {
 /// Verdicts and outcome.
 #[derive(Debug, Clone)]
 pub struct Ran {
-    /// One per gate that ran.
+    /// The verdict of each gate that ran.
     pub verdicts: Vec<GateVerdict>,
-    /// All together.
+    /// The result of all together.
     pub outcome: Outcome,
 }
 
-/// Runs the rig's gates on a commit, in order, until one is not green. A gate that fails on the
-/// target's own tree is never held against the branch.
+/// Runs the rig's gates on a commit, in order, until one is not green. A gate that fails on the target's own tree is
+/// never blamed on the branch.
 pub async fn run_all(
     world: &World,
     rig: &Rig,
@@ -95,8 +95,7 @@ pub async fn run_all(
                 gate: name,
                 why: format!("failed, and cannot run on the target itself:\n{tail}"),
             },
-            // It cannot run here but can on the target: confirmed once by `judge`, so it is what
-            // the branch does to it.
+            // It cannot run here, confirmed once by `judge`, but can on the target: so the branch is the cause.
             (_, Verdict::Pass) => Outcome::Red {
                 gate: name,
                 why: tail,
@@ -111,7 +110,7 @@ pub async fn run_all(
     ran
 }
 
-/// What a gate said of a state of the target.
+/// A gate's stored verdict on a state of the target.
 #[derive(Serialize, Deserialize)]
 struct Baseline {
     tip: Oid,
@@ -120,9 +119,8 @@ struct Baseline {
     at: Timestamp,
 }
 
-/// What the gate says of the target itself: run once per state of the target (`4-rules.md`, gates).
-/// That it could not run says nothing about that state; that it failed may have been the machine,
-/// and is believed for a while only.
+/// Returns the gate's verdict on the target itself: run once per state of the target (`4-rules.md`, gates). A failure
+/// to run says nothing about that state and is not stored; a red verdict may be the machine's fault and expires.
 async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -> Verdict {
     const BELIEVED: SignedDuration = SignedDuration::from_mins(10);
     let key = format!("baseline/{}/{}", rig.name, gate.name);
@@ -149,14 +147,17 @@ async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -
         let known = known.to_string();
         let noted = world.store.run(move |txn| txn.set(&key, Some(&known)));
         if let Err(error) = noted.await {
-            tracing::debug!(%error, "the next red merge request runs the gate on the target again");
+            tracing::debug!(
+                %error,
+                "the gate's verdict on the target could not be stored; the next red merge \
+                request runs it again"
+            );
         }
     }
     verdict
 }
 
-/// One gate on one commit: its configured retries after a failure, one confirmation when it could
-/// not run.
+/// Runs a gate on a commit: with its configured retries after a failure, and one confirmation when it could not run.
 async fn judge(
     world: &World,
     rig: &Rig,
@@ -191,7 +192,7 @@ async fn run_once(
     };
     let commit = commit.clone();
     match effects::repo(world, &rig.name, move |repo| repo.run_gate(&commit, &spec)).await {
-        // What was tested is what lands, by its hash, or nothing was tested.
+        // The tested tree must be the landing one, by its hash; otherwise nothing was tested.
         Ok(run) if run.tree.as_ref().is_some_and(|tested| tested != tree) => {
             let why =
                 format!("could not run: {tree} was to be tested, and another tree was checked out");
@@ -210,7 +211,7 @@ async fn run_once(
     }
 }
 
-/// Exit 126 and 127, a signal, a timeout and a failure to start say nothing about the branch.
+/// Maps a run to a verdict. Exit 126 and 127, a signal, a timeout and a failed start say nothing about the branch.
 fn verdict(run: &GateRun) -> Verdict {
     if run.timed_out || run.spawn_error.is_some() || run.signal.is_some() {
         return Verdict::Infra;
@@ -218,13 +219,13 @@ fn verdict(run: &GateRun) -> Verdict {
     match run.code {
         Some(0) if run.changed.is_empty() => Verdict::Pass,
         None | Some(126 | 127) => Verdict::Infra,
-        // A gate that edits tracked files has not tested what would land.
+        // A gate that edits tracked files has not tested the tree that would land.
         Some(_) => Verdict::Fail,
     }
 }
 
-/// What it did, to be read behind its name: what ran, how it ended, and the end of its output. A gate
-/// that passed has said all of it.
+/// Describes a run, to be read after the gate's name: the command, its end, and the tail of its output. For a gate that
+/// passed, only its output.
 fn describe(run: &GateRun, gate: &Gate) -> String {
     let line = gate.run.trim();
     let what = if run.timed_out {
@@ -292,8 +293,8 @@ mod tests {
         assert_eq!(verdict(&missing), Verdict::Infra);
     }
 
-    /// What people and the next raider are told, also of a gate that printed nothing. The limit is what was
-    /// configured; when the gate was ended is some moment later.
+    /// The text names the command and its end, even for a gate that printed nothing. It shows the configured limit, not
+    /// the later moment at which the gate was ended.
     #[test]
     fn a_gate_that_is_not_green_says_what_ran_and_how_it_ended() {
         let gate = Gate {

@@ -20,10 +20,10 @@ use crate::domain::relic::Hook;
 /// Counts that are younger are not asked for again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// After a refresh its rig has rest for so many times as long as that took.
+/// After a refresh its rig rests for this multiple of its duration.
 const REST: u32 = 4;
 
-/// A patrol has at most so many sandboxes of a rig looked at.
+/// Maximum number of a rig's sandboxes that a patrol refreshes.
 const PATROL_MAX: usize = 16;
 
 /// Has the counts of a rig's sandboxes asked for anew, beside whatever goes on, if that is due. `all` are the

@@ -1,5 +1,5 @@
-//! What is wrong with the supervisor's own files, as the last look found it: said once by an event, a log
-//! line and an escalation, and shown by `status` and `doctor` for as long as it lasts.
+//! Faults of the supervisor's own files, as found by the last look: reported once by an event, a log line and an
+//! escalation, and shown by `status` and `doctor` as long as they last.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::domain::ground::{Look, Part, Trouble};
 use crate::domain::message::{self, Escalation, Severity};
 use crate::ports::relics::Txn;
 
-/// Takes in a look at the supervisor's files, and says what changed.
+/// Merges a look at the supervisor's files, and reports what changed.
 pub async fn looked(world: &World, look: Look) {
     let Changed {
         new,

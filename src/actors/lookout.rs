@@ -1,5 +1,4 @@
-//! One look at a time at what is due: another when something comes up, and at the latest when the last one
-//! said.
+//! A timer for looks: one at a time, another after each request, and at the latest when the last look asked for it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,30 +9,30 @@ use tokio::task::JoinHandle;
 
 use super::world::World;
 
-/// What is due later than this is looked at in between: timers have an end.
+/// The longest wait; something due later gets a look in between, because timers are bounded.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// A look that failed is made up for after this.
+/// Delay before a failed look is retried.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// An actor's looks. Nothing of it matters: a successor looks for itself.
+/// An actor's looks. No state that matters: a successor looks by itself.
 pub struct Lookout<M> {
-    /// Asks for a look.
+    /// Builds the message that asks for a look.
     look: fn() -> M,
-    /// Says that one is over, and when the next is due.
+    /// Builds the message that a look has ended, with when the next is due.
     looked: fn(Option<Timestamp>) -> M,
     looking: bool,
-    /// Something came up during the look.
+    /// Set when a look was requested during the look.
     again: bool,
     timer: Option<JoinHandle<()>>,
 }
 
-/// When a look that failed is made up for.
+/// Returns when a failed look is retried.
 pub fn retry(world: &World) -> Option<Timestamp> {
     world.clock.now().checked_add(RETRY).ok()
 }
 
 impl<M: Message> Lookout<M> {
-    /// The actor's messages for it.
+    /// Creates it with the actor's messages.
     pub fn new(look: fn() -> M, looked: fn(Option<Timestamp>) -> M) -> Self {
         Self {
             look,
@@ -44,7 +43,7 @@ impl<M: Message> Lookout<M> {
         }
     }
 
-    /// Looks, or will when the look under way is over. The look says when the next is due.
+    /// Looks now, or when the look under way has ended. The look returns when the next is due.
     pub fn look(
         &mut self,
         me: &ActorRef<M>,
@@ -58,13 +57,13 @@ impl<M: Message> Lookout<M> {
         self.looking = true;
         let (me, looked, retry) = (me.clone(), self.looked, retry(world));
         tokio::spawn(async move {
-            // A panic is logged by the hook, and must not be the last look.
+            // The hook logs a panic, which must not be the last look.
             let next = tokio::spawn(look).await.unwrap_or(retry);
             let _restarted = me.cast(looked(next));
         });
     }
 
-    /// A look is over.
+    /// Handles the end of a look.
     pub fn looked(&mut self, me: &ActorRef<M>, world: &World, next: Option<Timestamp>) {
         self.looking = false;
         if let Some(timer) = self.timer.take() {

@@ -1,10 +1,8 @@
-//! What is counted since the start of the process, for `hd metrics`. Everything that can be derived
-//! when somebody asks is not here (`control::handlers::metrics`); this is what only those who were
-//! there can tell: how often something happened, and how long it took.
+//! Counters since the start of the process, for `hd metrics`. Values that can be derived on request are not here
+//! (`control::handlers::metrics`); these can only be counted as they happen: how often, and how long.
 //!
-//! Events are counted where they are committed, by the store's writer, so that nobody counts twice
-//! what is journalled anyway. Labels are names from the configuration, slots, operations and types;
-//! never a relic, a session or an incarnation.
+//! Events are counted when the store's writer commits them, so that no journalled event is counted twice. Labels are
+//! names from the configuration, slots, operations and types; never a relic, a session or an incarnation.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -19,11 +17,11 @@ use prometheus::{
 use crate::domain::event::{Event, EventType};
 use crate::domain::ids::{RaiderId, RigName};
 
-/// Seconds, from an answer out of memory to a session that is waited for.
+/// Buckets in seconds, from an answer out of memory to a session that is waited for.
 const REQUESTS: &[f64] = &[0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
-/// Seconds of a look at everything.
+/// Buckets in seconds of a look at everything.
 const PATROLS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
-/// Seconds of a test run.
+/// Buckets in seconds of a test run.
 const GATES: &[f64] = &[
     1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
 ];
@@ -54,8 +52,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Nothing counted yet. What is known to come is there from the start, as zero: a rate cannot be
-    /// told from a counter that begins with one.
+    /// Creates all counters at zero. Known labels exist from the start, because a rate cannot be computed from a
+    /// counter that first appears as one.
     #[must_use]
     pub fn new() -> Self {
         let registry = Registry::new();
@@ -133,7 +131,7 @@ impl Metrics {
         }
     }
 
-    /// Everything that was counted.
+    /// Returns everything that was counted.
     #[must_use]
     pub fn families(&self) -> Vec<MetricFamily> {
         self.registry.gather()
@@ -255,7 +253,7 @@ mod tests {
         };
         happen(&[EventType::AgentStarted]);
         assert_eq!(counts(), [1, 0, 0]);
-        // A start that fails is a death too; what follows them all is one restart.
+        // A failed start is a death, too; the start after them all is one restart.
         happen(&[
             EventType::AgentCrashed,
             EventType::AgentCrashed,

@@ -7,9 +7,9 @@
 //!         config                one per rig  one per rig      (session/)
 //! ```
 //!
-//! `mail/` is what they say to each other, `records/` what several of them read and write, `effects.rs` the one
-//! place that touches the world. `sagas/` are the operations that survive `kill -9`, `ask.rs` is how tasks put
-//! questions to actors. Each part names only parts below it, and actors never name each other
+//! `mail/` holds the messages between actors, `records/` the records that several of them read and write, `effects.rs`
+//! is the only place that touches the world. `sagas/` are the operations that survive `kill -9`, `ask.rs` is for
+//! requests from tasks to actors. Each part names only parts below it, and actors never name each other
 //! (`tests/it/tidy/actors.rs`).
 
 pub mod accounts;

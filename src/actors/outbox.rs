@@ -1,13 +1,13 @@
-//! The outbox: what `hd` left there while the supervisor was away.
+//! The outbox: completions that `hd` left there while the supervisor was away.
 //!
 //! ```text
-//!   file ─► an intent? ─► is it what it says? ─► declared ─► accepted, or refused for good: removed
-//!                │              │                   └► may be accepted later: stays
-//!                └──────────────┴► no: set aside, and an event
+//!   file ─► readable? ─► genuine? ─► declared ─► accepted, or refused for good: removed
+//!               │            │           └► may be accepted later: stays
+//!               └────────────┴► no: set aside, and an event
 //! ```
 //!
-//! A file does not prove its author: it has to be signed with the key of the session that it names, and to
-//! fit what is known of the raider.
+//! A file does not prove its author: it must be signed with the key of the session that it names, and match the known
+//! facts about the raider.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,13 +31,12 @@ use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
 use crate::domain::intent::Intent;
 use crate::ports::tasks::{TaskError, TaskFiles};
 
-/// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
-/// was at it.
+/// Handles the outbox as far as possible now, and returns when every file was tried, also by other tasks.
 pub async fn settle(world: &Arc<World>) {
-    /// Between two looks at what somebody else is at.
+    /// Interval between two checks of a claim that another task holds.
     const TURN: Duration = Duration::from_millis(50);
     let elsewhere = empty(world).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the outbox could not be read");
+        tracing::warn!(%error, "the outbox could not be read; the next patrol retries");
         Vec::new()
     });
     for key in elsewhere {
@@ -47,8 +46,8 @@ pub async fn settle(world: &Arc<World>) {
     }
 }
 
-/// Tries every intent: those of one raider in the order that they were left in, each raider's in a task
-/// of their own. Returns the claims of those that somebody else is at, who then looks once more.
+/// Tries every file: those of one raider in their order, each raider's in a task of its own. Returns the claims that
+/// other tasks hold; these tasks then repeat their work.
 pub async fn empty(world: &Arc<World>) -> Result<Vec<ClaimKey>, Refusal> {
     let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
     let left = effects::tasks(world, |tasks| tasks.outbox()).await?;
@@ -63,13 +62,16 @@ pub async fn empty(world: &Arc<World>) -> Result<Vec<ClaimKey>, Refusal> {
     }
     while let Some(tried) = trying.join_next().await {
         if let Err(panic) = tried {
-            tracing::error!(%panic, "an intent from the outbox panicked");
+            tracing::error!(
+                %panic,
+                "the handling of an outbox file panicked; it stays in the outbox"
+            );
         }
     }
     Ok(elsewhere)
 }
 
-/// The claim on what was left in one raider's name.
+/// Returns the claim for the files of one raider.
 fn author(intent: &Result<Intent, TaskError>) -> ClaimKey {
     let (rig, raider) = match intent {
         Ok(intent) => (intent.rig.as_deref(), intent.raider.as_deref()),
@@ -79,13 +81,12 @@ fn author(intent: &Result<Intent, TaskError>) -> ClaimKey {
     ClaimKey::Outbox(said(rig), said(raider))
 }
 
-/// Tries what one raider left, until something of it has to wait: what it said later is not to be
-/// heard before.
+/// Tries the files of one raider, until one has to wait: later ones must not be handled before it.
 async fn empty_of(world: Arc<World>, whose: ClaimKey, mut claim: Claim) {
     loop {
         let left = effects::tasks(&world, |tasks| tasks.outbox()).await;
         let left = left.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the outbox could not be read");
+            tracing::warn!(%error, "the outbox could not be read; the next patrol retries");
             Vec::new()
         });
         let own = left
@@ -103,17 +104,17 @@ async fn empty_of(world: Arc<World>, whose: ClaimKey, mut claim: Claim) {
     }
 }
 
-/// What became of an intent.
+/// The result of handling a file.
 #[derive(PartialEq, Eq)]
 enum Next {
-    /// It is over, one way or the other.
+    /// Handled: accepted, refused or set aside.
     Over,
-    /// It may be accepted later.
+    /// May be accepted later.
     Waits,
 }
 
-/// Carries an intent out as its author would have over the socket. What will never be accepted is
-/// put away; what may be accepted later stays.
+/// Carries a file's request out as if it came over the socket. A permanent refusal removes the file; a request that may
+/// be accepted later stays.
 async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskError>) -> Next {
     let intent = match intent {
         Ok(intent) => intent,
@@ -141,25 +142,34 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
     };
     match settled {
         Ok(()) => {}
-        // It may be accepted later: a probe can succeed.
+        // May be accepted later: a probe can succeed.
         Err(error) if error.is_passing() || error.kind == RefusalKind::Internal => {
-            tracing::warn!(file = %file.display(), %error, "an intent waits in the outbox");
+            tracing::warn!(
+                file = %file.display(),
+                %error,
+                "a completion from the outbox cannot be handled now; it stays there and is \
+                retried"
+            );
             return Next::Waits;
         }
         Err(error) => {
             let raider = intent.raider.as_deref().unwrap_or("nobody");
-            tracing::warn!(raider, %error, "an intent from the outbox was refused");
+            tracing::warn!(
+                raider,
+                %error,
+                "a completion from the outbox was refused; it is removed"
+            );
         }
     }
     let settle = effects::tasks(world, move |tasks| tasks.settle(&file)).await;
     if let Err(error) = settle {
-        tracing::warn!(%error, "an intent could not be taken out of the outbox");
+        tracing::warn!(%error, "a handled file could not be removed from the outbox");
     }
     Next::Over
 }
 
-/// What in an intent does not fit the raider that it names. One of another incarnation than the
-/// present one is void anyway: the witness says so.
+/// Returns what in a request contradicts the facts about the raider that it names. A request of another incarnation is
+/// void anyway: the witness refuses it.
 async fn mismatch(
     world: &World,
     intent: &Intent,
@@ -188,7 +198,7 @@ async fn set_aside(world: &World, file: PathBuf, intent: Option<&Intent>, why: S
     let path = file.clone();
     let aside = effects::tasks(world, move |tasks| tasks.set_aside(&path)).await;
     if let Err(error) = aside {
-        tracing::warn!(%error, "an intent could not be set aside");
+        tracing::warn!(%error, "an invalid file could not be set aside and stays in the outbox");
         return Next::Over;
     }
     let raider = intent.and_then(|intent| intent.raider.as_deref());
@@ -212,7 +222,7 @@ async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {
     let message = |reply| WitnessMsg::Done(request, reply);
     let declared = ask::ask(witness, message, Duration::from_secs(120)).await?;
     declared.map(drop).inspect_err(|refused| {
-        // Nobody else hears of it; a tree that is cleaned later may be in the middle of other work.
+        // No other code tells the raider; it may clean the tree later, in the middle of other work.
         let told = WitnessMsg::Refused(raider.clone(), refused.clone());
         world.directory.tell_witness(&raider.rig, told);
     })

@@ -1,9 +1,9 @@
-//! The first prompt of a program that takes it in its terminal (`prompt = "paste"` and `"stdin"`): typed by the same judgement as
-//! every other text. A login or a menu at the start keeps it back, is shown as what it is, and takes no Enter of it. What is
-//! to be done after a look is decided in `domain/first_prompt`; here are the looks, the typing and the calls.
+//! The first prompt of a program that takes it in its terminal (`prompt = "paste"` and `"stdin"`): typed by the same
+//! rules as any other text. A login or a menu at the start holds it back, is reported as such, and receives no Enter.
+//! `domain/first_prompt` decides the next step; here are observation, typing and escalation.
 //!
-//! What is owed is kept with the session, and what was done of it so far, so a supervisor that adopts the session goes on
-//! here. A prompt that was typed in the moment in which a supervisor died is typed twice, which is better than not at all.
+//! The prompt and its progress are stored with the session, so that a supervisor that adopts the session continues. A
+//! prompt that was being typed when a supervisor died is typed twice, which is better than never.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,22 +31,22 @@ use crate::ports::sessions::{SessionError, SessionHandle};
 
 pub(super) use crate::domain::first_prompt::OWED;
 
-/// A program that draws is looked at again after this; one that shows the same then is quiet.
+/// Interval between two observations of a program that draws; an unchanged screen is quiet.
 const QUIET: Duration = Duration::from_millis(300);
-/// One that never gets quiet gets its prompt after this.
+/// A screen that never gets quiet gets the prompt after this.
 const NEVER_QUIET: Duration = Duration::from_secs(10);
-/// Between two tries to read whether a prompt is owed.
+/// Interval between two tries to read the stored prompt.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// When to go on.
+/// The time of the next step.
 enum Wait {
-    /// Not at all: nothing is left to do.
+    /// Never: nothing is left to do.
     Over,
     /// At once.
     None,
-    /// After this.
+    /// After this delay.
     For(Duration),
-    /// When the screen was looked at again, or at the next patrol.
+    /// When the screen was observed again, or at the next patrol.
     Patrol,
 }
 
@@ -56,26 +56,26 @@ struct FirstPrompt {
     relic: Option<RelicId>,
     harness: HarnessName,
     handle: SessionHandle,
-    /// Its text, with an end of input where one belongs to it.
+    /// The text, with an end of input if it needs one.
     text: String,
-    /// None as long as it could not be read.
+    /// None until it could be read.
     stage: Option<Stage>,
-    /// The stage that the session's facts tell of.
+    /// The stage in the session's facts.
     written: Option<Stage>,
-    /// It was told that they could not be written.
+    /// Set when a failure to write the facts was logged.
     is_unwritten_told: bool,
     began: Mono,
     view: Option<ScreenView>,
-    /// Since when its screen changes at each look.
+    /// Since when the screen has changed at each observation.
     moves: Option<Mono>,
     delay: Delay,
-    /// The call about it was seen to be open.
+    /// Set when the escalation about it was seen open.
     is_call_open: bool,
 }
 
-/// Types the first prompt of a session, if it is owed, in a task of its own.
+/// Types the first prompt of a session, if one is pending, in a task of its own.
 pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle: &SessionHandle) {
-    // The actor of a child that panicked left a task that goes on.
+    // A child's actor that panicked may have left a task that still runs.
     let Some(claim) = world.claims.claim(ClaimKey::Prompt(handle.token.clone())) else {
         return;
     };
@@ -107,7 +107,7 @@ pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle
 
 impl FirstPrompt {
     async fn run(mut self, directory: &Directory) {
-        // A supervisor that stops leaves it to the next one.
+        // A supervisor that stops leaves the prompt to the next one.
         while let Some(world) = directory.newest().filter(|world| !world.is_stopping()) {
             let patrol = world.city.daemon.patrol_interval;
             let wait = self.step(&world).await;
@@ -117,7 +117,7 @@ impl FirstPrompt {
                 (Wait::Over, _) => return,
                 (Wait::None, _) => {}
                 (Wait::For(time), _) => tokio::time::sleep(time).await,
-                // What comes first.
+                // At the next observation, or at the patrol.
                 (Wait::Patrol, Some(changed)) => {
                     drop(tokio::time::timeout(patrol, changed.notified()).await);
                 }
@@ -142,7 +142,7 @@ impl FirstPrompt {
         let is_written = self.write(world).await;
         if stage == Stage::Paid {
             let over = self.over(world).await;
-            // The next supervisor would type what is owed by the facts.
+            // The next supervisor would type a prompt that the facts still show as pending.
             return match is_written || self.is_gone(world).await {
                 true => over,
                 false => Wait::Patrol,
@@ -167,7 +167,7 @@ impl FirstPrompt {
         }
     }
 
-    /// Reads what is owed, and what was done of it.
+    /// Reads the pending prompt and its stage.
     async fn read(&mut self, world: &World) -> Result<Stage, SessionError> {
         let id = self.handle.id.clone();
         let facts = effects::sessions(world, &self.handle.id, move |provider| {
@@ -182,7 +182,7 @@ impl FirstPrompt {
         Ok(stage)
     }
 
-    /// The stage with what was seen since of a prompt that was pasted.
+    /// Updates the stage of a pasted prompt by what was observed since.
     fn seen(&mut self, world: &World, stage: Stage) -> Stage {
         let Stage::Pasted(pasted) = stage else {
             return stage;
@@ -197,12 +197,12 @@ impl FirstPrompt {
         stage
     }
 
-    /// Whether its session has ended. A connection that is lost does not say so.
+    /// Returns true when the session has ended. A lost connection does not prove that.
     async fn is_gone(&self, world: &World) -> bool {
         typing::may_type(world, &self.harness, &self.handle).await == Typing::Gone
     }
 
-    /// Keeps with the session how far it is; false while that cannot be written.
+    /// Stores the stage with the session; returns false while that fails.
     async fn write(&mut self, world: &World) -> bool {
         let Some(stage) = self.stage.clone().filter(|_| self.stage != self.written) else {
             return true;
@@ -217,7 +217,12 @@ impl FirstPrompt {
             Err(error) => {
                 if !std::mem::replace(&mut self.is_unwritten_told, true) {
                     let session = &self.handle.id;
-                    tracing::warn!(%session, %error, "how far its first prompt was typed cannot be written; this is tried again");
+                    tracing::warn!(
+                        %session,
+                        %error,
+                        "the stage of a session's first prompt cannot be stored; it is retried, \
+                        and nothing is typed meanwhile"
+                    );
                 }
                 return false;
             }
@@ -235,7 +240,7 @@ impl FirstPrompt {
         Wait::None
     }
 
-    /// Looks at the session. Returns what it shows, and its screen as text.
+    /// Observes the session. Returns its state, and its screen as text.
     async fn look(&mut self, world: &World, now: Mono) -> (Look, String) {
         let (typing, view) = typing::observe(world, &self.harness, &self.handle).await;
         let screen = view.as_ref().map(ScreenView::text).unwrap_or_default();
@@ -244,7 +249,7 @@ impl FirstPrompt {
         let takes = match &typing {
             Typing::Gone => return (Look::Gone, screen),
             Typing::Unseen(why) => return (Look::Unseen(why.clone()), screen),
-            // Words that an attached person has begun would be submitted with it.
+            // Text that an attached person has begun would be submitted with the prompt.
             Typing::Asks(_) | Typing::Attended => Takes::Known,
             _ if parked.is_some() || has_condition => Takes::Known,
             Typing::Begun(_) => Takes::Begun,
@@ -265,7 +270,7 @@ impl FirstPrompt {
         (Look::Screen(look), screen)
     }
 
-    /// Whether the screen is not quiet yet.
+    /// Returns true while the screen is not quiet.
     fn moves(&mut self, view: &ScreenView, now: Mono) -> bool {
         if self.view.replace(view.clone()).as_ref() == Some(view) {
             self.moves = None;
@@ -280,7 +285,7 @@ impl FirstPrompt {
         view.is_some_and(|view| view.reads() == Reads::Keys)
     }
 
-    /// Types it, and with it the end of input where its program reads lines and nothing else.
+    /// Types the prompt, with the end of input for a program that reads lines only.
     async fn type_it(&mut self, world: &World, screen: &str) -> Wait {
         let text = self.text.strip_suffix(END_OF_INPUT);
         let text = text.map_or(self.text.as_str(), str::trim_end);
@@ -293,7 +298,7 @@ impl FirstPrompt {
         match sent {
             Ok(()) => {
                 self.becomes(world, Stage::after(&self.text));
-                // It was looked at just now, and its echo looks like anything.
+                // It was observed just now, and its echo may look like a dialog.
                 match self.stage == Some(Stage::End) && self.write(world).await {
                     true => self.end(world, screen, Some(&text)).await,
                     false => Wait::None,
@@ -305,7 +310,7 @@ impl FirstPrompt {
                 self.unanswered(world, sent, pasted, screen).await
             }
             Err(Undelivered::Pasted { stands, anew, why }) => {
-                // What was seen of it goes on where it was not pasted again.
+                // Without a new paste the observations of the earlier one stay valid.
                 if anew || !matches!(self.stage, Some(Stage::Pasted(_))) {
                     let pasted = self.pasted(stands, anew);
                     self.becomes(world, Stage::Pasted(pasted));
@@ -316,7 +321,7 @@ impl FirstPrompt {
         }
     }
 
-    /// The prompt as it stands in the input line now.
+    /// Returns the prompt as it stands in the input line now.
     fn pasted(&self, stands: Unsubmitted, anew: bool) -> Pasted {
         let before = match &self.stage {
             Some(Stage::Pasted(pasted)) => pasted.times(),
@@ -325,8 +330,8 @@ impl FirstPrompt {
         Pasted::new(stands, before + u32::from(anew))
     }
 
-    /// The next look shows whether it was taken. It is typed again with the next patrol at the earliest: a holder that was
-    /// stuck may go on.
+    /// Handles an input that the holder did not confirm: the next observation shows whether it was taken. It is typed
+    /// again at the next patrol at the earliest, because a stuck holder may go on.
     async fn unanswered(
         &mut self,
         world: &World,
@@ -346,20 +351,20 @@ impl FirstPrompt {
 
     async fn refused(&mut self, world: &World, why: Refusal, screen: &str) -> Wait {
         let reason = match why.kind {
-            // One connection says so. Whether its session has ended is seen by a look.
+            // Only this connection failed. The next observation shows whether the session has ended.
             RefusalKind::NotFound => Reason::Unseen(why.to_string()),
             _ if why.is_later() => {
-                // Below stands the screen, which may change.
+                // The screen, which may change, follows below the first line.
                 let text = why.message.lines().next().unwrap_or_default();
                 Reason::Refused(text.to_owned(), why.hint.unwrap_or_default())
             }
-            // A line that is too long for the terminal, a terminal that takes nothing.
+            // A line that is too long for the terminal, or a terminal that takes nothing.
             _ => Reason::Untaken(why.to_string()),
         };
         self.kept_back(world, &reason, screen).await
     }
 
-    /// Tells a program that reads lines that no more of them come, after this text if it was typed just now.
+    /// Sends the end of input to a program that reads lines, after this text if it was typed just now.
     async fn end(&mut self, world: &World, screen: &str, typed: Option<&str>) -> Wait {
         match typing::end_input(world, &self.harness, &self.handle, typed).await {
             Ok(()) => self.becomes(world, Stage::Paid),
@@ -373,8 +378,8 @@ impl FirstPrompt {
         }
     }
 
-    /// It may not be typed, and no condition tells people why. The program may still be starting, or the person may submit
-    /// their line; when it lasts, a person is called.
+    /// Waits while the prompt may not be typed and no condition explains why. The program may still be starting, or the
+    /// person may submit their line; a person is called when it lasts.
     async fn kept_back(&mut self, world: &World, reason: &Reason, screen: &str) -> Wait {
         let asks = reason.is_for_a_person() && self.delay.has_called_for(reason);
         if asks && self.is_answered(world).await {
@@ -399,7 +404,7 @@ impl FirstPrompt {
         Wait::Patrol
     }
 
-    /// Whether a person has answered the call about it.
+    /// Returns true when a person has answered the escalation about it.
     async fn is_answered(&mut self, world: &World) -> bool {
         let child = self.child.to_string();
         let standing = world
@@ -410,14 +415,15 @@ impl FirstPrompt {
                 self.is_call_open = true;
                 standing.acked
             }
-            // One that was never open was not closed.
+            // An escalation that was never open was not closed.
             Ok(None) => self.is_call_open,
             Err(_) => false,
         }
     }
 
     async fn call(&mut self, world: &World, reason: &Reason, screen: &str) {
-        // Another reason is not told while the call for the one before is open, and that one's answer is none to this.
+        // A new reason is reported only after the escalation for the last one is closed: an answer to that is none to
+        // this.
         if self.delay.has_called() || reason.is_for_a_person() {
             self.close_call(world).await;
             self.is_call_open = false;
@@ -437,22 +443,26 @@ impl FirstPrompt {
         match escalations::call(world, "root", body).await {
             Ok(()) => self.delay.called(reason),
             Err(error) => {
-                tracing::warn!(child = %self.child, %error, "a person could not be called yet");
+                tracing::warn!(
+                    child = %self.child,
+                    %error,
+                    "the escalation about a first prompt could not be stored; it is retried"
+                );
             }
         }
     }
 
-    /// Nothing is owed, or its session has ended: what people were called for is over.
+    /// Ends the task: nothing is pending, or the session has ended. Closes the escalation.
     async fn over(&mut self, world: &World) -> Wait {
         conditions::set_untyped(world, &self.handle, None);
-        // What people were called for is the next session's by now, or will be.
+        // The escalation belongs to the next session by now, if there is one.
         if !world.directory.conditions.is_followed(&self.handle) {
             self.close_call(world).await;
         }
         Wait::Over
     }
 
-    /// Closes the call about the first prompt of this child. A supervisor before this one may have opened it.
+    /// Closes the escalation about this child's first prompt. An earlier supervisor may have opened it.
     async fn close_call(&self, world: &World) {
         let who = self.child.to_string();
         let untyped = [ProblemKind::PromptUntyped];
@@ -460,7 +470,11 @@ impl FirstPrompt {
             .store
             .run(move |txn| escalations::over(txn, &untyped, |of, _| of == who));
         if let Err(error) = over.await {
-            tracing::warn!(child = %self.child, %error, "a call about its first prompt may stay open");
+            tracing::warn!(
+                child = %self.child,
+                %error,
+                "the escalation about a first prompt could not be closed; it may stay open"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why an operation was not carried out, in the kinds that a caller can act on.
+//! The reason why an operation was not carried out, in kinds that a caller can act on.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use crate::ports::repo::RepoError;
 use crate::ports::sessions::SessionError;
 use crate::ports::tasks::TaskError;
 
-/// A transient failure that lasts this long is reported to a person: a remote that is away for longer may not
-/// know this host any more.
+/// A transient failure that lasts this long is reported to a person: a remote that is away for longer may not know this
+/// host any more.
 pub const LASTING: Duration = Duration::from_secs(30 * 60);
 
 /// A refused or failed operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What sort of refusal it is.
+    /// The kind of the refusal.
     pub kind: RefusalKind,
-    /// What was wrong, a lowercase fragment.
+    /// The problem, as a lowercase fragment.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
-    /// What would have been lost, a line each.
+    /// The work that would have been lost, a line each.
     pub losses: Vec<String>,
-    /// What was measured, where a sandbox was kept for that.
+    /// The measured status, if a sandbox was kept for that.
     pub status: Option<CleanupStatus>,
 }
 
-/// The sort of a refusal; decides the caller's exit code.
+/// The kind of a refusal; decides the caller's exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
     /// The request makes no sense.
@@ -41,7 +41,7 @@ pub enum RefusalKind {
     NotFound,
     /// Work would be lost.
     WorkAtRisk,
-    /// What would have to be salvaged is more than there is room for; a person was called.
+    /// The salvage that is needed does not fit into the configured room; a person was called.
     NoRoom,
     /// A person has to act first: a dialog is open.
     NeedsHuman,
@@ -49,26 +49,26 @@ pub enum RefusalKind {
     Parked,
     /// The present state forbids it.
     Conflict,
-    /// What it was judged by changed meanwhile; nothing was touched.
+    /// The judged state changed meanwhile; nothing was touched.
     Changed,
-    /// It was tried, and what it needs did not work: a set-up command, the start of a session.
+    /// A required step failed: a set-up command, the start of a session.
     Failed,
-    /// It cannot be done at present; try again later.
+    /// Not available at present; retry later.
     Unavailable,
-    /// It took too long.
+    /// The operation took too long.
     Timeout,
     /// A bug, or a damaged file.
     Internal,
 }
 
 impl Refusal {
-    /// Whether what was to be typed may be typed later: a person, a dialog or another text is in the way.
+    /// Returns true when text may be typed later: a person, a dialog or other text is in the way.
     #[must_use]
     pub fn is_later(&self) -> bool {
         matches!(self.kind, RefusalKind::NeedsHuman | RefusalKind::Conflict)
     }
 
-    /// A refusal of this kind.
+    /// Builds a refusal of this kind.
     #[must_use]
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self {
@@ -80,25 +80,25 @@ impl Refusal {
         }
     }
 
-    /// The present state forbids it.
+    /// Builds a refusal because the present state forbids it.
     #[must_use]
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Conflict, message)
     }
 
-    /// A bug, or a damaged file.
+    /// Builds a refusal for a bug or a damaged file.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Internal, message)
     }
 
-    /// No such object.
+    /// Builds a refusal because there is no such object.
     #[must_use]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::NotFound, message)
     }
 
-    /// Work would be lost.
+    /// Builds a refusal because work would be lost.
     #[must_use]
     pub fn work_at_risk(message: impl Into<String>, losses: Vec<String>) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Refusal {
         }
     }
 
-    /// The message, and a line for each loss, whatever names agents gave to their files.
+    /// Returns the message, and a line for each loss, whatever names agents gave to their files.
     #[must_use]
     pub fn text(&self) -> String {
         let losses = self.losses.iter();
@@ -116,21 +116,21 @@ impl Refusal {
         })
     }
 
-    /// The same refusal with advice.
+    /// Returns the same refusal with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Whether the same attempt may succeed later without anybody's doing.
+    /// Returns true for a transient failure: a retry may succeed without intervention.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         matches!(self.kind, RefusalKind::Unavailable | RefusalKind::Timeout)
     }
 
-    /// Whether a removal is left to the next patrol, and calls nobody for that: something else is at the sandbox, or it
-    /// changed meanwhile, which is counted where it happens.
+    /// Returns true when a removal is left to the next patrol without an escalation: another task has claimed the
+    /// sandbox, or it changed meanwhile, which is counted there.
     #[must_use]
     pub fn is_for_the_patrol(&self) -> bool {
         matches!(self.kind, RefusalKind::Conflict | RefusalKind::Changed)
@@ -150,7 +150,7 @@ impl From<StoreError> for Refusal {
 }
 
 impl Refusal {
-    /// What git failed with, for an order that can be given again when a full disk has room.
+    /// Converts git's error; a full disk counts as transient, for an order that can be given again when there is room.
     #[must_use]
     pub fn passing_on_a_full_disk(error: RepoError) -> Self {
         let is_no_room = error.is_no_room();

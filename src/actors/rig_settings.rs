@@ -1,4 +1,4 @@
-//! What a rig's settings come to: environments, the branch that work lands on, and the identity that commits it.
+//! Values derived from a rig's settings: environments, the target branch, and the identity that commits landings.
 
 use crate::actors::effects;
 use crate::actors::refusal::Refusal;
@@ -11,7 +11,7 @@ use crate::domain::ids::ChildId;
 use crate::domain::relic::Hook;
 use crate::domain::session_env::SessionEnv;
 
-/// The environment of a raider's sessions, and of the set-up commands of its sandbox.
+/// Returns the environment of a raider's sessions, and of the set-up commands of its sandbox.
 #[must_use]
 pub fn raider_env(world: &World, rig: &Rig, hook: &Hook) -> BTreeMap<String, String> {
     let child = ChildId::Raider(hook.raider.clone());
@@ -34,8 +34,8 @@ pub fn raider_env(world: &World, rig: &Rig, hook: &Hook) -> BTreeMap<String, Str
     .build()
 }
 
-/// The environment of gates: neither `SSH_AUTH_SOCK` nor harness keys unless named
-/// (`2-contract.md`, `gate_env_pass`).
+/// Returns the environment of gates: neither `SSH_AUTH_SOCK` nor harness keys unless named (`2-contract.md`,
+/// `gate_env_pass`).
 #[must_use]
 pub fn gate_env(world: &World, rig: &Rig) -> BTreeMap<String, String> {
     const INHERITED: &[&str] = &["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TMPDIR"];
@@ -48,7 +48,7 @@ pub fn gate_env(world: &World, rig: &Rig) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Who commits what lands.
+/// Returns the committer of landings.
 #[must_use]
 pub fn forge_signature(world: &World, rig: &Rig) -> Signature {
     let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
@@ -58,10 +58,10 @@ pub fn forge_signature(world: &World, rig: &Rig) -> Signature {
     }
 }
 
-/// The branch that a rig's work lands on.
+/// Returns the target branch of a rig.
 ///
 /// # Errors
-/// It is not configured and cannot be discovered.
+/// The branch is not configured and cannot be discovered.
 pub async fn target(world: &World, rig: &Rig) -> Result<String, Refusal> {
     if let Some(target) = rig
         .forge

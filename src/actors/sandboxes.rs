@@ -1,4 +1,4 @@
-//! Sandboxes that no work is tied to.
+//! Sandboxes without hook.
 
 use std::path::PathBuf;
 
@@ -13,24 +13,24 @@ use crate::domain::relic::Hook;
 use crate::ports::relics::Txn;
 use crate::ports::repo::Provenance;
 
-/// A sandbox that no hook is tied to and no saga is at. It holds its slot.
+/// A sandbox that has neither a hook nor an open saga. It holds its slot.
 #[derive(Debug, Clone)]
 pub struct Hookless {
-    /// The raider whose name it has.
+    /// The raider that the sandbox is named after.
     pub raider: RaiderId,
-    /// The hook that it was made for; none when nothing tells, unknown when it cannot be read.
+    /// The hook that it was made for; none when there is no record, unknown when that cannot be read.
     pub was: Probed<Option<Hook>>,
 }
 
 impl Hookless {
-    /// The hook that it was made for, as far as that can be told.
+    /// Returns the hook that it was made for, if known.
     #[must_use]
     pub fn hook(&self) -> Option<&Hook> {
         self.was.known().and_then(Option::as_ref)
     }
 }
 
-/// The sandboxes of a rig that no hook is tied to.
+/// Returns the sandboxes of a rig without hook.
 ///
 /// # Errors
 /// Directory, repository or store cannot be read.
@@ -67,8 +67,8 @@ pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal
     Ok(found)
 }
 
-/// Names of sandboxes without hook or saga. The directory is read first: who is charged meanwhile has
-/// a saga or a hook by the time that the store is asked.
+/// Returns the raiders of sandboxes without hook or saga. The directory is read first: a raider that is charged
+/// meanwhile has a saga or a hook when the store is read.
 pub async fn lone(world: &World, rig: &RigName) -> Result<Vec<RaiderId>, Refusal> {
     let on_disk = effects::repo(world, rig, |repo| repo.sandboxes()).await?;
     let wanted = rig.clone();

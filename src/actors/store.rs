@@ -1,4 +1,4 @@
-//! The store actor: gives the relic store one owner, and everybody else a handle to it.
+//! The store actor: the single owner of the relic store. All other code uses a handle.
 //!
 //! ```text
 //!   StoreHandle ─ run(job)  ─┐                        ┌─ answers, after the commit
@@ -9,9 +9,9 @@
 //!   fails when it crashed
 //! ```
 //!
-//! The queue belongs to the handles, so it outlives a crash: the root starts the actor again, the new
-//! writer opens the file afresh and goes on with what is queued. A job that panics fails alone; it
-//! still counts as a crash, because the writer's state may have been hurt.
+//! The queue belongs to the handles, so it outlives a crash: the root starts the actor again, and the new writer
+//! reopens the file and continues with the queue. A job that panics fails alone; it still counts as a crash, because
+//! the writer's state may be corrupt.
 
 mod handle;
 mod queue;
@@ -35,19 +35,19 @@ use writer::Writer;
 /// Opens the relic store; called on the writer's thread, again after every crash.
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Relics>, StoreError> + Send + Sync>;
 
-/// What the actor starts with, at first and at every restart.
+/// The arguments of the actor, also at every restart.
 #[derive(Clone)]
 pub struct Args {
-    /// The handle that everybody else has a clone of.
+    /// The handle that all other code has a clone of.
     pub handle: StoreHandle,
     /// Opens the store.
     pub open: Open,
 }
 
-/// What the actor hears.
+/// The actor's messages.
 #[derive(Debug)]
 pub enum Msg {
-    /// The writer crashed, and what it said. Only the writer sends this.
+    /// The writer crashed, with its panic's text. Sent by the writer only.
     WriterCrashed(String),
 }
 
@@ -58,7 +58,7 @@ pub struct StoreActor;
 /// A running writer.
 pub struct State {
     handle: StoreHandle,
-    /// Resolves when the writer's thread is finished with the store.
+    /// Resolves when the writer's thread has closed the store.
     ended: oneshot::Receiver<()>,
 }
 
@@ -77,7 +77,7 @@ impl Actor for StoreActor {
                 let end = writer.run();
                 drop(finished);
                 if let Err(crash) = end {
-                    // When the actor is gone too, there is nobody left to tell.
+                    // If the actor has ended too, the message is dropped.
                     let _told = me.cast(Msg::WriterCrashed(crash));
                 }
             })?;
@@ -95,14 +95,14 @@ impl Actor for StoreActor {
         }
     }
 
-    /// Nothing new is taken; what is queued is still written.
+    /// Accepts no new jobs, and waits until the queue is written.
     async fn post_stop(
         &self,
         _me: ActorRef<Msg>,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         state.handle.queue().close();
-        // The sender is dropped, never used: an error is the answer.
+        // The sender is dropped unused: an error means that the writer ended.
         let _finished = (&mut state.ended).await;
         state.handle.queue().abandon();
         Ok(())

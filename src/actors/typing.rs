@@ -1,5 +1,5 @@
-//! What is typed into the terminals of agents: text where the program waits for text, the keys of a
-//! dialog where one is open, and nothing where neither can be told (`domain/dialog`).
+//! Typing into the terminals of agents: text when the program waits for text, keys when a dialog is open, and nothing
+//! when neither is certain (`domain/dialog`).
 
 use std::time::Duration;
 
@@ -15,20 +15,21 @@ use crate::domain::screen::{Fate, Reads, ScreenView};
 use crate::domain::unsubmitted::{self, Unsubmitted};
 use crate::ports::sessions::{Input, SessionError, SessionHandle};
 
-/// Between a text and its submit key: programs that read keys take a return that comes with the text
-/// for part of the text.
+/// Delay between a text and its submit key: programs that read keys treat a return that arrives with the text as part
+/// of it.
 const SETTLE: Duration = Duration::from_millis(150);
-/// A dialog that has taken a key shows it within this, on a busy machine too: the next key is for the next dialog else.
+/// Timeout for a dialog to show that it took a key, on a busy machine too: without it the next key could go to the next
+/// dialog.
 const REACTION: Duration = Duration::from_secs(4);
-/// Between two looks at a dialog that is being answered.
+/// Interval between two observations of a dialog that is being answered.
 const GLIMPSE: Duration = Duration::from_millis(50);
-/// Something else that is typed is waited for so long: an answer may take as many keys as a list is long.
+/// Timeout of the wait for other typing: an answer may take as many keys as a list is long.
 const TURN: Duration = Duration::from_secs(30);
 
-/// Why it cannot be seen whether a person is attached.
+/// The reason when it is unknown whether a person is attached.
 const UNASKED: &str = "its terminal's server does not say whether a person is attached";
 
-/// Whether text may be typed into a session.
+/// The judgement whether text may be typed into a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Typing {
     /// The program waits for text.
@@ -37,22 +38,22 @@ pub enum Typing {
     Attended,
     /// A dialog is open.
     Asks(Dialog),
-    /// A person has begun a line, and left it in the program's input; the screen is attached.
+    /// A person has begun a line, and left it in the program's input; with the screen.
     Begun(String),
-    /// The screen says nothing of what the program would make of text; the screen is attached.
+    /// The screen does not show what the program would do with text; with the screen.
     Unrecognised(String),
-    /// Session or screen cannot be seen now, or whether a person is attached, for this reason.
+    /// Session or screen cannot be observed now, or it is unknown whether a person is attached; with the reason.
     Unseen(String),
-    /// That session has ended.
+    /// The session has ended.
     Gone,
 }
 
-/// Says whether the supervisor may type text of its own into that session now.
+/// Returns whether the supervisor may type text of its own into that session now.
 pub async fn may_type(world: &World, harness: &HarnessName, handle: &SessionHandle) -> Typing {
     observe(world, harness, handle).await.0
 }
 
-/// The same, with the screen where it can be seen.
+/// Returns the same, with the screen if it can be observed.
 pub async fn observe(
     world: &World,
     harness: &HarnessName,
@@ -87,10 +88,10 @@ pub async fn observe(
     (typing, Some(view))
 }
 
-/// The screen, and what it says about text.
+/// Returns the screen, and its readiness for text.
 ///
 /// # Errors
-/// The session, or its screen, cannot be seen.
+/// The session, or its screen, cannot be observed.
 pub async fn look(
     world: &World,
     harness: Option<&HarnessName>,
@@ -99,7 +100,7 @@ pub async fn look(
     let view = view(world, handle).await?;
     (world.directory.conditions).saw_prompt(handle, &view, None);
     let ready = readiness(&patterns(world, harness).looks(), &view);
-    // Hooks tell of a question before the screen shows it: a text would become its answer.
+    // Hooks report a question before the screen shows it: a text would become its answer.
     let reported = world.directory.conditions.reported_question(handle);
     let ready = match (ready, reported) {
         (Readiness::Ready, Some(question)) => Readiness::Asks(Dialog {
@@ -132,8 +133,7 @@ async fn press(world: &World, handle: &SessionHandle, input: Input) -> Result<()
     .await
 }
 
-/// Waits until nothing else is typed into the session: two texts that are pasted before the first Enter would be
-/// one.
+/// Waits until no other text is being typed into the session: two texts pasted before the first Enter would become one.
 async fn turn(world: &World, handle: &SessionHandle) -> Result<Claim, Refusal> {
     let key = ClaimKey::Typing(handle.token.clone());
     let deadline = world.clock.mono() + TURN;
@@ -153,8 +153,8 @@ async fn turn(world: &World, handle: &SessionHandle) -> Result<Claim, Refusal> {
 /// Submits a text, if the program waits for text.
 ///
 /// # Errors
-/// [`RefusalKind::NeedsHuman`] with the dialog, the line that a person has begun, or the screen, that is in the way;
-/// nothing was submitted then. Or the session is gone.
+/// [`RefusalKind::NeedsHuman`] with the dialog, the person's begun line, or the screen that prevents it; nothing was
+/// submitted. Or the session is gone.
 pub async fn submit(
     world: &World,
     child: &ChildId,
@@ -166,14 +166,14 @@ pub async fn submit(
     sent.map_err(Into::into)
 }
 
-/// At whose wish a text is typed.
+/// The party on whose behalf a text is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// The supervisor's, which tries again by itself.
+    /// The supervisor, which retries by itself.
     Supervisor,
-    /// A person's.
+    /// A person.
     Person {
-        /// Behind a line that a person has begun: both are submitted as one message then.
+        /// Type after a line that a person has begun: both are submitted as one message.
         force: bool,
     },
 }
@@ -184,7 +184,7 @@ impl By {
     }
 }
 
-/// The same, at the wish of a person or of the supervisor.
+/// Does the same on behalf of a person or of the supervisor.
 ///
 /// # Errors
 /// [`Undelivered`].
@@ -203,13 +203,13 @@ pub async fn deliver(
     if !force && line::is_begun(world, handle, &view) {
         return Err(line::begun(&view).into());
     }
-    // Whatever waits there from here on is this text.
+    // From here on any waiting input is this text.
     if view.is_full() {
         return Err(full(&view).into());
     }
     match view.reads() {
         Reads::Keys => paste(world, harness, handle, text, &view, by).await?,
-        // A holder of an older version tells no modes, and can only submit.
+        // A holder of an older version reports no modes, and can only submit.
         Reads::Lines | Reads::Unknown => {
             let submit = Input::Submit(text.to_owned());
             let sent = put(world, handle, &view, submit).await;
@@ -236,7 +236,7 @@ async fn paste(
     let conditions = &world.directory.conditions;
     let left = conditions.set_unsubmitted(handle, None);
     let Some((paste, stands)) = unsubmitted::rest(left.clone(), text, view) else {
-        // A person who says it again means it. What the supervisor tries again by itself is no answer.
+        // A person who repeats a text means it. A retry of the supervisor proves nothing.
         if by == By::Supervisor {
             conditions.set_unsubmitted(handle, left);
         }
@@ -284,7 +284,7 @@ async fn paste(
     })
 }
 
-/// The screen once a pasted text had its time to be drawn: a busy program draws it late.
+/// Returns the screen once a pasted text had time to be drawn: a busy program draws late.
 async fn settled(
     world: &World,
     harness: Option<&HarnessName>,
@@ -303,7 +303,7 @@ async fn settled(
     }
 }
 
-/// The screen once the program has read what was typed before, or has had its time to.
+/// Returns the screen once the program has read earlier input, or had time to.
 async fn emptied(
     world: &World,
     harness: Option<&HarnessName>,
@@ -319,21 +319,21 @@ async fn emptied(
     }
 }
 
-/// Types keys, whatever is on the screen; between no two parts of a text or an answer.
+/// Types keys, whatever is on the screen; never between the parts of a text or an answer.
 ///
 /// # Errors
-/// Something else is typed for too long, or the session is gone.
+/// Other typing takes too long, or the session is gone.
 pub async fn keys(world: &World, handle: &SessionHandle, keys: Vec<u8>) -> Result<(), Refusal> {
     let _one_at_a_time = turn(world, handle).await?;
     world.directory.conditions.pressed(handle);
     Ok(press(world, handle, Input::Raw(keys)).await?)
 }
 
-/// Types the end of input to a program that reads lines; to one that reads keys, nothing: there it is a key that ends it.
-/// `typed` is the text before it, if it was typed just now: its echo may look like a dialog.
+/// Types the end of input to a program that reads lines. Types nothing to a program that reads keys, which that key
+/// would end. `typed` is the text before it, if it was typed just now: its echo may look like a dialog.
 ///
 /// # Errors
-/// A dialog, a line that a person has begun, or what was typed before is in the way. As [`keys`] else.
+/// A dialog, a person's begun line, or earlier input prevents it. Otherwise as [`keys`].
 pub async fn end_input(
     world: &World,
     harness: &HarnessName,
@@ -354,7 +354,7 @@ pub async fn end_input(
     }
 }
 
-/// The refusal of a text while the program does not read what was typed before.
+/// Builds the refusal of a text while the program does not read earlier input.
 fn full(view: &ScreenView) -> Refusal {
     let waits = view.queued.unwrap_or_default();
     Refusal::conflict(format!(
@@ -363,7 +363,7 @@ fn full(view: &ScreenView) -> Refusal {
     .hint("`hd peek NAME` shows what the program does")
 }
 
-/// The refusal of a text while it cannot be told whether an earlier one still stands in the input line.
+/// Builds the refusal of a text while an earlier one may still stand in the input line.
 fn doubtful(view: &ScreenView) -> Refusal {
     Refusal::new(
         RefusalKind::NeedsHuman,
@@ -390,7 +390,7 @@ fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusa
     }
 }
 
-/// The refusal that says which dialog is open, and how it is answered.
+/// Builds the refusal that names the open dialog and its answers.
 fn open(dialog: &Dialog) -> Refusal {
     let mut message = format!("a dialog is open: {}", dialog.question);
     for (at, choice) in dialog.choices().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Tokens and money: reads on in the transcripts of sessions when a turn has ended, at a patrol, and when
-//! somebody asks. A transcript that has not grown costs one look at its length.
+//! Tokens and money: reads the new parts of session transcripts when a turn has ended, at a patrol, and on request. For
+//! a transcript that has not grown, only its length is read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,26 +30,26 @@ use crate::domain::usage::{Cursor, Format, Spent, places};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::tasks::Part;
 
-/// No file has a longer path (`PATH_MAX` of Linux).
+/// The longest path (`PATH_MAX` of Linux).
 const LONGEST_PATH: usize = 4096;
 
-/// So much of a transcript is read at once. A longer line is passed over.
+/// The size of a part of a transcript that is read at once. Longer lines are skipped.
 const PART: usize = 1 << 20;
-/// So many parts of one transcript are read at one look; the rest at the next.
+/// Maximum number of parts of one transcript per read; the rest follows at the next.
 const PARTS: usize = 16;
-/// So many transcripts of one session are read on at once: the newest.
+/// Maximum number of active transcripts per session: the newest.
 const SOURCES: usize = 16;
-/// A message never has more tokens than this; a line that says so is not believed.
+/// The highest plausible number of tokens of a message; a line that reports more is ignored.
 const MOST_TOKENS: u64 = 3_000_000;
-/// Nor does it cost more, in US dollars.
+/// The highest plausible cost of a message, in US dollars.
 const MOST_USD: f64 = 100.0;
-/// A transcript that is new to the supervisor may be older than its session, which a person had, or which another
-/// session reported: what was used longer before it was reported is not counted.
+/// A transcript that is new to the supervisor may be older than its session, because a person began it, or another
+/// session reported it: usage from longer before the report is not counted.
 const EARLIER: SignedDuration = SignedDuration::from_mins(15);
-/// Sums are kept for so many days, and transcripts that do not grow any more are known for as long.
+/// The time for which sums are kept, and transcripts that no longer grow are remembered.
 const KEPT: SignedDuration = SignedDuration::from_hours(400 * 24);
 
-/// Whose tokens a raider's session uses.
+/// Returns the owner of the tokens that a raider's session uses.
 #[must_use]
 pub fn of_raider(hook: &Hook) -> Owner {
     Owner {
@@ -61,7 +61,7 @@ pub fn of_raider(hook: &Hook) -> Owner {
     }
 }
 
-/// Whose tokens a session of a standing agent uses; none where no harness drives it.
+/// Returns the owner of the tokens that a standing agent's session uses; none when no harness drives it.
 #[must_use]
 pub fn of_agent(world: &World, session: &SessionId) -> Option<Owner> {
     let harness = world.city.agent_of(session)?.harness.as_ref()?;
@@ -74,7 +74,7 @@ pub fn of_agent(world: &World, session: &SessionId) -> Option<Owner> {
     })
 }
 
-/// Takes in that a conversation began, or goes on, in a session: its transcript is read from now on.
+/// Notes that a conversation began, or goes on, in a session: its transcript is read from now on.
 ///
 /// # Errors
 /// The store's.
@@ -93,7 +93,7 @@ pub async fn began(
     }
 }
 
-/// The format of a session's transcripts, and where they are.
+/// Returns the format of a session's transcripts, and their directory.
 fn kept_at(world: &World, owner: &Owner) -> Option<(Format, std::path::PathBuf)> {
     let harness = harness_of(world, &owner.harness)?;
     let program = harness.command.first().map_or("", String::as_str);
@@ -134,14 +134,14 @@ async fn open(
     let (root, path) = (root.to_owned(), path.to_owned());
     let opened = world.store.run(move |txn| {
         let known = txn.source(&path.to_string_lossy())?;
-        // The word of a session takes no transcript from another that is at work, and names no end of them.
+        // A session's report cannot take over the transcript of another session at work.
         if known
             .as_ref()
             .is_some_and(|it| it.active && (it.owner == owner || it.owner.session != owner.session))
         {
             return Ok(());
         }
-        // What an earlier session of the conversation used was counted.
+        // The usage of an earlier session of the conversation was counted.
         let cursor = known.map_or_else(
             || Cursor::since(txn.now().checked_sub(EARLIER).unwrap_or(Timestamp::MIN)),
             |known| known.cursor,
@@ -159,9 +159,9 @@ async fn open(
     opened.await
 }
 
-/// Makes room for one more transcript of a session: conversations that were left without the end of the session are
-/// read no longer. Those that nothing was ever read of go first, the last ones
-/// first, and leave nothing behind: a session may name any path.
+/// Makes room for one more transcript of a session: conversations that were left without the end of the session are no
+/// longer read. Transcripts that never had usage are dropped first, the last ones first, and are not remembered: a
+/// session may name any path.
 fn make_room(txn: &mut dyn Txn, owner: &Owner) -> Result<(), StoreError> {
     let mut own = txn.active_sources()?;
     own.retain(|source| source.owner.session == owner.session);
@@ -181,33 +181,37 @@ fn make_room(txn: &mut dyn Txn, owner: &Owner) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Reads on in all transcripts at a patrol, given every child and the sessions that run.
+/// Reads all transcripts at a patrol, given every child and the running sessions.
 pub(super) async fn patrol(world: World, specs: Vec<ChildSpec>, running: BTreeSet<SessionId>) {
     let specs = specs.iter();
     for spec in specs.filter(|spec| running.contains(&spec.session)) {
         if let Err(error) = find(&world, spec).await {
-            tracing::warn!(session = %spec.session, %error, "no transcript could be looked for");
+            tracing::warn!(
+                session = %spec.session,
+                %error,
+                "the session's transcript could not be searched for; the next patrol retries"
+            );
         }
     }
     collect(&world, Some(&running)).await;
-    // A budget may have been raised, and the day may be another one.
+    // A budget may have been raised, and a new day may have begun.
     look_at_budgets(&world).await;
 }
 
 async fn look_at_budgets(world: &World) {
     if let Err(error) = budgets::tell_all(world).await {
-        tracing::warn!(%error, "budgets cannot be looked at");
+        tracing::warn!(%error, "the budgets could not be checked; the next check retries");
     }
 }
 
-/// Finds the transcript of a program that does not report which it is: the newest of its directory.
+/// Finds the transcript of a program that does not report it: the newest of its directory.
 async fn find(world: &World, spec: &ChildSpec) -> Result<(), StoreError> {
     let (owner, dir) = match &spec.work {
         Work::Raider { hook, .. } => (Some(of_raider(hook)), world.city.sandbox(&hook.raider)),
         Work::Agent(agent) => (of_agent(world, &spec.session), agent.dir.clone()),
     };
     let Some(owner) = owner else { return Ok(()) };
-    // Where it reports its transcript this would be the same one by another name, if a link leads there.
+    // A reported transcript would be found a second time under another name, if a link leads there.
     let silent = harness_of(world, &owner.harness).is_some_and(|it| it.hooks == Hooks::None);
     let Some((Format::Pi, root)) = kept_at(world, &owner).filter(|_| silent) else {
         return Ok(());
@@ -218,14 +222,17 @@ async fn find(world: &World, spec: &ChildSpec) -> Result<(), StoreError> {
         Ok(Some(path)) => open(world, owner, Format::Pi, &root, &path).await,
         Ok(None) => Ok(()),
         Err(error) => {
-            tracing::warn!(%error, "transcripts cannot be listed");
+            tracing::warn!(
+                %error,
+                "the transcripts of a session cannot be listed; the next patrol retries"
+            );
             Ok(())
         }
     }
 }
 
-/// Reads on in all transcripts that may have grown. Those of sessions that do not run are read for the
-/// last time, where it is known which run. Whatever fails is tried again by the next look.
+/// Reads all transcripts that may have grown. Those of ended sessions are read for the last time, if the running
+/// sessions are known. Failures are retried by the next read.
 pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
     let Some(_one_at_a_time) = world.claims.claim(ClaimKey::Usage) else {
         return;
@@ -233,7 +240,10 @@ pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
     let sources = match world.store.run(|txn| txn.active_sources()).await {
         Ok(sources) => sources,
         Err(error) => {
-            tracing::warn!(%error, "transcripts cannot be read on");
+            tracing::warn!(
+                %error,
+                "the list of transcripts cannot be read from the store; the next read retries"
+            );
             return;
         }
     };
@@ -246,7 +256,10 @@ pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
         let over = over.contains(&source.owner.session);
         match read_on(world, source, over).await {
             Ok(more) => grown |= more,
-            Err(error) => tracing::warn!(%error, "a transcript cannot be read on"),
+            Err(error) => tracing::warn!(
+                %error,
+                "a transcript cannot be read; the next read retries"
+            ),
         }
     }
     if grown {
@@ -254,7 +267,8 @@ pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
     }
 }
 
-/// The sessions of these transcripts that have ended. One that began after `running` was seen has not.
+/// Returns the sessions of these transcripts that have ended. A session that began after `running` was observed has
+/// not.
 async fn ended(
     world: &World,
     sources: &[Source],
@@ -268,7 +282,7 @@ async fn ended(
     if over.is_empty() {
         return BTreeSet::new();
     }
-    // The next patrol tries again.
+    // The next patrol retries.
     let Ok(now) = effects::list(world).await else {
         return BTreeSet::new();
     };
@@ -278,10 +292,10 @@ async fn ended(
     over.map(|one| one.owner.session.clone()).collect()
 }
 
-/// Reads on in one transcript; true when it had something new.
+/// Reads one transcript; returns true when it had new usage.
 async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, Refusal> {
     let mut grown = false;
-    // One of a session that has ended is read to its end, over as many looks as that takes.
+    // The transcript of an ended session is read to its end, over as many reads as that takes.
     let mut at_end = false;
     for _ in 0..PARTS {
         let (path, root) = (source.path.clone(), source.root.clone());
@@ -293,7 +307,12 @@ async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, 
             Ok(part) => part,
             Err(error) if !over => return Err(error.into()),
             Err(error) => {
-                tracing::warn!(session = source.owner.session, %error, "the transcript of a session that has ended cannot be read");
+                tracing::warn!(
+                    session = source.owner.session,
+                    %error,
+                    "the transcript of an ended session cannot be read; its remaining usage is \
+                    not counted"
+                );
                 None
             }
         };
@@ -303,7 +322,7 @@ async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, 
         };
         let before = source.cursor.clone();
         let spent = match length < from {
-            // It was made anew, or cut: what is left of it was counted.
+            // It was recreated or truncated: what is left of it was counted.
             true => {
                 source.cursor.offset = length;
                 Vec::new()
@@ -330,7 +349,7 @@ async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, 
     Ok(grown)
 }
 
-/// Keeps what was read, unless the transcript is another session's by now: then it is read again.
+/// Stores the read usage, unless the transcript belongs to another session by now: then it is read again.
 async fn keep(
     world: &World,
     source: Source,
@@ -352,8 +371,8 @@ async fn keep(
     kept.await
 }
 
-/// What a line says, as far as it can be: an agent can write to its transcript. What is from another day
-/// than yesterday or today counts today.
+/// Returns the plausible part of a line, because an agent can write to its transcript. Usage dated older than a day, or
+/// in the future, counts today.
 fn credible(mut spent: Spent, now: Timestamp) -> Option<Spent> {
     let tokens = &spent.tokens;
     let counts = [
@@ -363,7 +382,10 @@ fn credible(mut spent: Spent, now: Timestamp) -> Option<Spent> {
         tokens.cache_write,
     ];
     if counts.iter().any(|count| *count > MOST_TOKENS) {
-        tracing::warn!(model = %spent.model, "a line of a transcript has more tokens than any message");
+        tracing::warn!(
+            model = %spent.model,
+            "a line of a transcript reports an implausible number of tokens; it is ignored"
+        );
         return None;
     }
     let recent =
@@ -393,13 +415,13 @@ fn row(world: &World, owner: &Owner, spent: Spent) -> Row {
     }
 }
 
-/// The day of a time, as sums are kept by.
+/// Returns the day of a time, as the key of sums.
 #[must_use]
 pub fn day(at: Timestamp) -> String {
     budget::day(at, &TimeZone::system()).to_string()
 }
 
-/// Forgets what is too old to be kept.
+/// Deletes sums that are too old to be kept.
 ///
 /// # Errors
 /// The store's.
@@ -415,30 +437,30 @@ pub(super) async fn prune(world: &World) -> Result<(), StoreError> {
     pruned.await.map(drop)
 }
 
-/// What `status` tells: today's sum, and the sums of the work on each hook.
+/// The usage that `status` shows: today's sum, and the sums of the work on each hook.
 #[derive(Debug, Clone, Default)]
 pub struct Now {
-    /// Today's, by harness.
+    /// Today's sum of each harness.
     pub today: BTreeMap<String, Sum>,
-    /// Of each raider's relic, whoever was at it.
+    /// The sum of each raider's relic, over all raiders that worked on it.
     pub relics: BTreeMap<RaiderId, Sum>,
-    /// Of each raider at its relic.
+    /// The sum of each raider on its relic.
     pub raiders: BTreeMap<RaiderId, Sum>,
-    /// Today's, of each standing agent by its name.
+    /// Today's sum of each standing agent, by its name.
     pub agents: BTreeMap<String, Sum>,
-    /// Today's, of the raiders of each rig.
+    /// Today's sum of each rig's raiders.
     pub rigs: BTreeMap<String, Sum>,
 }
 
 impl Now {
-    /// Today's, of everything.
+    /// Returns today's sum of everything.
     #[must_use]
     pub fn sum(&self) -> Sum {
         self.today.values().copied().fold(Sum::default(), Sum::and)
     }
 }
 
-/// Reads what `status` tells.
+/// Reads the usage that `status` shows.
 ///
 /// # Errors
 /// The store's.

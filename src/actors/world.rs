@@ -1,4 +1,4 @@
-//! What every actor can reach: the configuration, the ports, the store, and each other.
+//! Everything that actors share: the configuration, the ports, the store, and each other's addresses.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,18 +27,17 @@ use crate::ports::tasks::TaskFiles;
 /// Aborts the process at a fault point when told to (feature `fault-points`).
 pub type FaultHook = Arc<dyn Fn(FaultPoint) + Send + Sync>;
 
-/// The world as actors see it: the ports, and one configuration. A reload makes a new world on the
-/// same ports; what is under way keeps the one it began with, and everybody takes the newest
-/// ([`World::newest`]) before the next piece of work.
+/// The world of the actors: the ports, and one configuration. A reload makes a new world on the same ports; work under
+/// way keeps the world that it began with, and takes the newest ([`World::newest`]) before the next piece of work.
 #[derive(Clone)]
 pub struct World {
     /// The configuration in force.
     pub city: Arc<City>,
-    /// It in full, as `hd config show` prints it.
+    /// The configuration in full, as `hd config show` prints it.
     pub shown: Arc<serde_json::Value>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Where agents run.
+    /// The session provider.
     pub sessions: Arc<dyn Sessions>,
     /// git, per rig.
     pub repos: BTreeMap<RigName, Arc<dyn Repo>>,
@@ -46,9 +45,9 @@ pub struct World {
     pub runner: Arc<dyn Runner>,
     /// Task files and outbox.
     pub tasks: Arc<dyn TaskFiles>,
-    /// What must survive.
+    /// The relic store.
     pub store: StoreHandle,
-    /// How many sessions may be starting at once (`start_concurrency`).
+    /// The permits of `start_concurrency`: the number of sessions that may be starting at once.
     pub starts: Arc<tokio::sync::Semaphore>,
     /// The environment that sessions and gates may be given parts of.
     pub env: BTreeMap<String, String>,
@@ -56,19 +55,19 @@ pub struct World {
     pub bin_dir: std::path::PathBuf,
     /// The control socket, told to sessions.
     pub socket: std::path::PathBuf,
-    /// What the keys of sessions are made from.
+    /// The secret from which the keys of sessions are derived.
     pub secret: Secret,
     /// A number in 0..1 that differs from call to call, for jitter.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
-    /// What this process has used of the machine, where that can be seen.
+    /// Returns this process's use of the machine, if known.
     pub usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
     /// Crash sweeps.
     pub fault: FaultHook,
-    /// The supervisor is stopping: what fails now is not unwound but resumed by the next start.
+    /// Set while the supervisor stops: failures are not unwound but resumed by the next start.
     pub stopping: Arc<AtomicBool>,
-    /// Who is where.
+    /// The addresses of actors.
     pub directory: Arc<Directory>,
-    /// What is being worked on.
+    /// The claims of work in progress.
     pub claims: Claims,
 }
 
@@ -91,7 +90,7 @@ impl World {
         session_env::hd(&self.bin_dir)
     }
 
-    /// How old something is that the wall clock stamped; no jump of that clock makes it older.
+    /// Returns the age of a wall-clock stamp; no jump of that clock makes it older.
     #[must_use]
     pub fn age(&self, key: &str, stamp: Timestamp) -> Duration {
         let ages = self.directory.ages.lock();
@@ -99,14 +98,14 @@ impl World {
         ages.of(key, stamp, self.clock.now(), self.clock.mono())
     }
 
-    /// Forgets the ages of what is no more.
+    /// Drops the ages of objects that are gone.
     pub fn prune_ages(&self) {
         let ages = self.directory.ages.lock();
         let mut ages = ages.unwrap_or_else(PoisonError::into_inner);
         ages.prune(self.clock.mono());
     }
 
-    /// Whether the supervisor is stopping.
+    /// Returns true while the supervisor stops.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
@@ -117,7 +116,7 @@ impl World {
         (self.fault)(point);
     }
 
-    /// Tells whoever owns the mailbox to look into it. Mailboxes are rows; this is a hint.
+    /// Tells the owner of the mailbox to read it. Mailboxes are rows; this is a hint.
     pub fn nudge(&self, address: &str) {
         if address == message::SHAMAN {
             return self.directory.tell_shaman(ShamanMsg::Look);

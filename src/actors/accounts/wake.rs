@@ -1,4 +1,4 @@
-//! The children of an account go on: in which order, and how a session that was kept is told.
+//! The children of a released account: their order, and the text for sessions that were kept.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,16 +25,16 @@ use crate::domain::problem::ProblemKind;
 use crate::domain::prompt;
 use crate::ports::sessions::SessionHandle;
 
-/// Between two tries to tell a session.
+/// Interval between two tries to tell a session.
 const PAUSE: Duration = Duration::from_secs(5);
-/// After that a person is called.
+/// Time after which a person is called.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// The children that wait for the account, the most urgent first: standing agents, then raiders by the
-/// priority and the age of their work.
+/// Returns the children that wait for the account, the most urgent first: standing agents, then raiders by the priority
+/// and the age of their work.
 ///
 /// # Errors
-/// The children cannot be seen now.
+/// The children cannot be listed now.
 pub(super) async fn order(world: &World, account: &str) -> Result<Vec<ChildId>, Refusal> {
     let views = ask::views(world).await?;
     let waits = |view: &&ChildView| {
@@ -93,7 +93,7 @@ fn trouble(conditions: &Conditions, view: &ChildView) -> Option<Option<Trouble>>
 pub(super) fn wake(world: &Arc<World>, children: Vec<ChildId>) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
-        // They have had their turn: no later one comes.
+        // Their turn has come, and no other follows.
         let views = loop {
             match ask::views(&world).await {
                 Ok(views) => break views,

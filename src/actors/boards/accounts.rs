@@ -17,25 +17,25 @@ pub struct Accounts(Mutex<Known>);
 pub(in crate::actors) struct Known {
     /// Set when the parks that an earlier supervisor stored were read.
     pub loaded: bool,
-    /// The store does not have it yet.
+    /// Set when the store does not have the latest change yet.
     pub changed: bool,
     pub accounts: BTreeMap<String, Account>,
 }
 
 impl Accounts {
     pub(in crate::actors) fn known(&self) -> MutexGuard<'_, Known> {
-        // At worst a limit is told once more.
+        // A poisoned lock at most repeats a report of a limit.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why no session of this child may be started or told anything now.
+    /// Returns why no session of this child may be started or told anything now.
     #[must_use]
     pub fn held(&self, city: &City, harness: &HarnessName, child: &ChildId) -> Option<Why> {
         let name = city.account(harness)?;
         self.known().accounts.get(name)?.holds(child)
     }
 
-    /// The park of a harness's account; none when it is open, or its sessions go on already.
+    /// Returns the park of a harness's account; none when it is open, or its sessions go on already.
     #[must_use]
     pub fn parked(&self, city: &City, harness: &HarnessName) -> Option<Park> {
         self.park(city, harness, |account| account.parked().cloned())
@@ -51,14 +51,14 @@ impl Accounts {
         self.known().accounts.get(name).and_then(of)
     }
 
-    /// When this child goes on, whose account is open again and that waits for its turn.
+    /// Returns the turn of this child, if its account is open again and it still waits.
     #[must_use]
     pub fn turn(&self, city: &City, harness: &HarnessName, child: &ChildId) -> Option<Timestamp> {
         let name = city.account(harness)?;
         self.known().accounts.get(name)?.turn(child)
     }
 
-    /// Every account that is parked, by its name.
+    /// Returns every parked account, by name.
     #[must_use]
     pub fn all_parked(&self) -> BTreeMap<String, Park> {
         let known = self.known();

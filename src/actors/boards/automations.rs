@@ -10,14 +10,14 @@ use tokio::sync::watch;
 use crate::domain::automation::AutomationId;
 use crate::ports::runner::Stop;
 
-/// What of an automation is under way.
+/// The part of an automation that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Its check.
     Check,
     /// A run, from before it is recorded until its end is.
     Run,
-    /// The end of a run whose supervisor was killed, until its automation is looked at again.
+    /// The end of a run whose supervisor was killed, until its automation is checked again.
     Interrupted,
 }
 
@@ -32,7 +32,7 @@ pub struct Automations {
 }
 
 impl Automations {
-    /// Whether it is under way.
+    /// Returns true when it is under way.
     #[must_use]
     pub fn is_busy(&self, id: &AutomationId, role: Role) -> bool {
         self.busy.borrow().contains_key(&(id.clone(), role))
@@ -63,11 +63,11 @@ impl Automations {
     /// Waits until nothing runs.
     pub(in crate::actors) async fn ended(&self) {
         let mut busy = self.busy.subscribe();
-        // The sender is our own.
+        // The sender is our own, so it is not dropped.
         let _open = busy.wait_for(BTreeMap::is_empty).await;
     }
 
-    /// When it was last checked.
+    /// Returns when it was last checked.
     #[must_use]
     pub fn last_check(&self, id: &AutomationId) -> Option<Timestamp> {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,14 +80,14 @@ impl Automations {
     }
 }
 
-/// Held while a check or run goes on; dropped, even by a panic, it is over.
+/// Held while a check or run goes on; freed when dropped, even by a panic.
 pub(in crate::actors) struct Busy {
     busy: Arc<Table>,
     key: Key,
 }
 
 impl Busy {
-    /// From now on it can be ended early.
+    /// Makes it possible to end the run early.
     pub(in crate::actors) fn stoppable(&self, stop: &Stop) {
         self.busy.send_modify(|busy| {
             busy.insert(self.key.clone(), Some(Arc::clone(stop)));

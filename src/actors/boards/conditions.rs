@@ -1,4 +1,4 @@
-//! The table of watched sessions: what the last look, and the reports since, say of each.
+//! The table of watched sessions: the state of each by the last look and the reports since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,32 +20,32 @@ use crate::ports::sessions::SessionHandle;
 #[derive(Default)]
 pub struct Conditions {
     entries: Mutex<BTreeMap<SessionId, Entry>>,
-    /// How many watches have begun.
+    /// The number of watches begun so far.
     begun: AtomicU64,
 }
 
-/// A moment before the sessions were listed. A session that started later is missing in that list, or stands there as
-/// the one before it.
+/// A moment before the sessions were listed. A session that started later is missing in that list, or the list holds
+/// its predecessor.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(u64);
 
 /// A session that is watched.
 pub(in crate::actors) struct Entry {
     pub(in crate::actors) watch: Watch,
-    /// Which watch it is, counted from the first.
+    /// The number of this watch, counted from the first.
     number: u64,
     pub(in crate::actors) child: ChildId,
     pub(in crate::actors) harness: HarnessName,
     /// A text that was typed and not submitted: it stands in the program's input line.
     unsubmitted: Option<Unsubmitted>,
-    /// The first prompt, where it was pasted.
+    /// The first prompt, if it was pasted.
     first_prompt: Option<Pasted>,
-    /// Wakes what waits for another screen.
+    /// Wakes tasks that wait for another screen.
     pub(in crate::actors) looked: Arc<Notify>,
 }
 
 impl Entry {
-    /// The text in the input line is submitted.
+    /// Handles the submission of the text in the input line.
     fn submits(&mut self) {
         let submitted = self.unsubmitted.take();
         if let (Some(submitted), Some(prompt)) = (submitted, &mut self.first_prompt)
@@ -68,7 +68,7 @@ impl Entry {
         }
     }
 
-    /// A look at the screen.
+    /// Handles an observation of the screen.
     pub(in crate::actors) fn saw_prompt(&mut self, view: &ScreenView, attached: Option<bool>) {
         if let Some(prompt) = &mut self.first_prompt {
             prompt.saw(view, attached);
@@ -78,7 +78,7 @@ impl Entry {
 
 impl Conditions {
     pub(in crate::actors) fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
-        // At worst a screen is looked at once more.
+        // A poisoned lock at most costs another reading of a screen.
         (self.entries.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,7 +104,7 @@ impl Conditions {
         watch.is_of(&handle.token).then(|| watch.trouble())?
     }
 
-    /// The limit or login that this session shows is over, whatever stays on its screen.
+    /// Clears the limit or login that this session shows, whatever stays on its screen.
     pub fn pass(&self, handle: &SessionHandle) {
         let mut entries = self.entries();
         let entry = entries.get_mut(&handle.id);
@@ -206,7 +206,7 @@ impl Conditions {
         }
     }
 
-    /// Whether another session of this name is watched.
+    /// Returns true when another session of this name is watched.
     #[must_use]
     pub fn is_followed(&self, handle: &SessionHandle) -> bool {
         let entries = self.entries();
@@ -214,7 +214,7 @@ impl Conditions {
         entry.is_some_and(|entry| !entry.watch.is_of(&handle.token))
     }
 
-    /// Whether that session has a condition, as far as is known. What the supervisor itself found is none.
+    /// Returns true when that session has a known condition. Faults found by the supervisor itself do not count.
     #[must_use]
     pub fn has(&self, handle: &SessionHandle) -> bool {
         let entries = self.entries();
@@ -223,7 +223,7 @@ impl Conditions {
         entry.is_some_and(|entry| entry.watch.condition().is_some())
     }
 
-    /// The question that the session's harness reported was answered.
+    /// Notes that the reported question was answered.
     pub fn answered(&self, handle: &SessionHandle) {
         let mut entries = self.entries();
         let entry = entries.get_mut(&handle.id);
@@ -250,7 +250,7 @@ impl Conditions {
         std::mem::replace(&mut entry.unsubmitted, text)
     }
 
-    /// Returns what is woken each time the screen of that session was looked at.
+    /// Returns the notifier that is woken at each reading of that session's screen.
     #[must_use]
     pub fn looked(&self, handle: &SessionHandle) -> Option<Arc<Notify>> {
         let entries = self.entries();
@@ -259,7 +259,7 @@ impl Conditions {
         is_it.then(|| Arc::clone(&entry.looked))
     }
 
-    /// Whether that session is known to have a condition.
+    /// Returns true when that session is known to have a condition.
     #[must_use]
     pub fn is_known(&self, id: &SessionId) -> bool {
         let entries = self.entries();
@@ -272,20 +272,20 @@ impl Conditions {
         holding.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Has the account told again of what stands on the screens of these harnesses.
+    /// Has the conditions on the screens of these harnesses reported to the account again.
     pub fn tell_again(&self, of: impl Fn(&HarnessName) -> bool) {
         let mut entries = self.entries();
         let its = entries.values_mut().filter(|entry| of(&entry.harness));
         its.for_each(|entry| entry.watch.forget_account());
     }
 
-    /// Has every screen looked at again: other patterns are looked for.
+    /// Has every screen read again, because the patterns changed.
     pub fn look_again(&self) {
         let mut entries = self.entries();
         entries.values_mut().for_each(|entry| entry.watch.missed());
     }
 
-    /// The session cannot be seen: what its screen shows is not known any more.
+    /// Marks a session as not observable: the content of its screen is unknown.
     pub(in crate::actors) fn missed(&self, handle: &SessionHandle) {
         let mut entries = self.entries();
         let entry = entries.get_mut(&handle.id);
@@ -294,7 +294,7 @@ impl Conditions {
         }
     }
 
-    /// Begins to watch a session, so that what its holder and its harness say of it is heard.
+    /// Begins to watch a session, so that reports of its holder and its harness are handled.
     pub fn enroll(&self, child: &ChildId, harness: &HarnessName, handle: &SessionHandle) {
         self.enroll_seen(child, harness, handle, Moment(u64::MAX));
     }
@@ -334,7 +334,7 @@ impl Conditions {
         self.entries().retain(stays);
     }
 
-    /// Whether the screen must be looked at.
+    /// Returns true when the screen must be read.
     pub(in crate::actors) fn is_due(&self, facts: &SessionFacts) -> bool {
         let entries = self.entries();
         let entry = entries.get(&facts.id);

@@ -11,12 +11,12 @@ use crate::domain::restart::Mono;
 /// Commits ahead of the target, dirty paths, untracked paths.
 pub type Counts = (u64, u64, u64);
 
-/// What git said of one sandbox.
+/// Git's last answer about a sandbox.
 #[derive(Debug, Clone)]
 struct Glance {
     incarnation: Incarnation,
     counts: Counts,
-    /// What `Repo::progress` said before.
+    /// The mark that `Repo::progress` returned before.
     mark: Option<String>,
     at: Mono,
 }
@@ -28,7 +28,7 @@ struct Known {
     rest: BTreeMap<RigName, Mono>,
 }
 
-/// What git said of all sandboxes.
+/// Git's last answers about all sandboxes.
 #[derive(Debug, Default)]
 pub struct Glances(Mutex<Known>);
 

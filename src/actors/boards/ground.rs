@@ -14,15 +14,15 @@ pub struct Ground(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// Of the last look.
+    /// The faults that the last look found.
     looked: BTreeMap<Place, Trouble>,
-    /// Said by what noticed it, until that says otherwise.
+    /// Faults reported by the code that noticed them, until it withdraws them.
     standing: BTreeMap<Part, Trouble>,
-    /// What was said, and the words that people were called with.
+    /// The reported faults, with the words that people were called with.
     said: BTreeMap<Place, Trouble>,
 }
 
-/// There may be several of a part, as of rigs.
+/// A part may have several, for example one per rig.
 type Place = (Part, PathBuf);
 
 fn place(trouble: &Trouble) -> Place {
@@ -34,7 +34,7 @@ impl Ground {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is wrong.
+    /// Returns all known faults.
     #[must_use]
     pub fn troubles(&self) -> Vec<Trouble> {
         let known = self.known();
@@ -42,7 +42,7 @@ impl Ground {
         all.cloned().collect()
     }
 
-    /// Notes that a part is in trouble, or is not any more; the next look says it.
+    /// Notes that a part has a fault, or none any more; the next look reports it.
     pub fn note(&self, part: Part, trouble: Option<Trouble>) {
         let mut known = self.known();
         match trouble {
@@ -51,7 +51,7 @@ impl Ground {
         };
     }
 
-    /// What `doctor` says of it.
+    /// Returns the findings for `doctor`.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let finding = |trouble: Trouble| {
@@ -63,7 +63,7 @@ impl Ground {
         self.troubles().into_iter().map(finding).collect()
     }
 
-    /// Takes in a look.
+    /// Merges the result of a look.
     pub(in crate::actors) fn take(&self, look: &Look) -> Changed {
         let mut known = self.known();
         let left = look.left.iter().cloned();
@@ -91,6 +91,6 @@ impl Ground {
 pub(in crate::actors) struct Changed {
     pub new: Vec<Trouble>,
     pub over: Vec<Trouble>,
-    /// Something else is wrong there now: people are called anew.
+    /// Another fault is there now: people are called again.
     pub replaced: Vec<Trouble>,
 }

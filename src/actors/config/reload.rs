@@ -1,4 +1,4 @@
-//! One look at the files: read, validated, its rigs made ready, and handed to the root.
+//! A check of the files: read, validated, their rigs prepared, and handed to the root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::domain::reload::{in_force, raiders, refused, rigs};
 use crate::ports::config::{ConfigSource, Loaded};
 use crate::ports::repo::Repo;
 
-/// The root only takes it over; nothing slow.
+/// Timeout of the root's take-over, which does nothing slow.
 const TAKE_OVER: Duration = Duration::from_secs(60);
 
-/// Looks, and has the configuration taken over unless only what would be done is asked.
+/// Checks the files, and applies the configuration unless this is a dry run.
 pub(super) async fn read(
     world: &Arc<World>,
     source: Arc<dyn ConfigSource>,
@@ -29,7 +29,7 @@ pub(super) async fn read(
 ) -> Outcome {
     let look = attempt(world, Arc::clone(&source), dry_run).await;
     let look = match look {
-        // The user's own configuration of git may have changed, and no file of the city tells.
+        // The user's own git configuration may have changed, which no file of the city shows.
         Ok(Outcome::Same) if is_asked && !dry_run => refreshed(world, source).await,
         look => look,
     };
@@ -39,7 +39,7 @@ pub(super) async fn read(
     }
 }
 
-/// Has each rig take its settings over anew, where nothing of the city changed.
+/// Has each rig apply its settings again, when the city's files are unchanged.
 async fn refreshed(world: &World, source: Arc<dyn ConfigSource>) -> Result<Outcome, Refusal> {
     let repos = repos(world, source, &world.city).await?;
     Ok(repos.map_or_else(Outcome::Rejected, |_| Outcome::Same))
@@ -58,7 +58,7 @@ async fn attempt(
     };
     let old = &world.city;
     let draining = old.rigs.iter().any(|rig| rig.draining);
-    // A rehearsal says what would be done now, not what was done last.
+    // A dry run always reports the changes from the configuration in force.
     if loaded.city.revision == old.revision && !draining && !dry_run {
         return Ok(Outcome::Same);
     }
@@ -105,8 +105,8 @@ async fn attempt(
     }))
 }
 
-/// Rigs with a raider, an open operation or a merge request, which cannot go yet; all hooks; and whom
-/// persons suspended.
+/// Returns the rigs with a raider, an open saga or a merge request, which cannot be removed yet; all hooks; and the
+/// suspended children.
 async fn holding_work(
     world: &World,
 ) -> Result<(BTreeSet<RigName>, Vec<Hook>, BTreeSet<ChildId>), Refusal> {
@@ -121,9 +121,8 @@ async fn holding_work(
     Ok(read.await?)
 }
 
-/// The git of every rig: new ones are made ready, those that were there take their settings over
-/// anew (`4-rules.md`, repositories). One that cannot be worked on keeps the whole from being
-/// applied.
+/// Prepares the git of every rig: new rigs are set up, the others apply their settings again (`4-rules.md`,
+/// repositories). A rig that cannot be prepared keeps the whole configuration from being applied.
 async fn repos(
     world: &World,
     source: Arc<dyn ConfigSource>,
@@ -134,10 +133,10 @@ async fn repos(
         let mut repos = BTreeMap::new();
         for rig in &city.rigs {
             let repo = match known.get(&rig.name) {
-                // What it is left with is worked off with the settings that it has.
+                // A draining rig finishes its work with its present settings.
                 Some(repo) if rig.draining => Ok(Arc::clone(repo)),
                 Some(repo) => match repo.prepare() {
-                    // It is held, and keeps no change from the others.
+                    // A held rig does not keep changes from the others.
                     Err(_) if repo.held().is_some() => Ok(Arc::clone(repo)),
                     refreshed => refreshed
                         .map(|()| Arc::clone(repo))
@@ -154,7 +153,7 @@ async fn repos(
     opened.await.ok_or_else(panicked)
 }
 
-/// Sessions can be started where the configuration says, or could be.
+/// Prepares the session providers that the configuration uses or may use.
 async fn make_ready(
     world: &World,
     city: &City,

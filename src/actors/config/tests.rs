@@ -1,4 +1,4 @@
-//! When the files are looked at.
+//! The times at which the files are checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
 use crate::testing::world::{Scenario, Town, agent};
 
-/// Files that never change, and how often they were read.
+/// Files that never change, and the number of reads.
 struct Files(City, AtomicUsize);
 
 impl ConfigSource for Files {
@@ -65,7 +65,7 @@ async fn an_editors_several_writes_are_one_look() {
     config.stop(None);
 }
 
-/// Somebody writes into a watched directory all the time.
+/// A program writes into a watched directory all the time.
 #[tokio::test(start_paused = true)]
 async fn what_never_settles_is_looked_at_all_the_same() {
     let town = Scenario::new().start().await;
@@ -80,8 +80,7 @@ async fn what_never_settles_is_looked_at_all_the_same() {
     config.stop(None);
 }
 
-/// However fast they come: a timer that each of them voids never ends. In real time, which goes on
-/// between two of them.
+/// A timer that each change restarts would never end. In real time, which goes on between two changes.
 #[tokio::test]
 async fn a_flood_of_changes_keeps_no_look_from_being_made() {
     let town = Scenario::new().start().await;
@@ -105,7 +104,7 @@ async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded,
     .await?
 }
 
-/// What cannot be taken over changes nothing, however often it is tried.
+/// A configuration that cannot be applied changes nothing, however often it is tried.
 #[tokio::test(start_paused = true)]
 async fn starts_are_bounded_anew_once_and_only_by_what_is_in_force() {
     let town = Scenario::new().start().await;
@@ -132,7 +131,7 @@ async fn starts_are_bounded_anew_once_and_only_by_what_is_in_force() {
     }
 }
 
-/// `--dry-run` says what the reload would say, also that it would be refused.
+/// `--dry-run` reports what the reload would, including a refusal.
 #[tokio::test(start_paused = true)]
 async fn a_city_moves_to_another_provider_only_where_there_is_one() {
     let town = Scenario::new().start().await;
@@ -177,7 +176,7 @@ async fn what_is_not_taken_over_is_not_said_to_be() {
     config.stop(None);
 }
 
-/// The user's own configuration of git is no file of the city: a change of it is taken over when a reload is asked for.
+/// A changed git configuration of the user is in no file of the city: a requested reload applies it.
 #[tokio::test(start_paused = true)]
 async fn asked_for_a_reload_each_rig_takes_its_settings_over_although_the_city_is_the_same() {
     let town = Scenario::new().start().await;

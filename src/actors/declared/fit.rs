@@ -1,4 +1,4 @@
-//! Whether the commits of a completion may go to a remote.
+//! The check whether the commits of a completion may go to a remote.
 
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
@@ -7,10 +7,11 @@ use crate::domain::facts::GitFacts;
 use crate::domain::relic::Hook;
 use crate::ports::repo::{Repo, RepoError};
 
-/// Refuses commits that a remote may refuse, and a head that cannot be merged: later, the raider is gone that can mend it.
+/// Refuses commits that a remote may refuse, and a head that cannot be merged, while the raider that can repair them
+/// exists.
 ///
 /// # Errors
-/// [`RefusalKind::BadRequest`] names the commit, and says how to make it anew.
+/// [`RefusalKind::BadRequest`] names the commit, and how to rebuild it.
 pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
     if git.ahead == 0 {
         return Ok(());
@@ -33,10 +34,10 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
     }
 }
 
-/// The raider's branch is what is pushed and measured again: HEAD must be on it.
+/// Checks that HEAD is on the raider's branch, which is pushed and measured again.
 ///
 /// # Errors
-/// [`RefusalKind::BadRequest`] says how HEAD gets there.
+/// [`RefusalKind::BadRequest`] says how to move HEAD there.
 pub(super) async fn on_branch(world: &World, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
     let branch = &hook.branch;
     let (at, from) = match git.branch.as_deref() {
@@ -56,7 +57,7 @@ pub(super) async fn on_branch(world: &World, hook: &Hook, git: &GitFacts) -> Res
     Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
 }
 
-/// Whether the raider's branch is there, on which its HEAD is not. Where that cannot be said, it is.
+/// Returns true when the raider's branch exists although HEAD is not on it. True when unknown.
 async fn is_there(world: &World, hook: &Hook) -> bool {
     let spare = |repo: &dyn Repo| repo.spare_branches();
     let spare = effects::repo(world, &hook.raider.rig, spare).await;

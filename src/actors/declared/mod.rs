@@ -1,4 +1,4 @@
-//! A declared completion, before anything is done about it: how it is read, and whether the sandbox bears it out
+//! A declared completion, before anything is done about it: its parsing, and its comparison with the sandbox
 //! (`4-rules.md`, done).
 
 mod fit;
@@ -19,7 +19,7 @@ use crate::domain::outcome::Outcome;
 use crate::domain::relic::{Exit, Hook};
 use crate::domain::until;
 
-/// Reads a request from the arguments of `done`, as they come over the socket or from the outbox.
+/// Parses a request from the arguments of `done`, from the socket or the outbox.
 ///
 /// # Errors
 /// [`RefusalKind::BadRequest`].
@@ -59,7 +59,7 @@ pub fn parse_args(
     })
 }
 
-/// The request that an outcome on file comes to.
+/// Builds the request of an outcome on file.
 #[must_use]
 pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
     let (exit, no_change, wants_review, reason) = match outcome {
@@ -80,19 +80,19 @@ pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
     }
 }
 
-/// Returns what git says of the sandbox that a hook is tied to.
+/// Returns git's facts about a hook's sandbox.
 ///
 /// # Errors
-/// It cannot be seen.
+/// The sandbox cannot be read.
 pub async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let rig = &hook.raider.rig;
     let measured = effects::repo(world, rig, move |repo| repo.facts(&sandbox, &target)).await;
-    // `hd` writes down what is declared on a full disk, and it is taken up when there is room.
+    // On a full disk `hd` writes the declaration to the outbox, which is read when there is room.
     measured.map_err(Refusal::passing_on_a_full_disk)
 }
 
-/// Whether the declaration would be accepted as things are.
+/// Checks whether the declaration would be accepted now.
 ///
 /// # Errors
 /// As [`check`].
@@ -101,7 +101,7 @@ pub async fn preview(world: &World, request: &DoneRequest, hook: &Hook) -> Resul
     check(world, request, hook, &git).await
 }
 
-/// Checks a declaration against what git says of its sandbox.
+/// Checks a declaration against git's facts about its sandbox.
 ///
 /// # Errors
 /// [`RefusalKind::WorkAtRisk`] for a dirty tree, [`RefusalKind::NoCommits`] for one without commits,
@@ -116,7 +116,7 @@ pub async fn check(
     fit::check(world, hook, git).await
 }
 
-/// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
+/// Checks completed work. `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
 async fn is_complete(
     world: &World,
     request: &DoneRequest,

@@ -30,13 +30,13 @@ use crate::domain::shown;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::runner::{Command, Ended};
 
-/// Events read at once.
+/// Number of events read at once.
 const PAGE: usize = 500;
-/// Between two attempts to record an end.
+/// Interval between two attempts to record an end.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Why a run is begun. `last` is the newest run that was known: if there is a newer one, somebody
-/// was quicker, and the gate has to be looked at again.
+/// The trigger of a run. `last` is the newest known run: if there is a newer one, another task was first, and the gate
+/// must be checked again.
 #[derive(Debug, Clone)]
 pub(super) enum Trigger {
     Cooldown { last: Option<u64> },
@@ -58,7 +58,7 @@ impl Trigger {
     }
 }
 
-/// Begins a run; nothing when the gate is not open after all, or the automation is busy.
+/// Begins a run; none when the gate is not open after all, or the automation is busy.
 pub(super) async fn fire(
     world: &Arc<World>,
     automation: &Automation,
@@ -88,7 +88,7 @@ pub(super) async fn fire(
     Ok(Some((begun, seq)))
 }
 
-/// Records a run as started, and what it settles with it.
+/// Records a run as started, and what that settles.
 fn begin(
     txn: &mut dyn Txn,
     automation: &Automation,
@@ -130,7 +130,7 @@ fn begin(
     Ok(Some((run, seq, event)))
 }
 
-/// The first event that waits; says what was passed over.
+/// Returns the first waiting event; journals which events were skipped.
 fn next_event(
     txn: &mut dyn Txn,
     automation: &Automation,
@@ -168,7 +168,7 @@ fn next_event(
     Ok(next)
 }
 
-/// A slot came while the run before is not over.
+/// Skips a slot that came while the last run is not over.
 async fn pass_over(world: &World, automation: &Automation) -> Result<(), StoreError> {
     let automation = automation.clone();
     let passed = world.store.run(move |txn| {
@@ -189,7 +189,7 @@ async fn pass_over(world: &World, automation: &Automation) -> Result<(), StoreEr
     passed.await
 }
 
-/// `hd auto run`: whatever the gate says, and disabled or not.
+/// Runs an automation for `hd auto run`, whatever its gate, and even if it is disabled.
 pub(super) async fn by_hand(world: &Arc<World>, id: &AutomationId) -> Result<(Run, u64), Refusal> {
     let Some(automation) = world.city.automation(id).cloned() else {
         return Err(Refusal::not_found(format!("no automation {id}")));
@@ -205,7 +205,7 @@ pub(super) async fn by_hand(world: &Arc<World>, id: &AutomationId) -> Result<(Ru
     })
 }
 
-/// Whether the condition holds. Nothing but success is success.
+/// Returns true when the condition holds: only when its command succeeds.
 pub(super) async fn check(
     world: &World,
     automation: &Automation,
@@ -225,7 +225,7 @@ pub(super) async fn check(
 async fn attempt(world: &World, command: Command, busy: &Busy) -> Ended {
     let running = world.runner.start(command);
     busy.stoppable(&running.stop);
-    // Whoever told everything to stop may have been before us.
+    // The stop of all runs may have come before this one was registered.
     if world.is_stopping() {
         (running.stop)();
     }
@@ -268,7 +268,7 @@ async fn carry_out(
     look_again(world);
 }
 
-/// A run whose supervisor was killed: what it left behind is ended, and that is told, once.
+/// Ends the leftovers of a run whose supervisor was killed, and journals that once.
 pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy, ending: Option<Busy>) {
     let (runner, record) = (
         Arc::clone(&world.runner),

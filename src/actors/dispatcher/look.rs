@@ -1,4 +1,4 @@
-//! One look at the gates of all automations.
+//! A look at the gates of all automations.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::gates::{Gate, When, cron};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
-/// What is remembered of one automation.
+/// The stored and observed state of an automation.
 struct Seen {
     automation: Automation,
     mark: Mark,
     last: Option<Run>,
-    /// An event that its gate waits for is there.
+    /// Set when an event is there that its gate waits for.
     told: bool,
 }
 
-/// Runs what is due, each in a task of its own, and says when the next gate opens. What was found
-/// due is on record when this returns.
+/// Runs what is due, each in a task of its own, and returns when the next gate opens. The runs are recorded when this
+/// returns.
 pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     let up_since = world.directory.answers_since()?;
     if world.is_stopping() {
@@ -60,8 +60,8 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
         told,
     } in seen
     {
-        // What came while nobody ran it is for the look at its end; it is not too early for it. Another look may
-        // have seen the run, and its end may be recorded already.
+        // Work that came while it could not run is left to the look at the end of that run. Another look may have seen
+        // the run, and its end may be recorded already.
         let is_ending = world
             .directory
             .automations
@@ -81,12 +81,12 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     soonest
 }
 
-/// Events that no gate waits for are passed over this many at a time: each is looked at more than
-/// once, but not each is worth a write.
+/// Number of events that no gate waits for after which the cursor is written: each is read more than once, but not each
+/// is worth a write.
 const LAG: u64 = 1000;
 
-/// Reads everything in one transaction, and settles what needs no run: automations that are new or
-/// gone, and slots that nobody makes up for.
+/// Reads everything in one transaction, and settles what needs no run: automations that are new or gone, and slots that
+/// are not made up for.
 fn see(
     txn: &mut dyn Txn,
     automations: &[Automation],

@@ -1,5 +1,5 @@
-//! `hd doctor`: gathers the facts that `domain::doctor` judges, and tries its remedies. Each remedy
-//! makes sure once more, at the instant of acting, that what it is about is still nobody's.
+//! `hd doctor`: gathers the facts that `domain::doctor` judges, and tries its remedies. Each remedy checks again, at
+//! the instant of acting, that its object still has no owner.
 
 mod programs;
 mod relics;
@@ -25,14 +25,14 @@ use crate::domain::ids::{RaiderId, RelicId, SessionId, SlotName};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{RelicFilter, StoreError, Txn};
 
-/// Examines the city; mends what can be mended, where that is wanted.
+/// Examines the city; with `fix` applies the remedies.
 ///
 /// # Errors
-/// The store cannot be read, or the root does not answer: then it is not known what is whose.
+/// The store cannot be read, or the root does not answer: owners are unknown then.
 pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal> {
     let mut findings = world.directory.ground.findings();
     let diagnoses = match diagnoses(world).await {
-        // What cannot be read because of that need not be said, too.
+        // Consequences of these findings need not be reported, too.
         Err(_) if !findings.is_empty() => return Ok(findings),
         diagnoses => diagnoses?,
     };
@@ -48,14 +48,14 @@ pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal>
     Ok(findings)
 }
 
-/// The git that works here, as it calls itself; none where no rig needs one, or it does not say.
+/// Returns the version of the git in use; none when no rig needs git, or it cannot be asked.
 pub async fn git(world: &World) -> Option<String> {
     let rig = &world.city.rigs.first()?.name;
     effects::repo(world, rig, |repo| repo.program()).await.ok()
 }
 
-/// What is wrong at two looks: not everything is seen at one instant, and a city at work has moved on
-/// between the first and the last that a look sees.
+/// Returns the problems seen in two examinations in a row: an examination takes time, and a city at work changes
+/// between its first and last observation.
 async fn diagnoses(world: &Arc<World>) -> Result<Vec<Diagnosis>, Refusal> {
     let first = examine(&facts(world).await?);
     if first.is_empty() {
@@ -67,7 +67,7 @@ async fn diagnoses(world: &Arc<World>) -> Result<Vec<Diagnosis>, Refusal> {
     Ok(second)
 }
 
-/// Whose everything is, as the store says.
+/// The owned objects, from the store.
 struct Owned {
     /// All hooks.
     hooks: Vec<Hook>,
@@ -93,7 +93,7 @@ fn owned(txn: &mut dyn Txn) -> Result<Owned, StoreError> {
     })
 }
 
-/// Sessions that somebody asks for: raiders with work, agents, and whom the root still has.
+/// Returns the sessions with an owner: raiders with work, agents, and children that the root still has.
 async fn wanted(world: &World, held: &BTreeSet<RaiderId>) -> Result<BTreeSet<SessionId>, Refusal> {
     let views = ask::views(world).await?;
     let tended = views.into_iter().map(|view| view.spec.session);
@@ -105,7 +105,7 @@ async fn wanted(world: &World, held: &BTreeSet<RaiderId>) -> Result<BTreeSet<Ses
 }
 
 async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
-    // Before anything is asked whose it is: what comes to be somebody's meanwhile is not seen here.
+    // Listed before owners are read: an object that gets an owner meanwhile is not in the list.
     let sessions = effects::list(world).await;
     let emptying = world.claims.is_claimed(&ClaimKey::Trash);
     let left = effects::tasks(world, |tasks| tasks.leftovers()).await;
@@ -166,7 +166,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     })
 }
 
-/// What the safety protocol says of each, without touching it.
+/// Returns the safety protocol's judgement of each sandbox, without touching it.
 async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
     let mut judged = Vec::new();
     for Hookless { raider, was } in lone {

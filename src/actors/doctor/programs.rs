@@ -1,5 +1,5 @@
-//! Which programs the city's sessions could not be started with: those of the harnesses that somebody
-//! uses, and those of standing agents.
+//! Programs that the city's sessions could not be started with: those of harnesses in use, and those of standing
+//! agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::domain::ids::HarnessName;
 use crate::domain::relic::Hook;
 use crate::domain::session_env;
 
-/// A program as it is looked for.
+/// A program, with the environment in which it is searched.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted {
     of: String,
@@ -19,8 +19,8 @@ struct Wanted {
     path: String,
 }
 
-/// Programs that sessions do not find, or of which that cannot be seen. One that is named from the
-/// working directory on is there or not when that is known, and not looked for here.
+/// Returns the programs that sessions do not find, or for which that is unknown. A program whose path is relative to
+/// the working directory is not checked here.
 pub(super) async fn lacking(world: &World, hooks: &[Hook]) -> Probed<Vec<Lacking>> {
     let wanted = wanted(world, hooks);
     let sessions = world.sessions.clone();

@@ -1,5 +1,4 @@
-//! Relics whose raider is nowhere: no patrol comes across them, for there is nothing of the raider to be
-//! seen.
+//! Relics whose raider does not exist: patrols do not find them, because nothing of the raider can be observed.
 
 use crate::actors::records::slots;
 use std::collections::BTreeSet;
@@ -15,14 +14,14 @@ use crate::domain::message;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{RelicFilter, StoreError, Txn};
 
-/// Sandboxes that were seen, and rigs of which none could be.
+/// The observed sandboxes, and the rigs whose sandboxes could be listed.
 pub(super) struct Sandboxes {
     seen: BTreeSet<RaiderId>,
     rigs: BTreeSet<RigName>,
 }
 
 impl Sandboxes {
-    /// Looks at all rigs.
+    /// Lists the sandboxes of all rigs.
     pub(super) async fn look(world: &World) -> Self {
         let (mut seen, mut rigs) = (BTreeSet::new(), BTreeSet::new());
         for rig in &world.city.rigs {
@@ -35,14 +34,14 @@ impl Sandboxes {
         Self { seen, rigs }
     }
 
-    /// Whether the raider is known to have none.
+    /// Returns true when the raider is known to have no sandbox.
     fn lack(&self, raider: &RaiderId) -> bool {
         self.rigs.contains(&raider.rig) && !self.seen.contains(raider)
     }
 }
 
-/// Relics that are hooked to somebody who is nowhere. Work of theirs that got as far as the queue is
-/// somebody's there, until a person rejects it: what follows from its end is on the way.
+/// Returns relics that are hooked to a raider that does not exist. Queued work of that raider counts as owned until a
+/// person rejects it: its end has consequences of its own.
 ///
 /// # Errors
 /// The store's.
@@ -73,7 +72,7 @@ pub(super) fn lost(
 /// Opens the relic again, as a nuke of its raider would have.
 ///
 /// # Errors
-/// Somebody is at it by now, or the store's.
+/// The relic has an owner by now, or the store's.
 pub(super) async fn reopen(world: &World, id: RelicId, raider: RaiderId) -> Result<(), Refusal> {
     let (sandboxes, rig) = (Sandboxes::look(world).await, raider.rig.clone());
     let meant = (id.clone(), raider);
@@ -91,7 +90,7 @@ pub(super) async fn reopen(world: &World, id: RelicId, raider: RaiderId) -> Resu
         txn.record(&event.with(data)).map(drop)
     });
     opened.await?;
-    // It may be due at once.
+    // The relic may be charged at once.
     world.nudge(&message::witness(&rig));
     Ok(())
 }

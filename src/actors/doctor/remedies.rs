@@ -1,5 +1,5 @@
-//! What `hd doctor --fix` tries. Nothing here decides that work may go: a sandbox goes through the
-//! safety protocol, a branch only while another ref reaches it.
+//! The remedies of `hd doctor --fix`. No remedy decides that work may be lost: a sandbox goes through the safety
+//! protocol, a branch is deleted only while another ref reaches it.
 
 use crate::actors::outbox;
 use crate::actors::sandboxes;
@@ -24,7 +24,7 @@ use crate::ports::sessions::SessionHandle;
 /// Applies a remedy.
 ///
 /// # Errors
-/// Why what it is about is as it was.
+/// The reason why nothing was changed.
 pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), String> {
     match remedy {
         Remedy::End(session) => end(world, session).await,
@@ -70,14 +70,14 @@ async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
         None => return Err("it is being ended".to_owned()),
         Some(ended) => ended.map(drop).map_err(|error| error.to_string())?,
     }
-    // What is left is a record of somebody that never was: its log is kept for its time.
+    // Only a record of a session without child is left: its log is kept for its time.
     let own = id.clone();
     let forgotten = effects::sessions(world, &id, move |provider| provider.forget(&own)).await;
     forgotten.map_err(|error| error.to_string())
 }
 
-/// Looked at anew, it is still there without a hook; the fence keeps every other nuke of the slot away,
-/// and the sandbox itself keeps charges away.
+/// Removes a sandbox that is still there without a hook; the fence keeps out every other nuke of the slot, and the
+/// sandbox itself keeps out charges.
 async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
     let gone = || format!("rig {} is not configured any more", raider.rig);
     let rig = world.city.rig(&raider.rig).ok_or_else(gone)?;

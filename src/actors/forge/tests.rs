@@ -20,7 +20,7 @@ use crate::testing::world::{MOMENT, Scenario, Town, rig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One raider is done; its merge request is being landed.
+/// Completes the work of one raider; its merge request is being landed.
 async fn submitted(town: &Town) -> crate::domain::ids::RelicId {
     let charged = town.worker("a").await;
     town.completed(&charged.raider).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_target_that_moved_is_tried_again_at_once_without_blame() {
     assert!(town.events(EventType::MrHeld).await.is_empty());
 }
 
-/// A suspension is said once, when what had begun is over; a gate `on = "forge.paused"` waits for it.
+/// A suspension is journalled once, when the landing under way is over; a gate `on = "forge.paused"` waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_is_suspended_says_so_once() {
     let town = Scenario::new().start().await;
@@ -120,7 +120,7 @@ async fn a_gate_that_builds_says_that_it_could_not_be_built() {
     }
 }
 
-/// No other work could make a protected branch move: a person is called, and nobody is mustered.
+/// No rework could make a protected branch move: a person is called, and no raider is charged.
 #[tokio::test(start_paused = true)]
 async fn a_push_that_is_refused_blocks_the_relic_and_calls_a_person() {
     let town = Scenario::new().start().await;
@@ -134,7 +134,7 @@ async fn a_push_that_is_refused_blocks_the_relic_and_calls_a_person() {
     let escalations = town.escalations().await;
     assert_eq!(escalations.len(), 1);
     assert!(escalations[0].body.contains("protected branch"));
-    // The work is where it was.
+    // The work is still there.
     let mr = town.mr(&relic).await.unwrap();
     assert_eq!(mr.state, MrState::Failed);
     assert_eq!(town.parts.repo.pins(), std::slice::from_ref(&mr.id));
@@ -207,7 +207,7 @@ async fn one_that_is_held_past_its_time_wakes_nobody() {
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
-/// The commit that landed is what MERGED names, however late that was known.
+/// MERGED names the landed commit, however late the landing became known.
 #[tokio::test(start_paused = true)]
 async fn a_push_that_went_through_unheard_is_recorded_with_its_own_commit() {
     let town = Scenario::new().start().await;
@@ -358,8 +358,8 @@ async fn a_rejected_merge_request_is_not_pinned() {
     assert!(town.parts.repo.pins().is_empty());
 }
 
-/// MERGE_READY is tracked until it is answered: whichever step of sending or taking it the daemon dies
-/// at, the next one delivers it, and it is queued and landed once.
+/// MERGE_READY is tracked until it is answered: whatever step of sending or taking it the daemon dies at, the next
+/// daemon delivers it, and it is queued and landed once.
 #[tokio::test(start_paused = true)]
 async fn merge_ready_that_nobody_answered_is_delivered_again_after_a_crash() {
     for at in [
@@ -371,7 +371,7 @@ async fn merge_ready_that_nobody_answered_is_delivered_again_after_a_crash() {
         let dead = Arc::new(AtomicBool::new(false));
         let reached = Arc::clone(&dead);
         let town = Scenario::new().fault(Arc::new(move |point| {
-            // Nothing of a dead daemon comes past any further point.
+            // A dead daemon passes no further point.
             if point == at || reached.load(Ordering::SeqCst) {
                 reached.store(true, Ordering::SeqCst);
                 std::panic::resume_unwind(Box::new("dead"));
@@ -408,7 +408,7 @@ async fn what_was_rejected_meanwhile_is_not_restored() {
     assert_eq!(town.mr(&relic).await.unwrap().state, MrState::Rejected);
 }
 
-/// However many hints come while the lane is held, one timer waits for it.
+/// A single timer waits for a held lane, however many hints come.
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_is_held_is_looked_at_once_a_second() {
     let town = Scenario::new().start().await;

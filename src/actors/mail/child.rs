@@ -1,4 +1,4 @@
-//! A child of the root: what it is made from, the session that it has, and how the root shows it.
+//! A child of the root: its spec, its session, and its view.
 
 use crate::domain::city::City;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct ChildSpec {
     pub session: SessionId,
     /// Its work.
     pub work: Work,
-    /// When it is started again.
+    /// Its restart type.
     pub restart: RestartType,
     /// Grace between interrupt and kill.
     pub grace: Duration,
@@ -54,14 +54,14 @@ pub struct SessionView {
     pub holder: Option<ProcessId>,
     /// Its generation.
     pub generation: Generation,
-    /// Since when.
+    /// When it started.
     pub since: Timestamp,
-    /// The fingerprint of the configuration that it was started from, where that is on record.
+    /// The fingerprint of the configuration that it was started from, if recorded.
     pub fingerprint: Option<String>,
 }
 
 impl ChildSpec {
-    /// The harness that drives it; none for an agent that is a plain command.
+    /// Returns the harness that drives it; none for an agent that is a plain command.
     #[must_use]
     pub fn harness(&self) -> Option<&HarnessName> {
         match &self.work {
@@ -70,8 +70,8 @@ impl ChildSpec {
         }
     }
 
-    /// The child as it is wanted now. What keeps the outcome of this incarnation from being accepted is still to
-    /// be told: a look does not know it.
+    /// Returns the desired spec, but keeps a refused outcome of this incarnation that is still to be reported: a look
+    /// does not know about that.
     #[must_use]
     pub(in crate::actors) fn renewed(&self, wanted: &Self) -> Self {
         let mut next = wanted.clone();
@@ -89,7 +89,7 @@ impl ChildSpec {
         next
     }
 
-    /// Whether nothing of it differs.
+    /// Returns true when nothing that matters differs.
     pub(in crate::actors) fn is_same(&self, other: &Self) -> bool {
         let same_work = match (&self.work, &other.work) {
             (Work::Agent(own), Work::Agent(other)) => own == other,
@@ -99,7 +99,7 @@ impl ChildSpec {
         same_work && self.restart == other.restart && self.grace == other.grace
     }
 
-    /// Whether the session was started from something else than this.
+    /// Returns true when the session was started from another configuration.
     pub(in crate::actors) fn is_drifted(&self, session: Option<&SessionView>) -> bool {
         let Work::Agent(agent) = &self.work else {
             return false;
@@ -118,15 +118,15 @@ pub enum ChildState {
     Running,
     /// An agent that it depends on is not up.
     Blocked,
-    /// It died and waits for its restart.
+    /// It died, and waits for its restart.
     Backoff,
-    /// It died too often.
+    /// It died too often within the window.
     Quarantined,
     /// Its session is being ended.
     Ending,
-    /// Its session ended after the agent said that it is finished.
+    /// Its session ended after the agent reported that it is finished.
     Finished,
-    /// It was stopped or suspended, or its restart type says that it rests.
+    /// It was stopped or suspended, or its restart type lets it rest.
     Stopped,
 }
 
@@ -137,32 +137,32 @@ pub struct ChildView {
     pub spec: ChildSpec,
     /// Its state.
     pub state: ChildState,
-    /// Its session, while one is up.
+    /// Its session, while up.
     pub session: Option<SessionView>,
-    /// Deaths that count now.
+    /// Number of deaths in the window.
     pub restarts: u32,
-    /// The time from the oldest death that counts to the newest.
+    /// The time from the oldest counted death to the newest.
     pub died_within: Duration,
-    /// The cause of its last death, while it is in quarantine; none where a supervisor of an older version put it there.
+    /// The cause of its last death, while it is quarantined; none if an older version quarantined it.
     pub died_of: Option<String>,
-    /// Until when it is quarantined.
+    /// When its quarantine ends.
     pub quarantined_until: Option<Timestamp>,
-    /// Since when it is in this state.
+    /// When it entered this state.
     pub since: Timestamp,
-    /// When it is tried again, in its back-off.
+    /// When its back-off ends.
     pub retry_at: Option<Timestamp>,
-    /// It is to come to an end in its own time.
+    /// Set when it ends in its own time (a draining member of a pool).
     pub draining: bool,
-    /// It rests because it is suspended.
+    /// Set when it rests because it is suspended.
     pub suspended: bool,
-    /// It rests because its account is parked, and why that is.
+    /// Why its account is parked, if it rests for that.
     pub parked: Option<Cause>,
-    /// Its session was started from an older configuration.
+    /// Set when its session was started from an older configuration.
     pub drifted: bool,
 }
 
 impl ChildView {
-    /// Why there is no session, nor one coming.
+    /// Returns why there is no session and none is being started.
     #[must_use]
     pub fn absence(&self) -> Option<String> {
         let until = self.retry_at.or(self.quarantined_until);
@@ -182,20 +182,20 @@ impl ChildView {
     }
 }
 
-/// How a session came up.
+/// The way in which a session came up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// It was running.
+    /// Was running already.
     Adopted,
-    /// The first of its incarnation.
+    /// First of its incarnation.
     Fresh,
-    /// After one that died.
+    /// After a session that died.
     Respawned,
-    /// After one that handed off.
+    /// After a session that handed off.
     HandedOver,
 }
 
-/// The child of a hook.
+/// Builds the spec of a hook's child.
 #[must_use]
 pub fn raider_spec(city: &City, hook: Hook, problem: Option<Problem>) -> ChildSpec {
     let id = ChildId::Raider(hook.raider.clone());
@@ -211,7 +211,7 @@ pub fn raider_spec(city: &City, hook: Hook, problem: Option<Problem>) -> ChildSp
     }
 }
 
-/// The child of a standing agent.
+/// Builds the spec of a standing agent's child.
 #[must_use]
 pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
     let id = ChildId::Agent(agent.name.clone());
@@ -224,5 +224,5 @@ pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
     }
 }
 
-/// Ends when what is to be on record before a session starts is written, or will not be.
+/// Resolves when the records that must precede a session's start are written, or have failed.
 pub type Written = tokio::sync::watch::Receiver<()>;

@@ -1,4 +1,4 @@
-//! What the watcher of the configuration is told.
+//! Messages to the watcher of the configuration.
 
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
@@ -11,53 +11,53 @@ use crate::domain::reload::{AgentChange, RaiderChange, RigChange};
 pub enum ConfigMsg {
     /// Something in a watched directory changed.
     Touched,
-    /// It may have settled.
+    /// The changes may have settled.
     Settled,
-    /// It is time: look at the files.
+    /// Periodic check of the files.
     Check,
-    /// SIGHUP: look at the files.
+    /// SIGHUP: check the files.
     Hangup,
-    /// Look at the files and say what came of it.
+    /// Check the files, and answer with the outcome.
     Reload {
-        /// Only say what would be done.
-        dry_run: bool,
-        /// Answered with what was done.
-        reply: RpcReplyPort<Result<Reloaded, Refusal>>,
-    },
-    /// A look at the files is over.
-    Read {
-        /// As it was.
-        outcome: Outcome,
-        /// Only what would be done was asked.
+        /// Only report what would be done.
         dry_run: bool,
         /// Answered with the outcome.
+        reply: RpcReplyPort<Result<Reloaded, Refusal>>,
+    },
+    /// A check of the files has ended.
+    Read {
+        /// Its outcome.
+        outcome: Outcome,
+        /// Set when it was a dry run.
+        dry_run: bool,
+        /// Callers that wait for the outcome.
         replies: Vec<RpcReplyPort<Result<Reloaded, Refusal>>>,
     },
 }
 
-/// The outcome of a look at the files.
+/// The outcome of a check of the files.
 pub enum Outcome {
-    /// They say what is in force already.
+    /// The files hold the configuration in force.
     Same,
-    /// They say something else, which is in force now, or would be.
+    /// The files hold another configuration, which is in force now, or would be.
     Applied(Applied),
-    /// They are wrong, or cannot be applied; for people.
+    /// The files are invalid or cannot be applied; text for people.
     Rejected(String),
-    /// Something else kept it from being looked at.
+    /// The check failed for another reason.
     Failed(Refusal),
 }
 
-/// A configuration that was taken over.
+/// A configuration that was applied.
 pub struct Applied {
     /// Its revision.
     pub revision: String,
     /// The change of each agent.
     pub changes: Vec<AgentChange>,
-    /// The change of each rig that is not as before.
+    /// The change of each rig that differs.
     pub rigs: Vec<RigChange>,
-    /// The raiders that take a change over with their next session.
+    /// The raiders that apply a change with their next session.
     pub raiders: Vec<RaiderChange>,
-    /// The keys that take effect at the next start only.
+    /// The keys that take effect only at the next start.
     pub pending: Vec<String>,
 }
 
@@ -79,20 +79,20 @@ impl Applied {
 /// The answer of a reload (`4-rules.md`, reload).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reloaded {
-    /// The revision in force; of a dry run, the one that would be.
+    /// The revision in force; for a dry run, the one that would be.
     pub revision: String,
     /// When it was applied.
     pub applied_at: Option<Timestamp>,
     /// The change of each agent.
     pub actions: Vec<AgentChange>,
-    /// The change of each rig that is not as before.
+    /// The change of each rig that differs.
     pub rigs: Vec<RigChange>,
-    /// The raiders that take a change over with their next session.
+    /// The raiders that apply a change with their next session.
     pub raiders: Vec<RaiderChange>,
-    /// Why what is on disk is not in force.
+    /// Why the files are not in force.
     pub errors: Vec<String>,
-    /// The keys that take effect at the next start only.
+    /// The keys that take effect only at the next start.
     pub pending: Vec<String>,
-    /// All of this has been answered before: nothing has changed since.
+    /// Set when nothing has changed since the last answer.
     pub unchanged: bool,
 }

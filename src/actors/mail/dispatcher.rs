@@ -1,4 +1,4 @@
-//! What the dispatcher is told.
+//! Messages to the dispatcher.
 
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
@@ -9,18 +9,17 @@ use crate::domain::automation::{AutomationId, Run};
 /// Messages to the dispatcher.
 #[derive(Debug)]
 pub enum DispatcherMsg {
-    /// Look at the outbox.
+    /// Read the outbox.
     Outbox,
-    /// Everything was reconciled: collect what has expired, then look at everything that may be due.
+    /// A look was applied: collect what has expired, then check everything that may be due.
     Reconciled,
-    /// Look at everything that may be due.
+    /// Check everything that may be due.
     Patrol,
-    /// Look at the gates of automations: a run ended, an event came, the configuration changed.
+    /// Check the gates of automations: a run ended, an event came, the configuration changed.
     Look,
-    /// A look is over; the next gate to open by time.
+    /// The check has ended; when the next gate opens by time.
     Looked(Option<Timestamp>),
-    /// An operator runs an automation. Answered when the run is recorded as started, with the
-    /// number of its event.
+    /// Run an automation for an operator. Answered with the number of its event when the run is recorded as started.
     Run(AutomationId, RpcReplyPort<Result<(Run, u64), Refusal>>),
     /// The supervisor is stopping: end what runs.
     Stop,

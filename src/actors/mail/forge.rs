@@ -1,4 +1,4 @@
-//! What a forge is told.
+//! Messages to a forge.
 
 use jiff::Timestamp;
 
@@ -7,39 +7,39 @@ use crate::actors::refusal::Refusal;
 /// Messages to a forge.
 #[derive(Debug)]
 pub enum ForgeMsg {
-    /// Something may have changed: look at inbox and queue.
+    /// Something may have changed: check inbox and queue.
     Look,
-    /// The inbox was emptied as far as it could be.
+    /// The inbox was processed as far as possible.
     Looked,
     /// The lane is free again.
     Landed(Result<Landing, Refusal>),
 }
 
-/// The outcome of one turn of the lane.
+/// The outcome of a turn of the lane.
 #[derive(Debug)]
 pub enum Landing {
-    /// A merge request had its turn.
+    /// A merge request was tried.
     Tried(Attempt),
-    /// There is none to try.
+    /// No merge request is ready.
     Idle {
-        /// When the first parked one is due.
+        /// When the first parked merge request is due.
         due: Option<Timestamp>,
     },
-    /// City or rig is suspended: none is begun.
+    /// City or rig is suspended: no merge request is begun.
     Paused,
 }
 
 /// The outcome of an attempt to land a merge request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// It is on the target.
+    /// Landed on the target.
     Landed,
-    /// It cannot land as it is.
+    /// Cannot land as it is.
     Failed,
-    /// Not its fault; later.
+    /// Failed for another reason than the merge request; retry later.
     Parked,
-    /// The target moved; at once again.
+    /// The target moved; retry at once.
     Again,
-    /// It was taken out of the queue meanwhile.
+    /// Withdrawn from the queue meanwhile.
     Withdrawn,
 }

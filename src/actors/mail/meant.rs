@@ -1,28 +1,28 @@
-//! Whose session is to end. Names come again: of a raider with its next incarnation, of a session with
-//! its next generation. What was decided about one is never done to the other (`witness-patrol.md`,
+//! The session that an order is for. Names are reused: a raider's by its next incarnation, a session's by its next
+//! generation. A decision about an earlier holder of the name is never applied to a later one (`witness-patrol.md`,
 //! TOCTOU guard).
 
 use super::child::{ChildSpec, Work};
 use crate::domain::facts::SessionFacts;
 use crate::domain::ids::{ChildId, Incarnation, RaiderId, SessionId};
 
-/// A child, and what of it is meant.
+/// A child, with the conditions that an order to it depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meant {
     /// The child.
     pub id: ChildId,
     /// The id of its sessions.
     pub session: SessionId,
-    /// Only this incarnation of a raider, where that is said.
+    /// Only this incarnation of a raider, if set.
     pub incarnation: Option<Incarnation>,
-    /// Only the session of this token, where that is said.
+    /// Only the session with this token, if set.
     pub token: Option<String>,
-    /// Only while no session of it is up.
+    /// Only while none of its sessions is up.
     pub at_rest: bool,
 }
 
 impl Meant {
-    /// This incarnation of a raider, whatever session it has.
+    /// This incarnation of a raider, with any session.
     #[must_use]
     pub fn raider(raider: &RaiderId, incarnation: Incarnation) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Meant {
         }
     }
 
-    /// Only the session that was seen: no other runs, or is being started.
+    /// Narrows the order to the observed session: it is void if another runs or is being started.
     #[must_use]
     pub fn only(self, token: String) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Meant {
         }
     }
 
-    /// Only as long as it rests or is in quarantine, or is nobody's child, and no session of it runs.
+    /// Narrows the order to a child that rests, is quarantined or is unknown to the root, and has no running session.
     #[must_use]
     pub fn at_rest(self) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Meant {
         }
     }
 
-    /// The child of this spec, whatever session it has.
+    /// The child of this spec, with any session.
     pub(in crate::actors) fn of(spec: &ChildSpec) -> Self {
         Self {
             incarnation: incarnation(spec),
@@ -60,7 +60,7 @@ impl Meant {
         }
     }
 
-    /// Whoever has the name.
+    /// Any holder of the name.
     #[must_use]
     pub fn any(id: ChildId, session: SessionId) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Meant {
         }
     }
 
-    /// Whether it is this session, which runs.
+    /// Returns true when these facts are of the session that the order is for, which runs.
     pub(in crate::actors) fn is_seen_in(&self, facts: &SessionFacts) -> bool {
         !self.at_rest
             && self

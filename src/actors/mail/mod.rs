@@ -1,5 +1,5 @@
-//! What actors say to each other: one file per receiver, and the words that they share. Nothing here does
-//! anything, so that an actor can be told something by another that does not know it.
+//! Messages between actors: one file per receiver, and shared types. No behaviour, so that an actor can message another
+//! without depending on it.
 
 mod child;
 mod config;
@@ -23,5 +23,5 @@ pub use self::root::{EndRefused, PoolView, Reload, RootMail, StopEnd, StopMode};
 pub use self::shaman::ShamanMsg;
 pub use self::witness::WitnessMsg;
 
-/// Where an actor is written to, by those that do not know it.
+/// The address of an actor, for senders that do not depend on it.
 pub type Address<M> = ractor::DerivedActorRef<M>;

@@ -1,4 +1,4 @@
-//! What a witness is asked to do, and what it answers.
+//! Requests to a witness, and their answers.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,13 +18,13 @@ use crate::domain::relic::Hook;
 pub struct ChargeRequest {
     /// The work.
     pub relic: RelicId,
-    /// Another harness than the rig's.
+    /// Overrides the rig's harness.
     pub harness: Option<HarnessName>,
     /// A particular slot.
     pub name: Option<SlotName>,
-    /// Another branch to land on than the rig's.
+    /// Overrides the branch to land on.
     pub target: Option<String>,
-    /// Why.
+    /// The reason.
     pub origin: Origin,
 }
 
@@ -33,7 +33,7 @@ pub struct ChargeRequest {
 pub struct Charged {
     /// The raider.
     pub raider: RaiderId,
-    /// Which incarnation.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The work.
     pub relic: RelicId,
@@ -50,21 +50,21 @@ pub struct Charged {
 pub struct DoneRequest {
     /// The raider that declares it.
     pub raider: RaiderId,
-    /// Which incarnation, where the caller said so; a stale one is refused.
+    /// Its incarnation, if given; a stale one is refused.
     pub incarnation: Option<Incarnation>,
-    /// How it ends.
+    /// The declared exit.
     pub exit: Exit,
-    /// The state of the sandbox, as the agent says it.
+    /// The state of the sandbox as the agent reports it.
     pub cleanup_status: Option<CleanupStatus>,
-    /// Nothing had to change.
+    /// Set when nothing had to change.
     pub no_change: bool,
-    /// A person must look before it lands.
+    /// Set when a person must review before the landing.
     pub wants_review: bool,
-    /// For deferred work.
+    /// The end of a deferral.
     pub until: Option<Timestamp>,
-    /// In the agent's words.
+    /// The reason in the agent's words.
     pub reason: Option<String>,
-    /// How it was declared: by the agent itself, its outcome file, or the outbox.
+    /// The channel: the agent itself, its outcome file, or the outbox.
     pub cause: Cause,
 }
 
@@ -73,7 +73,7 @@ pub struct DoneRequest {
 pub struct Accepted {
     /// The raider.
     pub raider: RaiderId,
-    /// Which incarnation.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The work.
     pub relic: RelicId,
@@ -81,46 +81,45 @@ pub struct Accepted {
     pub branch: String,
     /// Its head.
     pub head: Oid,
-    /// How it ends.
+    /// The declared exit.
     pub exit: Exit,
-    /// It had been accepted before.
+    /// Set when it had been accepted before.
     pub already: bool,
 }
 
-/// Which sandbox.
+/// The sandbox that a removal is about.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NukeTarget {
     /// The raider that has it.
     pub raider: RaiderId,
-    /// Which incarnation's.
+    /// The incarnation.
     pub incarnation: Incarnation,
     /// The branch that its work lands on.
     pub target: String,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
     /// The relic that it worked on.
     pub relic: Option<RelicId>,
-    /// When it was seen that nobody is in it; who came since is not touched. None where the session is
-    /// to be ended for this.
+    /// When the sandbox was seen to have no session; a later session is left alone. None when the session is ended for
+    /// the removal.
     #[serde(default)]
     pub detected: Option<Timestamp>,
-    /// Whether it had said that it is finished when this was decided: one that says so since is judged
-    /// anew.
+    /// Set when the raider had declared its completion at the time of the decision; a later completion is judged anew.
     #[serde(default)]
     pub done: bool,
-    /// The caller that asked for it, where one did.
+    /// The caller that asked for the removal, if any.
     #[serde(default)]
     pub asker: Option<Asker>,
 }
 
 impl NukeTarget {
-    /// Returns the origin that the events of its removal have.
+    /// Returns the origin of the removal's events.
     pub(in crate::actors) fn origin(&self) -> Origin {
         let asked = self.asker.as_ref().map(Origin::from);
         asked.unwrap_or_else(|| self.cause.into())
     }
 
-    /// The sandbox that was made for this hook.
+    /// The target for this hook's sandbox.
     #[must_use]
     pub fn of(hook: &Hook, cause: Cause) -> Self {
         Self {
@@ -135,7 +134,7 @@ impl NukeTarget {
         }
     }
 
-    /// The sessions that it is about.
+    /// Returns the sessions that the removal is about.
     pub(in crate::actors) fn meant(&self) -> Meant {
         let meant = Meant::raider(&self.raider, self.incarnation);
         match self.detected {
@@ -148,11 +147,11 @@ impl NukeTarget {
 /// The outcome of a nuke.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Nuked {
-    /// The raider that is no more.
+    /// The removed raider.
     pub raider: RaiderId,
-    /// Which incarnation.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The salvage that holds its work, where one was needed.
+    /// The salvage that holds its work, if one was needed.
     pub salvage: Option<String>,
     /// The ignored files that were removed with the sandbox.
     #[serde(flatten)]

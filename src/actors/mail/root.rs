@@ -1,4 +1,4 @@
-//! What the root is asked and told.
+//! Messages to the root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,47 +18,46 @@ use crate::ports::sessions::SessionEvent;
 
 /// Messages that other actors, tasks and the control socket send to the root.
 pub enum RootMail {
-    /// A child is wanted. Answered when its session is up, or the child rests because it is
-    /// suspended, or with why its first start failed; then it is forgotten, so that the asker can
-    /// unwind.
+    /// A child is wanted. Answered when its session is up, or the child rests because it is suspended, or with the
+    /// reason why its first start failed; then its slot is dropped, so that the caller can unwind.
     Want {
         /// The child.
         spec: Box<ChildSpec>,
-        /// Why.
+        /// The reason.
         cause: Cause,
-        /// Answered when its session is up or cannot be started. Without it, a failed start counts as a death.
+        /// Answered when its session is up or cannot be started. Without it a failed start counts as a death.
         reply: Option<RpcReplyPort<Result<(), String>>>,
     },
     /// A child's session is up.
     Up {
         /// The child.
         id: ChildId,
-        /// Which actor says so.
+        /// The actor that reports it.
         actor: ActorId,
         /// The session.
         session: SessionView,
         /// Started or adopted.
         how: How,
     },
-    /// A child is not wanted any more: end its session whatever state it is in, and forget it.
-    /// Answered when nothing of it runs.
+    /// A child is no longer wanted: end its session in any state, and drop its slot. Answered when no session of it
+    /// runs.
     End {
         /// The child, and which of its sessions.
         meant: Meant,
-        /// Why.
+        /// The reason.
         cause: Cause,
-        /// Answered when nothing of it runs.
+        /// Answered when no session of it runs.
         reply: RpcReplyPort<Result<(), EndRefused>>,
     },
-    /// End the session and start a fresh one; planned, not a death.
+    /// Replace the session by a fresh one; planned, not a death.
     Cycle {
         /// The child.
         meant: Meant,
-        /// Why.
+        /// The reason.
         cause: Cause,
-        /// The end of its terminal, where its end is a death.
+        /// The tail of its terminal, if its end is a death.
         tail: Option<String>,
-        /// The progress of its work, where it hands off.
+        /// The progress of its work, if it hands off.
         progress: Progress,
         /// Answered when the old session is told to end.
         reply: RpcReplyPort<Result<(), String>>,
@@ -70,45 +69,45 @@ pub enum RootMail {
         /// Answered when it rests.
         reply: RpcReplyPort<Result<(), EndRefused>>,
     },
-    /// An operator starts a resting, backing-off or quarantined child now; its history is cleared.
-    /// A child that rested and cannot be started rests on; for any other, that counts as a death.
+    /// An operator starts a resting, backing-off or quarantined child now; its death history is cleared. If the start
+    /// fails, a child that rested rests again; for any other that counts as a death.
     Wake {
         /// The child.
         id: ChildId,
-        /// Why.
+        /// The reason.
         cause: Cause,
-        /// Answered when its session is up, or waits for others, or with why it could not be started.
+        /// Answered when its session is up, or waits for dependencies, or with the reason why it could not be started.
         reply: RpcReplyPort<Result<(), String>>,
     },
-    /// The provider says that a session ended.
+    /// The provider reports the end of a session.
     Session(SessionEvent),
     /// Lists the children.
     Views(RpcReplyPort<Vec<ChildView>>),
-    /// How large is each pool, and why?
+    /// Lists the pools with their desired sizes.
     Pools(RpcReplyPort<Vec<PoolView>>),
     /// Start the tree: infrastructure, then recovery.
     Boot(RpcReplyPort<()>),
-    /// The control socket answers: what asks over it may be run.
+    /// The control socket answers: programs that use it may be run.
     Ready,
-    /// Something that a look would see has changed.
+    /// Something that a look observes has changed.
     Look,
-    /// A draining child's time is up, or it said that it is finished.
+    /// A draining child's time is up, or it reported that it is finished.
     DrainDue {
         /// The child.
         id: ChildId,
-        /// A timer of an earlier epoch is void; none when the child itself says so.
+        /// The timer's epoch, void if earlier than the current one; none when the child itself reports.
         epoch: Option<u64>,
     },
     /// A new configuration is in force.
     Reload(Box<Reload>),
     /// End everything, or leave the sessions running.
     Stop {
-        /// How.
+        /// The mode.
         mode: StopMode,
         /// Answered at the end.
         reply: Option<RpcReplyPort<()>>,
     },
-    /// Something is due of the accounts of harnesses, or has changed.
+    /// Something is due for the harnesses' accounts, or has changed.
     Accounts,
 }
 
@@ -116,22 +115,22 @@ pub enum RootMail {
 pub struct Reload {
     /// The configuration.
     pub city: Arc<City>,
-    /// The same in full, as `hd config show` prints it.
+    /// The configuration in full, as `hd config show` prints it.
     pub shown: Arc<serde_json::Value>,
     /// The repository of each of its rigs.
     pub repos: BTreeMap<RigName, Arc<dyn Repo>>,
-    /// Sessions that are not to be disturbed: a person is attached, or they ask something.
+    /// Sessions that must not be disturbed: a person is attached, or a dialog is open.
     pub undisturbed: BTreeSet<SessionId>,
-    /// Only say what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
-    /// Answered with what becomes of each agent; never, when everything ends.
+    /// Answered with the change of each agent; never answered during a stop.
     pub reply: RpcReplyPort<Vec<AgentChange>>,
 }
 
 /// A child's session could not be ended.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EndRefused {
-    /// It goes on.
+    /// The session runs on.
     #[error("the session of {id} could not be ended: {why}")]
     Undead {
         /// The child.
@@ -139,21 +138,21 @@ pub enum EndRefused {
         /// The reason.
         why: String,
     },
-    /// The child that was meant is gone. Its successor was left alone.
+    /// The incarnation that was meant is gone. Its successor was left alone.
     #[error("somebody else goes by the name of {0} now")]
     Another(ChildId),
 }
 
-/// How large a pool is to be, and why.
+/// The desired size of a pool, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
-    /// The agent that it is of.
+    /// The agent of the pool.
     pub name: AgentName,
     /// Its bounds.
     pub pool: Pool,
-    /// How many are wanted, within the bounds; none until the first check has come back.
+    /// The desired size within the bounds; none until the first check has come back.
     pub wanted: Option<u32>,
-    /// How many its check asked for, whatever the bounds.
+    /// The size that its check asked for, before the bounds.
     pub asked: Option<u32>,
     /// When the last check came back.
     pub checked: Option<Timestamp>,
@@ -161,7 +160,7 @@ pub struct PoolView {
     pub failed: Option<String>,
 }
 
-/// How the tree is stopped.
+/// The mode of the tree's stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
     /// End every session within its grace.
@@ -175,14 +174,14 @@ pub enum StopMode {
 /// The outcome of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopEnd {
-    /// How the sessions were stopped.
+    /// The mode.
     pub mode: StopMode,
-    /// Those that run on although they were to end, with the reason of each.
+    /// Sessions that run on although they were to end, each with the reason.
     pub left: Vec<String>,
 }
 
 impl StopEnd {
-    /// Says which sessions are left, in a sentence.
+    /// Returns a sentence about the sessions that are left.
     #[must_use]
     pub fn says(&self) -> String {
         let count = self.left.len();

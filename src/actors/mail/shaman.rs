@@ -1,4 +1,4 @@
-//! What the shaman is told.
+//! Messages to the shaman.
 
 use jiff::Timestamp;
 
@@ -7,17 +7,17 @@ use crate::domain::ids::SessionId;
 /// Messages to the shaman.
 #[derive(Debug)]
 pub enum ShamanMsg {
-    /// Look at the inbox and at what is open.
+    /// Process the inbox and the open escalations.
     Look,
-    /// Something happened that people are told of.
+    /// Something happened that people are notified of.
     Tell,
-    /// A session could not be ended by any signal: a person is called for it.
+    /// A session could not be ended by any signal: call a person.
     Unkillable {
-        /// Which.
+        /// The session.
         session: SessionId,
         /// The reason.
         why: String,
     },
-    /// A look is over; when the next is due, if nothing happens before.
+    /// A look has ended; when the next is due without a message.
     Looked(Option<Timestamp>),
 }

@@ -1,4 +1,4 @@
-//! What a witness is told.
+//! Messages to a witness.
 
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
@@ -9,17 +9,17 @@ use crate::domain::ids::RaiderId;
 
 /// Messages to a witness.
 pub enum WitnessMsg {
-    /// Something may have changed: look at inbox, open sagas and waiting work.
+    /// Something may have changed: check inbox, open sagas and waiting work.
     Look,
-    /// The time to look at what could not go on has come.
+    /// The time to retry failed work has come.
     Again,
-    /// Look, and at every outcome file too.
+    /// Look as a patrol: all of that, and every outcome file.
     Patrol,
-    /// A raider's session ended after it said that it is finished.
+    /// A raider's session ended after its completion.
     Finished(RaiderId),
     /// An outcome file in this task directory changed.
     Outcome(std::path::PathBuf),
-    /// An intent that this raider left in the outbox was refused.
+    /// A completion that this raider left in the outbox was refused.
     Refused(RaiderId, Refusal),
     /// Charge a relic.
     Charge(ChargeRequest, RpcReplyPort<Result<Charged, Refusal>>),
@@ -27,23 +27,23 @@ pub enum WitnessMsg {
     Done(DoneRequest, RpcReplyPort<Result<Accepted, Refusal>>),
     /// Remove a raider.
     Nuke {
-        /// Which sandbox.
+        /// The sandbox.
         target: Box<NukeTarget>,
-        /// Write salvage refs and go on.
+        /// Write salvage refs, then remove.
         salvage: bool,
         /// Answered when the slot is free.
         reply: RpcReplyPort<Result<Nuked, Refusal>>,
     },
-    /// A look came to an end.
+    /// A look has ended.
     Looked {
-        /// The store could not be read; try again then.
+        /// Set when it failed, for a retry.
         retry: bool,
         /// When the next completion may be stuck.
         next: Option<Timestamp>,
     },
-    /// A task ended: look at what follows from it.
+    /// A task ended: look for what follows.
     Ended {
-        /// It could not go on; look later then.
+        /// Set when it failed, for a retry.
         retry: bool,
     },
 }

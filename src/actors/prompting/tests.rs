@@ -32,9 +32,9 @@ fn pastes(city: &mut City) {
     }
 }
 
-/// A raider whose program shows this from its start on.
+/// Charges a raider whose program shows this screen from its start.
 async fn raider(town: &Town, screen: &str) -> Charged {
-    // Holders tell of changed screens.
+    // Holders report changed screens.
     conditions::connect(&town.world);
     let relic = town.relic("a").await;
     town.parts.sessions.shows_at_start(screen);
@@ -51,7 +51,7 @@ fn typed(town: &Town, charged: &Charged) -> usize {
     sent.iter().filter(is_prompt).count()
 }
 
-/// Whether the end of input was typed, once.
+/// Returns true when the end of input was typed, once.
 fn is_ended(town: &Town, charged: &Charged) -> bool {
     let sent = town.parts.sessions.sent(&charged.session);
     let ends = sent.iter().filter(|input| **input == Input::EndOfInput);
@@ -65,12 +65,12 @@ async fn handle(town: &Town, charged: &Charged) -> SessionHandle {
     view.unwrap().session.unwrap().handle
 }
 
-/// The same city below the next supervisor.
+/// Restarts the supervisor of the same city.
 async fn restarted(town: Town, change: fn(&mut City)) -> Town {
     restarted_after(town, change, |_| ()).await
 }
 
-/// The same, after what happens while none runs.
+/// Does the same, with `change` applied while no supervisor runs.
 async fn restarted_after(
     town: Town,
     change: fn(&mut City),
@@ -85,7 +85,7 @@ async fn restarted_after(
     town
 }
 
-/// It is known how its input line looks.
+/// Configures a harness whose input line is known.
 fn knows_its_input(city: &mut City) {
     pastes(city);
     let input = || Pattern::new("^> ").into_iter().collect();
@@ -119,7 +119,7 @@ async fn first_prompt_waits_until_a_dialog_has_gone() {
     assert_eq!(typed(&town, &charged), 1, "once");
 }
 
-/// As `"paste"` does: a program that reads lines asks, too.
+/// The rule for `"paste"` holds here: a program that reads lines asks, too.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_on_standard_input_waits_until_a_dialog_has_gone_and_ends_the_input() {
     let town = Scenario::new().with(stdin).start().await;
@@ -161,7 +161,7 @@ async fn first_prompt_waits_while_a_line_that_a_person_has_begun_stands_in_the_i
     assert_eq!(condition(&town, &charged).await, None);
 }
 
-/// A program that reads lines and shows nothing gets it all the same.
+/// A program that reads lines and shows nothing still gets it.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_of_a_program_that_reads_lines_is_typed_although_it_shows_nothing() {
     let town = Scenario::new().with(pastes).start().await;
@@ -197,7 +197,7 @@ async fn screen_that_nothing_is_known_of_calls_a_person_and_keeps_the_first_prom
     assert_eq!(called.status, RelicStatus::Closed);
 }
 
-/// Nothing else would type it.
+/// No other code would type it.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_is_typed_although_it_could_not_be_read_whether_it_is_owed() {
     let town = Scenario::new().with(pastes).start().await;
@@ -213,7 +213,7 @@ async fn first_prompt_is_typed_although_it_could_not_be_read_whether_it_is_owed(
     assert_eq!(typed(&town, &charged), 1);
 }
 
-/// It would be submitted with the words that a person has begun.
+/// A prompt typed then would be submitted with the line that a person has begun.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_until_no_person_is_attached() {
     let town = Scenario::new().with(pastes).start().await;
@@ -250,7 +250,7 @@ async fn first_prompt_that_its_terminal_does_not_take_calls_a_person_and_is_trie
     assert_eq!(called.status, RelicStatus::Closed);
 }
 
-/// Whatever refuses it: nobody would know.
+/// Applies to every refusal: without a call the prompt would be missing unnoticed.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_is_refused_for_long_calls_a_person() {
     let town = Scenario::new().with(pastes).start().await;
@@ -290,7 +290,7 @@ async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again() {
     assert_eq!(sent[1..], [Input::EndOfInput], "{sent:?}");
 }
 
-/// The program would wait for it for ever.
+/// The program would wait for the end of input for ever.
 #[tokio::test(start_paused = true)]
 async fn end_of_input_that_could_not_be_typed_is_typed_alone_after_a_restart() {
     let town = Scenario::new().with(stdin).start().await;
@@ -314,7 +314,7 @@ async fn end_of_input_that_could_not_be_typed_is_typed_alone_after_a_restart() {
     assert_eq!(sent[1..], [Input::EndOfInput], "{sent:?}");
 }
 
-/// The limit is what people are told of.
+/// People are told about the limit.
 #[tokio::test(start_paused = true)]
 async fn line_that_a_person_has_begun_is_no_question_while_a_condition_keeps_the_prompt_back() {
     let town = Scenario::new().with(pastes).start().await;
@@ -339,7 +339,7 @@ async fn line_that_a_person_has_begun_is_no_question_while_a_condition_keeps_the
     );
 }
 
-/// What people were called for first is over then.
+/// The escalation about the first reason is closed then.
 #[tokio::test(start_paused = true)]
 async fn another_reason_that_keeps_the_first_prompt_back_is_told_as_well() {
     let town = Scenario::new().with(pastes).start().await;

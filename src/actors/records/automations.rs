@@ -1,10 +1,10 @@
-//! What is remembered of automations.
+//! The stored marks of automations.
 
 use crate::domain::automation::{Automation, Mark};
 use crate::ports::relics::{StoreError, Txn};
 
-/// Returns the mark of an automation; one that is new, has another gate than before, or was
-/// switched on or off in its file, is discovered now.
+/// Returns the mark of an automation. An automation that is new, has another gate than before, or was switched on or
+/// off in its file, gets a fresh mark.
 ///
 /// # Errors
 /// The store's.

@@ -1,5 +1,5 @@
-//! Charges that nobody asked for and that fail, and raiders that come to nothing: counted on the relic, tried
-//! again after a pause, given up after a few. Done work, or a person's charge, clears the count.
+//! Failed automatic charges, and raiders without result: counted on the relic, retried after a pause, given up after a
+//! few. Completed work, or a person's charge, clears the count.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
-/// How many may fail in a row.
+/// The number of failures in a row after which the relic is blocked.
 const ATTEMPTS: u32 = 3;
 
-/// A charge that nobody asked for failed, and not in a way that passes; or its raider died too often. After
-/// too many in a row the relic is blocked and a person is called; `relic reopen` gives it fresh attempts.
+/// Counts a permanent failure of an automatic charge, or a raider that died too often. After too many in a row the
+/// relic is blocked and a person is called; `relic reopen` gives it fresh attempts.
 ///
 /// # Errors
 /// The store's.
@@ -45,7 +45,7 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
     txn.put_relic(&relic)
 }
 
-/// The relic of a charge that is unwound is nobody's, and its story says why.
+/// Opens the relic of a charge that is unwound, and journals the reason.
 ///
 /// # Errors
 /// The store's.
@@ -67,7 +67,7 @@ pub fn reopen(
     txn.record(&event.with(data)).map(|_| ())
 }
 
-/// How long a relic is left alone after so many failed charges.
+/// Returns how long a relic is left alone after this number of failed charges.
 #[must_use]
 pub fn pause(failures: u32) -> Duration {
     Duration::from_secs(10) * 2_u32.pow(failures.saturating_sub(1).min(ATTEMPTS))

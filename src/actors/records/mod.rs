@@ -1,4 +1,4 @@
-//! Records that several actors read and write: functions on a transaction, none of which waits for anything.
+//! Records that several actors read and write: functions on a transaction that wait for nothing.
 
 pub mod automations;
 pub mod escalations;

@@ -1,16 +1,16 @@
 //! The relic of a raider that died too often (`domain/quarantine.rs`).
 //!
 //! ```text
-//!  hooked ── too many deaths ──► blocked, one escalation ── a person has it tried again, or its work is done ──► hooked
+//!  hooked ── too many deaths ──► blocked, one escalation ── a person restarts it, or its work is done ──► hooked
 //!                                   │       ▲
-//!                                   └───────┘ the quarantine ends, the raider is tried again and dies again
+//!                                   └───────┘ the quarantine ends, the raider restarts and dies again
 //! ```
 //!
-//! The root starts the raider again when the quarantine ends (`health-patrol.md`, quarantine auto-expires); that
-//! is no act of a person, and the relic stays blocked meanwhile.
+//! The root starts the raider again when the quarantine ends (`health-patrol.md`, quarantine auto-expires). That is no
+//! act of a person, so the relic stays blocked meanwhile.
 //!
-//! Until then it is on record here until when the raider rests: deaths may be counted in memory alone
-//! (`restart_history`), and the next supervisor keeps the time that this one promised.
+//! The end of the quarantine is recorded here: deaths may be counted in memory only (`restart_history`), and the next
+//! supervisor keeps the announced time.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,26 +25,26 @@ use crate::domain::quarantine::Deaths;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
-/// Where the raiders in quarantine are kept in the store.
+/// The store's key of the quarantined raiders.
 const HELD: &str = "raiders.quarantined";
 
-/// A raider that died too often, until a person acts or its work is done.
+/// The record of a raider that died too often, until a person acts or its work is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Which.
+    /// The raider.
     pub raider: RaiderId,
-    /// Its next incarnation is another raider.
+    /// Its incarnation; the next one is another raider.
     pub incarnation: Incarnation,
-    /// What it works on.
+    /// Its relic.
     pub relic: RelicId,
-    /// When it is tried again.
+    /// The end of the quarantine.
     pub until: Timestamp,
-    /// How its last session ended. Older versions did not keep that.
+    /// The end of its last session. Older versions did not store it.
     #[serde(default)]
     pub died_of: Option<String>,
 }
 
-/// Returns the raiders in quarantine, and those that are being tried again after it.
+/// Returns the raiders in quarantine, and those on trial after it.
 ///
 /// # Errors
 /// The store's.
@@ -53,13 +53,17 @@ pub fn held(txn: &mut dyn Txn) -> Result<Vec<Held>, StoreError> {
         return Ok(Vec::new());
     };
     Ok(serde_json::from_str(&text).unwrap_or_else(|error| {
-        // Their relics stay blocked, and they are tried at once.
-        tracing::warn!(%error, "the stored quarantines cannot be read and are forgotten");
+        // Their relics stay blocked, and the raiders start at once.
+        tracing::warn!(
+            %error,
+            "the stored quarantines cannot be read; their raiders start at once, and their \
+            relics stay blocked"
+        );
         Vec::new()
     }))
 }
 
-/// Keeps those of them, and this one.
+/// Keeps the records that `stays` accepts, and adds `one`.
 fn keep(
     txn: &mut dyn Txn,
     stays: impl Fn(&Held) -> bool,
@@ -75,7 +79,7 @@ fn keep(
     txn.set(HELD, text.as_deref())
 }
 
-/// Forgets the quarantine of a raider that is gone.
+/// Removes the record of a raider that is gone.
 ///
 /// # Errors
 /// The store's.
@@ -83,8 +87,8 @@ pub fn forget(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
     keep(txn, |held| held.raider != *raider, None)
 }
 
-/// Blocks the relic of a raider that is in quarantine, and calls a person. Once: the next quarantine of the same
-/// raider repeats the call that is open.
+/// Blocks the relic of a quarantined raider, and calls a person. Once: the next quarantine of the same raider repeats
+/// the open escalation.
 ///
 /// # Errors
 /// The store's.
@@ -130,8 +134,8 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
     )
 }
 
-/// A person has the raider of a blocked relic tried again, or its work is done: the relic is bound as before, and
-/// the call is over.
+/// Releases a blocked relic when a person has its raider start again, or its work is done: the relic is bound as
+/// before, and the escalation is closed.
 ///
 /// # Errors
 /// The store's.
@@ -152,7 +156,7 @@ pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), Stor
     settle(txn, id)
 }
 
-/// Whether a person was called for a raider that died too often at this relic, and nothing came of it yet.
+/// Returns true when an escalation about a quarantined raider of this relic is open.
 ///
 /// # Errors
 /// The store's.
@@ -161,7 +165,7 @@ pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
     Ok(!open.is_empty())
 }
 
-/// What a person was called for is over: another raider has the relic, or the same one is tried again.
+/// Closes the escalation: another raider has the relic, or the same raider starts again.
 ///
 /// # Errors
 /// The store's.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::ports::relics::{StoreError, Txn};
 
-/// Raiders that hold a slot, of a rig or of all: by a hook, or by a saga that is under way.
+/// Returns the raiders that hold a slot, of a rig or of all: by a hook, or by an open saga.
 ///
 /// # Errors
 /// The store's.

@@ -1,5 +1,5 @@
-//! What persons said of children and what outlives the supervisor: who was stopped, and who is
-//! suspended. Sets in the store, under one key each.
+//! Operators' orders about children that outlive the supervisor: stopped agents, and suspended children. Sets in the
+//! store, under one key each.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,19 @@ use super::quarantine;
 use crate::domain::ids::{AgentName, ChildId, Incarnation, RaiderId};
 use crate::ports::relics::{StoreError, Txn};
 
-/// What persons said.
+/// The orders in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
-    /// Agents that rest until somebody starts them.
+    /// Agents that rest until an operator starts them.
     pub resting: BTreeSet<AgentName>,
-    /// Children without a session until somebody resumes them.
+    /// Children without a session until an operator resumes them.
     pub suspended: BTreeSet<ChildId>,
 }
 
 const RESTING: &str = "agents.resting";
 const SUSPENDED: &str = "children.suspended";
 
-/// As a child stands in the store.
+/// The stored form of a child's id.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Child {
@@ -29,7 +29,7 @@ enum Child {
     Agent(AgentName),
 }
 
-/// Reads what persons said.
+/// Reads the orders in force.
 ///
 /// # Errors
 /// The store's.
@@ -41,7 +41,7 @@ pub fn read(txn: &mut dyn Txn) -> Result<Said, StoreError> {
     })
 }
 
-/// Changes what persons said of one child.
+/// Changes the orders.
 ///
 /// # Errors
 /// The store's.
@@ -59,8 +59,8 @@ pub fn say(txn: &mut dyn Txn, change: &dyn Fn(&mut Said)) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Drops a raider's hook, if it is of this incarnation, and what was said of the raider with it:
-/// whoever has the name next is somebody else.
+/// Drops a raider's hook, if it is of this incarnation, together with a suspension of the raider: the next holder of
+/// the name is another raider.
 ///
 /// # Errors
 /// The store's.

@@ -1,5 +1,5 @@
-//! The journal: old events go, except those that an automation has yet to be run for, and with them the
-//! messages that were handled so long ago.
+//! Pruning of the journal: old events are deleted, except those that an automation has not handled yet, and with them
+//! the messages that were handled before.
 
 use crate::actors::records::automations;
 use jiff::Timestamp;
@@ -9,13 +9,13 @@ use crate::domain::automation::Automation;
 use crate::domain::gates::{Gate, event};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
-/// At most so many events go, or are looked through, in one transaction.
+/// Maximum number of events deleted or scanned in one transaction.
 const PART: usize = 500;
 
-/// Removes events from before that time, and messages that were handled before.
+/// Deletes events from before that time, and messages that were handled before.
 ///
 /// # Errors
-/// The store's; what went before it is gone.
+/// The store's; earlier parts stay deleted.
 pub(super) async fn prune(world: &World, before: Timestamp) -> Result<(), StoreError> {
     while !world.is_stopping() {
         let automations = world.city.automations.clone();
@@ -39,7 +39,7 @@ pub(super) async fn prune(world: &World, before: Timestamp) -> Result<(), StoreE
     Ok(())
 }
 
-/// The first old event that the automation has yet to be run for; `end` when there is none.
+/// Returns the first old event that the automation has not handled yet; `end` when there is none.
 fn first_waiting(
     txn: &mut dyn Txn,
     automation: &Automation,

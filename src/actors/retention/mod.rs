@@ -1,7 +1,6 @@
-//! What is over is kept for a while, and then goes: closed wisps by `[daemon] wisp_ttl`, the rest as
-//! `[retention]` says; what is left of worktrees that are gone, when it names nothing that refs do not.
-//! The dispatcher asks, after each patrol has reconciled and before it looks at what is due; most times
-//! the answer is that it is too early.
+//! Retention: finished records are kept for a while and then deleted: closed wisps by `[daemon] wisp_ttl`, the rest by
+//! `[retention]`; also entries of removed worktrees, once refs hold everything that they name. The dispatcher asks
+//! after each patrol was applied, before it checks what is due; mostly it is too early.
 //!
 //! ```text
 //!   reconciled ─► wisps, when `wisp_gc_interval` has passed ─► dispatch
@@ -34,20 +33,20 @@ use crate::ports::repo::RepoError;
 
 pub(super) use self::wisps::collect;
 
-/// Between two looks at everything that `[retention]` is about.
+/// Interval between two runs of `[retention]`.
 const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// When what was looked at last. A successor looks once more.
+/// When each part ran last. A restarted dispatcher runs all parts again.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     wisps: Option<Duration>,
     rest: Option<(Duration, RetentionPolicy)>,
-    /// When the rest was looked at first.
+    /// When the rest ran first.
     began: Option<Duration>,
 }
 
 impl Looked {
-    /// Whether wisps are to be collected now.
+    /// Returns true when wisps are to be collected now.
     pub(super) fn wisps_due(&mut self, world: &World) -> bool {
         let (now, gc) = (world.clock.mono(), world.city.daemon.wisp_gc);
         let due = gc.is_some_and(|gc| self.wisps.is_none_or(|last| now - last >= gc.interval));
@@ -57,7 +56,7 @@ impl Looked {
         due
     }
 
-    /// Whether the rest is to be looked at now: then for how long it has been looked at.
+    /// Returns, if the rest is due now, for how long it has been running.
     pub(super) fn rest_due(&mut self, world: &World) -> Option<Duration> {
         let (now, policy) = (world.clock.mono(), &world.city.retention);
         let early =
@@ -70,7 +69,7 @@ impl Looked {
     }
 }
 
-/// Removes what `[retention]` does not keep any longer. Whatever fails is tried again by the next look.
+/// Deletes what `[retention]` no longer keeps. Failures are retried by the next run.
 pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
     let Some(_one_at_a_time) = world.claims.claim(ClaimKey::Retention) else {
         return;
@@ -79,44 +78,64 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
     if let Some(age) = keep.events
         && let Err(error) = journal::prune(world, before(world, age)).await
     {
-        tracing::warn!(%error, "the journal could not be pruned");
+        tracing::warn!(%error, "pruning of the journal failed; the next hourly run retries");
     }
     if let Err(error) = usage::prune(world).await {
-        tracing::warn!(%error, "old sums of tokens could not be removed");
+        tracing::warn!(
+            %error,
+            "old sums of tokens could not be deleted; the next hourly run retries"
+        );
     }
     if let Err(error) = prune_logs(world).await {
-        tracing::warn!(%error, "old logs could not be removed");
+        tracing::warn!(%error, "old logs could not be deleted; the next hourly run retries");
     }
     if let Some(age) = keep.salvage
         && let Err(error) = prune_salvage(world, age, looking).await
     {
-        tracing::warn!(%error, "salvage could not be looked at");
+        tracing::warn!(
+            %error,
+            "salvages could not be listed for pruning; the next hourly run retries"
+        );
     }
     for rig in &world.city.rigs {
         match effects::repo(world, &rig.name, |repo| repo.drop_retired()).await {
             Ok(0) => {}
-            Ok(count) => tracing::info!(rig = %rig.name, count, "spent entries of worktrees went"),
+            Ok(count) => tracing::info!(rig = %rig.name, count, "removed stale worktree entries"),
             Err(error) => {
-                tracing::warn!(rig = %rig.name, %error, "entries of worktrees that are gone stay")
+                tracing::warn!(
+                    rig = %rig.name,
+                    %error,
+                    "stale worktree entries could not be removed; the next hourly run retries"
+                )
             }
         }
         match effects::repo(world, &rig.name, |repo| repo.maintain()).await {
             Ok(false) => {}
             Ok(true) => tracing::info!(rig = %rig.name, "the packs of the repository were joined"),
             Err(error) => {
-                tracing::warn!(rig = %rig.name, %error, "the packs of the repository stay many");
+                tracing::warn!(
+                    rig = %rig.name,
+                    %error,
+                    "the packs of the repository could not be joined; the next hourly run \
+                    retries"
+                );
             }
         }
         if let Some(age) = keep.salvage.filter(|age| is_settled(*age, looking))
             && let Err(error) = expire(world, &rig.name, before(world, age)).await
         {
-            tracing::warn!(rig = %rig.name, %error, "what agents left in the repository stays");
+            tracing::warn!(
+                rig = %rig.name,
+                %error,
+                "expired leftovers of agents in the repository could not be deleted; the next \
+                hourly run retries"
+            );
         }
     }
 }
 
-/// Removes what agents left in a rig's repository beside their branches, which no salvage counts: what was set
-/// aside of worktrees, and stash entries of raiders that are gone.
+/// Deletes what agents left in a rig's repository beside their branches, which no salvage counts: retired parts of
+/// worktrees, and stash entries of raiders that are gone.
 async fn expire(world: &World, rig: &RigName, before: Timestamp) -> Result<(), RepoError> {
     let expired = effects::repo(world, rig, move |repo| {
         Ok((repo.expire_retired(before)?, repo.expire_stash(before)?))
@@ -130,13 +149,13 @@ async fn expire(world: &World, rig: &RigName, before: Timestamp) -> Result<(), R
     Ok(())
 }
 
-/// Whether what is that old may go: for an hour after the start, in which a clock is set right, what is kept
-/// for longer stays.
+/// Returns true when objects of that age may be deleted: in the first hour after the start, in which the clock may be
+/// corrected, objects kept for longer stay.
 fn is_settled(age: Duration, looking: Duration) -> bool {
     looking >= INTERVAL || age < INTERVAL
 }
 
-/// Removes logs from before that time.
+/// Deletes logs from before that time.
 async fn prune_logs(world: &World) -> Result<(), Refusal> {
     let keep = &world.city.retention;
     if let Some(age) = keep.session_logs {
@@ -151,8 +170,8 @@ async fn prune_logs(world: &World) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Removes what was told to incarnations that are over, as old as their logs. Whoever is charged meanwhile
-/// has files that are new.
+/// Deletes the task files of incarnations that are over, as old as their logs. The files of a raider that is charged
+/// meanwhile are new.
 async fn prune_tasks(world: &World, before: Timestamp) -> Result<(), Refusal> {
     let hooks = world.store.run(|txn| txn.hooks(None)).await?.into_iter();
     let city = &world.city;
@@ -162,9 +181,9 @@ async fn prune_tasks(world: &World, before: Timestamp) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Destroys salvage of that age, one after the other. It is the last that holds its work, and the wall clock
-/// may be wrong: it is that old by this clock as it is set now and by what has passed since it was seen
-/// first; and for an hour after the start, in which a clock is set right, what is kept for longer stays.
+/// Destroys salvage of that age, one after the other. Each is the last holder of its work, and the wall clock may be
+/// wrong: it must be that old by the present clock and by the time since it was first seen; and in the first hour after
+/// the start, in which the clock may be corrected, salvage kept for longer stays.
 async fn prune_salvage(world: &World, age: Duration, looking: Duration) -> Result<(), StoreError> {
     let before = before(world, age);
     let settled = is_settled(age, looking);
@@ -175,13 +194,17 @@ async fn prune_salvage(world: &World, age: Duration, looking: Duration) -> Resul
         }
         let id = entry.id.clone();
         if let Err(error) = prune::prune(world, entry, Cause::Expired).await {
-            tracing::warn!(id, %error, "an old salvage stays for now");
+            tracing::warn!(
+                id,
+                %error,
+                "an expired salvage could not be pruned; the next hourly run retries"
+            );
         }
     }
     Ok(())
 }
 
-/// What is older than this time has reached that age.
+/// Returns the time before which objects have reached that age.
 fn before(world: &World, age: Duration) -> Timestamp {
     world.clock.now().checked_sub(age).unwrap_or(Timestamp::MIN)
 }

@@ -1,4 +1,4 @@
-//! What goes, when, and in which order, on the paused clock.
+//! The objects that retention deletes, their times and their order, on the paused clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +26,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Days pass in these towns: their patrols are rare.
+/// Builds a city in which days pass: patrols are rare.
 fn scenario() -> Scenario {
     Scenario::new().with(|city| city.daemon.patrol_interval = HOUR)
 }
 
-/// As the seed configures it.
+/// Configures the collection as the seed does.
 fn collected(city: &mut City) {
     city.daemon.wisp_gc = Some(WispGc {
         interval: 5 * MINUTE,
@@ -137,7 +137,7 @@ async fn wisps_are_collected_after_a_look_at_the_world() {
     assert!(!is_there(&town, &wisp).await);
 }
 
-/// The same, its last two.
+/// The last two steps of the same order.
 #[tokio::test(start_paused = true)]
 async fn wisps_are_collected_before_what_is_due_is_done() {
     let town = scenario().start().await;
@@ -167,7 +167,7 @@ async fn first(town: &Town) -> u64 {
     town.store(|txn| txn.first_seq()).await
 }
 
-/// `2-contract.md`, 2.2: in parts, so more than one part.
+/// `2-contract.md`, 2.2: deletes in parts, so this needs more than one part.
 #[tokio::test(start_paused = true)]
 async fn events_go_when_they_are_old_and_numbers_go_on() {
     let town = scenario().with(|city| city.retention.events = Some(9 * DAY));
@@ -186,7 +186,7 @@ async fn events_go_when_they_are_old_and_numbers_go_on() {
     assert!(town.store(move |txn| txn.handled(waiting)).await);
 }
 
-/// A message that was handled, and one that nobody has read.
+/// Sends a handled message, and an unread one.
 fn message(txn: &mut dyn Txn) -> Result<(u64, u64), StoreError> {
     let body = Body::Handoff(Handoff {
         note: None,
@@ -199,7 +199,7 @@ fn message(txn: &mut dyn Txn) -> Result<(u64, u64), StoreError> {
     Ok((handled, txn.send("someone", "nobody", body)?))
 }
 
-/// An event that an automation has yet to be run for is still needed, however old it is.
+/// An event that an automation has not handled yet is kept, however old it is.
 #[tokio::test(start_paused = true)]
 async fn an_event_that_an_automation_waits_for_outlives_its_time() {
     let slow = Automation {
@@ -219,7 +219,7 @@ async fn an_event_that_an_automation_waits_for_outlives_its_time() {
         city.automations = vec![slow];
     });
     let town = town.start().await;
-    // The first event's run takes long, and two wait for it.
+    // The first event's run takes long, and two events wait for it.
     town.parts.runner.let_go("slow", 3 * DAY, 0);
     note(&town, 3).await;
     town.pass(2 * DAY).await;
@@ -230,7 +230,7 @@ async fn an_event_that_an_automation_waits_for_outlives_its_time() {
     assert_eq!(town.events(EventType::RelicCreated).await, []);
 }
 
-/// A cursor may name an event that is gone.
+/// A cursor may name a deleted event.
 #[tokio::test(start_paused = true)]
 async fn a_cursor_goes_on_behind_what_was_pruned() {
     let quick = Automation {
@@ -258,7 +258,7 @@ async fn a_cursor_goes_on_behind_what_was_pruned() {
     assert_eq!(town.parts.runner.started("quick").len(), 2);
 }
 
-/// `[retention]` is looked at hourly, and at once when it changed.
+/// `[retention]` runs hourly, and at once when it changed.
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_retention_is_followed_at_once() {
     let town = scenario().start().await;
@@ -306,14 +306,14 @@ async fn salvage_goes_when_it_is_old_and_an_event_names_what_went() {
     assert_eq!(town.sagas().await, 0);
 }
 
-/// The same town with a wall clock that can be set.
+/// Restarts the city with a wall clock that can be set.
 async fn jumpy(town: Town, scenario: Scenario) -> (Town, Arc<JumpyClock>) {
     let clock = JumpyClock::on(Arc::clone(&town.world.clock));
     let town = scenario.start_on(town.crash().await, clock.clone()).await;
     (town, clock)
 }
 
-/// The last holder of work does not go because somebody set a clock.
+/// The last holder of work must not be deleted because the clock was set.
 #[tokio::test(start_paused = true)]
 async fn a_jump_of_the_wall_clock_destroys_no_salvage() {
     const YEAR: i64 = 365 * 24 * 3600;
@@ -323,7 +323,7 @@ async fn a_jump_of_the_wall_clock_destroys_no_salvage() {
     town.nuke(&raider, true).await.unwrap();
     let (town, clock) = jumpy(town, kept()).await;
     town.pass(2 * HOUR).await;
-    // One that no look has seen yet.
+    // A salvage that no look has seen yet.
     let late = precious(&town).await;
     town.nuke(&late, true).await.unwrap();
     clock.jump(YEAR);
@@ -333,7 +333,7 @@ async fn a_jump_of_the_wall_clock_destroys_no_salvage() {
     assert_eq!(salvages(&town).await, []);
 }
 
-/// A clock that is wrong when the machine starts is soon set right.
+/// A wrong clock at the machine's start is soon corrected.
 #[tokio::test(start_paused = true)]
 async fn a_start_with_a_wrong_clock_destroys_no_salvage() {
     const YEAR: i64 = 365 * 24 * 3600;
@@ -352,7 +352,7 @@ async fn a_start_with_a_wrong_clock_destroys_no_salvage() {
     assert_eq!(salvages(&town).await, []);
 }
 
-/// Nor one that was written of what git still knew of a deleted sandbox.
+/// The same rule for salvage written from what git still had of a deleted sandbox.
 #[tokio::test(start_paused = true)]
 async fn nor_that_of_a_deleted_sandbox() {
     const YEAR: i64 = 365 * 24 * 3600;
@@ -375,7 +375,7 @@ async fn nor_that_of_a_deleted_sandbox() {
     assert_eq!(salvages(&town).await, []);
 }
 
-/// What was told to raiders goes with their logs, and nothing of those that work.
+/// Task files are deleted with the logs, except those of raiders at work.
 #[tokio::test(start_paused = true)]
 async fn task_files_go_with_the_logs_but_for_those_of_raiders_at_work() {
     let town = town_with(|keep| keep.session_logs = Some(DAY))
@@ -389,7 +389,7 @@ async fn task_files_go_with_the_logs_but_for_those_of_raiders_at_work() {
     assert_eq!((dir, but), (city.tasks_dir(), vec![own]));
 }
 
-/// What moved is not what was saved: all of it stays, and is looked at again.
+/// A moved ref does not hold what was saved: the whole salvage stays, and is tried again.
 #[tokio::test(start_paused = true)]
 async fn salvage_whose_refs_moved_stays_whole() {
     let town = town_with(|keep| keep.salvage = Some(DAY)).start().await;
@@ -408,7 +408,7 @@ async fn salvage_whose_refs_moved_stays_whole() {
     assert_eq!(salvages(&town).await, []);
 }
 
-/// A nuke may be about to remove a sandbox because this very salvage holds it.
+/// A nuke may be about to remove a sandbox because this salvage holds its work.
 #[tokio::test(start_paused = true)]
 async fn salvage_is_not_pruned_while_something_is_under_way_with_its_raider() {
     let town = scenario().start().await;
@@ -429,7 +429,7 @@ async fn salvage_is_not_pruned_while_something_is_under_way_with_its_raider() {
     assert_eq!(again.unwrap_err().kind, RefusalKind::NotFound);
 }
 
-/// And the other way round: nothing relies on a salvage that is going.
+/// The reverse: nothing relies on a salvage that is being pruned.
 #[tokio::test(start_paused = true)]
 async fn a_salvage_that_is_being_pruned_holds_nothing_any_more() {
     let town = scenario().start().await;
@@ -468,7 +468,7 @@ async fn salvage_max_keeps_a_sandbox_that_there_is_no_room_for() {
     assert_eq!(salvages(&town).await.len(), 1);
 }
 
-/// What is left of worktrees is looked at with the rest, for every rig.
+/// Leftovers of worktrees are handled with the rest, for every rig.
 #[tokio::test(start_paused = true)]
 async fn what_was_set_aside_of_worktrees_is_looked_at_hourly() {
     let town = scenario().start().await;

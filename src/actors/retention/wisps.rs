@@ -1,4 +1,4 @@
-//! Wisp GC (`health-patrol.md`): closed wisps older than `wisp_ttl` go, with all their rows.
+//! Wisp GC (`health-patrol.md`): deletes closed wisps older than `wisp_ttl`, with all their rows.
 
 use super::super::world::World;
 use super::before;
@@ -6,15 +6,15 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::ports::relics::{StoreError, Txn};
 
-/// At most so many go in one transaction: everybody else waits for it.
+/// Maximum number of wisps deleted in one transaction, which delays all other jobs.
 const PART: usize = 500;
-/// At most so many are named in the event.
+/// Maximum number of wisps named in the event.
 const NAMED: usize = 100;
 
-/// Collects what has expired.
+/// Deletes expired wisps.
 ///
 /// # Errors
-/// The store's; what went before it is gone, and said.
+/// The store's; earlier parts stay deleted, and were journalled.
 pub async fn collect(world: &World) -> Result<(), StoreError> {
     let Some(gc) = world.city.daemon.wisp_gc else {
         return Ok(());

@@ -27,11 +27,11 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, Generation};
 use crate::ports::sessions::SessionEvent;
 
-/// What cannot be seen, or not be written, is tried again after this.
+/// Delay before a start is retried that could not see its session, or could not write.
 const PUT_OFF: Duration = Duration::from_secs(5);
 
 impl Root {
-    /// Makes the actor. Its start runs in a task of its own; nothing is awaited here but ractor.
+    /// Spawns the child's actor. The session's start runs in a task of the child; only ractor is awaited here.
     pub(super) async fn spawn_child(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let now = self.world.clock.now();
         let may_start = self.may_start(id);
@@ -46,7 +46,7 @@ impl Root {
         slot.session = None;
         slot.up_at = None;
         if !may_start && slot.cause != Cause::Adopted {
-            // Until what it depends on is up.
+            // Blocked until the agents that it depends on are up.
             return slot.become_state(ChildState::Blocked, now);
         }
         slot.become_state(ChildState::Starting, now);
@@ -66,10 +66,14 @@ impl Root {
         };
         match spawned {
             Ok((child, _task)) => slot.actor = Some(child),
-            // No event follows a failed spawn: it must be answered here.
+            // A failed spawn sends no supervision event, so the retry is armed here.
             Err(error) => {
                 let (id, epoch) = (id.clone(), slot.epoch);
-                tracing::error!(child = %id, %error, "an actor could not be spawned");
+                tracing::error!(
+                    child = %id,
+                    %error,
+                    "the actor of a child could not be spawned; retry in 1 s"
+                );
                 let delay = Duration::from_secs(1);
                 let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
             }
@@ -85,7 +89,7 @@ impl Root {
         how: How,
     ) {
         if self.is_news(id, actor, session, how) {
-            // No start waits for what that wrote.
+            // The start has happened: nothing waits for this write.
             let _behind = self.keep(id);
             self.tell_of_drain(me, id);
             self.up_together(me, id).await;
@@ -93,7 +97,7 @@ impl Root {
         }
     }
 
-    /// Notes that a child is up; false when it is not the one that is meant.
+    /// Notes that a child is up. Returns false when `actor` is not the actor of the child's slot.
     fn is_news(&mut self, id: &ChildId, actor: ActorId, session: SessionView, how: How) -> bool {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.is(actor)) else {
@@ -146,8 +150,8 @@ impl Root {
         true
     }
 
-    /// Events are matched by the actor's id, never by name: a planned replacement leaves an old
-    /// actor's end behind.
+    /// Routes the end of an actor. Matches by the actor's id, never by name: after a planned replacement the old
+    /// actor's end still arrives.
     pub(super) async fn actor_ended(
         &mut self,
         me: &ActorRef<RootMsg>,
@@ -169,14 +173,14 @@ impl Root {
         }
     }
 
-    /// A child's session or actor ended, and what follows for the child itself is done.
+    /// Continues a group restart after a child's session or actor ended and its own consequences are done.
     pub(super) async fn settled(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        // The next start, if one is under way, waits for what that wrote.
+        // A next start waits for this write in the store's queue.
         let _behind = self.keep(id);
         self.go_on_together(me, id).await;
     }
 
-    /// Answers the end of a child's actor.
+    /// Handles the end of a child's actor.
     pub(super) async fn child_ended(
         &mut self,
         me: &ActorRef<RootMsg>,
@@ -201,21 +205,21 @@ impl Root {
         }
     }
 
-    /// Answers the end of a child's actor by what was wanted of the child.
+    /// Handles the end of a child's actor according to the child's desired state.
     async fn ended(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, exit: Option<ChildExit>) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
         if slot.draining && matches!(slot.desired, Desired::Up | Desired::Cycle(_)) {
-            // It came to its end in its own time; nobody needs a fresh session of it.
+            // A draining member ended by itself: it gets no fresh session.
             slot.desired = Desired::Ended(Cause::Drained);
         }
         match (&slot.desired, exit) {
             (Desired::Ended(_) | Desired::Resting(_), Some(ChildExit::Undead(why))) => {
                 self.undead(id, why);
             }
-            // It ended without having seen its session end: that may run.
+            // The actor ended without having seen its session end, so the session may still run.
             (Desired::Ended(_) | Desired::Resting(_), Some(exit))
                 if exit.unopened().is_some() || matches!(exit, ChildExit::Broken(_)) =>
             {
@@ -258,7 +262,7 @@ impl Root {
         }
     }
 
-    /// What was wanted of it is done: whoever waits for the session need not unwind.
+    /// The session reached its desired end: callers that wait for it get success and need not unwind.
     fn finished(&mut self, id: &ChildId) {
         if let Some(slot) = self.slots.get_mut(id) {
             answer(&mut slot.for_up, &Ok(()));
@@ -270,14 +274,15 @@ impl Root {
         }
     }
 
-    /// Whether it runs cannot be seen, or nothing can be written, which is no death and no reason to start
-    /// another: it is tried again, as often as it takes.
+    /// Retries a start later when the session's state is unknown or the store cannot be written. Not a death, and no
+    /// reason to start a second session; retried without limit.
     fn put_off(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, exit: &ChildExit) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        tracing::warn!(child = %id, why = %exit, "no session is started for now");
+        tracing::warn!(child = %id, why = %exit, "session not started: its state is unknown or \
+                                                 nothing can be written; the start is put off");
         slot.unseen = Some(exit.to_string());
         tell_operators(slot, Some(exit));
         slot.desired = Desired::Up;
@@ -290,7 +295,7 @@ impl Root {
         let _timer = me.send_after(PUT_OFF, move || RootMsg::Retry { id, epoch });
     }
 
-    /// Everything ends, and so did this one, or its session was left running.
+    /// Handles a child's end during the supervisor's stop: the session ended, or was left running on purpose.
     fn ended_at_stop(&mut self, id: &ChildId, had_session: bool, kept: bool) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -308,7 +313,7 @@ impl Root {
         }
     }
 
-    /// A planned cycle came to its turn.
+    /// Handles the end of a session that was to be replaced as planned.
     async fn cycled(
         &mut self,
         me: &ActorRef<RootMsg>,
@@ -324,7 +329,7 @@ impl Root {
         if cause == Cause::Handoff && !undead {
             return self.handed_off(me, id).await;
         }
-        // Replacing an empty shell is the answer to a death.
+        // Replacing a shell whose agent died is the response to a death, so it counts as one.
         if undead || cause == Cause::AgentDead || slot.brake.on_cycle(mono) {
             return self.died(me, id, exit, cause).await;
         }
@@ -333,7 +338,7 @@ impl Root {
         self.spawn_child(me, id).await;
     }
 
-    /// Laid to rest, by a person or a suspension.
+    /// Marks a child as at rest, after an operator's stop or a suspension.
     pub(super) fn at_rest(&mut self, id: &ChildId, cause: Cause) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -351,7 +356,7 @@ impl Root {
         self.look_soon();
     }
 
-    /// What was wanted of a child while it was ending, or starting, was not decided then.
+    /// Requests a look: a change of the desired state was not acted on while the child was ending or starting.
     fn look_soon(&self) {
         if self.stopping.is_none() {
             self.world.directory.tell_root(RootMail::Look);
@@ -375,7 +380,7 @@ impl Root {
         self.spawn_child(me, id).await;
     }
 
-    /// Lets a quarantined child go when its time has come.
+    /// Releases a quarantined child when its quarantine has expired.
     pub(super) fn release_in_time(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let mono = self.world.clock.mono();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -390,7 +395,7 @@ impl Root {
         });
     }
 
-    /// The child is gone for good; whoever waited for that is told.
+    /// Removes the slot of a child that is gone for good, and answers the callers that wait for its end.
     pub(super) fn gone(&mut self, id: &ChildId, cause: Cause) {
         let Some(mut slot) = self.slots.remove(id) else {
             return;
@@ -408,7 +413,7 @@ impl Root {
         }
     }
 
-    /// Routes an exit to the child whose session it was; nobody's is left to the next look.
+    /// Routes an exit to the child that owns the session; the exit of an unowned session is left to the next look.
     pub(super) fn session_event(&mut self, event: SessionEvent) {
         let (SessionEvent::Exited(handle, _) | SessionEvent::Lost(handle, _)) = &event;
         let id = self
@@ -421,8 +426,8 @@ impl Root {
     }
 }
 
-/// Tells those who asked for the session why there is none. Who rested until then rests on, unless
-/// nobody hears any more that it failed: then it was meant to go on.
+/// Tells the operators that asked for the session why there is none. A child that rested before rests again, unless
+/// every caller has stopped waiting: then the start goes on.
 pub(super) fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
     let told = slot.for_wake.iter().any(|reply| !reply.is_closed());
     let failed = matches!(

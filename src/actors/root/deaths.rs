@@ -1,5 +1,5 @@
-//! Deaths of raiders and agents, and what answers them: restart, back-off, quarantine or rest. What has
-//! no sandbox to start in does not die of that.
+//! Deaths of raiders and agents and the response to them: restart, back-off, quarantine or rest. A missing sandbox is
+//! not a death.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use crate::domain::quarantine::{self as quarantine_report, Deaths};
 use crate::domain::restart::Answer;
 
 impl Root {
-    /// A death: crashed, then restarted, quarantined or left at rest. `planned` is the cause of an
-    /// end that was none of the session's own.
+    /// Handles a death: notes the crash, then restarts the child, quarantines it or leaves it at rest. `planned` is the
+    /// cause of an end that the session did not bring about itself.
     pub(super) async fn died(
         &mut self,
         me: &ActorRef<RootMsg>,
@@ -52,7 +52,7 @@ impl Root {
         }
         slot.epoch += 1;
         if last.by_person {
-            // No death: what a person ends while attached is started again at once, as often as that is.
+            // No death: an attached person may end the session as often as they like. It restarts at once.
             slot.back_off(now, Duration::ZERO);
             if !self.restart_together(me, id, Duration::ZERO) {
                 self.spawn_child(me, id).await;
@@ -98,8 +98,8 @@ impl Root {
         let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
     }
 
-    /// Says that a child is in quarantine. The relic of a raider is blocked until a person acts or its work is
-    /// done, and a person is called; should the store not take that now, the witness does it at its patrol.
+    /// Journals that a child is quarantined. A raider's relic is blocked until an operator acts or its work is done,
+    /// and an escalation is opened; if the store refuses the write, the witness retries at its patrol.
     fn quarantined(&mut self, id: &ChildId, deaths: Deaths) {
         let died_of = deaths.died_of();
         let data = serde_json::json!({
@@ -116,21 +116,26 @@ impl Root {
             Work::Raider { hook, .. } => Arc::clone(hook),
             Work::Agent(_) => return,
         };
-        // Its place in the store's queue is taken here: what a person does about it comes after it.
+        // The write takes its place in the store's queue here, so that an operator's later action is written after it.
         let blocking = (self.world.store).begin(move |txn| quarantine::block(txn, &hook, &deaths));
         let (world, id) = (Arc::clone(&self.world), id.clone());
         tokio::spawn(async move {
             match blocking.await {
                 Ok(()) => world.nudge(message::SHAMAN),
                 Err(error) => {
-                    tracing::warn!(child = %id, %error, "the relic of a quarantined raider is not blocked yet");
+                    tracing::warn!(
+                        child = %id,
+                        %error,
+                        "the relic of a quarantined raider could not be blocked; the witness \
+                        retries at its patrol"
+                    );
                 }
             }
         });
     }
 
-    /// Says how a child came to its end; none when it rests after that. What its restart type takes for
-    /// a good end is no crash.
+    /// Journals the end of a child, and returns its description; none when the child rests after it. An end that the
+    /// restart type accepts as good is no crash.
     fn tell_end(
         &mut self,
         id: &ChildId,
@@ -153,7 +158,7 @@ impl Root {
         let restart = slot.spec.restart;
         let by_person = cause == Cause::EndedByPerson;
         let rests = std::mem::take(&mut slot.tried) || rests(restart, how.as_ref());
-        // A cycle that counts as a death is over: what follows is the restart of a wanted child.
+        // A cycle that counts as a death is over: the next step is the restart of a wanted child.
         slot.desired = Desired::Up;
         let good = how.filter(|how| restart != RestartType::Permanent && is_good(how));
         slot.cause = match &good {
@@ -179,8 +184,8 @@ impl Root {
         (!rests).then_some(last)
     }
 
-    /// There is nothing to start it in, which is no death of it: nothing is made of that but known, until
-    /// the sandbox is there again, be it by a repair.
+    /// Puts off the start of a child whose sandbox is missing. Not a death: the child waits until the sandbox is there
+    /// again, for example after a repair.
     pub(super) fn homeless(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, why: String) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -205,17 +210,17 @@ impl Root {
     }
 }
 
-/// How the last session ended, and what it wrote.
+/// The end and the last output of a session, as the quarantine's escalation reports them.
 struct LastWords {
     how: String,
     output: String,
-    /// A person who was attached ended it.
+    /// Set when an attached person ended the session.
     by_person: bool,
 }
 
 impl LastWords {
-    /// From how it ended and the particulars of its event. A session that could not be started wrote nothing:
-    /// why it could not is what there is to tell.
+    /// Built from the exit and the data of its event. A session that failed to start has no output: the start error is
+    /// reported.
     fn of(how: Option<&SessionExit>, data: &serde_json::Value, cause: Cause) -> Self {
         let by_person = cause == Cause::EndedByPerson;
         let word = |key: &str| data.get(key).and_then(serde_json::Value::as_str);
@@ -234,7 +239,7 @@ impl LastWords {
     }
 }
 
-/// Cause, how the session ended, and particulars of the event.
+/// Returns the cause, the description of the exit, and the data of the event.
 fn describe(
     exit: Option<ChildExit>,
     generation: Generation,
@@ -271,8 +276,8 @@ fn describe(
     }
 }
 
-/// Whether this restart type answers such an end with rest (OTP's meaning: a transient child rests
-/// after a good end, a temporary one after any).
+/// Returns true when this restart type leaves the child at rest after such an end (OTP: a transient child rests after a
+/// good end, a temporary one after any).
 fn rests(restart: RestartType, exit: Option<&SessionExit>) -> bool {
     match restart {
         RestartType::Permanent => false,
@@ -281,7 +286,7 @@ fn rests(restart: RestartType, exit: Option<&SessionExit>) -> bool {
     }
 }
 
-/// OTP's `normal` and `shutdown`; to an operating system the latter is a TERM.
+/// OTP's `normal` and `shutdown`; the latter is a TERM signal here.
 fn is_good(exit: &SessionExit) -> bool {
     const TERM: i32 = 15;
     exit.code == Some(0) || exit.signal == Some(TERM)

@@ -1,5 +1,5 @@
-//! `depends_on`: an agent starts when those that it depends on are up, and ends before them. A pool
-//! is up when one of its members is.
+//! `depends_on`: an agent starts after the agents that it depends on, and ends before them. A pool is up when any of
+//! its members is up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use crate::domain::city::Agent;
 use crate::domain::ids::{AgentName, ChildId};
 
 impl Root {
-    /// Whether everything that the child depends on is up.
+    /// Returns true when everything that the child depends on is up.
     pub(super) fn may_start(&self, id: &ChildId) -> bool {
         let needs = self.slots.get(id).map(needs).unwrap_or_default();
         needs.iter().all(|need| self.is_up(need))
     }
 
     fn is_up(&self, need: &AgentName) -> bool {
-        // It and the members of its pool follow one another in the order of names.
+        // The agent and the members of its pool are adjacent in the order of names.
         let from = ChildId::Agent(need.clone());
         let alike = self.slots.range(from..).map_while(|(id, slot)| match id {
             ChildId::Agent(name) if name.as_str().starts_with(need.as_str()) => Some((name, slot)),
@@ -36,7 +36,7 @@ impl Root {
         pool.is_some_and(|pool| pool.member_number(name).is_some())
     }
 
-    /// Somebody came up: those who waited for that may start.
+    /// Starts the blocked children whose dependencies are up by now.
     pub(super) async fn unblock(&mut self, me: &ActorRef<RootMsg>) {
         let blocked = |(id, slot): (&ChildId, &Slot)| {
             let waits = slot.state == ChildState::Blocked && !slot.has_actor();
@@ -48,7 +48,7 @@ impl Root {
         }
     }
 
-    /// Those on whom somebody who is not over depends, be it by way of others: they end later.
+    /// Returns the agents on which a running child depends, directly or not: they end later.
     pub(super) fn needed(&self) -> BTreeSet<AgentName> {
         let agents = self.world.city.agents.iter();
         let agents: BTreeMap<_, _> = agents.map(|agent| (&agent.name, agent)).collect();
@@ -65,7 +65,7 @@ impl Root {
         needed.into_iter().cloned().collect()
     }
 
-    /// Whether the child, or the pool that it is a member of, is among these.
+    /// Returns true when the child, or the pool that it is a member of, is among `names`.
     pub(super) fn is_one_of(&self, id: &ChildId, names: &BTreeSet<AgentName>) -> bool {
         let ChildId::Agent(name) = id else {
             return false;
@@ -75,11 +75,10 @@ impl Root {
         names.contains(name) || self.world.city.agents.iter().any(is_member)
     }
 
-    /// How many ends may have to follow one another.
+    /// Returns the length of the longest dependency chain: the number of ends that may have to follow one another.
     pub(super) fn depth(&self) -> u32 {
         let agents = &self.world.city.agents;
-        // Longest chain first found by walking at most as many steps as there are agents: the
-        // configuration has no cycles.
+        // Relaxation in at most as many rounds as there are agents: the configuration has no cycles.
         let mut depth: BTreeMap<&AgentName, u32> = BTreeMap::new();
         for _ in agents {
             let mut deeper = false;

@@ -1,13 +1,13 @@
-//! Groups: what the death of a member means for the others (OTP's one_for_all and rest_for_one).
+//! Groups: restart of the other members when a member dies (OTP's one_for_all and rest_for_one).
 //!
 //! ```text
-//!  a member died ─► those affected end, the last first ─► its delay has passed ─► they start, the
-//!                                                                       first first, each when
-//!  another one dies meanwhile: counted, and all over again              the one before is up
+//!  a member died ─► affected members end, the last first ─► its delay has passed ─► they start, the
+//!                                                                         first first, each when
+//!  another dies meanwhile: counted, and the restart begins again          the one before is up
 //! ```
 //!
-//! Only the dead one's death is counted. While it is quarantined the others wait with it: they were
-//! not meant to run without it.
+//! Only the member that died has its death counted. While it is quarantined the others wait with it: they are not meant
+//! to run without it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -27,21 +27,21 @@ use crate::domain::ids::{AgentName, ChildId};
 pub(super) struct Together {
     /// The group as it was when it began.
     group: Group,
-    /// Whose death it answers.
+    /// The member whose death started this restart.
     culprit: ChildId,
-    /// Still to be ended, the last first.
+    /// Members still to be ended; the last one ends first.
     stopping: Vec<ChildId>,
-    /// To be started, the first first.
+    /// Members still to be started; the first one starts first.
     starting: VecDeque<ChildId>,
-    /// Being started: the next one waits for it.
+    /// The member being started: the next one waits for it.
     awaited: Option<ChildId>,
-    /// The delay that answers the death has passed.
+    /// Set when the restart delay of the death has passed.
     due: bool,
     epoch: u64,
 }
 
 impl Together {
-    /// The member that the restart waits for.
+    /// Returns the member that the restart waits for.
     fn waits_for(&self) -> &ChildId {
         let ending = self.stopping.last();
         ending.or(self.awaited.as_ref()).unwrap_or(&self.culprit)
@@ -49,8 +49,8 @@ impl Together {
 }
 
 impl Root {
-    /// Restarts the group of a member that died, if its strategy concerns others. False when it
-    /// does not: the child is restarted by itself.
+    /// Restarts the group of a member that died, if its strategy concerns others. Returns false otherwise: then the
+    /// child restarts alone.
     pub(super) fn restart_together(
         &mut self,
         me: &ActorRef<RootMsg>,
@@ -63,7 +63,7 @@ impl Root {
         let Some((group, affected)) = self.affected(name) else {
             return false;
         };
-        // Never one that a timer of an earlier restart still carries.
+        // A fresh epoch: timers of earlier restarts become void.
         self.group_epoch += 1;
         let epoch = self.group_epoch;
         let members: Vec<_> = affected.into_iter().map(ChildId::Agent).collect();
@@ -71,7 +71,7 @@ impl Root {
             let Some(slot) = self.slots.get_mut(id) else {
                 continue;
             };
-            // One that died too often itself waits for its own time.
+            // Another member that is quarantined for its own deaths waits for its own release.
             let alone = id != dead && slot.state == ChildState::Quarantined;
             slot.together = !alone && !slot.is_at_rest();
             if alone {
@@ -98,18 +98,18 @@ impl Root {
         true
     }
 
-    /// Whether the death of the child concerns others.
+    /// Returns true when the death of the child restarts other members, too.
     pub(super) fn concerns_others(&self, dead: &ChildId) -> bool {
         matches!(dead, ChildId::Agent(name) if self.affected(name).is_some())
     }
 
-    /// Group and members that are restarted with it, when there is more than one.
+    /// Returns the group and the members that restart with `dead`, when there is more than one.
     fn affected(&self, dead: &AgentName) -> Option<(Group, Vec<AgentName>)> {
         let mut groups = self.world.city.groups.iter();
         let group = groups.find(|group| group.members.contains(dead))?;
         let mut affected = group.affected(dead);
         if let Some(under_way) = self.together.get(&group.name) {
-            // An earlier death concerns more of them.
+            // An earlier death that is still being handled may concern more members.
             let first = under_way.starting.front().or(under_way.awaited.as_ref());
             let earlier = group.members.iter().position(|member| {
                 first.is_some_and(|first| *first == ChildId::Agent(member.clone()))
@@ -122,7 +122,7 @@ impl Root {
         (affected.len() > 1).then(|| (group.clone(), affected.to_vec()))
     }
 
-    /// Starts a child that need not wait any longer. One that its group waits for starts in its turn.
+    /// Starts a child whose wait is over. A member that its group waits for starts in its turn.
     pub(super) async fn start_now(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let now = self.world.clock.now();
         if let Some(slot) = self.slots.get(id)
@@ -146,7 +146,7 @@ impl Root {
         }
     }
 
-    /// Whether the child waits for the restart of its group, and the group not for it.
+    /// Returns true when the child waits for the restart of its group, and is not the member whose death caused it.
     pub(super) fn waits_for_others(&self, id: &ChildId) -> bool {
         let together = self
             .group_of(id)
@@ -155,8 +155,7 @@ impl Root {
         waits && together.is_some_and(|together| together.culprit != *id)
     }
 
-    /// Groups that are not what they were when their restart began are not restarted any more:
-    /// everybody starts alone.
+    /// Cancels the restarts of groups whose configuration changed since they began: the members start alone.
     pub(super) async fn dissolve(&mut self, me: &ActorRef<RootMsg>) {
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.together)
             .into_iter()
@@ -175,7 +174,7 @@ impl Root {
         }
     }
 
-    /// Ends the last of those still to be ended; true when none is left.
+    /// Ends the next member in stop order; returns true when none is left.
     fn stop_next(&mut self, group: &str) -> bool {
         let now = self.world.clock.now();
         loop {
@@ -186,7 +185,7 @@ impl Root {
                 return true;
             };
             let slot = self.slots.get_mut(&id);
-            // Whoever is laid to rest meanwhile takes no part any more.
+            // A member that was stopped or suspended meanwhile takes no part any more.
             let Some(slot) = slot.filter(|slot| slot.together && !slot.is_at_rest()) else {
                 together.stopping.pop();
                 continue;
@@ -208,7 +207,7 @@ impl Root {
         }
     }
 
-    /// A member's session ended in its turn.
+    /// Handles the end of a member's session that was ended for the group's restart.
     pub(super) async fn ended_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -221,12 +220,12 @@ impl Root {
         self.note(ended);
         match self.group_of(id) {
             Some(group) if waits => self.advance(me, &group).await,
-            // Its group was changed meanwhile.
+            // The group was changed meanwhile.
             _ => self.spawn_child(me, id).await,
         }
     }
 
-    /// The delay after the death has passed.
+    /// Continues when the restart delay of the death has passed.
     pub(super) async fn group_due(&mut self, me: &ActorRef<RootMsg>, group: &str, epoch: u64) {
         if let Some(together) = self.together.get_mut(group)
             && together.epoch == epoch
@@ -236,7 +235,7 @@ impl Root {
         }
     }
 
-    /// A member came up in its turn.
+    /// Continues when a member came up in its turn.
     pub(super) async fn up_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(group) = self.group_of(id) else {
             return;
@@ -249,8 +248,7 @@ impl Root {
         }
     }
 
-    /// A child's session or actor ended: a restart that waited for it goes on without it when it is
-    /// not to come back.
+    /// Continues a restart that waited for a child whose session or actor ended, unless the child is to come back.
     pub(super) async fn go_on_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(group) = self.group_of(id) else {
             return;
@@ -260,7 +258,7 @@ impl Root {
             && !back
         {
             together.awaited.take_if(|awaited| awaited == id);
-            // Nobody waits for who does not come back.
+            // A member that does not come back is not waited for.
             together.due |= together.culprit == *id;
             self.advance(me, &group).await;
         }
@@ -282,14 +280,14 @@ impl Root {
                 self.together.remove(group);
                 return;
             };
-            // Somebody may have stopped, suspended or started it meanwhile.
+            // The member may have been stopped, suspended or started meanwhile.
             let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
                 continue;
             };
             if slot.state == ChildState::Quarantined
                 && let Some(until) = slot.deaths.quarantined_until(mono)
             {
-                // Nobody's death ends its quarantine: it and those after it go on waiting.
+                // A group restart never ends a member's quarantine: the restart waits until it expires.
                 together.starting.push_front(id);
                 together.due = false;
                 let (group, epoch) = (group.to_owned(), together.epoch);
@@ -313,7 +311,7 @@ impl Root {
             self.spawn_child(me, &id).await;
             let slot = self.slots.get(&id);
             if slot.is_some_and(|slot| slot.state == ChildState::Blocked) {
-                // It waits for somebody else, and nobody for it: perhaps that is who comes next.
+                // The member waits for a dependency, which may be a later member of this group: go on with the next.
                 continue;
             }
             if let Some(together) = self.together.get_mut(group) {
@@ -323,8 +321,8 @@ impl Root {
         }
     }
 
-    /// Answers operators whose start waited for a whole patrol: for the restart of a group, which may wait for a session
-    /// that cannot be seen or for a quarantine. The child starts all the same when it can.
+    /// Answers operators whose start has waited for a whole patrol interval: for a group's restart, which may wait for
+    /// a session whose state is unknown or for a quarantine. The child still starts when it can.
     pub(super) fn refuse_starts(&mut self) {
         let waiting = self.slots.iter();
         let waiting = waiting.filter(|(_, slot)| !slot.for_wake.is_empty() && !slot.has_actor());

@@ -1,4 +1,4 @@
-//! Handoffs, and the brake of those that are hurried (`domain/handoff.rs`).
+//! Handoffs, and the brake on rapid ones (`domain/handoff.rs`).
 
 use ractor::ActorRef;
 
@@ -13,7 +13,7 @@ use crate::domain::message::{self, Body, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 
-/// What a person is told of a row of hurried handoffs.
+/// The particulars of an escalation about a row of rapid handoffs.
 struct Row {
     count: u32,
     within: std::time::Duration,
@@ -21,7 +21,7 @@ struct Row {
 }
 
 impl Root {
-    /// A session that handed off has ended: its successor starts, at once or after a wait.
+    /// Starts the successor of a session that handed off, at once or after a wait.
     pub(super) async fn handed_off(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let Some(slot) = self.slots.get_mut(id) else {
@@ -82,7 +82,12 @@ impl Root {
             match called.await {
                 Ok(()) => world.nudge(message::SHAMAN),
                 Err(error) => {
-                    tracing::warn!(child = %id, %error, "no person is called about its handoffs");
+                    tracing::warn!(
+                        child = %id,
+                        %error,
+                        "the escalation about rapid handoffs could not be stored; no person is \
+                        called"
+                    );
                 }
             }
         });
@@ -96,7 +101,11 @@ impl Root {
         let id = id.clone();
         tokio::spawn(async move {
             if let Err(error) = settled.await {
-                tracing::warn!(child = %id, %error, "a call about its handoffs stays open");
+                tracing::warn!(
+                    child = %id,
+                    %error,
+                    "the escalation about rapid handoffs could not be closed; it stays open"
+                );
             }
         });
     }

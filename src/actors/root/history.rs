@@ -1,19 +1,19 @@
-//! What outlives the supervisor of the deaths of a child: with `restart_history = "persistent"` all that
-//! counts against it. Otherwise of a raider alone that its session was up: a session that ended while no
-//! supervisor ran is a death, and what follows has the permissions that follow a death.
+//! The part of a child's death count that outlives the supervisor: with `restart_history = "persistent"` every death
+//! that counts. Otherwise only that a raider's session was up: a session that ended while no supervisor ran is a death,
+//! and the session after it has the permissions of a restart after a death.
 //!
 //! ```text
-//!  start ──► its row is open, on the disk ──► session ──► death ──► a death more, written behind
+//!  start ──► its row is open, on the disk ──► session ──► death ──► one death more, written behind
 //!                                                └──────► planned end ──► not open, written behind
 //!  next supervisor: an open row and no session ──► one death more, before anything is started
 //! ```
 //!
-//! With a persistent history a start waits for its row, and the store keeps the order of what it is given: whatever kills the
-//! supervisor in between, there is no restart without its death on record. A supervisor that is
-//! killed in the middle of a planned end counts that one as a death.
+//! With a persistent history a start waits for its row, and the store keeps the order of writes: wherever the
+//! supervisor is killed, no restart happens without its death on record. A supervisor that is killed in the middle of a
+//! planned end counts that end as a death.
 //!
-//! With either history a raider that is in quarantine stays there over a restart of the supervisor, until the time that was
-//! promised (`actors/quarantine.rs`).
+//! With either history a quarantined raider stays quarantined over a restart of the supervisor, until the announced
+//! time (`actors/records/quarantine.rs`).
 
 use crate::actors::mail::Written;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,38 +33,38 @@ use crate::domain::ids::{AgentName, ChildId, RaiderId};
 use crate::domain::reconcile::Decision;
 use crate::domain::restart::{DeathWindow, Deaths, Mono};
 
-/// How long a start waits for its row. Sessions start without a store, too (`4-rules.md`, store):
-/// then deaths are counted in memory alone.
+/// Timeout of a start that waits for its row. Sessions start without a store, too (`4-rules.md`, store): then deaths
+/// are counted in memory only.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What an earlier supervisor left in the store.
+/// Death counts and quarantines that an earlier supervisor stored.
 pub(super) struct Left {
     pub(super) deaths: Vec<Deaths>,
     pub(super) quarantined: Vec<Held>,
 }
 
-/// What is kept in the store.
+/// The death histories in the store, as far as this root knows them.
 #[derive(Default)]
 pub(super) struct Histories {
-    /// What an earlier supervisor left has been read.
+    /// Set when the rows of an earlier supervisor have been read.
     pub(super) loaded: bool,
-    /// Of children that have no slot yet.
+    /// Rows of children that have no slot yet.
     left: BTreeMap<ChildId, Deaths>,
     /// Raiders that were in quarantine or on trial, and have no slot yet.
     quarantined: BTreeMap<RaiderId, Held>,
-    /// Of those that have, as it was handed over last.
+    /// Rows of children with a slot, as last written.
     kept: BTreeMap<ChildId, Kept>,
 }
 
 struct Kept {
     open: bool,
     deaths: Vec<Mono>,
-    /// The store did not take it: it is handed over again.
+    /// Set when the store refused the write: it is retried.
     lost: Arc<AtomicBool>,
 }
 
 impl Root {
-    /// Takes over what an earlier supervisor left: of children that may come back.
+    /// Takes over the rows of an earlier supervisor, of the children that may come back.
     pub(super) fn load_histories(&mut self, left: Left, hooked: &BTreeSet<RaiderId>) {
         self.histories.loaded = true;
         let quarantined = left.quarantined.into_iter();
@@ -92,13 +92,13 @@ impl Root {
         }
     }
 
-    /// What counts against a child that is new here.
+    /// Restores the stored deaths and quarantine of a child whose slot is new.
     pub(super) fn restore(&mut self, slot: &mut Slot) {
         self.restore_deaths(slot);
         self.restore_quarantine(slot);
     }
 
-    /// A raider that was in quarantine stays there until the time that was promised, and is on trial after it.
+    /// Keeps a raider quarantined until the announced time; after that it is on trial.
     fn restore_quarantine(&mut self, slot: &mut Slot) {
         let Work::Raider { hook, .. } = &slot.spec.work else {
             return;
@@ -129,7 +129,7 @@ impl Root {
         }
     }
 
-    /// Whether a start will only find out that the child is in quarantine.
+    /// Returns true when a start would only find that the child is quarantined.
     pub(super) fn is_held_back(&self, decision: &Decision) -> bool {
         let Decision::Start(id) = decision else {
             return false;
@@ -142,7 +142,7 @@ impl Root {
         })
     }
 
-    /// An operator released a child that has no slot.
+    /// Clears the history of a child without slot that an operator released.
     pub(super) fn forgive(&mut self, id: &ChildId) {
         if let ChildId::Raider(raider) = id {
             self.histories.quarantined.remove(raider);
@@ -152,9 +152,8 @@ impl Root {
         }
     }
 
-    /// A child goes that may be wanted again at any time: what counts against it stays, so that a pool
-    /// which goes up and down starts nobody without limit, and neither does the removal of a quarantined
-    /// raider that fails. The next incarnation is another child.
+    /// Keeps the history of a child that goes and may be wanted again, so that neither a pool that shrinks and grows
+    /// nor a failed removal of a quarantined raider resets the restart limit. The next incarnation is another child.
     pub(super) fn leave(&mut self, slot: &mut Slot) {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let mut agents = self.world.city.agents.iter();
@@ -171,7 +170,7 @@ impl Root {
         }
     }
 
-    /// Forgets what does not count any more against those who have gone.
+    /// Drops the expired histories of children that have gone.
     fn forget_old(&mut self) {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let policy = &self.world.city.daemon.restart;
@@ -186,8 +185,8 @@ impl Root {
         }
     }
 
-    /// Writes what counts against the child, if that changed; its place in the store's queue is
-    /// taken when this returns. A child that is gone has no history, but what it left.
+    /// Writes the child's history if it changed; the write has its place in the store's queue when this returns. For a
+    /// child that is gone only what [`Self::leave`] kept is written.
     pub(super) fn keep(&mut self, id: &ChildId) -> Option<Written> {
         let policy = &self.world.city.daemon.restart;
         let stays = (self.stopping.as_ref()).is_some_and(|stopping| stopping.keeps_sessions());
@@ -216,27 +215,27 @@ impl Root {
         let (written, lost) = self.write(row);
         let kept = Kept { open, deaths, lost };
         self.histories.kept.insert(id.clone(), kept);
-        // No start is slower for a row that counts nothing.
+        // A row that counts no death delays no start.
         outlives.then_some(written)
     }
 
-    /// Whether anything of the child's deaths outlives the supervisor.
+    /// Returns true when this child's deaths are stored at all.
     fn is_kept(&self, id: &ChildId) -> bool {
         self.world.city.daemon.restart.outlives() || matches!(id, ChildId::Raider(_))
     }
 
-    /// Writes whatever changed, or was not taken by the store.
+    /// Writes every history that changed or that the store refused.
     pub(super) fn keep_all(&mut self) {
         self.forget_old();
         let kept = self.histories.kept.keys();
         let ids: BTreeSet<_> = self.slots.keys().chain(kept).cloned().collect();
         for id in ids {
-            // Nobody is started for it.
+            // No start waits for this write.
             let _behind = self.keep(&id);
         }
     }
 
-    /// `restart_history` changed.
+    /// Applies a changed `restart_history`.
     pub(super) fn switch_history(&mut self, outlived: bool) {
         let outlives = self.world.city.daemon.restart.outlives();
         if outlived && !outlives {
@@ -260,10 +259,19 @@ impl Root {
             match tokio::time::timeout(PATIENCE, writing).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(child, %error, "its deaths are counted in memory for now");
+                    tracing::warn!(
+                        child,
+                        %error,
+                        "the death history could not be stored; deaths count in memory until a \
+                        retry succeeds"
+                    );
                     failed.store(true, Ordering::Relaxed);
                 }
-                Err(_late) => tracing::warn!(child, "its deaths are written late"),
+                Err(_late) => tracing::warn!(
+                    child,
+                    "storing the death history timed out; the start goes on, the write is still \
+                    queued"
+                ),
             }
             drop(done);
         });
@@ -278,7 +286,7 @@ impl Kept {
 }
 
 impl Slot {
-    /// Whether a session was to run and came to no planned end.
+    /// Returns true when a session was to run and has not come to a planned end.
     fn is_open(&self) -> bool {
         let runs = match self.state {
             ChildState::Starting | ChildState::Running | ChildState::Ending => true,
@@ -291,7 +299,7 @@ impl Slot {
         runs || self.unattended
     }
 
-    /// Whether a session was up that came to no planned end.
+    /// Returns true when a session was up and has not come to a planned end.
     fn was_up(&self) -> bool {
         let up = matches!(self.state, ChildState::Running | ChildState::Ending);
         up || self.unattended
@@ -308,8 +316,8 @@ fn row(spec: &ChildSpec, open: bool, deaths: &[Mono], now: Timestamp, mono: Mono
     }
 }
 
-/// What a history belongs to, besides the name: a raider's to its charge, an agent's to what needs a
-/// restart when it changes.
+/// Returns the identity that a history belongs to besides the name: a raider's charge, or the fingerprint of an agent's
+/// configuration that needs a restart when it changes.
 fn made_from(spec: &ChildSpec) -> String {
     match &spec.work {
         Work::Raider { hook, .. } => hook.incarnation.to_string(),

@@ -1,5 +1,5 @@
-//! Infrastructure actors: permanent children that hold nothing that matters. One that panics is
-//! started again and rebuilds itself from the store and the world.
+//! Infrastructure actors: permanent children without state that matters. An actor that panics is started again and
+//! rebuilds its state from the store and the world.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,22 +11,22 @@ use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr};
 use super::{Root, RootMsg};
 use crate::domain::restart::{Answer, Backoff, DeathWindow, History, RestartPolicy};
 
-/// Makes an actor under the given supervisor and enters it in the directory.
+/// Spawns an actor under the given supervisor and enters it in the directory.
 pub type Spawn = Arc<
     dyn Fn(ActorCell) -> Pin<Box<dyn Future<Output = Result<ActorCell, SpawnErr>> + Send>>
         + Send
         + Sync,
 >;
 
-/// What an infrastructure actor is made from.
+/// The name and the constructor of an infrastructure actor.
 pub struct InfraSpec {
-    /// For logs: `store`, `shaman`, `horde/witness`.
+    /// The name for logs: `store`, `shaman`, `horde/witness`.
     pub name: String,
-    /// Makes it.
+    /// Spawns the actor.
     pub spawn: Spawn,
 }
 
-/// One infrastructure actor.
+/// The slot of an infrastructure actor.
 pub struct Infra {
     spec: InfraSpec,
     actor: Option<ActorCell>,
@@ -59,8 +59,8 @@ impl Infra {
     }
 }
 
-/// A tight loop of panics must not burn the machine, nor may infrastructure stay away for long:
-/// ten within ten seconds, then a pause until the oldest is ten seconds old.
+/// Limits a loop of panics without leaving infrastructure down for long: ten restarts within ten seconds, then a pause
+/// until the oldest is ten seconds old.
 fn policy() -> RestartPolicy {
     RestartPolicy {
         max_restarts: 10,
@@ -78,7 +78,7 @@ fn policy() -> RestartPolicy {
 }
 
 impl Root {
-    /// Starts all of it, in order.
+    /// Starts all infrastructure actors, in order.
     pub(super) async fn start_infra(&mut self, me: &ActorRef<RootMsg>) {
         for index in 0..self.infra.len() {
             self.spawn_infra(me, index).await;
@@ -95,7 +95,7 @@ impl Root {
         }
     }
 
-    /// Answers the end of one.
+    /// Handles the end of an infrastructure actor: restarts it after a delay, unless the supervisor stops.
     pub(super) fn infra_ended(
         &mut self,
         me: &ActorRef<RootMsg>,
@@ -121,13 +121,13 @@ impl Root {
             actor = infra.spec.name,
             why,
             ?delay,
-            "an infrastructure actor ended"
+            "an infrastructure actor ended; it restarts after the delay"
         );
         let (name, epoch) = (infra.spec.name.clone(), infra.epoch);
         let _timer = me.send_after(delay, move || RootMsg::Reinfra { name, epoch });
     }
 
-    /// Starts one again.
+    /// Restarts an infrastructure actor, unless the timer is of an earlier epoch.
     pub(super) async fn reinfra(&mut self, me: &ActorRef<RootMsg>, name: &str, epoch: u64) {
         let due = |infra: &Infra| {
             infra.spec.name == name && infra.epoch == epoch && infra.actor.is_none()
@@ -137,7 +137,7 @@ impl Root {
         }
     }
 
-    /// Starts those of a rig that was added.
+    /// Starts the infrastructure actors of a rig that was added.
     pub(super) async fn add_infra(&mut self, me: &ActorRef<RootMsg>, specs: Vec<InfraSpec>) {
         for spec in specs {
             self.infra.push(Infra::new(spec));
@@ -145,7 +145,7 @@ impl Root {
         }
     }
 
-    /// Stops those of a rig that is gone.
+    /// Stops the infrastructure actors of a rig that was removed.
     pub(super) fn remove_infra(&mut self, of: &dyn Fn(&str) -> bool) {
         self.infra.retain_mut(|infra| {
             let gone = of(infra.name());

@@ -1,4 +1,4 @@
-//! What a stop has not ended, so that "stopped" is said only when nothing is left.
+//! Sessions that a stop has not ended, so that "stopped" is reported only when none is left.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,22 +13,22 @@ impl Left {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes one that is not known to have ended.
+    /// Notes a session that is not known to have ended, with the reason.
     pub(super) fn add(&self, name: impl ToString, why: impl ToString) {
         self.names().insert(name.to_string(), why.to_string());
     }
 
-    /// Notes that this one has ended.
+    /// Notes that a session has ended.
     pub(super) fn ended(&self, name: &str) {
         self.names().remove(name);
     }
 
-    /// Forgets what an earlier look found.
+    /// Clears the findings of an earlier look.
     pub(super) fn clear(&self) {
         self.names().clear();
     }
 
-    /// Each that is left, with the reason.
+    /// Returns each session that is left, with the reason.
     #[must_use]
     pub fn told(&self) -> Vec<String> {
         let names = self.names();

@@ -1,5 +1,5 @@
-//! One look at the world, in a task of its own: sessions, hooks and sagas, planned by
-//! `domain::reconcile`. The root applies what comes of it (recovery.rs).
+//! A look at the world, in a task of its own: observes sessions, hooks and sagas, and plans with `domain::reconcile`.
+//! The root applies the plan (recovery.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,47 +28,47 @@ use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::Saga;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
 
-/// What the root knew when it set out to look.
+/// The root's state when a look began.
 pub(super) struct Known {
     pub(super) tended: BTreeMap<ChildId, Tended>,
     pub(super) sizes: BTreeMap<AgentName, u32>,
-    /// Agents that a person stopped; the store may not say so yet.
+    /// Agents that an operator stopped; the store may not have the stop yet.
     pub(super) resting: BTreeSet<AgentName>,
-    /// Sessions that were up, and which of that name.
+    /// Sessions that were up, with their tokens.
     pub(super) up: BTreeMap<SessionId, String>,
-    /// What an earlier supervisor counted has been read.
+    /// Set when the stored death histories have been read.
     pub(super) histories: bool,
-    /// It is a patrol's look.
+    /// Set when a patrol asked for this look.
     pub(super) patrol: bool,
 }
 
-/// One look at the world, planned. Nothing when it cannot be seen: then nothing is done.
+/// The result of a look: what was observed, and the plan. Empty when the world cannot be observed: then nothing is
+/// done.
 #[derive(Default)]
 pub struct Look {
     pub(super) decisions: Vec<Decision>,
-    /// What every wanted child is made from now.
+    /// The spec of every wanted child, from the current configuration.
     pub(super) specs: BTreeMap<ChildId, ChildSpec>,
-    /// Sessions that were up when it began, and which of that name.
+    /// Sessions that were up when the look began, with their tokens.
     pub(super) up: BTreeMap<SessionId, String>,
-    /// Ends of sessions that were thought to be up. Events are hints; here is where a lost one is
-    /// made up for.
+    /// Ends of sessions that the root believed up. Events are hints; a lost event is made up for here.
     pub(super) ended: Vec<SessionEvent>,
-    /// Raiders that hold a slot; none when that is not known.
+    /// Raiders that hold a slot; none when unknown.
     pub(super) hooked: Option<BTreeSet<RaiderId>>,
-    /// Of these it cannot be seen whether they run, and why.
+    /// Wanted children whose run state is unknown, with the reason.
     pub(super) unseen: BTreeMap<ChildId, String>,
-    /// What persons said; none when that is not known.
+    /// The operators' suspensions and stops; none when unknown.
     pub(super) standing: Option<standing::Said>,
-    /// What an earlier supervisor counted, as long as that was not read.
+    /// Death histories of an earlier supervisor; none once they have been read.
     pub(super) deaths: Option<Left>,
-    /// Agents whose sessions run without them; none when that was not looked at.
+    /// Agents whose sessions run without the agent's process; none when processes were not looked at.
     pub(super) shells: Option<BTreeMap<ChildId, Shell>>,
-    /// When the next session will have been idle for as long as it may.
+    /// When the next session reaches its idle timeout.
     pub(super) idle_at: Option<Timestamp>,
 }
 
 struct Stored {
-    /// Hooks, and whether their work was closed elsewhere.
+    /// Hooks, each with whether its relic was closed elsewhere.
     hooks: Vec<(Hook, bool)>,
     sagas: Vec<Saga>,
     said: standing::Said,
@@ -80,7 +80,7 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
     let runs =
         |facts: &&SessionFacts| matches!(facts.state, RunState::Running | RunState::Unknown { .. });
     let seen = sessions.iter().flatten().filter(runs);
-    // Where sessions cannot be seen, nothing is concluded.
+    // Sessions that cannot be listed prove nothing.
     let running: Option<BTreeSet<_>> = sessions
         .is_ok()
         .then(|| seen.map(|facts| facts.id.clone()).collect());
@@ -95,7 +95,7 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
                 if running.as_ref().is_some_and(rests) {
                     launch::move_on(txn, &city, &mut hook)?;
                 }
-                // Work that was closed elsewhere asks for no session any more.
+                // A relic that was closed elsewhere needs no session any more.
                 let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
                 hooks.push((hook, over));
             }
@@ -117,17 +117,17 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
     match (sessions, stored) {
         (Ok(sessions), Ok(stored)) => Some((sessions, stored)),
         (Err(error), _) => {
-            tracing::warn!(%error, "the sessions cannot be seen; nothing is concluded from that");
+            tracing::warn!(%error, "the sessions cannot be listed; this look changes nothing");
             None
         }
         (_, Err(error)) => {
-            tracing::warn!(%error, "the store cannot be read; nothing is concluded from that");
+            tracing::warn!(%error, "the store cannot be read; this look changes nothing");
             None
         }
     }
 }
 
-/// Looks.
+/// Observes the world and returns the plan.
 pub(super) async fn look(world: &World, known: Known) -> Look {
     let city = Arc::clone(&world.city);
     accounts::load(world).await;
@@ -199,7 +199,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     }
 }
 
-/// Has the transcripts of all sessions read on. They may be long: no look waits for them.
+/// Starts reading the new parts of all transcripts. They may be long, so the look does not wait.
 fn read_transcripts(world: &World, wants: &[Want], by_id: &BTreeMap<&SessionId, &SessionFacts>) {
     let runs = by_id
         .values()
@@ -209,11 +209,11 @@ fn read_transcripts(world: &World, wants: &[Want], by_id: &BTreeMap<&SessionId, 
     tokio::spawn(usage::patrol(world.clone(), specs, runs));
 }
 
-/// A limit that ends later than this is cheaper to wait for without a session.
+/// A limit that lasts longer than this is waited for without a session.
 const LONG: Duration = Duration::from_secs(30 * 60);
 
-/// Marks the children whose account is parked: none of them is started. A session that runs is kept, but
-/// for one at a limit that lasts, if its conversation can be gone on with and no person is attached.
+/// Marks the children whose account is parked: they are not started. A running session is kept, except at a lasting
+/// limit when its conversation can be resumed and no person is attached.
 async fn park(world: &World, wants: &mut [Want], by_id: &BTreeMap<&SessionId, &SessionFacts>) {
     let directory = &world.directory;
     for (wanted, spec) in wants
@@ -253,7 +253,7 @@ async fn park(world: &World, wants: &mut [Want], by_id: &BTreeMap<&SessionId, &S
     }
 }
 
-/// Sessions that are not to be disturbed: they have a condition.
+/// Returns the sessions that must not be disturbed because they have a condition.
 async fn asking(
     world: &World,
     moment: Moment,
@@ -271,7 +271,7 @@ async fn asking(
     conditions::look_at_all(world, moment, askers.collect()).await
 }
 
-/// Who is wanted, and cannot be seen.
+/// Returns the wanted children whose run state is unknown, with the reason.
 fn unseen(
     wants: &[(Wanted, ChildSpec)],
     by_id: &BTreeMap<&SessionId, &SessionFacts>,
@@ -285,7 +285,7 @@ fn unseen(
     unseen.collect()
 }
 
-/// A session whose silence is as old as a clock says that does not jump.
+/// Replaces the last activity by one that is computed from a monotonic age, so that clock jumps do not count.
 fn steady(world: &World, mut facts: SessionFacts, now: Timestamp) -> SessionFacts {
     if let Some(last) = facts.last_activity {
         let age = world.age(&facts.token, last.max(facts.started_at));
@@ -296,7 +296,7 @@ fn steady(world: &World, mut facts: SessionFacts, now: Timestamp) -> SessionFact
     facts
 }
 
-/// When the first of the sessions that are not idle yet will be.
+/// Returns when the first session that is not idle yet reaches its idle timeout.
 fn next_idle(wanted: &[Wanted], sessions: &[SessionFacts], now: Timestamp) -> Option<Timestamp> {
     let due = wanted.iter().filter_map(|wanted| {
         wanted.idle_timeout?;
@@ -306,7 +306,7 @@ fn next_idle(wanted: &[Wanted], sessions: &[SessionFacts], now: Timestamp) -> Op
     due.min()
 }
 
-/// Sessions that were up when the look began and are not any more.
+/// Returns the ends of sessions that were up when the look began and are up no more.
 fn ended(sessions: &[SessionFacts], up: &BTreeMap<SessionId, String>) -> Vec<SessionEvent> {
     let ended = up.iter().filter_map(|(id, token)| {
         let facts = sessions.iter().find(|facts| facts.id == *id);

@@ -1,5 +1,5 @@
-//! The root supervisor: owns every child, restarts it one_for_one within its own intensity, and
-//! ends all of them in order.
+//! The root supervisor: owns every child, restarts it one_for_one within its own intensity, and ends all of them in
+//! order.
 //!
 //! ```text
 //!  infrastructure (infra.rs)         children (children.rs, deaths.rs)
@@ -10,7 +10,7 @@
 //!
 //!  orders.rs    what others ask: want, end, rest, wake, cycle
 //!  wanted.rs, look.rs ─► recovery.rs ─► planned.rs
-//!               who should be there, what is, what follows: at start-up, at every patrol, and
+//!               the desired children, the observed ones, the plan: at start-up, at every patrol, and
 //!               after a reload (reload.rs)
 //!  shells.rs    agents that died inside their wrappers
 //!  depends.rs   start after, stop before      groups.rs  one_for_all, rest_for_one
@@ -18,7 +18,7 @@
 //!  history.rs   deaths that outlive the supervisor
 //! ```
 //!
-//! Only the root starts and stops children. Everybody else asks.
+//! Only the root starts and stops children. Every other actor asks it.
 
 mod children;
 mod deaths;
@@ -67,70 +67,70 @@ use crate::domain::prompt::PoolNotice;
 use crate::domain::restart::Mono;
 use crate::ports::sessions::Stopped;
 
-/// Messages to the root: what others send, and what it tells itself.
+/// Messages to the root: from other actors, and from the root to itself.
 pub enum RootMsg {
-    /// From elsewhere.
+    /// A message of another actor.
     Mail(RootMail),
     /// A session without an actor was ended.
     Swept {
-        /// Who.
+        /// The child.
         id: ChildId,
-        /// Which attempt.
+        /// The slot's epoch at that attempt.
         epoch: u64,
-        /// How it went.
+        /// The result.
         result: Result<Stopped, EndRefused>,
     },
     /// The time to start a child again has come.
     Retry {
-        /// Who.
+        /// The child.
         id: ChildId,
-        /// A timer of an earlier epoch is void.
+        /// The slot's epoch; a timer of an earlier epoch is void.
         epoch: u64,
     },
     /// Restart one infrastructure actor.
     Reinfra {
-        /// Which.
+        /// The name.
         name: String,
         /// A timer of an earlier epoch is void.
         epoch: u64,
     },
-    /// Time to look at everything.
+    /// Time for a patrol; the value is the timer's epoch.
     Patrol(u64),
-    /// Words may not be typed into a child's session now.
+    /// A notice could not be typed into a child's session and waits.
     Unsaid {
-        /// Whose.
+        /// The child.
         id: ChildId,
-        /// Which.
+        /// The notice.
         words: PoolNotice,
     },
     /// The restart of a group may go on.
     GroupDue {
-        /// Which.
+        /// The group.
         group: String,
         /// A timer of an earlier epoch is void.
         epoch: u64,
     },
     /// Time to ask how many members a pool needs.
     PoolDue {
-        /// Which.
+        /// The pool.
         agent: AgentName,
         /// A timer of an earlier epoch is void.
         epoch: u64,
     },
-    /// How many members a pool needs.
+    /// The answer of a pool's check.
     PoolSized {
-        /// Which.
+        /// The pool.
         agent: AgentName,
         /// An answer to an earlier epoch's question is void.
         epoch: u64,
-        /// As its check says.
+        /// The number of members, or why the check failed.
         size: Result<u32, String>,
     },
-    /// What a look at everything came to; nothing where it could not be seen.
+    /// The result of a look; empty when the world could not be observed.
     Planned(Box<Look>),
-    /// When something is due of them next.
+    /// When something is due for the accounts next.
     AccountsDue(Option<jiff::Timestamp>),
-    /// A pass of the stop is over, or its time is up.
+    /// A pass of the stop is over, or its deadline has passed.
     StopDue(Pass),
 }
 
@@ -151,15 +151,15 @@ impl TryFrom<RootMsg> for RootMail {
     }
 }
 
-/// What the root is made from.
+/// The parts that the root is made from.
 pub struct RootArgs {
     /// The world.
     pub world: Arc<World>,
     /// The infrastructure, in the order of its start.
     pub infra: Vec<InfraSpec>,
-    /// What a rig needs of it.
+    /// Makes the infrastructure of a rig.
     pub rig_infra: RigInfra,
-    /// What a stop has not ended; read when the root has ended.
+    /// The sessions that a stop has not ended; read after the root has ended.
     pub left: Arc<Left>,
 }
 
@@ -170,37 +170,36 @@ pub struct Root {
     rig_infra: RigInfra,
     left: Arc<Left>,
     slots: BTreeMap<ChildId, Slot>,
-    /// Agents that an operator stopped: they rest until started again.
+    /// Agents that an operator stopped: they rest until they are started again.
     resting: BTreeSet<AgentName>,
-    /// Children that a person suspended, as of the last look.
+    /// Children that an operator suspended, as of the last look.
     suspended: BTreeSet<ChildId>,
     patrol_epoch: u64,
-    /// The next look is a patrol's: it looks at the processes of sessions, too.
+    /// Set when the next look is a patrol's: it inspects the processes of sessions, too.
     patrolling: bool,
-    /// Sessions of agents that run without their agent.
+    /// Sessions of agents that run without the agent's process.
     shells: Shells,
-    /// Since when it cannot be seen of these whether they run.
+    /// Children whose run state is unknown, and since when.
     unseen: BTreeMap<ChildId, Mono>,
-    /// The timer of the look that the first idle session is due for.
+    /// The timer of the next idle timeout.
     idle: Option<tokio::task::AbortHandle>,
-    /// The timer of what is due next of the accounts.
+    /// The timer of what is due for the accounts next.
     accounts: Option<tokio::task::AbortHandle>,
-    /// One look at a time, at the world that was in force when it began; a wish to look meanwhile is
-    /// another look.
+    /// The world that the look under way began with; one look at a time. A request meanwhile sets `look_again`.
     looking: Option<Arc<World>>,
     look_again: bool,
-    /// The dispatcher is to be told when the look is acted on.
+    /// Set when the dispatcher must be told once the look is applied.
     reconciling: bool,
-    /// Groups that are being restarted.
+    /// Group restarts under way.
     together: BTreeMap<String, Together>,
     group_epoch: u64,
     pools: Pools,
     histories: Histories,
-    /// The control socket answers.
+    /// Set when the control socket answers.
     ready: bool,
-    /// A look was applied: from then on the list of children is complete.
+    /// Set when the first look was applied: from then on the list of children is complete.
     seen: bool,
-    /// Who waits for the first look to be acted on.
+    /// Callers that wait for the first look to be applied.
     booting: Vec<RpcReplyPort<()>>,
     stopping: Option<shutdown::Stopping>,
 }
@@ -275,7 +274,7 @@ impl Actor for RootActor {
         Ok(())
     }
 
-    /// Never returns an error: that would end the whole tree.
+    /// Never returns an error: an error would end the whole tree.
     async fn handle_supervisor_evt(
         &self,
         me: ActorRef<RootMsg>,
@@ -286,7 +285,7 @@ impl Actor for RootActor {
             SupervisionEvent::ActorFailed(cell, error) => {
                 root.actor_ended(&me, cell.get_id(), Some(error)).await;
             }
-            // An actor that stops by itself gives no reason; one that was killed has one.
+            // An actor that stops by itself has no reason; a killed one has.
             SupervisionEvent::ActorTerminated(cell, _, reason) => {
                 let error = reason.map(ActorProcessingErr::from);
                 root.actor_ended(&me, cell.get_id(), error).await;
@@ -298,7 +297,7 @@ impl Actor for RootActor {
 }
 
 impl Root {
-    /// Does what others ask.
+    /// Handles a message of another actor.
     async fn read(&mut self, me: &ActorRef<RootMsg>, mail: RootMail) {
         match mail {
             RootMail::Want { spec, cause, reply } => self.want(me, *spec, cause, reply).await,
@@ -324,7 +323,7 @@ impl Root {
             RootMail::Wake { id, cause, reply } => self.wake(me, id, cause, reply).await,
             RootMail::Session(event) => self.session_event(event),
             RootMail::Views(reply) => {
-                // The asker gave up waiting.
+                // The caller may have stopped waiting.
                 let _late = reply.send(self.views());
             }
             RootMail::Pools(reply) => {

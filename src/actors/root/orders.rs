@@ -1,4 +1,4 @@
-//! What others ask of a child: that it be there, that it end, that it rest, wake or cycle.
+//! Orders for a child: start, end, rest, wake, cycle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Root {
         if self.stopping.is_some() {
             return tell(reply, Err("the supervisor is stopping"));
         }
-        // Whoever asks may have looked before the rebuilding began.
+        // The caller may have looked before the repair began.
         if let ChildId::Raider(raider) = &spec.id
             && self
                 .world
@@ -68,7 +68,7 @@ impl Root {
         slot.cause = cause;
         let held = slot.deaths.quarantined_until(mono);
         if new && slot.on_trial && cause == Cause::Recovered && held.is_none() {
-            // Its quarantine ended while no supervisor ran: this is the try that was promised.
+            // Its quarantine ended while no supervisor ran: this start is the promised trial.
             slot.cause = Cause::WindowPassed;
             let event = NewEvent::new(EventType::AgentUnquarantined, &id, Cause::WindowPassed);
             self.world.store.note(vec![event]);
@@ -82,7 +82,7 @@ impl Root {
             return;
         }
         if suspended && cause != Cause::Adopted {
-            // It rests until it is resumed, and is started from this spec then.
+            // It rests until it is resumed, and then starts from this spec.
             slot.desired = Desired::Resting(Cause::Suspended);
             slot.become_state(ChildState::Stopped, now);
             return tell(reply, Ok(()));
@@ -97,11 +97,11 @@ impl Root {
         }
     }
 
-    /// Makes the slot of a child that has none.
+    /// Prepares the start of a child that has no slot yet.
     fn take_up(&mut self, spec: &ChildSpec, cause: Cause) {
         let id = &spec.id;
         match (cause, spec.harness()) {
-            // What it died of was its sandbox, which a person has had mended.
+            // Its sandbox was the cause of its deaths, and an operator had that repaired.
             (Cause::Repair, _) => {
                 self.forgive(id);
                 self.unblock_relic(spec);
@@ -114,7 +114,7 @@ impl Root {
         self.slots.insert(id.clone(), slot);
     }
 
-    /// It was quarantined by an earlier supervisor.
+    /// Keeps a child in the quarantine that an earlier supervisor began.
     fn quarantine(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, wait: Duration) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -123,7 +123,7 @@ impl Root {
         slot.epoch += 1;
         slot.become_state(ChildState::Quarantined, now);
         let epoch = slot.epoch;
-        // Stamps of the future are put right.
+        // Stamps in the future are corrected by this write.
         let _behind = self.keep(id);
         if !self.restart_together(me, id, wait) {
             let id = id.clone();
@@ -165,7 +165,7 @@ impl Root {
         });
     }
 
-    /// Ends whatever session of a child without an actor may still run, unless a later incarnation has it.
+    /// Ends any session that a child without an actor may still have, unless it belongs to a later incarnation.
     pub(super) fn sweep_any(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if let Some(slot) = self.slots.get(id) {
             let meant = Meant::of(&slot.spec);
@@ -173,7 +173,7 @@ impl Root {
         }
     }
 
-    /// Ends what session of a child without an actor may still run, if it is the one that is meant.
+    /// Ends a session that a child without an actor may still have, if it matches `meant`.
     fn sweep(&mut self, me: &ActorRef<RootMsg>, meant: Meant) {
         let Some(slot) = self.slots.get_mut(&meant.id) else {
             return;
@@ -184,7 +184,7 @@ impl Root {
         let (id, epoch, grace) = (meant.id.clone(), slot.epoch, slot.spec.grace);
         tokio::spawn(async move {
             let result = end_meant(&world, meant, grace).await;
-            // The root only goes with the process.
+            // The root lives as long as the process.
             let _gone = me.cast(RootMsg::Swept { id, epoch, result });
         });
     }
@@ -224,9 +224,8 @@ impl Root {
         self.not_ended(id, EndRefused::Undead { id: who, why });
     }
 
-    /// A session would not end, or is not the one that was meant; whoever asked is told. A child that
-    /// should be gone is forgotten all the same: the next look finds what still runs and whether it is
-    /// wanted.
+    /// Refuses to the waiting callers: the session would not end, or is not the one that was meant. A child that should
+    /// be gone is forgotten all the same: the next look finds what still runs and whether it is wanted.
     fn not_ended(&mut self, id: &ChildId, refused: EndRefused) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -258,7 +257,7 @@ impl Root {
                 slot.tell(ChildMsg::End(grace));
                 Ok(())
             }
-            // It is on its way.
+            // A cycle is already under way.
             Some(slot) if matches!(slot.desired, Desired::Cycle(_)) => Ok(()),
             Some(_) => Err(format!("{id} has no session to cycle")),
             None => Err(format!("{id} is not known")),
@@ -276,7 +275,7 @@ impl Root {
             self.resting.insert(agent.clone());
         }
         let now = self.world.clock.now();
-        // What rests already rests on; a session that runs in spite of that is ended.
+        // A child that rests stays at rest; a session that runs all the same is ended.
         let at_rest = |slot: &Slot| {
             let rests = matches!(slot.desired, Desired::Resting(Cause::Operator));
             rests && slot.state == ChildState::Stopped && slot.actor.is_none()
@@ -287,7 +286,7 @@ impl Root {
         };
         slot.for_end.push(reply);
         if matches!(slot.desired, Desired::Ended(_)) {
-            // It is being ended for good: that is rest enough.
+            // It is being ended for good, which includes the rest.
             return;
         }
         slot.draining = false;
@@ -308,7 +307,7 @@ impl Root {
         let now = self.world.clock.now();
         let known = self.slots.contains_key(&id);
         if let Some(spec) = self.configured(&id).filter(|_| !known) {
-            // It has rested since before this supervisor began.
+            // It has rested since before this supervisor started.
             let mut slot = Slot::new(spec, now, cause);
             slot.become_state(ChildState::Stopped, now);
             self.slots.insert(id.clone(), slot);
@@ -349,7 +348,7 @@ impl Root {
         }
     }
 
-    /// A person has a raider tried again: its relic is not blocked any more.
+    /// Unblocks the relic of a raider that an operator starts again.
     fn unblock_relic(&self, spec: &ChildSpec) {
         let Work::Raider { hook, .. } = &spec.work else {
             return;
@@ -360,12 +359,17 @@ impl Root {
         let id = spec.id.clone();
         tokio::spawn(async move {
             if let Err(error) = released.await {
-                tracing::warn!(child = %id, %error, "a relic stays blocked although its raider is started");
+                tracing::warn!(
+                    child = %id,
+                    %error,
+                    "the raider was started, but its relic could not be unblocked and stays \
+                    blocked"
+                );
             }
         });
     }
 
-    /// The spec of an agent, or of a member of a pool, that was never started.
+    /// Returns the spec of an agent, or of a pool's member, that was never started.
     fn configured(&self, id: &ChildId) -> Option<ChildSpec> {
         let ChildId::Agent(name) = id else {
             return None;
@@ -386,7 +390,7 @@ impl Root {
     }
 }
 
-/// Ends the session that runs of what is meant; a newcomer of its name is left alone.
+/// Ends the running session that matches `meant`; a newer session of the same name is left alone.
 async fn end_meant(world: &World, meant: Meant, grace: Duration) -> Result<Stopped, EndRefused> {
     let undead = |error: SessionError| EndRefused::Undead {
         id: meant.id.clone(),

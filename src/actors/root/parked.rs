@@ -1,5 +1,5 @@
-//! Children of an account that is parked (`actors/accounts.rs`): none is started, and one that ended of
-//! the limit or the login did not die of it.
+//! Children of a parked account (`actors/accounts.rs`): they are not started, and an end caused by the limit or the
+//! login is not a death.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,15 +27,15 @@ use crate::domain::ids::ChildId;
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 
-/// A session that ends of its account's trouble so soon after its start has done nothing in between.
+/// A session that ends of its account's trouble within this time has done no work.
 const SOON: Duration = Duration::from_secs(10 * 60);
-/// After so many of them in a row a person is called. Its program may name a limit that is none at each of its ends.
+/// Number of such ends in a row after which an operator is called. The program may report a limit that does not exist.
 const MOST_PARKS: u32 = 3;
 
 impl Root {
-    /// Does what is due of the accounts, in a task of its own, and again when something is due next.
+    /// Handles what is due for the accounts, in a task of its own, and arms the timer of what is due next.
     pub(super) fn look_at_accounts(&mut self, me: &ActorRef<RootMsg>) {
-        // Until the first look is applied the list of children is empty, and a release would give no child a turn.
+        // Until the first look is applied the list of children is empty, and a release would give no child its turn.
         if self.stopping.is_some() || !self.seen {
             return;
         }
@@ -52,12 +52,12 @@ impl Root {
                     None => break next,
                 }
             };
-            // The root only goes with the process.
+            // The root lives as long as the process.
             let _gone = me.cast(RootMsg::AccountsDue(next));
         });
     }
 
-    /// Arms the timer of what is due next.
+    /// Arms the timer of what is due for the accounts next.
     pub(super) fn arm_accounts(&mut self, me: &ActorRef<RootMsg>, next: Option<Timestamp>) {
         if let Some(before) = self.accounts.take() {
             before.abort();
@@ -71,8 +71,8 @@ impl Root {
         );
     }
 
-    /// Lays a child to rest that is to be started while its account is parked; false when it may be
-    /// started. A session that runs is adopted, and a person may try.
+    /// Lays a child to rest that would be started while its account is parked. Returns false when it may be started: a
+    /// running session is adopted, and an operator may try.
     pub(super) fn park(&mut self, id: &ChildId) -> bool {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -90,14 +90,14 @@ impl Root {
         slot.epoch += 1;
         slot.desired = Desired::Resting(why.cause());
         slot.become_state(ChildState::Stopped, now);
-        // It is started by itself, as one that is suspended is when it is resumed.
+        // It starts automatically later, as a suspended child does when it is resumed.
         answer(&mut slot.for_up, &Ok(()));
         slot.no_session("its account is parked");
         true
     }
 
-    /// Whether the session ended of a limit or a login: the child rests then until its account is open,
-    /// and it is no death.
+    /// Returns true when the session ended of a limit or a login: the child rests until its account is open again, and
+    /// no death is counted.
     pub(super) fn ended_of_account(
         &mut self,
         id: &ChildId,
@@ -128,8 +128,8 @@ impl Root {
             return false;
         };
         let (cause, text) = (trouble.why.cause(), trouble.text.clone());
-        // Its account stays open then: without an end that is waited for it would be started again at once, for
-        // ever. So it is a death.
+        // The account was not parked, so nothing would delay the next start: count a death, or it would restart at once
+        // for ever.
         let told = accounts::told(&self.world, id, &harness, trouble);
         if matches!(told, Told::Old | Told::Hasty) {
             return false;
@@ -182,7 +182,12 @@ impl Root {
         let (world, id) = (Arc::clone(&self.world), id.clone());
         tokio::spawn(async move {
             if let Err(error) = escalations::escalate(&world, "root", body).await {
-                tracing::warn!(child = %id, %error, "no person is called about its limits");
+                tracing::warn!(
+                    child = %id,
+                    %error,
+                    "the escalation about repeated limits could not be stored; no person is \
+                    called"
+                );
             }
         });
     }
@@ -195,7 +200,11 @@ impl Root {
         let id = id.clone();
         tokio::spawn(async move {
             if let Err(error) = settled.await {
-                tracing::warn!(child = %id, %error, "a call about its limits stays open");
+                tracing::warn!(
+                    child = %id,
+                    %error,
+                    "the escalation about repeated limits could not be closed; it stays open"
+                );
             }
         });
     }

@@ -1,5 +1,5 @@
-//! What a look's decisions do to a child: a planned cycle, suspension and resumption, the drain of
-//! a pool's member, removal.
+//! Decisions of a look applied to a child: planned cycle, suspension and resumption, draining of a pool's member,
+//! removal.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::domain::ids::ChildId;
 use crate::domain::prompt::PoolNotice;
 
 impl Root {
-    /// A fresh session: idle for too long, or its configuration changed. Planned, not a death.
+    /// Replaces the session as planned, because it was idle for too long or its configuration changed. Not a death.
     pub(super) fn refresh(&mut self, id: &ChildId, cause: Cause) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
@@ -36,7 +36,7 @@ impl Root {
         self.note(NewEvent::new(kind, id, cause));
     }
 
-    /// No session, for now. What of it is in the store and on disk stays.
+    /// Ends the session for now. The child's records and files stay.
     pub(super) fn suspend(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, cause: Cause) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
@@ -53,8 +53,8 @@ impl Root {
         }
     }
 
-    /// Starts again what was suspended or parked, as it is wanted now, unless a person stopped it since the look
-    /// began.
+    /// Starts a child again that was suspended or parked, from its current spec, unless an operator stopped it since
+    /// the look began.
     pub(super) async fn resume(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, look: &Look) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
@@ -75,8 +75,8 @@ impl Root {
         self.spawn_child(me, id).await;
     }
 
-    /// Lets a member of a pool finish what it does: it is told, and has its time. One that is being
-    /// started hears of it when it is up.
+    /// Drains a member of a pool: tells it to finish, and gives it time. A member that is being started is told when it
+    /// is up.
     pub(super) fn drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
@@ -89,7 +89,7 @@ impl Root {
         }
         slot.draining = true;
         if slot.actor.is_none() {
-            // It died since it was looked at: it has nothing to finish.
+            // It died since the look: there is nothing to finish.
             return self.end_for_good(me, id, Cause::Drained);
         }
         slot.drain_epoch += 1;
@@ -101,15 +101,15 @@ impl Root {
         self.tell_of_drain(me, id);
     }
 
-    /// Types into the session of a draining member that it is to come to an end, if its program reads
-    /// words. What a plain command would make of them nobody knows: it is not typed into.
+    /// Types a notice into the session of a draining member, if its program reads prose. A plain command gets none: the
+    /// text would be input of unknown effect.
     pub(super) fn tell_of_drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if self.slots.get(id).is_some_and(|slot| slot.draining) {
             self.say(me, id, PoolNotice::Leave);
         }
     }
 
-    /// Says what could not be said before.
+    /// Retries the notices that could not be typed before.
     pub(super) fn say_all(&mut self, me: &ActorRef<RootMsg>) {
         let waiting = self.slots.iter_mut();
         let waiting = waiting.filter_map(|(id, slot)| Some((id.clone(), slot.words.take()?)));
@@ -132,7 +132,7 @@ impl Root {
                 let accounts = &world.directory.accounts;
                 let is_held = accounts.held(&world.city, &harness, &id).is_some();
                 if is_held || typing::may_type(&world, &harness, &handle).await != Typing::Free {
-                    // The root only goes with the process.
+                    // The root lives as long as the process.
                     let _gone = me.cast(RootMsg::Unsaid { id, words });
                     return;
                 }
@@ -140,20 +140,25 @@ impl Root {
                 let sent = typing::submit(&world, &id, Some(&harness), &handle, &text).await;
                 match sent {
                     Ok(()) => {}
-                    // Something came between: a dialog, a person, another text.
+                    // A dialog, an attached person or other text came between.
                     Err(later) if later.is_later() => {
                         let _gone = me.cast(RootMsg::Unsaid { id, words });
                     }
                     Err(error) => {
                         let session = &handle.id;
-                        tracing::warn!(%session, %error, "a session could not be told what its pool wants of it");
+                        tracing::warn!(
+                            %session,
+                            %error,
+                            "a pool member could not be told to leave or stay; it is not told \
+                            again"
+                        );
                     }
                 }
             });
         }
     }
 
-    /// Words that may not be typed now wait for the next look, as long as they are true.
+    /// Keeps a notice for the next look, as long as it is still true.
     pub(super) fn unsaid(&mut self, id: &ChildId, words: PoolNotice) {
         if let Some(slot) = self.slots.get_mut(id)
             && slot.draining == (words == PoolNotice::Leave)
@@ -162,20 +167,20 @@ impl Root {
         }
     }
 
-    /// A member that drains is needed after all, and is told.
+    /// Cancels the draining of a member that is needed after all, and tells it.
     pub(super) fn keep_on(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.draining) {
             slot.draining = false;
-            // The timer of the drain is void.
+            // Makes the timer of the drain void.
             slot.drain_epoch += 1;
-            // Who has not heard of it yet need not hear that it is over.
+            // A member that has not been told to leave need not be told to stay.
             if slot.words.take().is_none() {
                 self.say(me, id, PoolNotice::Stay);
             }
         }
     }
 
-    /// A draining member's time is up, or it said that it is finished.
+    /// Ends a draining member whose time is up, or that reported that it is finished.
     pub(super) fn drain_due(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, epoch: Option<u64>) {
         let due = |slot: &&mut super::slot::Slot| {
             slot.draining && epoch.is_none_or(|epoch| epoch == slot.drain_epoch)
@@ -185,7 +190,7 @@ impl Root {
         }
     }
 
-    /// It is not configured any more.
+    /// Ends a child that is not configured any more.
     pub(super) fn remove(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let drained = self.slots.get(id).is_some_and(|slot| slot.draining);
         let cause = if drained {

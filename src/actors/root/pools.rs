@@ -1,5 +1,5 @@
-//! How many members each pool should have: its check says so, off the root, at its own pace. The
-//! last good answer is kept while the next one is looked for; a check that fails means `min`.
+//! The size of each pool: its check runs off the root, at its own interval. The last good answer stays in force until
+//! the next; a failed check means `min`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,29 +14,28 @@ use super::{Root, RootMsg};
 use crate::domain::city::Agent;
 use crate::domain::ids::AgentName;
 
-/// What is known of every pool.
+/// The known sizes of all pools.
 #[derive(Default)]
 pub(super) struct Pools {
     known: BTreeMap<AgentName, Sized>,
-    /// Grows with each pool that is begun to be asked, whatever it is called: what an earlier one of
-    /// the name left under way is void.
+    /// Grows with each pool that begins to be asked, of any name: answers to questions of an earlier epoch are void.
     epoch: u64,
 }
 
 struct Sized {
-    /// How many are wanted; none until the first check has come back.
+    /// The number of members that the check wants; none until the first check has come back.
     size: Option<u32>,
     epoch: u64,
     check: Option<String>,
     interval: Duration,
     /// When the last check came back.
     checked: Option<Timestamp>,
-    /// Why the last check failed; said once.
+    /// Why the last check failed; logged once.
     failed: Option<String>,
 }
 
 impl Root {
-    /// The sizes that are known.
+    /// Returns the known sizes.
     pub(super) fn sizes(&self) -> BTreeMap<AgentName, u32> {
         let sized = self.pools.known.iter();
         sized
@@ -44,7 +43,7 @@ impl Root {
             .collect()
     }
 
-    /// Every pool of the configuration in force.
+    /// Returns a view of every pool of the current configuration.
     pub(super) fn pool_views(&self) -> Vec<PoolView> {
         let view = |agent: &Agent| {
             let pool = agent.pool.clone()?;
@@ -62,8 +61,8 @@ impl Root {
         self.world.city.agents.iter().filter_map(view).collect()
     }
 
-    /// Begins to ask the pools of the configuration in force, and stops asking those that are gone
-    /// or ask otherwise now.
+    /// Begins to ask the pools of the current configuration, and stops asking pools that are gone or whose check
+    /// changed.
     pub(super) fn ask_pools(&mut self, me: &ActorRef<RootMsg>) {
         if !self.ready {
             return;
@@ -79,14 +78,14 @@ impl Root {
             if known.is_some_and(|known| known.interval == pool.check_interval) {
                 continue;
             }
-            // Asked at another pace, the answer that is known holds until the next.
+            // If only the interval changed, the last answer holds until the next.
             let size = known.and_then(|known| known.size);
             let (checked, failed) =
                 known.map_or((None, None), |known| (known.checked, known.failed.clone()));
             self.pools.epoch += 1;
             let epoch = self.pools.epoch;
             let sized = Sized {
-                // Without a check there is nothing to wait for.
+                // Without a check the size is known at once.
                 size: if pool.check.is_none() {
                     Some(pool.min)
                 } else {
@@ -123,7 +122,7 @@ impl Root {
         tokio::spawn(async move {
             let size = effects::pool_size(&world, &agent).await;
             let agent = agent.name;
-            // The root only goes with the process.
+            // The root lives as long as the process.
             let _gone = me.cast(RootMsg::PoolSized { agent, epoch, size });
         });
     }
@@ -157,7 +156,12 @@ impl Root {
             }
             Err(error) => {
                 if sized.failed.is_none() {
-                    tracing::warn!(pool = %name, error, "a pool's check failed: `min` is wanted");
+                    tracing::warn!(
+                        pool = %name,
+                        error,
+                        "a pool's check failed; the pool shrinks or grows to `min` until a check \
+                        succeeds"
+                    );
                 }
                 sized.failed = Some(error);
                 sized.size = Some(pool.min);

@@ -1,5 +1,5 @@
-//! Start-up and patrol: look at the world (look.rs), and apply what that came to. The same code
-//! serves both, so a crash and a restart are one more patrol.
+//! Start-up and patrol: look at the world (look.rs), and apply the plan. The same code serves both, so a crash and
+//! restart are one more patrol.
 
 use crate::actors::outbox;
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ use crate::domain::reconcile::{Decision, Tended};
 use crate::ports::sessions::{SessionError, SessionHandle, Stopped};
 
 impl Root {
-    /// Starts the tree: infrastructure in order, then what the world asks for. Answered when that
-    /// is known; meanwhile the root hears, for it may have to restart what the look waits for.
+    /// Starts the infrastructure in order, then looks at the world; answers when the first look is applied. Meanwhile
+    /// the root handles messages, because it may have to restart an actor that the look waits for.
     pub(super) async fn boot(&mut self, me: &ActorRef<RootMsg>, reply: RpcReplyPort<()>) {
         self.start_infra(me).await;
         effects::empty_trash(&self.world);
@@ -49,8 +49,8 @@ impl Root {
         let _timer = me.send_after(interval, move || RootMsg::Patrol(epoch));
     }
 
-    /// Looks again, and tells everybody else to. One look at a time; the timer is armed anew each
-    /// time, so a slow look never piles up others.
+    /// Looks again, and tells the other actors to. One look at a time; the timer is armed anew each time, so slow looks
+    /// never pile up.
     pub(super) fn patrol(&mut self, me: &ActorRef<RootMsg>, epoch: u64) {
         if epoch != self.patrol_epoch || self.stopping.is_some() {
             return;
@@ -60,7 +60,7 @@ impl Root {
         self.world.directory.tell_config(ConfigMsg::Check);
         self.look_at_accounts(me);
         if self.reconciling {
-            // A look that hangs holds up nobody's work but its own.
+            // A look that hangs must not hold up the dispatcher.
             self.reconciled();
         }
         self.rouse();
@@ -74,8 +74,8 @@ impl Root {
         directory.tell_dispatcher(DispatcherMsg::Reconciled);
     }
 
-    /// Has everybody look at what may be due: the dispatcher when the look that follows is acted on
-    /// (`4-rules.md`, patrol order).
+    /// Tells the other actors to check what is due; the dispatcher follows when the next look is applied (`4-rules.md`,
+    /// patrol order).
     pub(super) fn rouse(&mut self) {
         self.reconciling = true;
         let directory = &self.world.directory;
@@ -86,8 +86,7 @@ impl Root {
         }
     }
 
-    /// Looks at everything. A wish to look that comes during a look is another look after it: what
-    /// changed meanwhile may not be in it.
+    /// Starts a look. A request during a look causes another look after it, since the first may miss later changes.
     pub(super) fn set_out(&mut self, me: &ActorRef<RootMsg>) {
         if self.looking.is_some() {
             self.look_again = true;
@@ -117,7 +116,7 @@ impl Root {
             let look = tokio::spawn(async move {
                 if first {
                     endings::adopt_tasks(&world).await;
-                    // Who said `hd done` while the supervisor was away wants no session.
+                    // A raider that ran `hd done` while no supervisor ran needs no session.
                     outbox::settle(&world).await;
                 }
                 let begun = world.clock.mono();
@@ -127,14 +126,14 @@ impl Root {
                 look
             });
             let look = look.await.unwrap_or_default();
-            // The root only goes with the process.
+            // The root lives as long as the process.
             let _gone = me.cast(RootMsg::Planned(Box::new(look)));
         });
     }
 
     pub(super) async fn apply(&mut self, me: &ActorRef<RootMsg>, mut look: Look) {
-        // What was decided for a configuration that is not in force any more is not done. Whatever else
-        // happened meanwhile, each decision is guarded against: looks that are slow are still of use.
+        // A plan made for a configuration that is no longer in force is dropped. Other changes since then are guarded
+        // against per decision, so a slow look is still of use.
         let in_force = |world: Arc<World>| Arc::ptr_eq(&world, &self.world);
         let stale = !self.looking.take().is_some_and(in_force);
         let again = std::mem::take(&mut self.look_again);
@@ -173,7 +172,7 @@ impl Root {
             if again {
                 self.set_out(me);
             }
-            // The new configuration brought about another look.
+            // The new configuration requested another look.
             if stale {
                 return;
             }
@@ -186,7 +185,7 @@ impl Root {
         }
     }
 
-    /// Whether no child was ever there: the first look.
+    /// Returns true when there is no child yet: before the first look.
     fn infra_only(&self) -> bool {
         self.slots.is_empty()
     }
@@ -196,7 +195,7 @@ impl Root {
         for (id, spec) in &look.specs {
             match id {
                 ChildId::Agent(_) => self.respec(me, spec).await,
-                // What else a raider is started from stays until its next start asks for it.
+                // Only `grace` applies to a running raider; other changes of its spec wait for its next start.
                 ChildId::Raider(_) => {
                     if let Some(slot) = self.slots.get_mut(id) {
                         slot.spec.grace = spec.grace;
@@ -204,19 +203,19 @@ impl Root {
                 }
             }
         }
-        // Whoever is in quarantine comes last: its group waits with it.
+        // Quarantined members come last: their group waits with them.
         let (held, free): (Vec<_>, Vec<_>) =
             (look.decisions.iter()).partition(|decision| self.is_held_back(decision));
         for decision in free.into_iter().chain(held) {
             self.decided(me, decision, look).await;
         }
-        // Somebody may depend on less than before.
+        // A child may depend on less than before.
         self.unblock(me).await;
         self.arm_idle(me, look.idle_at);
     }
 
-    /// Takes over what of a changed spec needs no restart; a child whose spec changed is released
-    /// from its quarantine (`3-architecture.md`, 3.1).
+    /// Takes over the parts of a changed spec that need no restart; a child whose spec changed is released from
+    /// quarantine (`3-architecture.md`, 3.1).
     async fn respec(&mut self, me: &ActorRef<RootMsg>, spec: &ChildSpec) {
         let Some(slot) = self.slots.get_mut(&spec.id) else {
             return;
@@ -229,7 +228,7 @@ impl Root {
         slot.unattended = false;
         let waits = match slot.state {
             ChildState::Backoff | ChildState::Quarantined => true,
-            // It came to rest by itself, as its type said then.
+            // It came to rest by its earlier restart type.
             ChildState::Stopped => {
                 matches!(slot.desired, Desired::Up) && spec.restart == RestartType::Permanent
             }
@@ -263,14 +262,14 @@ impl Root {
             }
             Decision::Drain(id) => self.drain(me, id),
             Decision::KeepOn(id) => self.keep_on(me, id),
-            // It came up since it was looked at: it has something to finish.
+            // It came up since the look: it has work to finish.
             Decision::Remove(id) if look.specs.contains_key(id) && self.is_running(id) => {
                 self.drain(me, id);
             }
             Decision::Remove(id @ ChildId::Raider(raider)) => {
                 let hooked = look.hooked.as_ref();
                 let lost = hooked.is_some_and(|hooked| !hooked.contains(raider));
-                // Its name may have been given out again since.
+                // Its name may have been given to another raider since.
                 if lost && self.is_as_seen(id, look) {
                     self.end_for_good(me, id, Cause::HookLost);
                 }
@@ -298,7 +297,7 @@ impl Root {
         slot.is_some_and(|slot| slot.state_now() == ChildState::Running)
     }
 
-    /// Whether a child came to have the session since the look began: it is woken, and no orphan.
+    /// Returns true when a child has taken this session since the look began: it is not an orphan.
     fn is_held(&self, session: &SessionId) -> bool {
         let mut slots = self.slots.values();
         slots.any(|slot| slot.has_actor() && &slot.spec.session == session)
@@ -310,7 +309,7 @@ impl Root {
         }
     }
 
-    /// Whether nobody took care of the child, or laid it to rest, since the look began.
+    /// Returns true when the child has no slot and was not stopped by an operator since the look began.
     fn is_free(&self, id: &ChildId) -> bool {
         let rests = match id {
             ChildId::Raider(_) => false,
@@ -319,14 +318,14 @@ impl Root {
         !rests && !self.slots.contains_key(id)
     }
 
-    /// Whether the child's session is the one that the look saw.
+    /// Returns true when the child's session is the one that the look saw.
     fn is_as_seen(&self, id: &ChildId, look: &Look) -> bool {
         let session = self.slots.get(id).and_then(|slot| slot.session.as_ref());
         session
             .is_some_and(|session| look.up.get(&session.handle.id) == Some(&session.handle.token))
     }
 
-    /// A finished raider whose slot was freed meanwhile is nobody any more.
+    /// Removes the slots of finished raiders whose hook was released meanwhile.
     fn forget_finished(&mut self, hooked: &BTreeSet<RaiderId>) {
         self.slots.retain(|id, slot| match id {
             ChildId::Raider(raider) => {
@@ -337,7 +336,7 @@ impl Root {
         });
     }
 
-    /// Looks again when the first session will have been idle for as long as it may.
+    /// Looks again when the next session reaches its idle timeout.
     fn arm_idle(&mut self, me: &ActorRef<RootMsg>, at: Option<Timestamp>) {
         if let Some(before) = self.idle.take() {
             before.abort();
@@ -348,7 +347,7 @@ impl Root {
         self.idle = Some(me.send_after(wait, || RootMail::Look.into()).abort_handle());
     }
 
-    /// Ends a session, once however often it is seen before it is over.
+    /// Ends an orphan session, once, even if several looks see it before it has ended.
     fn stop_orphan(&self, handle: SessionHandle, subject: String, suspended: bool) {
         let world = Arc::clone(&self.world);
         let why = match suspended {
@@ -357,13 +356,16 @@ impl Root {
         };
         tokio::spawn(async move {
             if let Some(Err(error)) = end_orphan(&world, handle, subject, why).await {
-                tracing::warn!(%error, "an orphan session could not be ended");
+                tracing::warn!(
+                    %error,
+                    "an orphan session could not be ended; the next look retries"
+                );
             }
         });
     }
 }
 
-/// Ends a session that nobody wants, and says so; none while somebody is at it.
+/// Ends an orphan session, and journals it. Returns none while another task is ending it.
 pub async fn end_orphan(
     world: &World,
     handle: SessionHandle,
@@ -375,20 +377,20 @@ pub async fn end_orphan(
     let ended = effects::stop(world, handle, grace).await;
     drop(claim);
     match &ended {
-        // It was seen before it was ended, and judged afterwards.
+        // `Already`: the session ended by itself after the look observed it.
         Ok(Stopped::Already) | Err(_) => {}
         Ok(how) => {
             let data = serde_json::json!({ "how": format!("{how:?}") });
             let event = NewEvent::new(kind, subject, cause).with(data);
             world.store.note(vec![event]);
-            // Who wants its name has waited for that.
+            // A child that wants its name may have waited for this.
             world.directory.tell_root(RootMail::Look);
         }
     }
     Some(ended)
 }
 
-/// A slot as the plan sees it.
+/// Maps a slot to the plan's view of it.
 fn tended(slot: &Slot) -> Tended {
     match (&slot.desired, slot.state) {
         (Desired::Ended(_), _) | (_, ChildState::Ending) => Tended::Ending,

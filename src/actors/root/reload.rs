@@ -1,5 +1,5 @@
-//! A new configuration: taken over as a whole, between two messages. What follows from it is found
-//! by the look that comes after.
+//! Reload: a new configuration replaces the old one as a whole, between two messages. Its consequences are found by the
+//! look that follows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ impl Root {
             ..World::clone(&old)
         });
         world.directory.set_newest(&world);
-        // From now on sessions start there. Those that run there no more have drifted, and are judged
-        // by that: standing agents at the next look, raiders when their next session begins.
+        // From now on sessions start with this provider. Sessions of the other provider have drifted: standing agents
+        // are replaced at the next look, raiders when their next session begins.
         world.sessions.prefer(world.city.session.provider);
         resize(&old, &world);
         if old.city.harnesses != world.city.harnesses {
@@ -64,12 +64,12 @@ impl Root {
         }
         self.rouse();
         self.set_out(me);
-        // An account may have come out of use.
+        // A harness may have left an account.
         self.look_at_accounts(me);
         let _gave_up = reply.send(changes);
     }
 
-    /// Agents that have no session, and get none by this configuration.
+    /// Returns the agents that have no session and get none by this configuration.
     fn held(&self, city: &City) -> BTreeSet<AgentName> {
         let mut held = self.resting.clone();
         held.extend(self.suspended.iter().filter_map(agent).cloned());
@@ -86,7 +86,7 @@ impl Root {
                 (ChildState::Quarantined | ChildState::Backoff | ChildState::Blocked, _) => {
                     !changed
                 }
-                // It came to rest by itself, as its type said.
+                // It came to rest by its restart type.
                 (ChildState::Stopped, Desired::Up) => {
                     !changed || new.restart != RestartType::Permanent
                 }
@@ -111,8 +111,8 @@ impl Root {
         agents.collect::<Vec<Running>>()
     }
 
-    /// Starts witness and forge of new rigs, ends those of rigs that are gone, and says which are
-    /// suspended and resumed.
+    /// Starts witness and forge of new rigs, ends those of removed rigs, and journals which rigs are suspended and
+    /// resumed.
     async fn change_rigs(&mut self, me: &ActorRef<RootMsg>, old: &World) {
         let new = Arc::clone(&self.world);
         for rig in &new.city.rigs {
@@ -155,7 +155,7 @@ fn agent(id: &ChildId) -> Option<&AgentName> {
     }
 }
 
-/// `start_concurrency` is a number of permits that all worlds share.
+/// Resizes the semaphore of `start_concurrency`, which all worlds share.
 fn resize(old: &World, new: &World) {
     let had = old.city.daemon.start_concurrency;
     let has = new.city.daemon.start_concurrency;
@@ -163,7 +163,7 @@ fn resize(old: &World, new: &World) {
     let fewer = u32::try_from(had.saturating_sub(has)).unwrap_or(u32::MAX);
     let starts = Arc::clone(&new.starts);
     tokio::spawn(async move {
-        // Those in use go when they are given back. It is closed only when everything ends.
+        // Permits in use are removed when they are returned. The semaphore is closed only at the stop.
         if let Ok(permits) = starts.acquire_many(fewer).await {
             permits.forget();
         }

@@ -1,7 +1,7 @@
-//! Standing agents whose program has died inside its wrapper (`health-patrol.md`, zombie capture): the session
-//! is up, and the agent not among its processes. Found as a raider's is (`domain/zombie/agent_dead.rs`): two
-//! patrols running must have seen it so, for a program that starts its agent anew is without one for a moment.
-//! What it wrote last is kept, and a fresh session started in its place, which counts as a death.
+//! Standing agents whose program died inside its wrapper (`health-patrol.md`, zombie capture): the session is up, and
+//! the agent not among its processes. Found as a raider's is (`domain/zombie/agent_dead.rs`): in two patrols in a row,
+//! because a wrapper that restarts its agent has none for a moment. The last output is kept, and a fresh session starts
+//! in its place, which counts as a death.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::reconcile::Mode;
 use crate::domain::restart::Mono;
 
-/// A session of an agent, and the programs of which one is its agent.
+/// A session of an agent, and the names of its agent's program.
 #[derive(Debug, Clone)]
 pub(super) struct Shell {
     session: SessionId,
@@ -30,13 +30,13 @@ impl Shell {
     }
 }
 
-/// Sessions of agents without their agent, and since when they were seen so.
+/// Sessions of agents whose agent is gone, and since when.
 pub(super) type Shells = BTreeMap<ChildId, (Shell, Mono)>;
 
-/// Returns the agents whose sessions run without their agent. A harness has as long as a start may take until
-/// its agent runs; where a person is attached, the session is the person's.
+/// Returns the agents whose sessions run without their agent. A harness has its start timeout until its agent must run;
+/// a session with a person attached is left alone.
 ///
-/// None where it is no patrol's look: processes are not looked at for every event.
+/// None when the look is not a patrol's: processes are not inspected for every event.
 pub(super) async fn look(
     world: &World,
     patrol: bool,
@@ -74,7 +74,7 @@ pub(super) async fn look(
     Some(shells.collect())
 }
 
-/// Returns whether the agents are among the processes of these sessions, where that can be told.
+/// Returns, for each session, whether its agent is among its processes; none where unknown.
 async fn live(world: &World, asked: Vec<(SessionId, Vec<String>)>) -> Vec<Option<bool>> {
     if asked.is_empty() {
         return Vec::new();
@@ -85,10 +85,10 @@ async fn live(world: &World, asked: Vec<(SessionId, Vec<String>)>) -> Vec<Option
 }
 
 impl Root {
-    /// Replaces the sessions that the patrol before saw without their agent, too.
+    /// Replaces the sessions that the patrol before also saw without their agent.
     pub(super) fn replace_shells(&mut self, seen: BTreeMap<ChildId, Shell>) {
         let mono = self.world.clock.mono();
-        // A patrol out of turn comes a moment after another.
+        // A patrol out of turn may come a moment after another.
         let lasting = self.world.city.daemon.patrol_interval / 2;
         let before = std::mem::take(&mut self.shells);
         for (id, shell) in seen {
@@ -103,7 +103,7 @@ impl Root {
     }
 }
 
-/// Looks at one anew, and has it replaced.
+/// Checks a shell once more, and has its session replaced.
 async fn replace(world: Arc<World>, id: ChildId, shell: Shell) {
     if live(&world, vec![shell.question()]).await.first() != Some(&Some(false)) {
         return;
@@ -111,6 +111,10 @@ async fn replace(world: Arc<World>, id: ChildId, shell: Shell) {
     let tail = effects::tail(&world, &shell.session).await;
     let meant = Meant::any(id.clone(), shell.session).only(shell.token);
     if let Err(error) = ask::replace_dead(&world, meant, tail).await {
-        tracing::warn!(child = %id, %error, "a session without its agent is not replaced yet");
+        tracing::warn!(
+            child = %id,
+            %error,
+            "a session without its agent could not be replaced; the next patrol retries"
+        );
     }
 }

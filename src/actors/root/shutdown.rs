@@ -1,6 +1,5 @@
-//! Stopping, in two passes and in order: children first (all at once, each with its grace, then
-//! killed) and with them every session that no child has, then the infrastructure in reverse order of
-//! its start, the store last.
+//! The stop, in two passes and in order: children first (all at once, each with its grace, then killed) and every
+//! session without a child, then the infrastructure in reverse order of its start, the store last.
 //!
 //! ```text
 //!  Stop ──► children told ──► none left, or deadline ──► whatever runs yet ──► infrastructure ──► stopped
@@ -37,25 +36,25 @@ pub(super) struct Stopping {
     pass: Pass,
 }
 
-/// How far a stop has come.
+/// The progress of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// Children end.
     Children,
-    /// Sessions end that no child had.
+    /// Sessions without a child end.
     Strays,
     /// The infrastructure ends.
     Infrastructure,
 }
 
 impl Stopping {
-    /// Whether the sessions run on.
+    /// Returns true when the sessions run on.
     pub(super) fn keeps_sessions(&self) -> bool {
         self.mode == StopMode::KeepSessions
     }
 }
 
-/// What comes on top of the longest grace: killing takes a moment, and must not take for ever.
+/// Time added to the longest grace for the kill itself, so that a stop cannot hang.
 const MARGIN: Duration = Duration::from_secs(10);
 
 impl Root {
@@ -74,7 +73,7 @@ impl Root {
         stopping.replies.extend(reply);
         self.world.stopping.store(true, Ordering::Relaxed);
         if !first && mode == StopMode::Now && stopping.keeps_sessions() {
-            // Some were let go already: only the wait for the others is over.
+            // Some sessions were left running already: only the wait is cut short.
             return self.stop_due(me, Pass::Children);
         }
         let worse = mode == StopMode::Now && stopping.mode != StopMode::Now;
@@ -84,13 +83,13 @@ impl Root {
         stopping.mode = mode;
         self.world.directory.tell_dispatcher(DispatcherMsg::Stop);
         if mode != StopMode::KeepSessions {
-            // What is being started ends as soon as it is up, even when its child is gone by then.
+            // A session that is being started ends as soon as it is up, even if its child is gone by then.
             self.world.starts.close();
             self.world.sessions.stopping();
         }
         let graces = self.slots.values().map(Slot::grace);
         let longest = match mode {
-            // Those that others depend on end after these.
+            // Agents that others depend on end after those.
             StopMode::Graceful => graces.max().unwrap_or_default() * self.depth(),
             StopMode::Now | StopMode::KeepSessions => Duration::ZERO,
         };
@@ -98,8 +97,8 @@ impl Root {
         self.stopped_one(me);
     }
 
-    /// Tells those to end whose turn it is: in the reverse order of `depends_on` while there is
-    /// time for that, all at once otherwise.
+    /// Tells the next children to end: in the reverse order of `depends_on` while there is time for that, else all at
+    /// once.
     fn end_next(&mut self, mode: StopMode) {
         let untold = |(id, slot): (&ChildId, &Slot)| (slot.told != Some(mode)).then(|| id.clone());
         let mut ids: Vec<_> = self.slots.iter().filter_map(untold).collect();
@@ -131,8 +130,8 @@ impl Root {
         }
     }
 
-    /// Ends what runs although no child has it: one whose child could not see it, or had just died; one
-    /// that nobody has looked for yet.
+    /// Ends the sessions that run without a child: their child could not observe them or had just died, or no look has
+    /// found them yet.
     fn end_strays(&mut self, me: &ActorRef<RootMsg>, mode: StopMode) {
         let Some(stopping) = &mut self.stopping else {
             return;
@@ -153,19 +152,23 @@ impl Root {
         let me = me.clone();
         tokio::spawn(async move {
             strays(&world, &left, grace).await;
-            // Its time was up.
+            // The deadline has passed.
             let _gone = me.cast(RootMsg::StopDue(Pass::Strays));
         });
     }
 
-    /// A pass is over, or somebody did not make it in time: say who, and go on.
+    /// Ends a pass that is over or whose deadline has passed: logs the children that did not stop, and goes on.
     pub(super) fn stop_due(&mut self, me: &ActorRef<RootMsg>, pass: Pass) {
         let Some(stopping) = self.stopping.as_ref().filter(|now| now.pass == pass) else {
             return;
         };
         let keeps = stopping.keeps_sessions();
         for (id, slot) in self.slots.iter().filter(|(_, slot)| slot.is_tended()) {
-            tracing::error!(child = %id, "it did not stop in time; the next start finds it");
+            tracing::error!(
+                child = %id,
+                "child did not stop before the deadline; its session may run on and is found at \
+                the next start"
+            );
             slot.kill();
         }
         if pass == Pass::Children && !keeps {
@@ -193,9 +196,12 @@ impl Root {
         let me = me.clone();
         tokio::spawn(async move {
             for cell in infra {
-                // Each gets a moment; the store flushes what it holds when it stops.
+                // The store flushes its queue when it stops.
                 if cell.stop_and_wait(None, Some(MARGIN)).await.is_err() {
-                    tracing::error!("an infrastructure actor did not stop in time");
+                    tracing::error!(
+                        "an infrastructure actor did not stop within 10 s; the stop goes on \
+                        without it"
+                    );
                 }
             }
             for reply in replies {
@@ -206,20 +212,20 @@ impl Root {
     }
 }
 
-/// Later the pass is over, whatever came of it.
+/// Arms the deadline of a pass.
 fn due(me: &ActorRef<RootMsg>, pass: Pass, grace: Duration) {
     let _timer = me.send_after(grace + MARGIN, move || RootMsg::StopDue(pass));
 }
 
-/// So many sessions are ended at once ...
+/// The number of sessions that are ended at once in the first round ...
 const AT_ONCE: usize = 64;
-/// ... and so many in later rounds: each takes descriptors, and there may be few.
+/// ... and in later rounds: each takes file descriptors, which may be scarce.
 const FEW: usize = 4;
-/// Between two rounds over those that did not end.
+/// Pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Ends every session that runs, in rounds until none is left or the time is up. What is not known to have
-/// ended is noted as left.
+/// Ends every running session, in rounds until none is left or the time is up. Sessions that are not known to have
+/// ended are noted in `left`.
 async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
     let begun = world.clock.mono();
     let mut at_once = AT_ONCE;
@@ -240,7 +246,7 @@ async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
             if !running.is_empty() {
                 tracing::error!(
                     left = ?running,
-                    "these sessions did not end; the next start finds them"
+                    "some sessions could not be ended by the stop; the next start finds them"
                 );
             }
             return;
@@ -250,8 +256,8 @@ async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
     }
 }
 
-/// Ends these sessions. Those that have ended already cost nothing. Returns whether to try once more: what
-/// cannot be seen was not tried.
+/// Ends these sessions; already ended ones cost nothing. Returns true when another round is needed: sessions that could
+/// not be observed were not tried.
 async fn end_all(
     world: &Arc<World>,
     left: &Left,
@@ -296,13 +302,16 @@ async fn end_all(
                 failed = true;
                 left.add(id, error);
             }
-            Some(Err(error)) => tracing::error!(%error, "ending a session failed"),
+            Some(Err(error)) => tracing::error!(
+                %error,
+                "the task that ends a session failed; the session may run on"
+            ),
         }
     }
 }
 
 impl Slot {
-    /// What a view of it would say while stopping.
+    /// Returns true when the child still counts as running for a stop.
     pub(super) fn is_tended(&self) -> bool {
         self.has_actor() || self.state_now() == ChildState::Ending
     }

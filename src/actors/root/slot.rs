@@ -1,4 +1,4 @@
-//! What the root keeps of one child, and what it shows of it.
+//! The root's record of a child, and its view.
 
 use std::time::Duration;
 
@@ -21,69 +21,66 @@ pub(super) enum Desired {
     Cycle(Cause),
     Ended(Cause),
     Resting(Cause),
-    /// Its group is restarted: it ends, and starts again in its turn.
+    /// The group restarts: the child ends, and starts again in its turn.
     Together,
 }
 
 pub(super) type Waiting<T, E> = Vec<RpcReplyPort<Result<T, E>>>;
 
-/// What the root keeps of one child. Lost with the process, on purpose: everything but the death
-/// counts is found again by looking.
+/// The root's record of a child. Lost with the process on purpose: everything but the death counts is observed again.
 pub(super) struct Slot {
     pub(super) spec: ChildSpec,
     pub(super) actor: Option<ActorRef<ChildMsg>>,
     pub(super) desired: Desired,
     pub(super) state: ChildState,
     pub(super) deaths: DeathWindow,
-    /// An earlier supervisor left a session behind that came to no planned end: if it does not run,
-    /// it died.
+    /// Set when an earlier supervisor left a session that came to no planned end: if it does not run, it died.
     pub(super) unattended: bool,
-    /// Its last session died, and none was up since.
+    /// Set when the last session died and none was up since.
     pub(super) crashed: bool,
     pub(super) brake: CycleBrake,
     pub(super) handoffs: HandoffBrake,
-    /// What the session that hands off has to show for its work.
+    /// The progress that a handing-off session has made.
     pub(super) progress: Progress,
     pub(super) epoch: u64,
     pub(super) generation: Generation,
     pub(super) session: Option<SessionView>,
-    /// It was let out of its quarantine when that ended, and nobody has acted since.
+    /// Set when the quarantine expired and no operator has acted since.
     pub(super) on_trial: bool,
-    /// What it died of when it was put into quarantine last.
+    /// The reason of the last quarantine.
     pub(super) died_of: Option<String>,
-    /// Since when its session is up.
+    /// When the session came up.
     pub(super) up_at: Option<Mono>,
     pub(super) since: Timestamp,
     pub(super) retry_at: Option<Timestamp>,
     pub(super) cause: Cause,
-    /// It is to come to an end in its own time; nobody starts it again.
+    /// Set for a draining member: it ends in its own time and is not started again.
     pub(super) draining: bool,
-    /// What it is to be told when nobody is at its terminal and nothing is asked there.
+    /// A notice to be typed when no person is attached and no dialog is open.
     pub(super) words: Option<PoolNotice>,
-    /// Tells the drain that goes on from those before it.
+    /// Makes timers of earlier drains void.
     pub(super) drain_epoch: u64,
-    /// It waits for its turn in the restart of its group.
+    /// Set while the child waits for its turn in a group restart.
     pub(super) together: bool,
-    /// How it was told to end, when everything ends.
+    /// The stop mode that it was told when the supervisor stops.
     pub(super) told: Option<StopMode>,
     pub(super) for_up: Waiting<(), String>,
-    /// Its sandbox was not there when it was to be started, and that was said.
+    /// Set when a missing sandbox prevented the start, and that was journalled.
     pub(super) homeless: bool,
-    /// Why it was put off when it was to be started: whether its session runs could not be seen, or nothing
-    /// could be written.
+    /// Why the start was put off: the run state was unknown, or nothing could be written.
     pub(super) unseen: Option<String>,
     /// Operators that wait for the session they asked for.
     pub(super) for_wake: Waiting<(), String>,
-    /// How many of its sessions in a row ended of their account's trouble soon after their start.
+    /// Number of sessions in a row that ended of their account's trouble soon after their start.
     pub(super) parked: u32,
-    /// Since when they were seen to wait.
+    /// When the wait of these operators was first seen.
     pub(super) wake_waited: Option<Mono>,
-    /// It was at rest until an operator tried to start it: should that fail, it rests again.
+    /// Set when an operator tried to start a resting child: if that fails, it rests again.
     pub(super) tried: bool,
-    /// How its last session was ended, if it was told to end.
+    /// The way in which the last session was ended, if it was told to end.
     pub(super) how: Option<Stopped>,
     pub(super) for_end: Waiting<(), EndRefused>,
-    /// The end of its terminal, seen before it is ended for being dead inside.
+    /// The tail of the terminal, read before a session with a dead agent is ended.
     pub(super) tail: Option<String>,
 }
 
@@ -133,12 +130,12 @@ impl Slot {
             .is_some_and(|child| child.get_id() == actor)
     }
 
-    /// Whether this child is what is meant.
+    /// Returns true when the child matches `meant`.
     pub(super) fn is_meant(&self, meant: &Meant) -> bool {
         let of = mail::incarnation(&self.spec);
         let has = |token: &String| match &self.session {
             Some(session) => session.handle.token == *token,
-            // What may still run of it is looked at when it is ended.
+            // A session that may still run is checked when it is ended.
             None => !self.has_actor(),
         };
         meant.incarnation.is_none_or(|meant| of == Some(meant))
@@ -146,19 +143,19 @@ impl Slot {
             && meant.token.as_ref().is_none_or(has)
     }
 
-    /// Whether nothing starts it by itself for now.
+    /// Returns true when the child has no actor and is not started automatically.
     fn rests(&self) -> bool {
         use ChildState::{Finished, Quarantined, Stopped};
         !self.has_actor() && matches!(self.state, Quarantined | Stopped | Finished)
     }
 
-    /// Whether its session is being ended for good or for a rest.
+    /// Returns true when the session is being ended for good or for a rest.
     pub(super) fn is_ending(&self) -> bool {
         let resting = matches!(self.desired, Desired::Resting(_));
         matches!(self.desired, Desired::Ended(_)) || resting && self.state == ChildState::Ending
     }
 
-    /// Why it has no session, when its account is parked.
+    /// Returns why the child has no session when its account is parked.
     pub(super) fn parked(&self) -> Option<Cause> {
         match self.desired {
             Desired::Resting(cause @ (Cause::RateLimit | Cause::Login)) => Some(cause),
@@ -166,13 +163,13 @@ impl Slot {
         }
     }
 
-    /// Whether it has no session because somebody, or its restart type, wants none.
+    /// Returns true when the child has no session because of an order or its restart type.
     pub(super) fn is_at_rest(&self) -> bool {
         let ended = matches!(self.desired, Desired::Ended(_) | Desired::Resting(_));
         ended || self.state == ChildState::Stopped
     }
 
-    /// The event of its end, with how its session was ended.
+    /// Returns the event of the child's end, with how its session was ended.
     pub(super) fn ended(&self, kind: EventType, cause: Cause) -> NewEvent {
         let event = NewEvent::new(kind, &self.spec.id, cause);
         match self.how {
@@ -181,7 +178,7 @@ impl Slot {
         }
     }
 
-    /// Tells those who wait for its session that there will be none.
+    /// Tells the callers that wait for the session that there will be none.
     pub(super) fn no_session(&mut self, why: &str) {
         answer(&mut self.for_up, &Err(why.to_owned()));
         answer(&mut self.for_wake, &Err(why.to_owned()));
@@ -211,7 +208,7 @@ impl Slot {
         self.retry_at = None;
     }
 
-    /// It waits so long before it is tried again.
+    /// Puts the child into back-off for `wait`.
     pub(super) fn back_off(&mut self, now: Timestamp, wait: Duration) {
         self.become_state(ChildState::Backoff, now);
         self.retry_at = now.checked_add(wait).ok();
@@ -238,7 +235,7 @@ impl Slot {
         }
     }
 
-    /// Tells the actor; false when there is none.
+    /// Sends a message to the actor; false when there is none.
     pub(super) fn tell(&self, msg: ChildMsg) -> bool {
         self.actor
             .as_ref()
@@ -246,7 +243,7 @@ impl Slot {
     }
 }
 
-/// Answers everybody who waits; who gave up waiting is not an error.
+/// Answers all waiting callers; a caller that has stopped waiting is no error.
 pub(super) fn answer<T: Clone + Send + 'static, E: Clone + Send + 'static>(
     waiting: &mut Waiting<T, E>,
     result: &Result<T, E>,

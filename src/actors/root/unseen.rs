@@ -1,5 +1,4 @@
-//! Sessions of which it cannot be seen whether they run. Nothing is done to them for as long as that lasts;
-//! when it lasts for long, a person is called.
+//! Sessions whose run state is unknown. They are left alone; when that lasts, an operator is called.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +12,12 @@ use crate::domain::message::{Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::Txn;
 
-/// As long as a session may be silent, where nothing else is configured.
+/// The time for which the state may be unknown: the default of the time that a session may be silent.
 const LONG: Duration = Duration::from_secs(600);
 
 impl Root {
-    /// Takes in whom a look could not see, and why, beside those whose start could not. The shaman says it
-    /// once.
+    /// Notes the children that a look could not observe, and those whose start was put off for that reason. The
+    /// escalation is opened once.
     pub(super) fn note_unseen(&mut self, mut unseen: BTreeMap<ChildId, String>) {
         let starts = self.slots.iter();
         let starts = starts.filter_map(|(id, slot)| Some((id, slot.unseen.as_ref()?)));
@@ -52,17 +51,27 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
         evidence: format!("{why}\n{hint}"),
     };
     if let Err(error) = escalations::call(&world, "root", body).await {
-        tracing::warn!(child = %id, %error, "nobody could be told of a session that cannot be seen");
+        tracing::warn!(
+            child = %id,
+            %error,
+            "the escalation about a session whose state is unknown could not be stored; no \
+            person is called"
+        );
     }
 }
 
-/// Closes the call about a session that can be seen. A supervisor before this one may have made it.
+/// Closes the escalation about a session that can be observed again. An earlier supervisor may have opened it.
 pub(super) async fn seen(world: Arc<World>, id: ChildId) {
     let who = id.to_string();
     let seen =
         move |txn: &mut dyn Txn| escalations::over(txn, &[ProblemKind::Unseen], |it, _| it == who);
     match world.store.run(seen).await {
         Ok(()) => {}
-        Err(error) => tracing::warn!(child = %id, %error, "a call that is over stays open"),
+        Err(error) => tracing::warn!(
+            child = %id,
+            %error,
+            "the escalation about a session that can be observed again could not be closed; it \
+            stays open"
+        ),
     }
 }

@@ -1,5 +1,5 @@
-//! Who should be there: raiders by their hooks, agents by the configuration, members of pools by
-//! the size that is wanted of them. From these, `domain::reconcile` decides.
+//! The desired children: raiders by their hooks, agents by the configuration, members of pools by the desired size.
+//! `domain::reconcile` decides from these.
 
 use crate::actors::mail::agent_spec;
 use crate::actors::mail::raider_spec;
@@ -16,23 +16,23 @@ use crate::domain::reconcile::{Mode, Tended, Wanted};
 use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
 
-/// A child that should be there, and what it is made from.
+/// A desired child and its spec.
 pub(super) type Want = (Wanted, ChildSpec);
 
-/// What the wanted set is made from, besides the configuration.
+/// The inputs of the desired set besides the configuration.
 pub(super) struct Standing<'a> {
     pub(super) sessions: &'a [SessionFacts],
     pub(super) tended: &'a BTreeMap<ChildId, Tended>,
-    /// Agents that a person stopped.
+    /// Agents that an operator stopped.
     pub(super) resting: &'a BTreeSet<AgentName>,
-    /// Children that a person suspended.
+    /// Children that an operator suspended.
     pub(super) suspended: &'a BTreeSet<ChildId>,
-    /// How many members each pool should have, where that is known.
+    /// The desired number of members of each pool, where known.
     pub(super) sizes: &'a BTreeMap<AgentName, u32>,
 }
 
 impl Standing<'_> {
-    /// The agents that should be there.
+    /// Returns the desired agents.
     pub(super) fn agents(&self, city: &City) -> Vec<Want> {
         let mut wants = Vec::new();
         for agent in &city.agents {
@@ -47,7 +47,7 @@ impl Standing<'_> {
         wants
     }
 
-    /// Nothing for one that rests and that nobody tends: it is to stay as it is.
+    /// Returns none for a resting agent that has no slot: it stays as it is.
     fn one(&self, city: &City, agent: &Agent, mode: Mode) -> Option<Want> {
         let spec = agent_spec(city, agent);
         let mode = match mode {
@@ -76,9 +76,9 @@ impl Standing<'_> {
         let mut present = self.members(city, agent);
         present.retain(|member| !laid.contains(&member.number));
         let kept = count(present.len());
-        // Until the first check has come back, those who are there are wanted.
+        // Until the first check has come back, the present members are wanted.
         let size = self.sizes.get(&agent.name).copied().unwrap_or(kept);
-        // Others take the place of those whom a person laid to rest, as far as `max` allows.
+        // Other members replace those that an operator laid to rest, as far as `max` allows.
         let room = pool.max - count(laid.range(..=pool.max).count());
         let wanted = match off {
             true => kept,
@@ -88,7 +88,7 @@ impl Standing<'_> {
             number: *number,
             draining: false,
             up: true,
-            // Chosen before anybody else, so that nobody else has its number.
+            // Chosen first, so that no other member gets its number.
             last_activity: Some(Timestamp::MAX),
         };
         present.extend(laid.iter().map(rests));
@@ -101,7 +101,7 @@ impl Standing<'_> {
             .collect()
     }
 
-    /// The members of a pool that a person stopped or suspended.
+    /// Returns the numbers of the pool's members that an operator stopped or suspended.
     fn laid_to_rest(&self, agent: &Agent) -> BTreeSet<u32> {
         let suspended = self.suspended.iter().filter_map(|id| match id {
             ChildId::Agent(name) => Some(name),
@@ -111,7 +111,7 @@ impl Standing<'_> {
         laid.filter_map(|name| agent.member_number(name)).collect()
     }
 
-    /// The members of a pool that the root has or that run.
+    /// Returns the members of a pool that have a slot or a running session.
     fn members(&self, city: &City, agent: &Agent) -> Vec<Member> {
         let mut numbers: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
         for facts in self.sessions {
@@ -126,7 +126,7 @@ impl Standing<'_> {
                 && let Some(number) = agent.member_number(name)
             {
                 let draining = matches!(tended, Tended::Up { draining: true, .. });
-                // One whose session is being adopted is at work.
+                // A member whose session is being adopted counts as working.
                 let runs = numbers.contains_key(&number) && *tended == Tended::Waiting;
                 let up = runs || matches!(tended, Tended::Up { .. });
                 numbers.insert(number, (draining, up));
@@ -150,14 +150,14 @@ fn count(members: usize) -> u32 {
     u32::try_from(members).unwrap_or(u32::MAX)
 }
 
-/// Whose session has this id, if it is an agent's: `<workspace>-<agent>`.
+/// Returns the agent that a session id belongs to: `<workspace>-<agent>`.
 fn agent_of(city: &City, session: &SessionId) -> Option<AgentName> {
     let name = session.as_str().strip_prefix(city.name.as_str())?;
     AgentName::new(name.strip_prefix('-')?).ok()
 }
 
-/// The raiders that ask for a session, and the sessions that somebody else is busy with. The hooks
-/// come with whether their work is over.
+/// Returns the raiders that need a session, and the sessions that a saga is busy with. Each hook comes with whether its
+/// work is over.
 pub(super) fn raiders(
     city: &City,
     hooks: Vec<(Hook, bool)>,
@@ -191,8 +191,8 @@ pub(super) fn raiders(
                 mode: if off { Mode::Suspended } else { Mode::Run },
                 // For raiders drift always waits for the next session (`4-rules.md`, drift hash).
                 fingerprint: None,
-                // Whoever is silent is told first, and a person is called when that is in vain: a session
-                // that is always fresh would never be found stalled.
+                // A silent raider is nudged first, and then an operator is called: a session that is always fresh would
+                // never be found stalled.
                 idle_timeout: match rig.raiders.stall_after {
                     Some(_) => None,
                     None => rig.raiders.idle_timeout,

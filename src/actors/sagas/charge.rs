@@ -8,7 +8,7 @@
 //!                                                 sandbox removed, slot free, relic open
 //! ```
 //!
-//! A charge that nobody asked for and that fails for good is counted on the relic.
+//! A charge that was not requested by a person, and that fails for good, counts as a failure of the relic.
 
 mod sandbox;
 mod unwind;
@@ -41,14 +41,14 @@ pub use self::sandbox::sandbox_spec;
 pub use self::unwind::stranded;
 use self::unwind::unwind;
 
-/// What a charge was told beyond the rig's own settings; kept with the relic.
+/// The settings of a charge that override the rig's; kept with the relic.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Asked {
     target: Option<String>,
     harness: Option<HarnessName>,
 }
 
-/// Everything that the steps need; journalled with each.
+/// The inputs of all steps; journalled with each step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     relic: RelicId,
@@ -62,15 +62,15 @@ pub(super) struct Plan {
     target: String,
     harness: HarnessName,
     cause: Cause,
-    /// The caller that asked for it, where one did.
+    /// The caller that asked for the charge, if any.
     #[serde(default)]
     by: Option<String>,
     #[serde(default)]
     asked: Asked,
-    /// Why it is unwound, where that counts as a failure of the relic's.
+    /// Why the charge is unwound, if that counts as a failure of the relic.
     #[serde(default)]
     failure: Option<String>,
-    /// Why it is unwound, for displays.
+    /// Why the charge is unwound, for displays.
     #[serde(default)]
     error: Option<String>,
 }
@@ -103,7 +103,7 @@ impl Plan {
     }
 }
 
-/// The harness of a charge: the one asked for, else the rig's.
+/// Returns the harness of a charge: the requested one, else the rig's.
 ///
 /// # Errors
 /// [`RefusalKind::NotFound`] when there is none of that name.
@@ -137,7 +137,7 @@ fn may_begin(world: &World, rig: &Rig) -> Result<(), Refusal> {
     }
 }
 
-/// Chooses and holds a slot. Nothing has changed when this fails.
+/// Chooses and holds a slot. An error leaves everything unchanged.
 ///
 /// # Errors
 /// [`RefusalKind::Conflict`] for a relic that cannot be charged or a rig without a free slot,
@@ -159,7 +159,7 @@ pub async fn begin(
         let hint = format!("its relics begin with {}-", rig.prefix);
         return Err(Refusal::conflict(message).hint(hint));
     }
-    // What an earlier charge of the relic was told holds for its reworks too.
+    // The settings of an earlier charge of the relic hold for its reworks, too.
     let asked = Asked {
         target: request.target.clone().or(relic.target.clone()),
         harness: request.harness.clone().or(relic.harness.clone()),
@@ -211,7 +211,7 @@ pub async fn begin(
     Ok(begun)
 }
 
-/// How many more raiders the rig may have now.
+/// Returns the number of raiders that the rig may still have.
 ///
 /// # Errors
 /// The rig's directory or the store cannot be read.
@@ -226,7 +226,7 @@ pub async fn free_slots(world: &World, rig: &Rig) -> Result<usize, Refusal> {
     Ok(free.await?)
 }
 
-/// Names that are not free: of sandboxes found on disk, and of slots that are held.
+/// Returns the names in use: of sandboxes found on disk, and of held slots.
 fn taken(
     txn: &mut dyn Txn,
     rig: &Rig,
@@ -237,7 +237,7 @@ fn taken(
     Ok(held.chain(on_disk.iter().cloned()).collect())
 }
 
-/// A relic that may be charged, or why not. One that is blocked is charged by a person only.
+/// Returns a relic that may be charged, or why it may not. Only a person charges a blocked one.
 fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, StoreError> {
     let conflict = |why: String| Err(StoreError::Conflict(why));
     let relic = txn.relic(id)?;
@@ -250,7 +250,7 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
             let who = relic.assignee.unwrap_or_default();
             return conflict(format!("{id} is hooked to {who}"));
         }
-        // The raider that died too often at it is gone: a person has another one try.
+        // The raider of the quarantine is gone: a person has another raider try.
         RelicStatus::Blocked if cause == Cause::Operator && quarantine::is_open(txn, id)? => {}
         RelicStatus::Blocked if txn.hook_of_relic(id)?.is_none() => {
             return conflict(format!(
@@ -291,8 +291,8 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
     Ok(relic)
 }
 
-/// Returns where the branch starts: at what was pushed for the relic before, else at the target; and whether that is
-/// the target.
+/// Returns the start of the branch: the commit pushed for the relic before, else the target; and whether it is the
+/// target.
 async fn base(
     world: &World,
     rig: &Rig,
@@ -311,10 +311,10 @@ async fn base(
     Ok((state.tip, true))
 }
 
-/// Runs the saga to its end from wherever it is; unwinds it when a step fails for good.
+/// Runs the saga to its end from its current step; unwinds it when a step fails for good.
 ///
 /// # Errors
-/// Why the charge failed. The saga stays open when the failure will pass by itself.
+/// Why the charge failed. After a transient failure the saga stays open.
 pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
     let mut plan: Plan = unpack(&saga)?;
     if saga.step == "unwind" {
@@ -325,15 +325,23 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
     match forward(world, &mut saga, &plan).await {
         Ok(()) => Ok(plan.charged(world)),
         Err(failure) if world.is_stopping() => {
-            tracing::info!(raider = %plan.raider, error = %failure, "a charge is interrupted");
+            tracing::info!(
+                raider = %plan.raider,
+                error = %failure,
+                "the stop of the supervisor interrupts a charge; the next start completes it"
+            );
             let what = "the supervisor is stopping; its next start completes the charge of";
             let message = format!("{what} {}", plan.relic);
             Err(Refusal::new(RefusalKind::Unavailable, message))
         }
         Err(failure) if !stored(world).await => Err(failure),
         Err(failure) => {
-            tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
-            // Whoever asked for it hears of it; what will pass is tried again as it is.
+            tracing::warn!(
+                raider = %plan.raider,
+                error = %failure,
+                "a charge failed; it is unwound"
+            );
+            // A person who asked for it sees the error; a transient failure is retried without being counted.
             let counts = !plan.cause.is_asked() && !failure.is_passing();
             plan.error = Some(failure.to_string());
             plan.failure = plan.error.clone().filter(|_| counts);
@@ -344,7 +352,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
     }
 }
 
-/// Whether the store can write; while it cannot, a saga can neither go on nor unwind.
+/// Returns true when the store can write; otherwise a saga can neither go on nor unwind.
 async fn stored(world: &World) -> bool {
     world
         .store
@@ -374,7 +382,7 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refu
     let id = saga.id;
     let shown = world.store.run(move |txn| match txn.saga(id)? {
         Some(saga) => show(txn, &saga),
-        // The agent was faster.
+        // The agent was faster: its `hd done` has shown the charge.
         None => Ok(()),
     });
     shown.await?;
@@ -382,10 +390,10 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refu
     Ok(())
 }
 
-/// Shows the charge as complete: what the agent does next comes after it in the journal.
+/// Journals the charge as complete, before any act of the agent.
 ///
 /// # Errors
-/// The store's; [`StoreError::Conflict`] when no session was wanted, or not any more.
+/// The store's; [`StoreError::Conflict`] when no session is wanted, or no longer.
 pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     let busy = || StoreError::Conflict(format!("the charge of {} is under way", saga.subject));
     let plan: Plan = unpack(saga).map_err(|_| busy())?;
@@ -411,8 +419,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     txn.close_saga(saga.id)
 }
 
-/// Ties relic and raider in one transaction; the relic is looked at again, for it may have been
-/// closed while the sandbox was made.
+/// Writes the hook in one transaction; checks the relic again, which may have been closed while the sandbox was made.
 async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
     let (id, hook, data) = (saga.id, plan.hook(world), pack(plan));
     let (asked, cause) = (plan.asked.clone(), plan.cause);
@@ -427,7 +434,7 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
                 return Err(StoreError::Conflict(why));
             }
             if blocked {
-                // A person looked: everything may be tried as often as before.
+                // A person has looked: reset the counters of attempts.
                 (relic.reworks, relic.charge_failures) = (0, 0);
                 quarantine::settle(txn, &relic.id)?;
             }

@@ -4,9 +4,9 @@
 //! ```text
 //!  begin ── intent ──► push ──► submit ──► session ──► closed; the witness reads POLECAT_DONE
 //!             │          │
-//!             │          ├── the remote is away: `push_blocked`, tried again with back-off
-//!             │          ├── it says no: the same, and a person is called
-//!             │          └── taken back (`withdraw`): the hook is open again
+//!             │          ├── the remote is away: `push_blocked`, retried with back-off
+//!             │          ├── the remote refuses: the same, and a person is called
+//!             │          └── withdrawn (`withdraw`): the hook is open again
 //!             └── answered to the caller here: from now on it survives everything
 //! ```
 
@@ -52,17 +52,17 @@ pub(super) struct Plan {
     cleanup_status: Option<CleanupStatus>,
     no_change: bool,
     wants_review: bool,
-    /// Whether there are commits to push.
+    /// Set when there are commits to push.
     push: bool,
-    /// Why the push does not go through, for displays.
+    /// Why the push does not succeed, for displays.
     blocked: Option<String>,
 }
 
-/// What [`begin`] came to.
+/// The result of [`begin`].
 pub enum Begun {
-    /// The intent is durable; the saga is to be run.
+    /// The intent is durable; the caller runs the saga.
     New(Accepted, Box<Saga>, Claim),
-    /// It had been declared before.
+    /// The completion had been declared before.
     Already(Accepted),
 }
 
@@ -126,7 +126,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
             world.at(FaultPoint::DoneIntentAfter);
             Ok(Begun::New(accepted, Box::new(saga), claim))
         }
-        // Somebody was faster, by another way: the file, the outbox, the same call again.
+        // The same completion was declared meanwhile: by the file, the outbox, or the same call.
         Err(intent) => Ok(Begun::Already(self::accepted(
             &hook,
             intent.head,
@@ -148,7 +148,7 @@ fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
     }
 }
 
-/// The intent of this incarnation, where it declared one meanwhile.
+/// Returns the intent that this incarnation declared meanwhile, if any.
 fn said(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError> {
     let hook = txn.hook(&plan.raider)?;
     let own = hook.filter(|hook| hook.incarnation == plan.incarnation);
@@ -176,11 +176,11 @@ fn declare(
     if relic.status == RelicStatus::Closed {
         return Err(StoreError::Conflict(format!("{} is closed", plan.relic)));
     }
-    // Its raiders do not come to nothing.
+    // A completion ends the row of failures.
     relic.charge_failures = 0;
     txn.put_relic(&relic)?;
     if let Some(charge) = txn.saga_of(SagaKind::Charge, &subject)? {
-        // The agent was faster than the end of its charge: the journal tells them in order.
+        // The agent finished before its charge was shown: the journal keeps the order.
         super::charge::show(txn, &charge)?;
     }
     hook.done = Some(DoneIntent {
@@ -210,8 +210,8 @@ fn declare(
     )
 }
 
-/// Runs the saga to its end from wherever it is. Pushing goes on until it succeeds, or the completion
-/// is taken back.
+/// Runs the saga to its end from its current step. The push is retried until it succeeds or the completion is
+/// withdrawn.
 ///
 /// # Errors
 /// The store cannot write, or the session would not end; the saga stays open.

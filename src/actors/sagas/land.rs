@@ -6,11 +6,11 @@
 //!               ▼ ever more slowly         ▼                  ▼            ▼
 //!  merging: intent ─► push with lease ─► landed          MERGE_FAILED    parked, tried later
 //!                          │               └─► MERGED
-//!                          └ no answer: the intent stays, and is taken up when its time comes
+//!                          └ no answer: the intent stays, and is retried later
 //! ```
 //!
-//! What lands is byte for byte what the gates saw: the pushed commit is the tested one. A person's
-//! checkout that would move with the target is asked for before and after the gates; it is waited for.
+//! The landed tree is byte for byte the tested one: the pushed commit is the commit that the gates ran on. The landing
+//! waits for a person's checkout that would move with the target, checked before and after the gates.
 
 mod record;
 mod wait;
@@ -78,7 +78,7 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
         Err(error) => return park(world, mr, format!("the merge cannot be made: {error}")).await,
     };
     if !rig.forge.gates.is_empty() {
-        // Nothing is tested for a checkout that cannot take it.
+        // No gate runs while the checkout cannot move.
         let (target, old, new) = (mr.target.clone(), state.tip.clone(), tip.clone());
         let free = effects::repo(world, &rig.name, move |repo| {
             repo.checkout_free(&target, Some((&old, &new)))
@@ -105,8 +105,8 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     resume(world, rig, saga).await
 }
 
-/// The merge gives the tree that the target has: there is nothing to land. The commits themselves may be on
-/// no branch but the raider's, which goes, so they are kept.
+/// Handles a merge that gives the target's own tree: nothing is to land. Its commits may be on the raider's branch
+/// only, which is deleted, so they are kept.
 async fn nothing_left(
     world: &World,
     rig: &Rig,
@@ -150,7 +150,7 @@ async fn nothing_left(
     record_merged(world, None, mr, tip, true).await
 }
 
-/// Runs the gates on what would land. What is not green has been dealt with.
+/// Runs the gates on the merged tree. Handles any result but green itself.
 async fn test(
     world: &World,
     rig: &Rig,
@@ -189,7 +189,7 @@ async fn land_request(
     let id = mr.relic.clone();
     let read = move |txn: &mut dyn Txn| Ok((txn.relic(&id)?, txn.mrs_of(&id)?));
     let (relic, attempts) = world.store.run(read).await?;
-    // A fresh raider may have taken over what an earlier one did.
+    // A fresh raider may have continued the branch of an earlier one.
     let mut began: Vec<Oid> = attempts.into_iter().filter_map(|it| it.began).collect();
     began.sort();
     began.dedup();
@@ -208,8 +208,8 @@ async fn land_request(
     })
 }
 
-/// Pushes what the saga says and records it. Also after a crash, or a push whose end is unknown: one
-/// that went through is recognised on the remote.
+/// Pushes the saga's commit and records the landing. Also used after a crash, or a push of unknown result: a push that
+/// succeeded is recognised on the remote.
 ///
 /// # Errors
 /// The store cannot be used.
@@ -217,7 +217,7 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
     let plan: Plan = match unpack(&saga) {
         Ok(plan) => plan,
         Err(error) => {
-            // What it pushed, if it did, the next merge finds on the target.
+            // If it was pushed, the next merge finds that on the target.
             world.store.run(move |txn| txn.close_saga(saga.id)).await?;
             return Err(error);
         }
@@ -234,7 +234,7 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
             landed
         }
         Err(RepoError::Moved { .. }) => {
-            // Somebody else pushed. Nobody's fault: what was tested is not what would land.
+            // Another push moved the target, so the tested tree is not what would land. No raider is blamed.
             put_back(world, saga.id, mr).await
         }
         Err(RepoError::Rejected(why)) => {
@@ -244,7 +244,7 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
             world.store.run(move |txn| txn.close_saga(saga.id)).await?;
             park_on(world, mr, &error).await
         }
-        // It may have gone through all the same: the saga stays, and looks when its time comes.
+        // The push may have succeeded: the saga stays, and checks at its next try.
         Err(error) => park(world, mr, error.to_string()).await,
     }
 }

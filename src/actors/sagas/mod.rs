@@ -1,6 +1,6 @@
-//! Multi-step operations, one file each, written as a chain of journalled steps that resumes after
-//! `kill -9` and unwinds after a failure. They run in tasks; the witness or forge that started one
-//! hears of its end by message. One task per saga at a time ([`Claims`](super::claims::Claims)).
+//! Multi-step operations, one file each, written as a chain of journalled steps that resumes after `kill -9` and
+//! unwinds after a failure. They run in tasks; the witness or forge that started a task is told of its end by message.
+//! At most one task per saga ([`Claims`](super::claims::Claims)).
 
 pub mod charge;
 pub mod done;
@@ -19,13 +19,13 @@ use super::world::World;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::StoreError;
 
-/// The saga's plan as JSON.
+/// Returns a saga's plan as JSON.
 fn pack(plan: &impl Serialize) -> Value {
     // Plans are plain structs with string keys: they always have a JSON form.
     serde_json::to_value(plan).unwrap_or(Value::Null)
 }
 
-/// The saga's plan; one that cannot be read was written by another version.
+/// Reads a saga's plan; an unreadable plan was written by another version.
 fn unpack<T: DeserializeOwned>(saga: &Saga) -> Result<T, Refusal> {
     serde_json::from_value(saga.data.clone()).map_err(|error| {
         let message = format!(
@@ -37,10 +37,10 @@ fn unpack<T: DeserializeOwned>(saga: &Saga) -> Result<T, Refusal> {
     })
 }
 
-/// Whether this program can read what a saga that the witness resumes needs to go on.
+/// Checks that this program can read the plan of a saga that the witness resumes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The plan cannot be read, with the reason.
 pub fn check(saga: &Saga) -> Result<(), Refusal> {
     match saga.kind {
         SagaKind::Charge => unpack::<charge::Plan>(saga).map(drop),
@@ -69,8 +69,8 @@ async fn step(
     Ok(())
 }
 
-/// Claims a saga in the transaction that opens it: nobody can see it before it is committed, so
-/// nobody can take it up before its opener does.
+/// Claims a saga in the transaction that opens it: it is invisible until the commit, so no other task can claim it
+/// first.
 fn claimed(claims: &Claims, saga: Saga) -> Result<(Saga, Claim), StoreError> {
     match claims.claim(ClaimKey::Saga(saga.id)) {
         Some(claim) => Ok((saga, claim)),

@@ -1,5 +1,5 @@
-//! `nuke`: the only way a sandbox and its slot go (`raider-lifecycle.md`, slot layer;
-//! `3-architecture.md`, 3.4).
+//! `nuke`: the only way to remove a sandbox and free its slot (`raider-lifecycle.md`, slot layer; `3-architecture.md`,
+//! 3.4).
 //!
 //! ```text
 //!  measure ─► judge ─► session ends, intent ─► measure, judge ─► [salvage] ─► measure ─► trash ─► slot free
@@ -8,7 +8,7 @@
 //!                                                                                     kept, nothing is lost
 //! ```
 //!
-//! Where no session runs, the first two measurements are one.
+//! Without a running session the first two measurements are one.
 
 mod ignored;
 mod judged;
@@ -58,16 +58,16 @@ use verdict::{at_risk, probe, probe_with};
 pub(super) struct Plan {
     target: NukeTarget,
     salvage: bool,
-    /// How often it failed in a way that may pass.
+    /// Number of transient failures.
     #[serde(default)]
     tries: u32,
-    /// What goes with the sandbox: once that is gone, nobody can look any more.
+    /// Ignored files that are removed with the sandbox, recorded because they cannot be listed afterwards.
     #[serde(default)]
     ignored: Ignored,
 }
 
-/// Keeps a nuke to the incarnation that it is about: while the claim is held, nobody else frees the
-/// slot, so no successor can come under the same name and be touched in its stead.
+/// Fences a nuke to its incarnation: while the claim is held, no other task frees the slot, so no successor of the same
+/// name can be removed instead.
 ///
 /// # Errors
 /// [`RefusalKind::Conflict`] when a nuke is under way, or the slot has gone to another incarnation.
@@ -116,7 +116,7 @@ async fn admitted(world: &World, target: &NukeTarget, salvage: bool) -> Result<(
     }
     let own = match hook {
         Some(hook) => hook.incarnation == incarnation,
-        // A sandbox that lost its hook says itself whose it is.
+        // The incarnation of a sandbox without hook is recorded in the sandbox.
         None => is_of(world, target).await?,
     };
     if !own {
@@ -126,7 +126,7 @@ async fn admitted(world: &World, target: &NukeTarget, salvage: bool) -> Result<(
     Ok(())
 }
 
-/// Whether the sandbox is there and of that incarnation, as far as it tells itself.
+/// Returns true when the sandbox exists and records that incarnation.
 async fn is_of(world: &World, target: &NukeTarget) -> Result<bool, Refusal> {
     let sandbox = world.city.sandbox(&target.raider);
     let rig = &target.raider.rig;
@@ -134,15 +134,14 @@ async fn is_of(world: &World, target: &NukeTarget) -> Result<bool, Refusal> {
     Ok(origin.is_some_and(|origin| origin.incarnation == target.incarnation))
 }
 
-/// Whether a completion that is still being pushed is given up for this nuke: a person asked for it,
-/// and what it would have pushed is kept.
+/// Returns true when this nuke withdraws a completion that is still being pushed: an operator asked for it, and salvage
+/// keeps the commits.
 fn gives_up(target: &NukeTarget, salvage: bool) -> bool {
     salvage && target.cause == Cause::Operator
 }
 
-/// Opens the saga of a removal that was judged. It judges again once no session runs, and what is at risk then is
-/// written to salvage refs only where that was asked for (commits that the agent left behind are salvaged in any
-/// case).
+/// Opens the saga of a judged removal. The saga judges again once no session runs; what is at risk then is written to
+/// salvage refs only if that was requested (commits that the agent left behind are salvaged in any case).
 ///
 /// # Errors
 /// [`RefusalKind::Conflict`] while another operation is on the raider.
@@ -180,7 +179,7 @@ pub async fn begin(world: &World, judged: &Judged) -> Result<(Saga, Claim), Refu
     Ok(begun)
 }
 
-/// Refuses what was decided about work that stands otherwise by now.
+/// Refuses a removal that was decided on a hook state that has changed.
 fn still_so(txn: &mut dyn Txn, target: &NukeTarget, hook: &Hook) -> Result<(), StoreError> {
     let raider = &target.raider;
     let changed = if hook.done.is_some() != target.done {
@@ -196,10 +195,10 @@ fn still_so(txn: &mut dyn Txn, target: &NukeTarget, hook: &Hook) -> Result<(), S
     Err(StoreError::Conflict(why))
 }
 
-/// Runs the saga to its end from wherever it is. `judged` is what it was begun for just now.
+/// Runs the saga to its end from its current step. `judged` is the judgement that it was just begun with.
 ///
 /// # Errors
-/// Why the sandbox was kept. The saga is closed then, unless the failure will pass by itself.
+/// Why the sandbox was kept. The saga is closed then, except after a transient failure.
 pub async fn run(world: &World, mut saga: Saga, judged: Option<Judged>) -> Result<Nuked, Refusal> {
     let mut plan: Plan = unpack(&saga)?;
     let rest = judged.and_then(|judged| judged.rest);
@@ -208,7 +207,12 @@ pub async fn run(world: &World, mut saga: Saga, judged: Option<Judged>) -> Resul
         Err(failure) if world.is_stopping() => Err(failure),
         Err(failure) if failure.is_passing() => {
             if let Err(error) = stuck::count(world, &mut saga, plan, &failure).await {
-                tracing::warn!(saga = saga.id, %error, "a nuke that failed was not counted");
+                tracing::warn!(
+                    saga = saga.id,
+                    %error,
+                    "the failure of a nuke could not be counted; the nuke is retried, its \
+                    escalation comes later"
+                );
             }
             Err(failure)
         }
@@ -235,7 +239,7 @@ async fn forward(
         Some(rest) => rest.still(world, &plan.target).await,
         None => None,
     };
-    // From here on nobody writes in it, and whoever does makes the permit stale.
+    // No session runs from here on; any write to the sandbox makes the permit stale.
     let measured = match still {
         Some(measured) => Probed::Known(Some(measured)),
         None => measure(world, &plan.target).await,
@@ -259,10 +263,10 @@ async fn forward(
     })
 }
 
-/// Removes the sandbox of a charge that is being unwound, with salvage when it holds anything.
+/// Removes the sandbox of a charge that is being unwound; salvages it when it holds anything.
 ///
 /// # Errors
-/// Why it was kept.
+/// Why the sandbox was kept.
 pub async fn remove(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     let measured = measure(world, target).await;
     discard(world, target, true, measured).await?;
@@ -271,8 +275,8 @@ pub async fn remove(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Salvages when needed and allowed, judges what was measured since no session runs, and removes it.
-/// True when it wrote salvage.
+/// Salvages when needed and allowed, judges the measurement taken since no session runs, and removes the sandbox.
+/// Returns true when it wrote salvage.
 async fn discard(
     world: &World,
     target: &NukeTarget,
@@ -280,7 +284,7 @@ async fn discard(
     measured: Probed<Option<Measurement>>,
 ) -> Result<bool, Refusal> {
     let Some(git) = facts_of(measured).transpose() else {
-        // Gone already: an earlier attempt was interrupted behind the rename, or somebody did it.
+        // The directory is gone: an earlier attempt was interrupted after the rename, or it was deleted by hand.
         let kept = strays::keep(world, target, salvage).await?;
         let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
         let incarnation = target.incarnation;
@@ -295,7 +299,7 @@ async fn discard(
             Some(git) => saved_unasked(world, target, git).await,
             None => false,
         };
-    // Salvage saves what git holds; about a session that may still run it changes nothing.
+    // Salvage keeps git's contents; it does not help against a session that may still run.
     let holds = match &git {
         Probed::Known(git) => CleanupStatus::measured(git) != CleanupStatus::Clean,
         Probed::Unknown(_) => true,
@@ -318,8 +322,8 @@ async fn discard(
     Ok(salvaged)
 }
 
-/// Frees the slot: hook dropped, relic settled, saga closed, one transaction. Returns the salvage's
-/// id, from its row: the attempt that wrote it may have been an earlier one.
+/// Frees the slot in one transaction: hook dropped, relic settled, saga closed. Returns the salvage's id from its row,
+/// because an earlier attempt may have written it.
 async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>, Refusal> {
     let (target, ignored) = (plan.target.clone(), plan.ignored.clone());
     let released = world.store.run(move |txn| {
@@ -350,12 +354,15 @@ async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>
     Ok(salvage)
 }
 
-/// What is left of the session and its task files; nothing that matters.
+/// Forgets the session's record and stops watching the task files; failures are harmless.
 async fn forget(world: &World, target: &NukeTarget) {
     let session = target.raider.session_id();
     let id = session.clone();
     if let Err(error) = effects::sessions(world, &session, move |p| p.forget(&id)).await {
-        tracing::debug!(%error, "an ended session was not forgotten");
+        tracing::debug!(
+            %error,
+            "the record of an ended session could not be removed; it is left behind"
+        );
     }
     if let Some(relic) = &target.relic {
         let dir = world

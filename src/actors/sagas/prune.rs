@@ -1,9 +1,9 @@
-//! `prune`: the one place where work is destroyed on purpose, a salvage at a time. Its refs go first,
-//! all of them or none, and its row after them, so that what is listed is there or is just going.
+//! `prune`: the only place where work is destroyed on purpose, one salvage at a time. Its refs go first, all of them or
+//! none, and its row after them, so that a listed salvage exists or is just being deleted.
 //!
 //! ```text
-//!   which refs, and where they point ─► intent ─► refs gone ─► row gone, and said
-//!                                                    └── one was moved meanwhile: nothing is gone
+//!   refs and their targets ─► intent ─► refs gone ─► row gone, journalled
+//!                                         └── a ref was moved meanwhile: nothing is gone
 //! ```
 
 use std::time::Duration;
@@ -25,15 +25,15 @@ use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     entry: SalvageEntry,
-    /// Its refs and where they pointed.
+    /// Its refs and their targets.
     tips: Vec<(String, Oid)>,
     cause: Cause,
-    /// The caller that asked for it, where one did.
+    /// The caller that asked for it, if any.
     #[serde(default)]
     by: Option<String>,
 }
 
-/// How old a salvage is that was recorded then.
+/// Returns the age of a salvage.
 #[must_use]
 pub fn age(world: &World, salvage: &str, created: Timestamp) -> Duration {
     world.age(&format!("salvage/{salvage}"), created)
@@ -81,7 +81,7 @@ async fn begin(
         let raider = RaiderId::new(entry.rig.clone(), entry.raider.clone()).to_string();
         let mut sagas = txn.sagas(Some(&entry.rig))?.into_iter();
         if let Some(saga) = sagas.find(|saga| saga.subject == raider) {
-            // It may be about to remove a sandbox because this salvage holds it.
+            // A nuke may be about to remove a sandbox because this salvage holds its work.
             let why = format!("{raider} is busy: {} is under way", saga.kind.as_str());
             return Err(StoreError::Conflict(why));
         }
@@ -101,7 +101,7 @@ fn missing(entry: &SalvageEntry) -> StoreError {
     }
 }
 
-/// Whether a salvage is being destroyed: nothing may rely on it any more.
+/// Returns true when a salvage is being destroyed: nothing may rely on it any more.
 ///
 /// # Errors
 /// The store's.
@@ -109,10 +109,10 @@ pub fn is_under_way(txn: &mut dyn Txn, salvage: &str) -> Result<bool, StoreError
     Ok(txn.saga_of(SagaKind::Prune, salvage)?.is_some())
 }
 
-/// Runs the saga to its end from wherever it is.
+/// Runs the saga to its end from its current step.
 ///
 /// # Errors
-/// Why the salvage was kept. The saga is closed then, unless the failure will pass by itself.
+/// Why the salvage was kept. The saga is closed then, except after a transient failure.
 pub async fn run(world: &World, saga: Saga) -> Result<(), Refusal> {
     let Plan {
         entry,
@@ -124,7 +124,7 @@ pub async fn run(world: &World, saga: Saga) -> Result<(), Refusal> {
     let gone = effects::repo(world, &entry.rig, move |repo| repo.delete_refs(&doomed)).await;
     let id = saga.id;
     if let Err(failure) = gone.map_err(Refusal::from) {
-        // A rig that is not configured keeps its salvage until it is again.
+        // The salvage of an unconfigured rig is kept until the rig is configured again.
         let later = failure.is_passing() || failure.kind == RefusalKind::NotFound;
         if !later && !world.is_stopping() {
             world.store.run(move |txn| txn.close_saga(id)).await?;

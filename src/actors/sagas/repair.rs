@@ -1,6 +1,5 @@
-//! `repair`: rebuilds a corrupted sandbox with the work it still holds (`raider-lifecycle.md`,
-//! what "recycle" means). Salvage first, as far as anything can be read; nothing on disk is
-//! overwritten.
+//! `repair`: rebuilds a corrupted sandbox with the work it still holds (`raider-lifecycle.md`, what "recycle" means).
+//! Salvages everything readable first; overwrites nothing on disk.
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::sandboxes;
@@ -22,27 +21,27 @@ use crate::domain::message;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Hook;
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repaired {
     /// The raider.
     pub raider: RaiderId,
     /// Its sandbox.
     pub sandbox: std::path::PathBuf,
-    /// What was wrong, where it could be seen.
+    /// The fault, if it could be seen.
     pub was: Option<String>,
-    /// What keeps the work that it held, where it could be read and a commit did not hold it already.
+    /// The salvage of its work, if that could be read and was not held by a commit already.
     pub salvage: Option<String>,
 }
 
-/// Ends the session, makes the sandbox whole, starts the session again. A charge that could not be
-/// taken back, because git could not judge its sandbox, can be after it.
+/// Ends the session, rebuilds the sandbox, starts the session again. A charge that could not be unwound, because git
+/// could not judge its sandbox, can be unwound afterwards.
 ///
 /// # Errors
-/// The raider has no hook, or git could not mend it; what is on disk is untouched then.
+/// The raider has no hook, or git could not repair the sandbox; its files are untouched then.
 pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     if let Some((saga, hook)) = charge::stranded(world, &raider).await? {
-        // Only its sandbox keeps it from being taken back, which goes on when that is whole.
+        // Only its sandbox prevents the unwinding, which goes on after the repair.
         let busy = || Refusal::conflict(format!("{raider} is busy: its charge is taken back"));
         let alone = world
             .claims
@@ -61,28 +60,33 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
         Some(hook) => hook,
         None => hookless(world, &raider).await?,
     };
-    // Neither a nuke nor a patrol that would start the agent may come between: the fence refuses
-    // the one, the mark holds off the other.
+    // Neither a nuke nor a patrol that starts the agent may come between: the fence keeps out the nuke, the claim the
+    // patrol.
     let _alone = nuke::fence(world, &NukeTarget::of(&hook, Cause::Repair), false).await?;
     let marked = world.claims.claim(ClaimKey::Repair(raider.clone()));
     end(world, &hook).await?;
     let repaired = rebuild(world, &hook).await;
     drop(marked);
     if has_hook && hook.done.is_none() {
-        // Who could not be helped goes on if its sandbox lets it.
+        // Even after a failed repair the raider goes on if its sandbox allows it.
         let goes_on = ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await;
         match (&repaired, goes_on) {
             (Ok(_), goes_on) => goes_on?,
             (Err(_), Ok(())) => {}
             (Err(_), Err(error)) => {
-                tracing::warn!(%raider, %error, "it is started by the next patrol");
+                tracing::warn!(
+                    %raider,
+                    %error,
+                    "the raider could not be restarted after a failed repair; the next patrol \
+                    retries"
+                );
             }
         }
     }
     repaired
 }
 
-/// The hook that a sandbox without one was made for.
+/// Returns the hook that a sandbox without hook was made for.
 async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
     let nobody = || Refusal::not_found(format!("{raider} holds no slot"));
     let rig = world.city.rig(&raider.rig).ok_or_else(nobody)?;
@@ -102,7 +106,7 @@ async fn end(world: &World, hook: &Hook) -> Result<(), Refusal> {
     ask::end(world, meant, Cause::Repair).await
 }
 
-/// Makes the sandbox of the hook whole.
+/// Rebuilds the hook's sandbox.
 async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
     let raider = hook.raider.clone();
     let rig = world
@@ -125,9 +129,9 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
             let (_, salvage) = nuke::write_salvage(world, &target).await?;
             (ailment, Some(salvage.id))
         }
-        // It may be read in a moment, and saved then.
+        // A transient error: it may be readable soon, and is saved then.
         Err(error) if error.is_passing() => return Err(error),
-        // What cannot be read cannot be saved, and is not overwritten either.
+        // Unreadable files cannot be saved, and are not overwritten either.
         Err(error) => (ailment.or(Some(error.to_string())), None),
     };
     let task_dir = world

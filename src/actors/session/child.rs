@@ -1,5 +1,4 @@
-//! A raider or agent: the OTP child. It owns one session of its provider and lives exactly as long
-//! as that session does.
+//! A raider or agent: the OTP child. It owns one session of its provider and lives exactly as long as that session.
 //!
 //! ```text
 //!            Opened(Ok)    root: Seen, session ended     Judged
@@ -9,10 +8,10 @@
 //!                          │ Detach ───────────────────────► stop      ─┘
 //! ```
 //!
-//! A supervision event overtakes messages: were the child to die before the root has read `Up`, the
-//! root would never learn that there was a session. So it waits for `Seen` before it dies.
+//! A supervision event overtakes messages: if the child died before the root has read `Up`, the root would never learn
+//! that there was a session. So the child waits for `Seen` before it dies.
 //!
-//! It decides nothing: its end, with a typed reason, goes to the root, which restarts it or not.
+//! A child decides nothing: its end, with a typed reason, goes to the root, which restarts it or not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,23 +32,23 @@ use crate::ports::sessions::{SessionError, SessionEvent, SessionHandle, Stopped}
 /// Messages to a child.
 #[derive(Debug)]
 pub enum ChildMsg {
-    /// The attempt to open a session came to this.
+    /// The result of the attempt to open a session.
     Opened(Box<Result<Opened, OpenFailure>>),
     /// The root knows that the session is up.
     Seen,
-    /// Its provider says that a session of this id ended.
+    /// The provider reports that a session of this id ended.
     Session(SessionEvent),
-    /// Why its session ended.
+    /// The judged reason why the session ended.
     Judged(ChildExit),
-    /// The session is not wanted any more: end it within the grace, then stop.
+    /// The session is no longer wanted: end it within the grace, then stop.
     End(Duration),
     /// Stop, and leave the session running for the next supervisor.
     Detach,
-    /// The session was ended.
+    /// The result of ending the session.
     Closed(Result<Stopped, SessionError>),
 }
 
-/// Why a child ended by itself; travels to the root as the actor's error.
+/// The reason why a child ended by itself; it travels to the root as the actor's error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ChildExit {
     /// The session ended although work is left.
@@ -57,39 +56,39 @@ pub enum ChildExit {
     Died {
         /// Died or lost.
         cause: Cause,
-        /// How, where on record.
+        /// The recorded exit, if any.
         exit: Option<SessionExit>,
-        /// The end of its terminal.
+        /// The tail of its terminal.
         tail: String,
     },
-    /// Whether a session of it runs cannot be seen: none was started.
+    /// The run state of its session is unknown: none was started.
     #[error("its session cannot be seen: {0}")]
     Unseen(String),
-    /// What a session is started from cannot be written: none was started.
+    /// Files or records of the session cannot be written: none was started.
     #[error("no session can be written down: {0}")]
     Unwritable(String),
     /// No session could be started.
     #[error("the session could not be started: {0}")]
     StartFailed(String),
-    /// Its sandbox is gone or broken: there is nothing to start a session in.
+    /// Its sandbox is gone or broken: no session can start in it.
     #[error("{0}")]
     Homeless(String),
-    /// The session ended after its agent said what it had to say; the witness goes on from here.
+    /// The session ended after its agent had reported its outcome; the witness goes on from here.
     #[error("the agent finished")]
     Finished,
     /// The session was told to end, and did.
     #[error("the session was ended: {0:?}")]
     Ended(Stopped),
-    /// A session that should be ended would not end.
+    /// A session that was told to end did not.
     #[error("the session could not be ended: {0}")]
     Undead(String),
-    /// The actor itself was killed or panicked; its session may well run on.
+    /// The actor itself was killed or panicked; its session may run on.
     #[error("the actor failed: {0}")]
     Broken(String),
 }
 
 impl ChildExit {
-    /// Why it has no session, if it never had one.
+    /// Returns why it has no session, if it never had one.
     pub(in crate::actors) fn unopened(&self) -> Option<&str> {
         match self {
             Self::Unseen(why)
@@ -104,12 +103,12 @@ impl ChildExit {
         }
     }
 
-    /// Whether it says nothing of the child, and is only to be waited for.
+    /// Returns true for a transient reason, which is only waited for.
     pub(in crate::actors) fn will_pass(&self) -> bool {
         matches!(self, Self::Unseen(_) | Self::Unwritable(_))
     }
 
-    /// How its session was ended, if it was told to end.
+    /// Returns how the session was ended, if it was told to end.
     pub(in crate::actors) fn how(&self) -> Option<Stopped> {
         match self {
             Self::Ended(how) => Some(*how),
@@ -142,22 +141,22 @@ impl From<OpenFailure> for ChildExit {
     }
 }
 
-/// What a child is made from.
+/// The parts that a child is made from.
 #[derive(Clone)]
 pub struct ChildArgs {
     /// The world.
     pub world: Arc<World>,
-    /// Who it is.
+    /// The child's spec.
     pub spec: ChildSpec,
     /// The least generation that its session may have.
     pub generation: Generation,
-    /// Why it is started.
+    /// The cause of the start.
     pub cause: Cause,
-    /// Its last session came to no planned end: if it does not run, it died.
+    /// Set when its last session came to no planned end: if it does not run, it died.
     pub unattended: bool,
-    /// Its last session died, whatever became of the starts since.
+    /// Set when its last session died, regardless of later failed starts.
     pub crashed: bool,
-    /// No session is started before this ends.
+    /// The session starts only after this write has ended.
     pub written: Option<Written>,
 }
 
@@ -199,7 +198,7 @@ impl Actor for ChildActor {
         let opening = args.clone();
         tokio::spawn(async move {
             let opened = launch::open(&opening).await;
-            // A child that is gone by now was killed; the session is found by the next look.
+            // A child that is gone by now was killed; the next look finds the session.
             let _gone = me.cast(ChildMsg::Opened(Box::new(opened)));
         });
         let phase = Phase::Opening {
@@ -274,7 +273,7 @@ impl Child {
         }
     }
 
-    /// Whether it was told to leave the session alone before that was up.
+    /// Returns true when it was told to detach before the session was up.
     fn is_detached(&self) -> bool {
         matches!(self.phase, Phase::Opening { detach: true, .. })
     }
@@ -291,7 +290,7 @@ impl Child {
     fn session_ended(&mut self, me: &ActorRef<ChildMsg>, event: SessionEvent) {
         let (SessionEvent::Exited(named, _) | SessionEvent::Lost(named, _)) = &event;
         match &mut self.phase {
-            // It may be ours: its handle is not known yet.
+            // The event may be for this session, whose handle is not known yet.
             Phase::Opening { ended: kept, .. } => kept.push(event),
             Phase::Open {
                 handle, seen: true, ..
@@ -307,7 +306,7 @@ impl Child {
         self.phase = Phase::Judging;
         tokio::spawn(async move {
             let exit = endings::judge(&world, &spec, event).await;
-            // Killed meanwhile: the root knows.
+            // If the child was killed meanwhile, the root knows.
             let _gone = me.cast(ChildMsg::Judged(exit));
         });
     }
@@ -321,7 +320,7 @@ impl Child {
             }
             // The session is gone already.
             Phase::Judging => me.stop(None),
-            // Somebody has less patience than whoever said it first.
+            // A second stop request with a shorter grace replaces the first.
             Phase::Closing(handle, given) if grace < *given => {
                 let handle = handle.clone();
                 self.close(me, handle, grace);
@@ -336,7 +335,7 @@ impl Child {
         let me = me.clone();
         tokio::spawn(async move {
             let closed = effects::stop(&world, handle, grace).await;
-            // Killed meanwhile: the root knows.
+            // If the child was killed meanwhile, the root knows.
             let _gone = me.cast(ChildMsg::Closed(closed));
         });
     }

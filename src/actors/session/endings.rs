@@ -1,5 +1,5 @@
-//! Why did the session end? Ground truth decides: a hook that is done, or an outcome on file, makes
-//! an end a completion; everything else is a death.
+//! Judges why a session ended. Observed facts decide: a hook that is done, or an outcome on file, makes an end a
+//! completion; everything else is a death.
 
 mod by_exit;
 
@@ -26,9 +26,14 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
         match is_finished(world, hook).await {
             Ok(true) => return ChildExit::Finished,
             Ok(false) => {}
-            // What was said is seen when it is started again.
+            // The outcome is read at the next start.
             Err(error) => {
-                tracing::warn!(raider = %hook.raider, %error, "why its session ended cannot be seen");
+                tracing::warn!(
+                    raider = %hook.raider,
+                    %error,
+                    "the store or the outcome file cannot be read; the end of the session is \
+                    judged without it"
+                );
             }
         }
         if let SessionEvent::Exited(session, exit) = &event
@@ -45,8 +50,8 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
     ChildExit::Died { cause, exit, tail }
 }
 
-/// Whether the end of this session was the end of its work, since its harness cannot say so itself
-/// (`done_on_exit`).
+/// Returns true when the end of this session was the end of its work, for a harness that cannot report an outcome
+/// itself (`done_on_exit`).
 pub async fn settled(
     world: &World,
     hook: &Hook,
@@ -56,13 +61,18 @@ pub async fn settled(
     match by_exit::settle(world, hook, session, exit).await {
         Ok(settled) => settled,
         Err(error) => {
-            tracing::warn!(raider = %hook.raider, %error, "what its session ended with cannot be written");
+            tracing::warn!(
+                raider = %hook.raider,
+                %error,
+                "the outcome of a session that ended by its exit code cannot be recorded; the \
+                end counts as a death"
+            );
             false
         }
     }
 }
 
-/// Whether the session before ended while no supervisor ran, and that was the end of its work.
+/// Returns true when the last session ended while no supervisor ran, and its exit ended the work (`done_on_exit`).
 pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> bool {
     let (Work::Raider { hook, problem }, Some(before)) = (&args.spec.work, before) else {
         return false;
@@ -70,7 +80,7 @@ pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> 
     let RunState::Exited(exit) = &before.state else {
         return false;
     };
-    // These are started in spite of how the last one ended.
+    // Starts for a problem or by an operator happen regardless of how the last session ended.
     if problem.is_some() || args.cause == Cause::Operator {
         return false;
     }
@@ -81,12 +91,11 @@ pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> 
     settled(&args.world, hook, &handle, exit).await
 }
 
-/// Whether no session is wanted for the hook any more: it is over, or the raider said something in
-/// its outcome file. What it said may be unacceptable or unreadable: the witness tells it so, and has
-/// it started again for that.
+/// Returns true when the hook needs no session any more: it is over, or the raider wrote an outcome file. An
+/// unacceptable or unreadable outcome counts, too: the witness tells the raider, and has it started again for that.
 ///
 /// # Errors
-/// The outcome file cannot be looked at: it may say anything.
+/// The outcome file cannot be read: its content is unknown.
 pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, TaskError> {
     match is_over(world, hook).await {
         Some(true) => Ok(true),
@@ -95,11 +104,11 @@ pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, TaskError> 
     }
 }
 
-/// Whether the raider said `done`, the hook is gone, or its sandbox is being removed. Nothing while
-/// the store cannot be read: then a session is wanted.
+/// Returns true when the raider ran `hd done`, the hook is gone, or its sandbox is being removed. None while the store
+/// cannot be read: then a session is wanted.
 ///
-/// A nuke opens its saga before it has the root end the child: a child that starts later sees the
-/// saga here, one that started earlier is ended. So no session ever runs in a sandbox that goes.
+/// A nuke opens its saga before it has the root end the child: a child that starts later sees the saga here, one that
+/// started earlier is ended. So no session ever runs in a sandbox that is being removed.
 pub async fn is_over(world: &World, hook: &Hook) -> Option<bool> {
     let (raider, subject) = (hook.raider.clone(), hook.raider.to_string());
     let read = world.store.run(move |txn| {
@@ -111,7 +120,7 @@ pub async fn is_over(world: &World, hook: &Hook) -> Option<bool> {
     Some(nuked || !open)
 }
 
-/// What keeps the outcome on file from being taken; none when nothing does, or that cannot be seen.
+/// Returns why the outcome on file is not acceptable; none when it is acceptable or cannot be read.
 pub async fn problem(world: &World, hook: &Hook) -> Option<Problem> {
     match outcome(world, hook).await.ok()?.0 {
         OutcomeFile::Empty => None,
@@ -124,7 +133,7 @@ pub async fn problem(world: &World, hook: &Hook) -> Option<Problem> {
     }
 }
 
-/// What the session can do about the refusal of its outcome, if anything.
+/// Returns what the session can mend about the refusal of its outcome, if anything.
 #[must_use]
 pub fn problem_of(refused: &Refusal) -> Option<Problem> {
     match refused.kind {
@@ -147,10 +156,10 @@ pub fn problem_of(refused: &Refusal) -> Option<Problem> {
     }
 }
 
-/// What the incarnation's outcome file says, and when it was written.
+/// Returns the content of the incarnation's outcome file, and when it was written.
 ///
 /// # Errors
-/// It cannot be looked at, which says nothing of what it says.
+/// The file cannot be read.
 pub async fn outcome(
     world: &World,
     hook: &Hook,
@@ -167,11 +176,16 @@ pub async fn outcome(
     Ok((said, file.written))
 }
 
-/// Moves the task directories of raiders that an earlier version charged to where they are looked for now.
+/// Moves the task directories of raiders that an earlier version charged to their present place.
 pub async fn adopt_tasks(world: &World) {
     let hooks = match world.store.run(|txn| txn.hooks(None)).await {
         Ok(hooks) => hooks,
-        Err(error) => return tracing::warn!(%error, "old task directories are not looked for"),
+        Err(error) => {
+            return tracing::warn!(
+                %error,
+                "the hooks cannot be read; task directories of an earlier version are not moved"
+            );
+        }
     };
     for hook in hooks {
         let city = &world.city;
@@ -180,7 +194,12 @@ pub async fn adopt_tasks(world: &World) {
         let sandbox = city.sandbox(&hook.raider);
         let moved = effects::tasks(world, move |tasks| tasks.adopt(&old, &dir, &sandbox));
         if let Err(error) = moved.await {
-            tracing::warn!(raider = %hook.raider, %error, "its task directory is not moved");
+            tracing::warn!(
+                raider = %hook.raider,
+                %error,
+                "the task directory of an earlier version cannot be moved; the raider may miss \
+                its files"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! From a child's spec to a running session: adopt what runs, else build command, prompt and
-//! environment from ground truth and start.
+//! From a child's spec to a running session: adopts what runs, or builds command, prompt and environment from observed
+//! facts and starts.
 //!
 //! ```text
 //!  running, same incarnation ──► adopted
@@ -41,37 +41,37 @@ pub(in crate::actors) use self::moved::move_on;
 /// A session that is up.
 #[derive(Debug)]
 pub struct Opened {
-    /// As the provider says.
+    /// The provider's record.
     pub started: Started,
-    /// Since when.
+    /// When it started.
     pub since: Timestamp,
-    /// How it came up.
+    /// Adopted, or how it was started.
     pub how: How,
-    /// What it was started from, where that is on record.
+    /// The fingerprint of the configuration that it was started from, if recorded.
     pub fingerprint: Option<String>,
 }
 
-/// The fact of a session that says what it was started from (`4-rules.md`, drift hash).
+/// The session fact that holds the fingerprint of its configuration (`4-rules.md`, drift hash).
 const FINGERPRINT: &str = "fingerprint";
 
-/// Why no session is up.
+/// The reason why no session is up.
 #[derive(Debug)]
 pub enum OpenFailure {
-    /// None is wanted: the raider is finished.
+    /// No session is wanted: the raider is finished.
     Finished,
-    /// Whether it runs cannot be seen; nothing is concluded from that.
+    /// The run state is unknown; nothing is concluded from that.
     Unseen(String),
-    /// What it is started from cannot be written, for the disk is full or read-only; no death.
+    /// Files or records of the session cannot be written, because the disk is full or read-only; no death.
     Unwritable(String),
-    /// It could not be started; a death.
+    /// The session could not be started; a death.
     Failed(String),
-    /// Its sandbox is gone or broken, and how; no death.
+    /// The sandbox is gone or broken, with the reason; no death.
     Homeless(String),
-    /// It died while no supervisor ran; a death that was not counted yet.
+    /// The session died while no supervisor ran; a death that was not counted yet.
     Died {
-        /// How, where on record.
+        /// The recorded exit, if any.
         exit: Option<SessionExit>,
-        /// The end of its terminal.
+        /// The tail of its terminal.
         tail: String,
     },
 }
@@ -82,10 +82,10 @@ impl From<Refusal> for OpenFailure {
     }
 }
 
-/// What the next session gets.
+/// The parts of the next session.
 struct Start {
     argv: Vec<String>,
-    /// What is typed once the program waits for text.
+    /// The text that is typed when the program waits for input.
     first_prompt: Option<String>,
     env: BTreeMap<String, String>,
     cwd: std::path::PathBuf,
@@ -93,7 +93,7 @@ struct Start {
     how: How,
     /// Handoff notes that this session will have read.
     notes: Vec<u64>,
-    /// The conversation that it goes on with.
+    /// The conversation that it resumes.
     resumes: Option<String>,
     /// The harness that drives it.
     harness: Option<String>,
@@ -158,12 +158,16 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
 async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, OpenFailure> {
     let id = facts.id.clone();
     let started = effects::sessions(world, &facts.id, move |provider| provider.adopt(&id)).await;
-    // It ended between the two looks: the restart policy answers, as for any death.
+    // It ended between observation and adoption: the restart policy answers, as for any death.
     let started = started.map_err(|error| OpenFailure::Failed(error.to_string()))?;
     let id = facts.id.clone();
     let meta = effects::sessions(world, &facts.id, move |p| p.get_meta(&id, FINGERPRINT)).await;
     let fingerprint = meta.unwrap_or_else(|error| {
-        tracing::warn!(%error, "what a session was started from cannot be read");
+        tracing::warn!(
+            %error,
+            "the fingerprint of an adopted session cannot be read; drift of its configuration is \
+            not detected"
+        );
         None
     });
     Ok(Opened {
@@ -174,7 +178,7 @@ async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, OpenFailur
     })
 }
 
-/// Adopts a session that came up between the look and the start, if it is of this incarnation.
+/// Adopts a session that came up between observation and start, if it is of this incarnation.
 async fn adopt_own(
     args: &ChildArgs,
     incarnation: Incarnation,
@@ -213,15 +217,15 @@ async fn start_session(
         ]),
     };
     if let Some(mut written) = args.written.clone() {
-        // It only ever ends.
+        // An error means that the write has ended, too.
         let _over = written.changed().await;
     }
     let incarnation = start.incarnation;
     let started = match start_patiently(world, session).await {
         Ok(started) => started,
-        // The start of a predecessor that was killed came through.
+        // The start of a killed predecessor succeeded.
         Err(error @ StartError::Exists(_)) => return adopt_own(args, incarnation, error).await,
-        // Whoever removed the sandbox knows; no agent failed.
+        // The task that removed the sandbox handles the rest; the agent did not fail.
         Err(error @ StartError::NoCwd(_)) if matches!(spec.id, ChildId::Raider(_)) => {
             return Err(OpenFailure::Homeless(format!(
                 "its sandbox is gone: {error}"
@@ -240,7 +244,10 @@ async fn start_session(
             Ok(())
         });
         if let Err(error) = read.await {
-            tracing::warn!(%error, "a handoff note will be told again");
+            tracing::warn!(
+                %error,
+                "a handoff note could not be marked as read; the next session is told it again"
+            );
         }
     }
     Ok(Opened {
@@ -251,7 +258,7 @@ async fn start_session(
     })
 }
 
-/// The facts that are kept with a session from its start.
+/// Returns the facts that are stored with a session from its start.
 fn facts_of<const N: usize>(facts: [(&str, Option<&String>); N]) -> BTreeMap<String, String> {
     let known = facts
         .into_iter()
@@ -261,8 +268,8 @@ fn facts_of<const N: usize>(facts: [(&str, Option<&String>); N]) -> BTreeMap<Str
         .collect()
 }
 
-/// Starts a session. One that an earlier daemon had half started when it was killed may take a
-/// moment to be gone: that is no failure of this start.
+/// Starts a session. A session that an earlier daemon had half started when it was killed may take a moment to be gone:
+/// that is retried, and no failure.
 async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Started, StartError> {
     const PAUSE: Duration = Duration::from_millis(200);
     const TRIES: u32 = 5;
@@ -270,7 +277,11 @@ async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Sta
     for left in (0..TRIES).rev() {
         match effects::start(world, session.clone(), limit).await {
             Err(StartError::Stragglers(id)) if left > 0 => {
-                tracing::warn!(session = %id, left, "an earlier session is not gone yet");
+                tracing::warn!(
+                    session = %id,
+                    left,
+                    "an earlier session of this name is still ending; the start is retried"
+                );
                 tokio::time::sleep(PAUSE).await;
             }
             result => return result,
@@ -279,7 +290,7 @@ async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Sta
     Err(StartError::Stragglers(session.id))
 }
 
-/// Whether a session that follows this one can go on with its conversation.
+/// Returns true when a session that follows this one can resume its conversation.
 pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFacts) -> bool {
     let Some(harness) = world.city.harnesses.get(harness) else {
         return false;
@@ -288,7 +299,7 @@ pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFact
     conversation.is_ok_and(|id| id.is_some())
 }
 
-/// Whether a session is started because the one before it died.
+/// Returns true when a session with this cause follows a death.
 #[must_use]
 pub fn is_crash(cause: Cause) -> bool {
     matches!(

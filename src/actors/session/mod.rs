@@ -1,5 +1,5 @@
-//! A child of the root: the actor that holds one session, how its session is started or adopted, and what its end
-//! means.
+//! A child of the root: the actor that holds one session, the start or adoption of its session, and the meaning of its
+//! end.
 
 pub mod child;
 pub mod endings;

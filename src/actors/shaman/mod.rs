@@ -1,5 +1,5 @@
-//! The shaman: receives escalations, keeps one open per subject and cause, raises again what nobody
-//! answers, closes what has vanished (`witness-patrol.md`, escalate), and tells people (`notify.rs`).
+//! The shaman: receives escalations, keeps one open per subject and cause, raises unanswered ones again, closes those
+//! whose problem has vanished (`witness-patrol.md`, escalate), and notifies people (`notify.rs`).
 //!
 //! ```text
 //!   message in the inbox ──┐
@@ -27,7 +27,7 @@ use crate::domain::event::EventType;
 
 pub use self::notify::Notices;
 
-/// What the shaman is started with, each time.
+/// The arguments of each start of the shaman.
 #[derive(Clone)]
 pub struct ShamanArgs {
     /// The world.
@@ -76,12 +76,12 @@ impl Actor for ShamanActor {
         match msg {
             ShamanMsg::Look => {
                 shaman.look(&me);
-                // What could not be told, because the store failed then, waits for no further event.
+                // A notification that failed with the store waits for no further event.
                 if shaman.args.world.city.notify.command.is_some() {
                     self::notify::tell(&shaman.args);
                 }
             }
-            // In a task of its own: nothing waits for what cannot be ended.
+            // In a task of its own, because such a session may hang.
             ShamanMsg::Unkillable { session, why } => {
                 let world = Arc::clone(&shaman.args.world);
                 tokio::spawn(unkillable::call(world, session, why));
@@ -111,7 +111,7 @@ impl Shaman {
     }
 }
 
-/// Looks at the book, and says when the next look is due.
+/// Processes the inbox and the open escalations, and returns when the next look is due.
 async fn look(world: &Arc<World>) -> Option<Timestamp> {
     let (own, reraise) = (Arc::clone(world), world.city.notify.reraise);
     let age = move |key: &str, stamp| own.age(key, stamp);
@@ -122,7 +122,7 @@ async fn look(world: &Arc<World>) -> Option<Timestamp> {
         tracing::warn!(%error, "whether sessions that hung have ended cannot be seen");
     }
     match looked.await {
-        // A time that no calendar has is never.
+        // A time beyond the calendar never comes.
         Ok(next) => world.clock.now().checked_add(next?).ok(),
         Err(error) => {
             tracing::warn!(%error, "the shaman could not look");
@@ -131,8 +131,7 @@ async fn look(world: &Arc<World>) -> Option<Timestamp> {
     }
 }
 
-/// Has the shaman act when something happens that may end a problem, changes when it is due, or is told
-/// to people.
+/// Has the shaman act on events that may end a problem, change a due time, or must be notified.
 fn listen(me: &ActorRef<ShamanMsg>, world: &Arc<World>) {
     let (me, mut events) = (me.clone(), world.store.subscribe());
     let world = Arc::downgrade(world);

@@ -1,14 +1,14 @@
-//! Tells people: one command per event that `[notify]` names, which reads the event as JSON.
+//! Notifications: runs one command per event that `[notify]` names, which reads the event as JSON.
 //!
 //! ```text
 //!  journal ─► cursor ─► the next that is told ─► command (30 s at most) ─► cursor moves
 //!                └─ too many wait: the oldest are left out, and an event says so
 //! ```
 //!
-//! The journal is the queue and the cursor is a row, so nothing waits in memory, and a slow command
-//! holds nobody up: one runs at a time, in a task of its own. The cursor moves when the command has
-//! ended, however it ended; not when it could not be run at all. A supervisor that is killed meanwhile tells that one event again and no
-//! other; none is lost, since a person who is told twice is better off than one who is not told.
+//! The journal is the queue and the cursor is a row, so nothing waits in memory, and a slow command delays nothing: one
+//! runs at a time, in a task of its own. The cursor moves when the command has ended, with any result; not when it
+//! could not run at all. A supervisor that is killed meanwhile notifies of that one event twice; none is lost, because
+//! two notifications are better than none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,22 +29,22 @@ use crate::domain::shown;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::runner::{Command, Ended, Stop};
 
-/// How long one command may take; then everything that it started is ended.
+/// Timeout of a command; then everything that it started is ended.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long a command may take to end when the supervisor stops; it is killed well before.
+/// Timeout of a command at the stop of the supervisor; it is killed well before.
 const LAST: Duration = Duration::from_secs(9);
-/// Events of one kind that are read at once.
+/// Number of events of one kind that are read at once.
 const PAGE: usize = 500;
-/// Where nothing waits, the cursor follows the journal in such strides: events that are not told are
-/// not read again and again.
+/// Without waiting events the cursor follows the journal in such strides, so that other events are not read again and
+/// again.
 const STRIDE: u64 = 1000;
 
-/// What telling shares over restarts of the actor.
+/// The state of notifications that outlives the actor.
 #[derive(Default)]
 pub struct Notices {
-    /// The command that runs.
+    /// Stops the running command.
     running: watch::Sender<Option<Stop>>,
-    /// The newest event that was told, also when the store could not note it.
+    /// The newest event that was notified, even if the store could not record that.
     told: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl Notices {
         if let Some(stop) = running.borrow_and_update().clone() {
             stop();
         }
-        // The sender is our own.
+        // The sender is our own, so it is not dropped.
         let ended = tokio::time::timeout(LAST, running.wait_for(Option::is_none)).await;
         if ended.is_err() {
             tracing::error!("a command of [notify] did not end in time");
@@ -63,7 +63,7 @@ impl Notices {
     }
 }
 
-/// Tells everything that waits, unless somebody is at it, who is then to look once more.
+/// Sends all waiting notifications; a task that is already at it repeats its work.
 pub(super) fn tell(args: &ShamanArgs) {
     let Some(mut claim) = args.world.claims.claim_or_repeat(ClaimKey::Notify) else {
         return;
@@ -82,7 +82,7 @@ pub(super) fn tell(args: &ShamanArgs) {
     });
 }
 
-/// Ends what a command left behind whose supervisor was killed.
+/// Ends the leftovers of a command whose supervisor was killed.
 pub(super) fn end_leftovers(args: &ShamanArgs) {
     let world = &args.world;
     let Some(claim) = world.claims.claim(ClaimKey::Notify) else {
@@ -115,16 +115,16 @@ async fn tell_all(args: &ShamanArgs) -> Result<(), StoreError> {
             return Ok(());
         };
         let ended = match &world.city.notify.command {
-            // Told before, when the store could not note it.
+            // Notified before, when the store could not record it.
             _ if notices.told.load(Ordering::Relaxed) >= event.seq => None,
             Some(line) => Some(run(&world, notices, line.clone(), &event).await),
             None => None,
         };
         if ended.as_ref().is_some_and(|ended| ended.stopped) {
-            // Cut short by the stop: the next start tells it.
+            // Cut short by the stop: the next start repeats it.
             return Ok(());
         }
-        // A command that was not run told nobody: no room, no process to be had. The next look tries again.
+        // A command that could not be run, for lack of space or processes, notified no one. The next look retries.
         let ran = ended.as_ref().is_none_or(Ended::has_run);
         if ran {
             notices.told.fetch_max(event.seq, Ordering::Relaxed);
@@ -154,7 +154,7 @@ fn remember(txn: &mut dyn Txn, mark: &Mark) -> Result<(), StoreError> {
     txn.set(KEY, Some(&text))
 }
 
-/// The next event to be told. Of what was not told before, people are told from now on.
+/// Returns the next event to notify. A kind that was not notified before counts from now on.
 fn next(
     txn: &mut dyn Txn,
     policy: &NotifyPolicy,
@@ -208,7 +208,7 @@ fn next(
     Ok(next)
 }
 
-/// Moves the cursor over what was told. That a command fails is said once, until one succeeds.
+/// Moves the cursor over a notified event. Journals the first failure of the command, until one succeeds.
 fn note(
     txn: &mut dyn Txn,
     seq: u64,
@@ -250,7 +250,7 @@ async fn run(world: &World, notices: &Notices, line: String, event: &Event) -> E
     });
     let stop = Arc::clone(&running.stop);
     notices.running.send_replace(Some(stop));
-    // Whoever told everything to stop may have been before us.
+    // The stop of all commands may have come before this one was registered.
     if world.is_stopping() {
         (running.stop)();
     }
@@ -259,7 +259,7 @@ async fn run(world: &World, notices: &Notices, line: String, event: &Event) -> E
     ended
 }
 
-/// How it failed, if it did.
+/// Returns how the command failed, if it did.
 fn failure(ended: &Ended) -> Option<(Cause, String)> {
     let cause = Some(ended.cause()).filter(|cause| *cause != Cause::Completed)?;
     let tail = format!("{}{}", ended.tail, ended.why.as_deref().unwrap_or_default());

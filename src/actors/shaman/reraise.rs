@@ -1,4 +1,4 @@
-//! One look of the shaman: the inbox, what has vanished, what nobody has answered.
+//! A look of the shaman: the inbox, vanished problems, unanswered escalations.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::ports::relics::{StoreError, Txn};
 
 use crate::actors::records::escalations;
 
-/// How old a stamp of this key is.
+/// Returns the age of a stamp of this key.
 type Age<'a> = &'a dyn Fn(&str, Timestamp) -> Duration;
 
-/// Looks; says in how long the next escalation is due to be raised again.
+/// Looks; returns in how long the next escalation must be raised again.
 pub(super) fn look(
     txn: &mut dyn Txn,
     reraise: Option<Duration>,
@@ -31,7 +31,7 @@ pub(super) fn look(
             entry.relic.priority = entry.standing.raise_again(severity, now) as i64;
             entry.write(txn)?;
             entry.raised(txn, Cause::Unanswered)?;
-            // Its new stamp is not asked about before it is written.
+            // Its new stamp has no age before it is written.
             due = entry.standing.due(reraise, Duration::ZERO);
         }
         next = [next, due].into_iter().flatten().min();

@@ -85,7 +85,7 @@ async fn a_repeat_is_kept_with_the_first_and_calls_again_only_when_it_is_worse()
     let kept = only(&town).await;
     assert_eq!(kept.priority, Severity::High as i64);
     assert!(kept.body.starts_with("401") && kept.body.contains("expired"));
-    // Another cause, and the same one of somebody else.
+    // Another cause, and the same cause of another subject.
     help(&town, about("mayor", "the disk is full", Severity::Low)).await;
     help(&town, about("crew", "no key", Severity::Low)).await;
     assert_eq!(town.escalations().await.len(), 3);
@@ -137,7 +137,7 @@ async fn what_is_acknowledged_or_closed_is_not_raised_again() {
         RelicStatus::Open,
         "it is not closed by that"
     );
-    // Worse than what somebody knew.
+    // More severe than what was acknowledged.
     help(&town, about("mayor", "no key", Severity::Medium)).await;
     town.pass(5 * HOUR).await;
     assert_eq!(severities(&town).await, ["low", "medium", "high"]);

@@ -16,8 +16,8 @@ use crate::ports::relics::Txn;
 use crate::ports::sessions::SessionError;
 use std::sync::Arc;
 
-/// Calls a person, once, about a session that outlives every signal: it is in the kernel's hands, and
-/// neither a restart nor waiting helps. One that cannot be seen was not tried.
+/// Calls a person, once, about a session that survives every signal: it hangs in the kernel, and neither a restart nor
+/// waiting helps. A session that cannot be observed was not tried.
 pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
     let seen = effects::facts(&world, &session).await;
     let Some(facts) = seen.ok().flatten() else {
@@ -47,7 +47,7 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
         let event = NewEvent::new(EventType::AgentUnkillable, &body.agent, Cause::Internal);
         txn.record(&event.with(data))?;
         escalations::send(txn, "root", Body::Escalation(body.clone()))?;
-        // Here and now: the next attempt finds it in the book.
+        // Handled here, so that the next attempt finds the open escalation.
         read_inbox(txn)
     });
     match told.await {
@@ -58,7 +58,7 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
     }
 }
 
-/// Closes the calls whose sessions have ended after all: when another hangs, people are called anew.
+/// Closes the escalations whose sessions have ended after all: when another session hangs, people are called again.
 ///
 /// # Errors
 /// Neither sessions nor store can be read.
@@ -76,7 +76,7 @@ pub(super) async fn over(world: &World) -> Result<(), Refusal> {
     Ok(world.store.run(settle).await?)
 }
 
-/// Which of these calls are over: of the session that was meant nothing runs any more.
+/// Returns the escalations that are over: the session that they were about does not run any more.
 ///
 /// # Errors
 /// The sessions cannot be listed.
@@ -96,7 +96,7 @@ async fn ended(world: &World, calls: Vec<Entry>) -> Result<Vec<Relic>, SessionEr
     Ok(over.map(|entry| entry.relic).collect())
 }
 
-/// The id of the session of whom a call is about; an orphan goes by that.
+/// Returns the id of the session that an escalation is about; an orphan's subject is that id.
 fn session_of(world: &World, who: &str) -> String {
     if let Ok(raider) = who.parse::<RaiderId>() {
         return raider.session_id().to_string();
@@ -111,8 +111,8 @@ fn session_of(world: &World, who: &str) -> String {
     })
 }
 
-/// Whose session it is. Where the name of one rig begins that of another, several raiders may have
-/// sessions of that id: it is the one's that has work.
+/// Returns the owner of a session. If one rig's name is a prefix of another's, several raiders may have sessions of
+/// that id: then the raider with work is the owner.
 async fn subject(world: &World, session: &SessionId) -> String {
     if let Some(agent) = world.city.standing(session) {
         return agent.to_string();
@@ -124,7 +124,7 @@ async fn subject(world: &World, session: &SessionId) -> String {
         Some(RaiderId::new(rig.name.clone(), SlotName::new(name).ok()?))
     };
     let mut raiders: Vec<_> = world.city.rigs.iter().filter_map(raider).collect();
-    // The longest name of a rig, where nobody has work.
+    // Without work, the raider of the rig with the longest name.
     raiders.sort_by_key(|raider| std::cmp::Reverse(raider.rig.as_str().len()));
     let asked = raiders.clone();
     let working = world.store.run(move |txn| {

@@ -1,4 +1,4 @@
-//! The handle: how everybody else uses the store.
+//! The handle through which all other code uses the store.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,12 +17,12 @@ use super::super::metrics::Metrics;
 use super::queue::{Queue, Request};
 use super::writer::{give_room, take_room};
 
-/// Talks to the store. Cheap to clone, and good for as long as the daemon runs: what is handed to it
-/// while the store actor restarts waits for the new one.
+/// A handle to the store. Cheap to clone, and valid as long as the daemon runs: jobs that arrive while the store actor
+/// restarts wait for the new writer.
 #[derive(Clone)]
 pub struct StoreHandle {
     queue: Arc<Queue>,
-    /// Ends a writer that has no actor, with the last clone of its handle.
+    /// Ends a writer without actor, with the last clone of its handle.
     #[cfg(any(test, feature = "testing"))]
     pub(super) keeper: Option<Arc<super::in_memory::Keeper>>,
 }
@@ -34,7 +34,7 @@ impl Default for StoreHandle {
 }
 
 impl StoreHandle {
-    /// A handle whose queue waits for a store actor to be started with it.
+    /// Creates a handle whose queue waits for a store actor.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -44,10 +44,9 @@ impl StoreHandle {
         }
     }
 
-    /// Runs the job in a transaction of its own and answers when its writes and events are on the
-    /// disk. The job is run to its end even if the caller stops waiting. It may be run more than
-    /// once, when the commit that it was part of was refused: nothing of the earlier run is left in
-    /// the store then, so it must not use up what it captured.
+    /// Runs the job in its own transaction, and answers when its writes and events are on the disk. The job runs to its
+    /// end even if the caller stops waiting. It may run more than once, when the commit that it was part of was
+    /// refused: the earlier run is undone in the store, so the job must not consume its captures.
     ///
     /// # Errors
     /// The job's own error, its writes undone; [`StoreError::Unavailable`] when the store cannot write
@@ -60,8 +59,8 @@ impl StoreHandle {
         self.begin(job).await
     }
 
-    /// As [`StoreHandle::run`], but the job has its place in the queue when this returns: what is
-    /// handed over later is committed later, whether or not anybody waits for the answer.
+    /// Does the same as [`StoreHandle::run`], but the job has its place in the queue when this returns: later jobs are
+    /// committed later, even if no caller waits for the answer.
     pub fn begin<T, F>(
         &self,
         job: F,
@@ -92,41 +91,41 @@ impl StoreHandle {
         }
     }
 
-    /// Makes sure that there is room for what an order may have to put on record.
+    /// Checks that there is room for the records of an order.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when there is none, or the store cannot write or is stopped.
+    /// [`StoreError::Unavailable`] when there is no room, or the store cannot write or is stopped.
     pub async fn find_room(&self) -> Result<(), StoreError> {
         self.run(take_room).await?;
         self.run(give_room).await
     }
 
-    /// Journals events behind: never waits, never fails. While the store cannot write they are kept
-    /// in memory, the newest ten thousand of them; how many were dropped is journalled afterwards.
+    /// Journals events asynchronously: never waits, never fails. While the store cannot write, the newest ten thousand
+    /// events are kept in memory; the number of dropped events is journalled afterwards.
     pub fn note(&self, events: Vec<NewEvent>) {
         self.queue.note(events);
     }
 
-    /// Every event committed from now on, in order of its number. A follower that falls behind hears
-    /// how many it missed (`Lagged`) and can read them from the journal.
+    /// Returns a stream of every event committed from now on, in order of number. A subscriber that falls behind learns
+    /// how many it missed (`Lagged`), and can read them from the journal.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
         self.queue.subscribe()
     }
 
-    /// What is counted since the start of the process, events as they are committed.
+    /// Returns the counters since the start of the process; events are counted when they are committed.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.queue.metrics
     }
 
-    /// Whether the store is known not to write.
+    /// Returns true when the store is known to be unable to write.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.queue.degraded().is_some()
     }
 
-    /// Why the store is known not to write; none when it does.
+    /// Returns why the store cannot write; none when it can.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.queue.degraded()
@@ -137,9 +136,9 @@ impl StoreHandle {
     }
 }
 
-/// Waits for an answer while paused test time stands still. That time jumps to the next timer whenever
-/// the runtime has nothing to do, and the writer's thread is none of its business; a blocking task is, and so is a thread
-/// that waits. Most answers come so soon that a blocking task would cost more than the job.
+/// Waits for an answer while paused test time stands still. That time jumps to the next timer whenever the runtime is
+/// idle, and the writer's thread does not count as activity; a blocking task does, and so does a blocked thread. Most
+/// answers come so soon that a blocking task would cost more than the job.
 #[cfg(any(test, feature = "testing"))]
 async fn answered_in_still_time<A: Send + 'static>(mut answer: oneshot::Receiver<A>) -> Option<A> {
     const SOON: Duration = Duration::from_millis(5);
@@ -152,7 +151,7 @@ async fn answered_in_still_time<A: Send + 'static>(mut answer: oneshot::Receiver
     }
 }
 
-/// One job on its way, its caller waiting.
+/// A job in the queue, with its waiting caller.
 struct Call<T, F> {
     job: F,
     value: Option<T>,
@@ -166,9 +165,9 @@ where
     F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, txn: &mut dyn Txn) -> Result<(), StoreError> {
-        // What an earlier run made is undone; a claim in it must be free for this one.
+        // The result of an earlier run is void; a claim in it must be free for this run.
         self.value = None;
-        // The job's captures may be left in any state; nobody looks at them again.
+        // The job's captures may be left in any state: they are not used again.
         match catch_unwind(AssertUnwindSafe(|| (self.job)(txn))) {
             Ok(result) => {
                 self.value = Some(result?);
@@ -190,12 +189,12 @@ where
         let nothing = || StoreError::Failed("a job ended without its value".to_owned());
         let Self { value, reply, .. } = *self;
         let answer = result.and_then(|()| value.ok_or_else(nothing));
-        // A caller that stopped waiting is no one to tell.
+        // The caller may have stopped waiting.
         let _told = reply.send(answer);
     }
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 pub(super) fn said(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()
@@ -221,7 +220,7 @@ mod tests {
         }
     }
 
-    /// A saga is claimed by the job that opens it; the job may have to be run again.
+    /// A saga is claimed by the job that opens it, and the job may have to run again.
     #[test]
     fn what_a_job_made_is_dropped_before_it_is_run_again() {
         let held = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! For the tests of actors: the real store, in memory.
+//! The real store in memory, for the tests of actors.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::writer::Writer;
 use super::{Open, StoreHandle};
 
-/// One store, however often it is opened.
+/// A store that may be opened several times.
 struct Shared(Arc<Mutex<dyn Relics>>);
 
 impl Relics for Shared {
@@ -25,13 +25,13 @@ impl Relics for Shared {
     }
 }
 
-/// Opens the same store again and again, so that it survives restarts of the store actor.
+/// Returns an opener of the same store, which survives restarts of the store actor.
 pub fn share(store: impl Relics + 'static) -> Open {
     let store = Arc::new(Mutex::new(store));
     Arc::new(move || Ok(Box::new(Shared(Arc::clone(&store) as _)) as _))
 }
 
-/// A store that refuses everything while it is full.
+/// A store that refuses all writes while it is full.
 struct Full(SqliteRelics, Arc<AtomicBool>);
 
 impl Relics for Full {
@@ -47,7 +47,7 @@ impl Relics for Full {
     }
 }
 
-/// Closes the queue, and with it ends the writer.
+/// Closes the queue, which ends the writer.
 pub(super) struct Keeper(Arc<Queue>);
 
 impl Drop for Keeper {
@@ -57,12 +57,12 @@ impl Drop for Keeper {
 }
 
 impl StoreHandle {
-    /// A store in memory, its writer running without an actor until the last clone is dropped.
+    /// Creates a store in memory, whose writer runs without an actor until the last clone is dropped.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Self {
         Self::on(SqliteRelics::in_memory(clock).unwrap())
     }
 
-    /// As [`StoreHandle::in_memory`], on a store of the test's own.
+    /// Does the same as [`StoreHandle::in_memory`], on the test's own store.
     pub fn on(store: impl Relics + 'static) -> Self {
         let mut handle = Self::new();
         let open = share(store);
@@ -72,7 +72,7 @@ impl StoreHandle {
         handle
     }
 
-    /// As [`StoreHandle::in_memory`], but full while that is said.
+    /// Does the same as [`StoreHandle::in_memory`], but the store is full while `full` is set.
     pub fn full_while(clock: &Arc<dyn Clock>, full: &Arc<AtomicBool>) -> Self {
         let store = SqliteRelics::in_memory(Arc::clone(clock)).unwrap();
         Self::on(Full(store, Arc::clone(full)))

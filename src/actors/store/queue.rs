@@ -1,5 +1,4 @@
-//! What waits for the writer: jobs and notes in the order they came. Shared by all handles and by
-//! one writer after the other.
+//! The writer's queue: jobs and notes in the order of arrival. Shared by all handles and by successive writers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,33 +12,33 @@ use crate::ports::relics::{StoreError, Txn};
 use super::super::metrics::Metrics;
 use super::writer::Alarm;
 
-/// At most so many jobs in one commit.
+/// Maximum number of jobs in a commit.
 pub(super) const BATCH: usize = 256;
-/// At most so many notes are kept while the store cannot write.
+/// Maximum number of notes kept while the store cannot write.
 pub(super) const NOTES: usize = 10_000;
-/// So many events behind, and a follower loses the oldest.
+/// Number of events after which a slow subscriber loses the oldest.
 const FOLLOW: usize = 4096;
 
-/// A job whose caller waits.
+/// A job with a waiting caller.
 pub(super) trait Request: Send {
-    /// Does it, in a savepoint. May be called again when the commit was refused.
+    /// Runs the job in a savepoint. May be called again when the commit was refused.
     fn run(&mut self, txn: &mut dyn Txn) -> Result<(), StoreError>;
-    /// What it said when it panicked.
+    /// Returns the text of the job's panic, if it panicked.
     fn panicked(&self) -> Option<String>;
-    /// Tells the caller.
+    /// Answers the caller.
     fn answer(self: Box<Self>, result: Result<(), StoreError>);
 }
 
-/// One thing to commit.
+/// An entry of the queue.
 pub(super) enum Item {
     /// A job.
     Job(Box<dyn Request>),
-    /// Notes that followed each other.
+    /// Consecutive notes.
     Notes(VecDeque<NewEvent>),
 }
 
 impl Item {
-    /// Does it, as one job of a commit.
+    /// Runs it, as one job of a commit.
     pub(super) fn run(&mut self, txn: &mut dyn Txn) -> Result<(), StoreError> {
         match self {
             Self::Job(request) => request.run(txn),
@@ -56,8 +55,7 @@ pub(super) struct Queue {
     ready: Condvar,
     events: broadcast::Sender<Arc<Event>>,
     pub(super) metrics: Metrics,
-    /// Held by the writer for its whole life, so that there is one at a time; in it, the alarm that
-    /// is raised.
+    /// Held by a writer for its whole life, so that there is one at a time; holds the raised alarm.
     pub(super) writer: Mutex<Option<Alarm>>,
 }
 
@@ -66,10 +64,10 @@ struct Waiting {
     jobs: usize,
     notes: usize,
     dropped: u64,
-    /// The store cannot write: notes are limited.
+    /// Why the store cannot write; notes are limited then.
     degraded: Option<String>,
     closed: bool,
-    /// Which writer may take.
+    /// The writer that may take entries.
     turn: u64,
 }
 
@@ -92,7 +90,7 @@ impl Queue {
         }
     }
 
-    /// Nothing panics while it holds the lock, so what a poisoned one guards is whole.
+    /// No code panics while it holds the lock, so the guarded value is consistent even if poisoned.
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +110,10 @@ impl Queue {
     pub(super) fn note(&self, events: Vec<NewEvent>) {
         let mut waiting = self.waiting();
         if waiting.closed {
-            tracing::warn!(count = events.len(), "events after the store was stopped");
+            tracing::warn!(
+                count = events.len(),
+                "events after the stop of the store are dropped"
+            );
             return;
         }
         waiting.notes += events.len();
@@ -124,7 +125,7 @@ impl Queue {
         self.ready.notify_all();
     }
 
-    /// Notes that could not be committed, back in their place before all others.
+    /// Puts back notes that could not be committed, before all other entries.
     pub(super) fn put_back(&self, notes: VecDeque<NewEvent>) {
         let mut waiting = self.waiting();
         waiting.notes += notes.len();
@@ -132,7 +133,7 @@ impl Queue {
         waiting.drop_oldest();
     }
 
-    /// Makes the caller the one writer; an earlier one ends with its next [`Queue::take`].
+    /// Makes the caller the only writer; an earlier one ends at its next [`Queue::take`].
     pub(super) fn open(&self) -> u64 {
         let mut waiting = self.waiting();
         waiting.closed = false;
@@ -141,7 +142,7 @@ impl Queue {
         waiting.turn
     }
 
-    /// From now on jobs are refused. The writer ends when everything queued is written.
+    /// Closes the queue: new jobs are refused. The writer ends when the queue is written.
     pub(super) fn close(&self) {
         self.waiting().closed = true;
         self.ready.notify_all();
@@ -151,9 +152,8 @@ impl Queue {
         self.waiting().closed
     }
 
-    /// Waits for something to do: everything queued, with at most [`BATCH`] jobs. While the store is
-    /// known not to write, notes alone are no reason to try before `retry`; then it is time to try,
-    /// even with nothing queued. `None` ends the writer.
+    /// Waits for entries: everything queued, with at most [`BATCH`] jobs. While the store cannot write, notes alone do
+    /// not cause a try before `retry`; at that time it is tried even with an empty queue. `None` ends the writer.
     pub(super) fn take(&self, turn: u64, retry: Option<Instant>) -> Option<Vec<Item>> {
         let mut waiting = self.waiting();
         loop {
@@ -189,17 +189,17 @@ impl Queue {
         self.waiting().items.len()
     }
 
-    /// Notes why the store cannot write, or that it can.
+    /// Sets why the store cannot write, or that it can.
     pub(super) fn set_degraded(&self, degraded: Option<String>) {
         self.waiting().degraded = degraded;
     }
 
-    /// Why the store is known not to write.
+    /// Returns why the store cannot write.
     pub(super) fn degraded(&self) -> Option<String> {
         self.waiting().degraded.clone()
     }
 
-    /// How many notes were dropped since this was asked last.
+    /// Returns the number of notes dropped since the last call.
     pub(super) fn take_dropped(&self) -> u64 {
         std::mem::take(&mut self.waiting().dropped)
     }
@@ -209,7 +209,7 @@ impl Queue {
         self.waiting().dropped += notes;
     }
 
-    /// Answers whatever a writer left behind when it ended for good.
+    /// Answers the jobs that a writer left behind when it ended for good.
     pub(super) fn abandon(&self) {
         let (items, dropped) = {
             let mut waiting = self.waiting();
@@ -222,7 +222,10 @@ impl Queue {
             }
         }
         if dropped > 0 {
-            tracing::error!(dropped, "events were lost: the store could not write them");
+            tracing::error!(
+                dropped,
+                "the store could not write these events before it stopped; they are lost"
+            );
         }
     }
 
@@ -230,10 +233,10 @@ impl Queue {
         self.events.subscribe()
     }
 
-    /// Counts a committed event and hands it to all followers.
+    /// Counts a committed event and sends it to all subscribers.
     pub(super) fn publish(&self, event: Event) {
         self.metrics.count(&event);
-        // An error means that nobody follows.
+        // An error means that there is no subscriber.
         let _followers = self.events.send(Arc::new(event));
     }
 }

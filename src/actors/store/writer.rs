@@ -1,4 +1,4 @@
-//! The writer: a thread that owns the store and commits what is queued, as much as it finds.
+//! The writer: a thread that owns the store and commits everything queued at once.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,17 +15,17 @@ use super::Open;
 use super::handle::said;
 use super::queue::{Item, Queue};
 
-/// While the store cannot write, it is tried again after this long, or when a job comes.
+/// While the store cannot write, it is retried after this interval, or when a job arrives.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The store cannot write, and since when.
+/// The failure of the store to write, and since when.
 pub(super) struct Alarm {
     raised: Instant,
     retry: Instant,
     error: String,
 }
 
-/// A writer before it runs.
+/// A writer that has not started.
 pub(super) struct Writer {
     queue: Arc<Queue>,
     turn: u64,
@@ -34,7 +34,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// The writer whose turn it is from now on.
+    /// Creates the writer that has the turn from now on.
     pub(super) fn new(queue: Arc<Queue>, open: Open) -> Self {
         Self {
             turn: queue.open(),
@@ -44,10 +44,10 @@ impl Writer {
         }
     }
 
-    /// Commits what comes until the queue is closed and empty or another writer has its turn.
+    /// Commits entries until the queue is closed and empty or another writer has the turn.
     ///
     /// # Errors
-    /// What a panic said: the state of this writer is not to be trusted any more.
+    /// The text of a panic: this writer's state can no longer be trusted.
     pub(super) fn run(mut self) -> Result<(), String> {
         let queue = Arc::clone(&self.queue);
         let mut alarm = queue.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ impl Writer {
             };
             // The store is closed before the next writer can open it.
             self.store = None;
-            // Nobody will start another writer once the queue is closed: this one finishes.
+            // After the queue is closed no other writer starts: this one finishes.
             if !queue.is_closed() {
                 return Err(crash);
             }
@@ -68,7 +68,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Commits the items, all at once if that is possible. Gives back what a job's panic said.
+    /// Commits the entries, all at once if possible. Returns the text of a job's panic.
     fn serve(&mut self, mut items: Vec<Item>, alarm: &mut Option<Alarm>) -> Option<String> {
         self.clear(alarm);
         let jobs = items.iter().any(|item| matches!(item, Item::Job(_)));
@@ -89,7 +89,7 @@ impl Writer {
             Err(error) if items.len() == 1 => {
                 refused = items.into_iter().zip(Some(error)).collect();
             }
-            // One by one, reads and what still fits are not refused with the rest.
+            // One by one, so that reads and jobs that still fit are not refused with the rest.
             Err(_) => {
                 for mut item in items {
                     match self.commit(std::slice::from_mut(&mut item), durability) {
@@ -109,7 +109,7 @@ impl Writer {
         panicked
     }
 
-    /// One commit. Its events are out before anybody is answered.
+    /// Makes one commit. Its events are published before any caller is answered.
     fn commit(
         &mut self,
         items: &mut [Item],
@@ -142,14 +142,14 @@ impl Writer {
             }
             Err(refused @ StoreError::Unavailable(_)) => Err(refused),
             Err(broken) => {
-                // Not a matter of room: the file is looked at again before it is used again.
+                // Not for lack of room: the file is reopened before it is used again.
                 self.store = None;
                 Err(broken)
             }
         }
     }
 
-    /// Answers what a commit took. Gives back what a job's panic said.
+    /// Answers the jobs of a commit. Returns the text of a job's panic.
     fn settle(
         &self,
         settled: impl Iterator<Item = (Item, Result<(), StoreError>)>,
@@ -163,7 +163,10 @@ impl Writer {
                 }
                 Item::Notes(notes) => {
                     if let Err(error) = result {
-                        tracing::error!(%error, "events that the journal does not take");
+                        tracing::error!(
+                            %error,
+                            "the journal rejects these events; they are dropped and counted"
+                        );
                         self.queue.count_dropped(notes.len() as u64);
                     }
                 }
@@ -172,7 +175,7 @@ impl Writer {
         panicked
     }
 
-    /// Tells the callers, and keeps the notes for later; when the store is stopping there is no later.
+    /// Refuses the jobs, and keeps the notes for later; drops them when the store is stopping.
     fn refuse(&self, refused: Vec<(Item, StoreError)>) {
         let mut kept = VecDeque::new();
         for (item, error) in refused {
@@ -209,8 +212,8 @@ impl Writer {
         }
     }
 
-    /// While an alarm is raised: tries to journal it. If that works, and there is room for more than that,
-    /// the store works again; where the alarm itself took the last room, it would be raised again at once.
+    /// Tries to journal a raised alarm. If that succeeds and more room is left, the store works again; if the alarm
+    /// itself took the last room, it would be raised again at once.
     fn clear(&mut self, alarm: &mut Option<Alarm>) {
         let Some(raised) = alarm else { return };
         if !matches!(
@@ -248,24 +251,23 @@ impl Writer {
     }
 }
 
-/// Where the room that was tried out is, and how much: more than any order puts on record, but for texts.
+/// The key and size of the room probe: more than any order records, apart from its texts.
 const ROOM: (&str, usize) = ("room", 64 * 1024);
 
-/// Takes as much room as orders may need. It has to be committed to say anything.
+/// Takes the room that orders may need. Only a commit proves it.
 pub(super) fn take_room(txn: &mut dyn Txn) -> Result<(), StoreError> {
     txn.set(ROOM.0, Some(&" ".repeat(ROOM.1)))
 }
 
-/// Gives it back, in another commit.
+/// Frees the room, in another commit.
 pub(super) fn give_room(txn: &mut dyn Txn) -> Result<(), StoreError> {
     txn.set(ROOM.0, None)
 }
 
-/// Whom the store's own events are about.
+/// The subject of the store's own events.
 const SUBJECT: &str = "store";
 
-/// The journal's entry as a log line with the same fields. Its message, which a log in JSON leaves out, says in words what
-/// brought it about.
+/// Logs a journal entry with the same fields. The message, which a log in JSON leaves out, is the meaning of its cause.
 pub(super) fn announce(event: &Event) {
     let message = match Cause::named(&event.cause) {
         Some(cause) => cause.meaning(),

@@ -1,4 +1,4 @@
-//! How a dialog is answered: by the keys that it takes, each after a look at what the one before did.
+//! Answering of dialogs: by their keys, each followed by an observation of its effect.
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
@@ -9,25 +9,25 @@ use crate::domain::ids::HarnessName;
 use crate::domain::screen::{Reads, ScreenView};
 use crate::ports::sessions::{Input, SessionError, SessionHandle};
 
-/// A list is at most so long, and a key moves by one.
+/// The maximum number of keys: the length of a list, as a key moves by one.
 const MOST_KEYS: usize = 64;
 
-/// How a dialog was answered.
+/// The result of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
     /// The question.
     pub question: String,
-    /// The choice, or the words; a secret is not told.
+    /// The choice, or the words; a secret is hidden.
     pub answer: String,
-    /// The question that is open now.
+    /// The question that is open now, if any.
     pub next: Option<String>,
 }
 
-/// Answers the dialog that is open, by the keys that it takes, and sees it gone.
+/// Answers the open dialog by its keys, and verifies that it has closed.
 ///
 /// # Errors
-/// [`RefusalKind::NotFound`] when none is open, [`RefusalKind::BadRequest`] for an answer that the
-/// dialog does not have, [`RefusalKind::NeedsHuman`] when it is still there.
+/// [`RefusalKind::NotFound`] when no dialog is open, [`RefusalKind::BadRequest`] for an answer that the dialog does not
+/// have, [`RefusalKind::NeedsHuman`] when it is still open.
 pub async fn answer(
     world: &World,
     harness: Option<&HarnessName>,
@@ -44,7 +44,7 @@ pub async fn answer(
     let hides = first.hides_input == Some(true) || dialog.form == Form::Secret;
     let lines = first.reads() == Reads::Lines;
     let reply = match choose(&dialog, said) {
-        // A program that reads lines takes any line for its answer; one that names its answers takes these.
+        // A program that reads lines takes any line as its answer; a program that names its answers takes those.
         Err(Unanswerable::Unrecognised | Unanswerable::NoSuchChoice(_))
             if lines && takes(&dialog, said) =>
         {
@@ -53,7 +53,7 @@ pub async fn answer(
         Ok(reply) => Some(reply),
         Err(error) => return Err(unanswerable(&error, &dialog)),
     };
-    // A key of an account is pasted at an entry that takes words as well as at a prompt.
+    // An account's key may be pasted at an entry that takes words as well as at a prompt.
     let hides = hides || matches!(reply, Some(Reply::Words { at: Some(_), .. }));
     let Some(reply) = reply else {
         press(world, handle, Input::Submit(said.to_owned())).await?;
@@ -85,7 +85,7 @@ pub async fn answer(
     Err(open(now.as_ref().unwrap_or(&dialog)))
 }
 
-/// Whether a line may be an answer that was not recognised as one of the choices.
+/// Returns true when a line that matches no recognised choice may still be an answer.
 fn takes(dialog: &Dialog, said: &str) -> bool {
     let mut named = dialog.question.split(['[', ']', '(', ')', '/', '|', ',']);
     match dialog.form {
@@ -94,7 +94,7 @@ fn takes(dialog: &Dialog, said: &str) -> bool {
     }
 }
 
-/// The screen, and the dialog on it. One that hooks have told of is waited for.
+/// Returns the screen, and its dialog. Waits for a dialog that hooks have reported.
 async fn opened(
     world: &World,
     patterns: &Patterns,
@@ -112,7 +112,7 @@ async fn opened(
     }
 }
 
-/// Waits until a line of one's own has made the dialog go.
+/// Waits until the typed line has closed the dialog.
 async fn gone(
     world: &World,
     patterns: &Patterns,
@@ -131,7 +131,7 @@ async fn gone(
     }
 }
 
-/// An answer as people and the journal are told of it.
+/// Returns an answer as shown to people and in the journal.
 fn shown(said: &str, hides: bool) -> String {
     match hides {
         true => "(not shown)".to_owned(),
@@ -147,7 +147,7 @@ fn answered(dialog: &Dialog, said: &str, now: Option<&Dialog>) -> Answered {
     }
 }
 
-/// The screen, and the dialog that is open on it, once it has reacted to a key; none when the program has ended.
+/// Returns the screen and its open dialog after the reaction to a key; none when the program has ended.
 async fn reaction(
     world: &World,
     patterns: &Patterns,

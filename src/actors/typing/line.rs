@@ -1,5 +1,5 @@
-//! A line that a person has begun and left in the program's input (`domain/begun`). It is held for them for a while, and
-//! what is typed behind it after that is told.
+//! A line that a person has begun and left in the program's input (`domain/begun`). It is held for the person for a
+//! while; a text that is typed after it then is reported.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::domain::ids::ChildId;
 use crate::domain::screen::ScreenView;
 use crate::ports::sessions::SessionHandle;
 
-/// Whether a line that a person has begun stands in the program's input, and is held for them.
+/// Returns true when a line that a person has begun stands in the program's input, and is still held.
 pub(super) fn is_begun(world: &World, handle: &SessionHandle, view: &ScreenView) -> bool {
     let typed = typed_last(world, handle, view);
     typed.is_some_and(|typed| age(world, typed) < HELD)
@@ -30,8 +30,8 @@ fn age(world: &World, typed: Timestamp) -> Duration {
     Duration::try_from(world.clock.now().duration_since(typed)).unwrap_or_default()
 }
 
-/// A text was submitted on this screen, and what stood before it with it: one that a person had left there is told, if
-/// they did not say so themselves.
+/// Notes that a text was submitted on this screen. Journals a line that a person had begun and left there, because it
+/// was submitted with the text, unless that was forced.
 pub(super) fn submitted(
     world: &World,
     child: &ChildId,
@@ -57,7 +57,7 @@ pub(super) fn submitted(
     world.store.note(vec![event.with(data)]);
 }
 
-/// The refusal of a text while a person's line stands in the input.
+/// Builds the refusal of a text while a person's line stands in the input.
 pub(super) fn begun(view: &ScreenView) -> Refusal {
     Refusal::new(
         RefusalKind::NeedsHuman,

@@ -1,4 +1,4 @@
-//! What becomes of what is typed: an input that its holder does not answer for may have been taken all the same.
+//! The fate of typed input: an input that its holder did not confirm may have been taken all the same.
 
 use super::super::refusal::Refusal;
 use super::super::world::World;
@@ -7,45 +7,45 @@ use crate::domain::screen::{Fate, Inputs, ScreenView};
 use crate::domain::unsubmitted::Unsubmitted;
 use crate::ports::sessions::{Input, SessionError, SessionHandle};
 
-/// Why a text was not submitted, and what became of it.
+/// Why a text was not submitted, and its fate.
 #[derive(Debug)]
 pub enum Undelivered {
-    /// Nothing of it was typed.
+    /// Nothing was typed.
     Refused(Refusal),
-    /// It was pasted, now or before: it may stand in the program's input line.
+    /// Pasted, now or before: it may stand in the program's input line.
     Pasted {
-        /// What stands there.
+        /// The text in the input line.
         stands: Unsubmitted,
-        /// It was pasted now.
+        /// Set when it was pasted now.
         anew: bool,
         /// Why it was not submitted.
         why: Refusal,
     },
-    /// It was sent, or the Enter behind it, and its terminal has not answered.
+    /// The text or its Enter was sent, and the terminal has not answered.
     Unanswered {
-        /// What stands in the input line, where Enter was sent.
+        /// The text in the input line, if Enter was sent.
         stands: Option<Unsubmitted>,
-        /// It was pasted now.
+        /// Set when it was pasted now.
         anew: bool,
-        /// What became of it.
+        /// The fate of the input.
         sent: Unanswered,
     },
 }
 
-/// What is known of an input that was sent and not answered for.
+/// The known facts about an input that was sent and not confirmed.
 #[derive(Debug)]
 pub struct Unanswered {
-    /// What the terminal had taken before.
+    /// The input that the terminal had taken before.
     pub before: Option<Inputs>,
-    /// What became of it, as a look at once saw it.
+    /// Its fate, by an immediate observation.
     pub fate: Fate,
-    /// It waits in the terminal, which takes the rest as its program reads.
+    /// Set when it waits in the terminal, which takes the rest as its program reads.
     pub waits: bool,
-    /// What the holder said.
+    /// The holder's error.
     pub why: Refusal,
 }
 
-/// Sends an input, and looks at what became of it if that is not answered.
+/// Sends an input, and observes its fate if it is not confirmed.
 pub(super) async fn put(
     world: &World,
     handle: &SessionHandle,
@@ -69,7 +69,7 @@ pub(super) async fn put(
 }
 
 impl Unanswered {
-    /// The refusal of a text that was pasted so, and whose Enter was not sent: it is not lost if it is sent again.
+    /// Builds the refusal of a text that was pasted in this way without Enter: sending it again loses nothing.
     pub(super) fn of_a_paste(self) -> Refusal {
         let mut why = self.why;
         if self.fate == Fate::Unknown {
@@ -105,7 +105,7 @@ impl From<Undelivered> for Refusal {
 }
 
 impl From<Unanswered> for Refusal {
-    /// A text that is sent again is there twice.
+    /// Warns that a text that is sent again may arrive twice.
     fn from(sent: Unanswered) -> Self {
         let (message, hint) = match (sent.fate, sent.waits) {
             (Fate::Untouched | Fate::Taken, _) => return sent.why,

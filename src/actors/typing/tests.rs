@@ -1,4 +1,4 @@
-//! Text and what hooks report.
+//! Typed text, and reports of hooks.
 
 mod unanswered;
 
@@ -20,7 +20,7 @@ use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A raider's session, and what is typed into it.
+/// A raider's session that text is typed into.
 struct Seat {
     town: Town,
     child: ChildId,
@@ -33,7 +33,7 @@ impl Seat {
         Self::of(Scenario::new().start().await).await
     }
 
-    /// One whose screen is looked at when it changes.
+    /// Creates one whose screen is read when it changes.
     async fn watched() -> Self {
         let town = Scenario::new().start().await;
         conditions::connect(&town.world);
@@ -61,7 +61,7 @@ impl Seat {
         self.sessions().show(&self.handle.id, Some(screen));
     }
 
-    /// A person types into the input line, and does not submit it.
+    /// Has a person type into the input line without submitting.
     fn begin_line(&self) {
         let now = self.town.world.clock.now();
         self.sessions().begin_line(&self.handle.id, Some(now));
@@ -131,7 +131,7 @@ async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet()
     assert_eq!(seat.sent().len(), 1);
 }
 
-/// Two texts that are pasted before the first Enter would be one message.
+/// Two texts that are pasted before the first Enter would become one message.
 #[tokio::test(start_paused = true)]
 async fn two_texts_are_submitted_one_after_the_other() {
     let seat = Seat::new().await;
@@ -167,14 +167,14 @@ async fn text_that_a_dialog_kept_from_being_submitted_is_not_pasted_again() {
     seat.submit(TEXT).await.unwrap();
     let sent = seat.sent();
     assert_eq!(sent, [text(TEXT), enter.clone()]);
-    // A program that has dropped it gets it again.
+    // A program that discarded it gets it again.
     seat.show("> ");
     seat.submit(TEXT).await.unwrap();
     let sent = seat.sent();
     assert_eq!(sent[2..], [text(TEXT), enter]);
 }
 
-/// A program that reads lines takes any line for its answer: `z` would be no at `[y/N]`.
+/// A program that reads lines takes any line as its answer: `z` would mean no at `[y/N]`.
 #[tokio::test(start_paused = true)]
 async fn answer_that_a_question_of_letters_does_not_have_is_refused() {
     let seat = Seat::new().await;
@@ -185,7 +185,7 @@ async fn answer_that_a_question_of_letters_does_not_have_is_refused() {
         assert!(refused.message.contains("No"), "{refused}");
     }
     assert!(seat.sent().is_empty());
-    // An answer beside yes and no that the question names is one.
+    // Another answer that the question names is valid, too.
     seat.show("Stage this hunk [y/n/q/?] ");
     let typed = async {
         while seat.sent().is_empty() {
@@ -200,7 +200,7 @@ async fn answer_that_a_question_of_letters_does_not_have_is_refused() {
     tokio::join!(answered, typed);
 }
 
-/// What was typed into a line that is not shown goes into no journal.
+/// Text typed into a hidden line must not be journalled.
 #[tokio::test(start_paused = true)]
 async fn secret_that_was_answered_is_not_told() {
     let seat = Seat::new().await;
@@ -218,7 +218,7 @@ async fn secret_that_was_answered_is_not_told() {
     assert!(!answered.answer.contains("hunter2"), "{answered:?}");
 }
 
-/// It may be the key of an account.
+/// The typed words may be the key of an account.
 #[tokio::test(start_paused = true)]
 async fn words_at_an_entry_of_a_menu_are_not_told() {
     let seat = Seat::new().await;
@@ -252,7 +252,7 @@ async fn words_at_an_entry_of_a_menu_are_not_told() {
     assert!(!answered.answer.contains("hunter2"), "{answered:?}");
 }
 
-/// Both would be one message.
+/// Both would become one message.
 #[tokio::test(start_paused = true)]
 async fn text_is_held_back_while_a_line_that_a_person_has_begun_stands_in_the_input() {
     let seat = Seat::new().await;
@@ -277,7 +277,7 @@ async fn text_is_held_back_while_a_line_that_a_person_has_begun_stands_in_the_in
     assert_eq!(seat.may_type().await, Typing::Free);
 }
 
-/// Who begins to type between a text and its Enter would have both submitted.
+/// A line that a person begins between a text and its Enter would be submitted with it.
 #[tokio::test(start_paused = true)]
 async fn text_behind_which_a_person_begins_to_type_is_not_submitted() {
     let seat = Seat::new().await;
@@ -293,7 +293,7 @@ async fn text_behind_which_a_person_begins_to_type_is_not_submitted() {
     assert_eq!(sent, [Input::Paste("Go on".to_owned())]);
 }
 
-/// "1" at a menu takes no Enter: it stands in no line afterwards.
+/// "1" at a menu needs no Enter: it stands in no line afterwards.
 #[tokio::test(start_paused = true)]
 async fn key_that_a_person_answered_a_dialog_with_begins_no_line() {
     let seat = Seat::watched().await;
@@ -309,7 +309,7 @@ async fn key_that_a_person_answered_a_dialog_with_begins_no_line() {
     assert!(seat.is_begun().await);
 }
 
-/// Who begins a line and goes away must not stop an agent that nobody attends.
+/// An abandoned line must not stop an unattended agent.
 #[tokio::test(start_paused = true)]
 async fn text_is_typed_behind_a_line_that_a_person_has_left_long_ago_and_this_is_told() {
     let seat = Seat::new().await;
@@ -336,7 +336,7 @@ async fn text_is_typed_behind_a_line_that_a_person_has_left_long_ago_and_this_is
     assert_eq!(told[0].cause.as_str(), "line_left");
 }
 
-/// `hd send` types to agents without a harness as well, whose screens nothing else watches.
+/// `hd send` types to agents without a harness, too, whose screens no other code watches.
 #[tokio::test(start_paused = true)]
 async fn text_behind_a_line_that_was_left_is_told_of_an_agent_that_is_not_watched() {
     let town = Scenario::new()
@@ -357,7 +357,7 @@ async fn text_behind_a_line_that_was_left_is_told_of_an_agent_that_is_not_watche
     assert_eq!(told[0].cause.as_str(), "line_left");
 }
 
-/// In tmux any key is seen to be pressed, and not which one: the key that submitted a prompt begins no line.
+/// tmux shows that a key was pressed, but not which: the key that submitted a prompt begins no line.
 #[tokio::test(start_paused = true)]
 async fn key_in_tmux_is_no_line_below_a_dialog_that_opens_after_it() {
     let seat = Seat::watched().await;
@@ -374,7 +374,7 @@ async fn key_in_tmux_is_no_line_below_a_dialog_that_opens_after_it() {
     assert_eq!(seat.may_type().await, Typing::Free);
 }
 
-/// A line cannot be gone on with while a dialog stands before it.
+/// A line cannot be continued while a dialog covers it.
 #[tokio::test(start_paused = true)]
 async fn line_that_a_dialog_covered_is_held_from_the_end_of_the_dialog_on() {
     let seat = Seat::watched().await;
@@ -392,7 +392,7 @@ async fn line_that_a_dialog_covered_is_held_from_the_end_of_the_dialog_on() {
     assert_eq!(seat.may_type().await, Typing::Free);
 }
 
-/// Most programs keep it below the dialog. Enter at the dialog ends it as far as its holder knows.
+/// Most programs keep the line below the dialog. For its holder, Enter at the dialog ends it.
 #[tokio::test(start_paused = true)]
 async fn line_that_stood_there_when_a_dialog_opened_still_stands_when_it_is_answered() {
     for line_after in [true, false] {
@@ -409,13 +409,13 @@ async fn line_that_stood_there_when_a_dialog_opened_still_stands_when_it_is_answ
         seat.show("> delete the");
         seat.town.pass(SECOND).await;
         assert!(seat.is_begun().await);
-        // Its hooks tell that it was submitted.
+        // Its hooks report that it was submitted.
         assert!(seat.report(&Report::Begins));
         assert_eq!(seat.may_type().await, Typing::Free, "{line_after}");
     }
 }
 
-/// The watch of the supervisor before is gone.
+/// The watch of the last supervisor is gone.
 #[tokio::test(start_paused = true)]
 async fn key_that_answered_a_dialog_before_a_restart_holds_nothing_back_for_ever() {
     let town = Scenario::new().start().await;

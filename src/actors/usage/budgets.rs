@@ -1,4 +1,4 @@
-//! Budgets: what was used today, held against what may be used a day.
+//! Budgets: today's usage compared with the limit per day.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ use crate::domain::problem::ProblemKind;
 use crate::domain::usage::ledger::{Row, Sum};
 use crate::ports::relics::{StoreError, Txn};
 
-/// Under this key it is noted of each budget when a person was called last.
+/// The key prefix of the records when a person was last called about each budget.
 const TOLD: &str = "budget/";
-/// Under this key it is noted of each budget that a person knows that it does not count all.
+/// The key prefix of the records that a person knows that a budget does not count everything.
 const UNPRICED: &str = "budget-unpriced/";
 
-/// Calls a person for each budget that is spent, and closes the calls for those that are not any more.
+/// Calls a person for each budget that is spent, and closes the escalations of those that are not any more.
 ///
 /// # Errors
 /// The store's.
@@ -35,12 +35,12 @@ pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
     let mut within: Vec<_> = budgets.into_iter().map(|(scope, _)| scope).collect();
     within.retain(|scope| !holds(scope));
     let settled = world.store.run(move |txn| {
-        // It need not be configured any more.
+        // It may not be configured any more.
         escalations::over(txn, &[ProblemKind::BudgetSpent], |scope, _| {
             over.iter().all(|over| over.scope.to_string() != scope)
         })?;
         for scope in &within {
-            // Spent once more, it calls once more.
+            // A budget that is spent again calls again.
             let key = format!("{TOLD}{scope}");
             if txn.get(&key)?.is_some() {
                 txn.set(&key, None)?;
@@ -51,7 +51,7 @@ pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
     settled.await
 }
 
-/// The budgets that are spent now.
+/// Returns the budgets that are spent now.
 ///
 /// # Errors
 /// The store's.
@@ -75,7 +75,7 @@ fn spent_in(rows: &[Row], budgets: &[(Scope, Option<Budget>)]) -> Vec<Over> {
     })
 }
 
-/// All budgets of the configuration, and what has none.
+/// Returns all budgets of the configuration, and the scopes without one.
 #[must_use]
 pub fn every_budget(world: &World) -> Vec<(Scope, Option<Budget>)> {
     let city = &world.city;
@@ -87,7 +87,7 @@ pub fn every_budget(world: &World) -> Vec<(Scope, Option<Budget>)> {
     all.chain(rigs).chain(harnesses).collect()
 }
 
-/// Whether new work of a rig may be charged to a harness.
+/// Checks whether new work of a rig may be charged to a harness.
 ///
 /// # Errors
 /// [`RefusalKind::Parked`] while a budget is spent that parks new work.
@@ -114,11 +114,11 @@ pub async fn afford(world: &World, rig: &Rig, harness: &HarnessName) -> Result<(
     Err(refusal.hint(format!("new work is charged {}", until(world))))
 }
 
-/// So many models are named to a person.
+/// Maximum number of models named in an escalation.
 const NAMED: usize = 8;
 
-/// Calls a person for each budget under which tokens without a price are used, once for each budget: it
-/// cannot hold what it does not count. True when a person was called.
+/// Calls a person, once for each budget under which tokens without a price are used: it cannot limit what it does not
+/// count. Returns true when a person was called.
 fn tell_unpriced(
     txn: &mut dyn Txn,
     budgets: &[(Scope, Option<Budget>)],
@@ -163,7 +163,7 @@ fn tell_unpriced(
     Ok(called)
 }
 
-/// When a budget that is spent parks no longer.
+/// Returns when a spent budget parks no longer.
 fn until(world: &World) -> String {
     let raised = "or when the budget is raised and `hd reload` is said";
     match budget::midnight(world.clock.now(), &TimeZone::system()) {
@@ -172,7 +172,7 @@ fn until(world: &World) -> String {
     }
 }
 
-/// The budgets that are spent; a person is called once a day for each.
+/// Returns the budgets that are spent; a person is called once a day for each.
 async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<Over>, StoreError> {
     if budgets.iter().all(|(_, budget)| budget.is_none()) {
         return Ok(Vec::new());

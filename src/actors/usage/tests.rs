@@ -1,4 +1,4 @@
-//! Transcripts are read on, counted once, and budgets hold.
+//! Transcripts are read incrementally and counted once, and budgets hold.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::testing::world::{Scenario, Town};
 const PATROL: Duration = Duration::from_secs(31);
 const DIR: &str = "/home/u/.claude/projects/p";
 
-/// A dollar for each message of a million tokens.
+/// Returns a message of a million tokens, which cost a dollar.
 fn message(number: u32) -> String {
     format!(
         "{{\"message\":{{\"id\":\"m{number}\",\"model\":\"m\",\"usage\":{{\"input_tokens\":1000000}}}}}}\n"
@@ -29,7 +29,7 @@ fn messages(numbers: std::ops::Range<u32>) -> String {
     numbers.map(message).collect()
 }
 
-/// A city whose harness writes transcripts, with a budget of the rig.
+/// Starts a city whose harness writes transcripts, with a budget of the rig.
 async fn city(budget: Option<Budget>) -> Town {
     let scenario = Scenario::new().with(|city| {
         for harness in city.harnesses.values_mut() {
@@ -113,7 +113,7 @@ async fn transcript_elsewhere_is_not_read() {
     assert_eq!(rows(&town).await, []);
 }
 
-/// opencode's plugin writes beside itself: among the files that this supervisor keeps of the session.
+/// opencode's plugin writes next to itself: among the files that this supervisor keeps of the session.
 #[tokio::test(start_paused = true)]
 async fn what_the_plugin_of_a_session_writes_is_read_from_among_its_own_files_only() {
     let scenario = Scenario::new().with(|city| {
@@ -169,7 +169,7 @@ async fn end_of_a_session_is_read_and_a_conversation_that_goes_on_counts_from_th
     assert_eq!(of(next.relic.to_string()), 1.0);
 }
 
-/// A patrol reads so much and no more; the rest is read by later ones.
+/// A patrol reads a limited amount; later patrols read the rest.
 #[tokio::test(start_paused = true)]
 async fn long_transcript_of_a_session_that_has_ended_is_read_to_its_end() {
     let town = city(None).await;
@@ -214,7 +214,7 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
     let closed = called.iter().all(|call| call.status == RelicStatus::Closed);
     assert!(closed && called.len() == 1, "the call is over: {called:?}");
     assert_eq!(over(&town.world.newest()).await.unwrap(), []);
-    // Spent once more, it calls once more.
+    // Spent again, it calls again.
     town.reconfigure(|city| city.rigs[0].raiders.budget = park(3.0))
         .await;
     town.pass(PATROL * 2).await;
@@ -239,7 +239,7 @@ async fn next_day_has_its_own_budget_and_ready_work_is_charged_then() {
     let now = town.relic_now(&relic).await;
     assert_eq!(now.assignee, None, "it waits");
     assert_eq!(now.charge_failures, 0, "and that is no failure of its");
-    // A day of patrols is long; a few show the same.
+    // A day of patrols takes long; a few show the same.
     let rare = PATROL * 40;
     town.reconfigure(|city| city.daemon.patrol_interval = rare)
         .await;
@@ -264,7 +264,7 @@ async fn budget_that_only_warns_parks_nothing() {
     town.charge(&relic).await.unwrap();
 }
 
-/// A budget that does not count what is used would never be spent, and nobody would know.
+/// A budget that does not count all usage would never be spent, unnoticed.
 #[tokio::test(start_paused = true)]
 async fn tokens_without_a_price_under_a_budget_call_a_person_once() {
     let town = city(park(10.0)).await;
@@ -289,7 +289,7 @@ async fn tokens_without_a_price_under_a_budget_call_a_person_once() {
     let told = town.events(EventType::BudgetUnpriced).await;
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].data["tokens"], 1_000_000);
-    // Without a budget nothing depends on prices.
+    // Without a budget prices do not matter.
     let town = city(None).await;
     let charged = town.worker("a").await;
     begins(&town, &charged, "one.jsonl").await;
@@ -320,7 +320,7 @@ async fn tokens_without_a_price_are_counted_and_told() {
     town.charge(&relic).await.unwrap();
 }
 
-/// A session may begin conversation after conversation: the newest is always counted.
+/// A session may begin many conversations: the newest is always counted.
 #[tokio::test(start_paused = true)]
 async fn conversation_after_many_others_of_its_session_is_counted() {
     let town = city(None).await;
@@ -337,7 +337,7 @@ async fn conversation_after_many_others_of_its_session_is_counted() {
     assert_eq!(active.len(), SOURCES);
 }
 
-/// A session may name any path: what it names takes no place of a transcript that is read, and leaves nothing behind.
+/// A session may name any path: that displaces no transcript that is read, and leaves no record.
 #[tokio::test(start_paused = true)]
 async fn paths_that_are_no_transcripts_keep_none_from_being_read() {
     let town = city(None).await;

@@ -1,5 +1,5 @@
-//! Raiders that should work and have no session: they are stalled, too (`raider-lifecycle.md`), which is said
-//! once each time, and why. Who starts them again is the root, or a person.
+//! Raiders that should work and have no session: they are stalled, too (`raider-lifecycle.md`), which is journalled
+//! once each time, with the reason. The root or a person starts them again.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::ports::relics::{StoreError, Txn};
 
-/// Those without a session, and why. Nobody expects work of who is suspended.
+/// Returns the raiders without a session, with the reason. No work is expected of suspended raiders.
 pub(super) fn absent(world: &World, views: &[ChildView]) -> BTreeMap<RaiderId, String> {
     let expected = views
         .iter()
@@ -22,7 +22,7 @@ pub(super) fn absent(world: &World, views: &[ChildView]) -> BTreeMap<RaiderId, S
     absent.collect()
 }
 
-/// Says it of those of whom it was not said. What was said stands in the store, so that nobody says it again.
+/// Journals absences that were not journalled yet. The store remembers each, so that it is journalled once.
 ///
 /// # Errors
 /// The store's.

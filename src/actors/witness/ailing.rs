@@ -1,6 +1,6 @@
-//! Raiders that work and whose sandbox is gone or broken: somebody removed the directory or its `.git`,
-//! perhaps under a living session. Nothing is done about it but to say so: what the branch holds is safe
-//! in `repo.git`, and whether the sandbox is mended or the work is given up is a person's to say.
+//! Raiders with open work whose sandbox is gone or broken: its directory or its `.git` was removed, perhaps under a
+//! running session. The witness only calls a person: the branch's commits are safe in `repo.git`, and a person decides
+//! whether to repair the sandbox or to give up the work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ use crate::domain::relic::Hook;
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
-/// What was seen of a sandbox that is not known to be whole.
+/// The fault of a sandbox, or why its state is unknown.
 type Seen = Result<Ailment, RepoError>;
 
-/// The raiders of a rig that have work and cannot go on in their sandbox, and those of which that is not
-/// known.
+/// Returns the raiders of a rig that have work and cannot go on in their sandbox, and those whose sandbox cannot be
+/// inspected.
 ///
 /// # Errors
 /// The store's: nothing is known then.
@@ -30,7 +30,7 @@ pub async fn ailing(world: &World, rig: &RigName) -> Result<BTreeMap<RaiderId, S
     Ok(found.map(|(hook, seen)| (hook.raider, seen)).collect())
 }
 
-/// Calls a person for each; what was said of those that can go on again is over.
+/// Calls a person for each broken sandbox, and closes the escalations of those that work again.
 ///
 /// # Errors
 /// The store's.
@@ -50,8 +50,13 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
                 inbox::escalate(args, &hook, what.problem(), evidence).await?;
             }
             Err(error) => {
-                tracing::warn!(%raider, %error, "whether its sandbox is whole cannot be seen");
-                // What was said of it may be so still.
+                tracing::warn!(
+                    %raider,
+                    %error,
+                    "the sandbox cannot be inspected; earlier escalations about it stay open \
+                    until the next patrol"
+                );
+                // An earlier escalation may still be right.
                 for these in still.values_mut() {
                     these.insert(raider.clone());
                 }
@@ -95,7 +100,7 @@ async fn look(world: &World, rig: &RigName) -> Result<Vec<(Hook, Seen)>, Refusal
     if found.is_empty() {
         return Ok(found);
     }
-    // Who was removed in between went in the ordinary way, and who goes by its name now is another.
+    // A raider that was removed meanwhile was removed properly, and its name may belong to another by now.
     let now = at_work(world, rig).await?;
     let now: BTreeSet<_> = now.iter().map(known_by).collect();
     found.retain(|(hook, _)| now.contains(&known_by(hook)));
@@ -106,7 +111,7 @@ fn known_by(hook: &Hook) -> (RaiderId, Incarnation) {
     (hook.raider.clone(), hook.incarnation)
 }
 
-/// Those with a hook that nobody is at: neither charged nor removed at this moment.
+/// Returns the hooks of raiders at work that are neither being charged nor removed.
 async fn at_work(world: &World, rig: &RigName) -> Result<Vec<Hook>, StoreError> {
     let rig = rig.clone();
     let read = move |txn: &mut dyn Txn| {

@@ -1,4 +1,4 @@
-//! Waiting work: reworks always, ready relics when the rig says so.
+//! Waiting work: reworks always, ready relics when the rig charges automatically.
 
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
@@ -14,15 +14,14 @@ use crate::domain::relic::REWORK;
 use crate::domain::saga::Saga;
 use crate::ports::relics::Txn;
 
-/// Waiting relics that are looked at: more than there are slots, and than rest after a failure.
+/// Number of waiting relics considered: more than there are slots and relics in a pause after a failure.
 const MOST: usize = 512;
 
-/// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held
-/// one after another, so that priority and age decide who gets them; the rest of each charge runs by
-/// itself.
+/// Charges relics that wait for a slot: reworks always, ready relics when the rig charges automatically. Slots are
+/// taken one after another, so that priority and age decide; the rest of each charge runs in a task of its own.
 ///
 /// # Errors
-/// The remote or the store cannot be used at present.
+/// The remote or the store is not available at present.
 pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig) else {
@@ -44,7 +43,7 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
         if free == 0 {
             break;
         }
-        // Held through the pause after a failure, too.
+        // The claim is also held through the pause after a failure.
         let Some(alone) = world.claims.claim(ClaimKey::Charge(relic.id.clone())) else {
             continue;
         };
@@ -65,14 +64,20 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
                 free -= 1;
                 carry_out(args, id, alone, saga, claim);
             }
-            // Another charge was faster, at this relic or at the slot.
+            // Another charge took the relic or the slot first.
             Err(refused) if refused.kind == RefusalKind::Conflict => {}
-            // It is charged when its account is open again, or by the patrol that finds that it may be.
+            // It is charged when its account is open again, or by a later patrol.
             Err(refused) if refused.kind == RefusalKind::Parked => {}
             // The remote or the store is away: the other relics need it as well.
             Err(error) if error.is_passing() => return Err(error),
             Err(error) => {
-                tracing::warn!(rig = %args.rig, relic = %id, %error, "it could not be charged");
+                tracing::warn!(
+                    rig = %args.rig,
+                    relic = %id,
+                    %error,
+                    "a waiting relic could not be charged; the failure is counted, and the relic \
+                    waits before a retry"
+                );
                 let (failed, rig, why) = (id.clone(), args.rig.clone(), error.to_string());
                 let count = move |txn: &mut dyn Txn| failures::count(txn, &failed, &rig, &why);
                 world.store.run(count).await?;
@@ -92,7 +97,13 @@ fn carry_out(args: &WitnessArgs, relic: RelicId, alone: Claim, saga: Saga, claim
         let charged = charge::run(&args.world, saga).await;
         drop(claim);
         let Err(error) = charged else { return };
-        tracing::warn!(rig = %args.rig, %relic, %error, "it could not be charged");
+        tracing::warn!(
+            rig = %args.rig,
+            %relic,
+            %error,
+            "a waiting relic could not be charged; it is retried, after a pause unless the \
+            failure is transient"
+        );
         if error.is_passing() {
             drop(alone);
             args.ended(Handled::Soon);
@@ -102,7 +113,7 @@ fn carry_out(args: &WitnessArgs, relic: RelicId, alone: Claim, saga: Saga, claim
     });
 }
 
-/// Leaves a relic alone for a while: what was unwound would only fail again. Then the witness looks.
+/// Holds a relic's claim for a pause, because an immediate retry would fail again; then the witness looks.
 async fn rest(args: &WitnessArgs, relic: RelicId, alone: Claim) {
     let failures = args.world.store.run(move |txn| txn.relic(&relic)).await;
     let failures = failures.map_or(0, |relic| relic.charge_failures);

@@ -1,4 +1,4 @@
-//! The witness's messages, and whom it tells of what it may not mend itself.
+//! The witness's messages, and its escalations about what it may not repair itself.
 
 use super::super::refusal::Refusal;
 use super::{WitnessArgs, merged, rework, validate};
@@ -7,21 +7,22 @@ use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 
-/// What a piece of work came to. An error is the same as [`Handled::Soon`].
+/// The result of a piece of work. An error counts as [`Handled::Soon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handled {
-    /// It is done, and something may follow from it.
+    /// Done; other work may follow from it.
     Yes,
-    /// Not yet; try again soon.
+    /// Not done; retry soon.
     Soon,
-    /// Not before something changes; the next look, at the latest the patrol's, finds it again.
+    /// Not done, and useless to retry before something changes; a later look finds it again, at the latest the
+    /// patrol's.
     AtPatrol,
 }
 
 /// Handles a message.
 ///
 /// # Errors
-/// Something cannot be asked at present.
+/// Something is not available at present.
 pub async fn handle(args: &WitnessArgs, message: Message) -> Result<Handled, Refusal> {
     let id = message.id;
     match message.body {
@@ -33,15 +34,19 @@ pub async fn handle(args: &WitnessArgs, message: Message) -> Result<Handled, Ref
         | Body::RecoveryNeeded(_)
         | Body::Escalation(_)
         | Body::Handoff(_) => {
-            tracing::warn!(id, "a witness got a message that is not for witnesses");
+            tracing::warn!(
+                id,
+                "the witness received a message of a kind that witnesses do not handle; it is \
+                marked as handled"
+            );
             args.world.store.run(move |txn| txn.handled(id)).await?;
             Ok(Handled::Yes)
         }
     }
 }
 
-/// Sends an escalation about a raider to the shaman, who keeps one per subject and problem. Every
-/// patrol may see the same problem: it is told once, until a person has settled it.
+/// Sends an escalation about a raider to the shaman, which keeps one per subject and problem: every patrol may see the
+/// same problem, but a person is told once, until the problem is settled.
 pub async fn escalate(
     args: &WitnessArgs,
     hook: &Hook,

@@ -1,6 +1,6 @@
-//! Sandboxes that are wanted no more and may not go as they are: a person is told, commits that are
-//! nowhere else are saved at once, and all of it is saved and removed when it has lingered for `keep_dirty`
-//! (`1-product.md`, "none lingers"; `witness-patrol.md`, auto-nuke safety protocol).
+//! Sandboxes that are no longer wanted and may not be removed as they are: a person is told, commits that exist nowhere
+//! else are salvaged at once, and after `keep_dirty` everything is salvaged and the sandbox removed (`1-product.md`,
+//! "none lingers"; `witness-patrol.md`, auto-nuke safety protocol).
 
 use crate::actors::mail::NukeTarget;
 
@@ -18,29 +18,29 @@ use crate::domain::relic::Hook;
 use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::Txn;
 
-/// What is kept, and why it cannot go.
+/// A kept sandbox, and the reason.
 pub(super) struct Kept<'a> {
-    /// Whose sandbox, as it was charged.
+    /// The hook that the sandbox was charged with.
     pub(super) hook: &'a Hook,
-    /// The relic is still that raider's. Otherwise it may be anybody's by now, and this is about the
-    /// sandbox alone.
+    /// Set when the relic still belongs to that raider. Otherwise it may belong to another raider by now, and only the
+    /// sandbox matters.
     pub(super) owns: bool,
-    /// Since when it is wanted no more.
+    /// When the sandbox became unwanted.
     pub(super) since: Timestamp,
-    /// When it was found so, where a session that came since is another matter.
+    /// When this was observed; a session that started later is another one.
     pub(super) detected: Option<Timestamp>,
-    /// For people.
+    /// The problem of the escalation.
     pub(super) problem: ProblemKind,
-    /// What the safety protocol said.
+    /// The refusal of the safety protocol.
     pub(super) refused: Refusal,
-    /// It goes once it has been kept for `keep_dirty`. Otherwise its time is not over, however long it has been.
+    /// Set when the sandbox may be removed after `keep_dirty`; otherwise it stays however long it was kept.
     pub(super) may_go: bool,
 }
 
-/// Deals with it.
+/// Keeps the sandbox, or salvages and removes it after `keep_dirty`.
 ///
 /// # Errors
-/// It could not be done.
+/// The store, the repository or the nuke failed.
 pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, Refusal> {
     let (world, hook) = (&args.world, kept.hook);
     if kept.refused.kind == RefusalKind::NoRoom {
@@ -63,7 +63,7 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
             Ok(_) => Ok(Handled::Yes),
             Err(busy) if busy.is_for_the_patrol() => Ok(Handled::AtPatrol),
             Err(full) if full.kind == RefusalKind::NoRoom => without_room(args, hook, &full).await,
-            // It cannot be saved as it is: no time makes it go.
+            // It cannot be salvaged as it is: it stays regardless of time.
             Err(risk) if risk.kind == RefusalKind::WorkAtRisk => stays(args, &kept).await,
             Err(error) => Err(error),
         };
@@ -71,7 +71,7 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
     keep(args, &kept).await
 }
 
-/// Keeps it: a person is told, and commits that are nowhere else are saved at once.
+/// Keeps the sandbox: tells a person, and salvages commits that exist nowhere else.
 async fn keep(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
     let (world, hook) = (&args.world, kept.hook);
     stays(args, kept).await?;
@@ -85,14 +85,14 @@ async fn keep(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
     Ok(Handled::AtPatrol)
 }
 
-/// A person is told, and it is judged again by the patrol.
+/// Tells a person; the next patrol judges the sandbox again.
 async fn stays(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
     tell(args, kept).await?;
     args.memory.kept.keep(&kept.hook.raider);
     Ok(Handled::AtPatrol)
 }
 
-/// What it holds does not fit beside all other salvage, which a person was told where that was measured.
+/// Tracks a sandbox whose salvage has no room; a person was told when that was measured.
 async fn without_room(
     args: &WitnessArgs,
     hook: &Hook,
@@ -112,7 +112,7 @@ pub(super) fn about(hook: &Hook) -> About {
     }
 }
 
-/// Calls a person, and keeps track of it until it is settled.
+/// Calls a person, and tracks the sandbox until it is settled.
 async fn tell(args: &WitnessArgs, kept: &Kept<'_>) -> Result<(), Refusal> {
     let hook = kept.hook;
     let losses = kept.refused.losses.join("\n");

@@ -1,6 +1,6 @@
-//! One look: messages, interrupted sagas, raiders without work, waiting work. Each is worked on in a
-//! task of its own under a claim, so that what is slow holds up nothing else. All of it comes from
-//! the store and the world, so that it may be repeated, interrupted and resumed at will.
+//! A look: messages, interrupted sagas, raiders without work, waiting work. Each piece is worked on in a task of its
+//! own under a claim, so that slow work delays nothing else. Everything comes from the store and the world, so that a
+//! look may be repeated, interrupted and resumed at will.
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::sandboxes;
@@ -34,18 +34,18 @@ use crate::ports::relics::{StoreError, Txn};
 pub enum Piece {
     /// A message.
     Message(Box<Message>),
-    /// An open saga that may be nobody's.
+    /// An open saga, which may have no task.
     Saga(Box<Saga>),
     /// A raider that may be a zombie.
     Suspect(RaiderId),
-    /// A raider that has no work any more.
+    /// A raider whose work is over.
     Release(RaiderId),
     /// Relics that wait for a slot.
     Charges(RigName),
 }
 
 impl Piece {
-    /// The key of its claim.
+    /// Returns the key of the piece's claim.
     pub(super) fn key(&self) -> ClaimKey {
         match self {
             Self::Message(message) => ClaimKey::Message(message.id),
@@ -57,7 +57,7 @@ impl Piece {
     }
 }
 
-/// Looks, and sets to work whatever nobody is at. A patrol looks at what no event tells of, too. Says
+/// Looks, and starts a task for each piece that is not claimed. A patrol also inspects what no event reports. Returns
 /// when the next completion may be stuck.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         return Ok(None);
     };
     let lone = sandboxes::lone(world, &rig.name).await.map_err(|error| {
-        tracing::warn!(rig = %args.rig, %error, "the sandboxes cannot be seen");
+        tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed");
     });
     let views = match patrol {
         true => ask::views(world).await.ok(),
@@ -119,7 +119,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         let now = world.clock.now();
         world.directory.patrolled(args.rig.clone(), now);
         if let Err(error) = trouble::over(args, &pieces).await {
-            tracing::warn!(rig = %args.rig, %error, "calls that are over may stay open");
+            tracing::warn!(rig = %args.rig, %error, "closing stale escalations failed; will retry");
         }
     }
     for piece in pieces {
@@ -131,13 +131,23 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     Ok(next)
 }
 
-/// Calls people about sandboxes that nobody can work in, or tell the owner of.
+/// Calls people about broken sandboxes and sandboxes of unknown owner.
 async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     if let Err(error) = ailing::call(args).await {
-        tracing::warn!(rig = %args.rig, %error, "which sandboxes are whole cannot be seen");
+        tracing::warn!(
+            rig = %args.rig,
+            %error,
+            "the rig's sandboxes cannot be inspected; broken ones are not reported by this \
+            patrol"
+        );
     }
     if let Err(error) = unread::call(args).await {
-        tracing::warn!(rig = %args.rig, %error, "sandboxes without hook cannot be seen");
+        tracing::warn!(
+            rig = %args.rig,
+            %error,
+            "the rig's sandboxes without hook cannot be listed; a person is called if that \
+            lasts"
+        );
         unread::blind(args, &error).await?;
     }
     Ok(())
@@ -177,8 +187,8 @@ fn pieces(
     Ok((pieces, next))
 }
 
-/// Whether all that is left of it is about a sandbox that was judged and kept, or is being removed: two
-/// who measure it would be in each other's way.
+/// Returns true when the message only waits for a sandbox that was judged and kept, or is being removed: two
+/// measurements at once would disturb each other.
 fn waits_for(
     txn: &mut dyn Txn,
     message: &Message,
@@ -186,7 +196,7 @@ fn waits_for(
 ) -> Result<bool, StoreError> {
     let (raider, incarnation) = match &message.body {
         Body::PolecatDone(done) => (&done.raider, done.incarnation),
-        // Before it is told there is more to it than the sandbox.
+        // Before the landing is recorded the message concerns more than the sandbox.
         Body::Merged(merged) if merged::is_told(txn, merged)? => {
             (&merged.raider, merged.incarnation)
         }
@@ -197,7 +207,7 @@ fn waits_for(
     Ok(own && seen_to.contains(raider))
 }
 
-/// A completion that is not pushed yet, of work that was closed elsewhere, is for nobody.
+/// Withdraws completions that are not pushed yet and whose relic was closed elsewhere.
 fn withdraw_closed(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     for hook in txn.hooks(Some(rig))? {
         if hook.done.is_some() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
@@ -207,8 +217,8 @@ fn withdraw_closed(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether the raider's work is over: POLECAT_DONE is handled, and its merge request, if it has one,
-/// waits for nobody who would want the sandbox.
+/// Returns true when the raider's work is over: POLECAT_DONE is handled, and its merge request, if any, does not need
+/// the sandbox.
 fn is_over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<bool, StoreError> {
     let pending = inbox.iter().any(|message| {
         matches!(&message.body, Body::PolecatDone(done)
@@ -216,12 +226,12 @@ fn is_over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<bool, St
     });
     let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
     let waits = mr.is_some_and(|mr| mr.state == MrState::Reviewing);
-    // MERGE_READY may be on its way: the forge pins the head before it takes it.
+    // MERGE_READY may be on its way: the forge pins the head before it accepts the message.
     Ok(hook.done.is_some() && !pending && !waits)
 }
 
-/// Works on it in a task of its own; its end tells the witness. What nothing could be done about is
-/// done once more when a look wanted it meanwhile: whatever made that look may be what was missing.
+/// Works on a piece in a task of its own, and tells the witness when it ends. A piece without progress is repeated when
+/// a look asked for it meanwhile: the reason for that look may be what was missing.
 pub fn attend(args: &WitnessArgs, piece: Piece, mut claim: Claim) {
     let args = args.clone();
     tokio::spawn(async move {
@@ -240,7 +250,7 @@ pub fn attend(args: &WitnessArgs, piece: Piece, mut claim: Claim) {
 
 async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
     let (own, work) = (args.clone(), piece.clone());
-    // In a task of its own: what panics is tried again like anything else.
+    // In a task of its own: a panic is retried like any failure.
     let attempt = tokio::spawn(async move { work_on(&own, work).await });
     let key = piece.key();
     match attempt.await {
@@ -249,11 +259,21 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
             handled
         }
         Ok(Err(error)) => {
-            tracing::warn!(rig = %args.rig, ?key, %error, "a piece of work could not go on");
+            tracing::warn!(
+                rig = %args.rig,
+                ?key,
+                %error,
+                "a piece of the witness's work failed; it is retried, or a person is called"
+            );
             trouble::stopped(args, piece, error).await
         }
         Err(panic) => {
-            tracing::error!(rig = %args.rig, ?key, %panic, "a piece of work panicked");
+            tracing::error!(
+                rig = %args.rig,
+                ?key,
+                %panic,
+                "a piece of the witness's work panicked; it is retried soon"
+            );
             Handled::Soon
         }
     }
@@ -269,16 +289,16 @@ async fn work_on(args: &WitnessArgs, piece: Piece) -> Result<Handled, Refusal> {
     }
 }
 
-/// Takes up a saga where it was left.
+/// Resumes a saga at its current step.
 async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
     let world = &args.world;
-    // Whoever had claimed it before may have closed it since it was listed.
+    // The task that had claimed it before may have closed it since it was listed.
     let Some(saga) = world.store.run(move |txn| txn.saga(id)).await? else {
         return Ok(Handled::Yes);
     };
     let kind = saga.kind.as_str();
     if let Err(unreadable) = sagas::check(&saga) {
-        // Left as it is: a program that can read it may come, and a person must know.
+        // The saga stays as it is: a program that can read it may be installed, and a person must know.
         let body = Escalation {
             agent: saga.subject,
             relic: None,
@@ -299,18 +319,23 @@ async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
     let Err(error) = result else {
         return Ok(Handled::Yes);
     };
-    // A saga that is still open is tried again; a closed one is over.
+    // A saga that is still open is retried; a closed one is over.
     match world.store.run(move |txn| txn.saga(id)).await {
         Ok(None) => {
-            tracing::warn!(rig = %args.rig, saga = id, kind, %error, "a saga ended without success");
+            tracing::warn!(
+                rig = %args.rig,
+                saga = id,
+                kind,
+                %error,
+                "a saga ended with a failure and is closed"
+            );
             Ok(Handled::Yes)
         }
         Ok(Some(_)) | Err(_) => Err(error),
     }
 }
 
-/// Removes the sandbox of a raider whose work is over; one that holds unsaved work stays, and a person is
-/// called.
+/// Removes the sandbox of a raider whose work is over; a sandbox with unsaved work stays, and a person is called.
 async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusal> {
     let world = &args.world;
     let to = message::witness(&args.rig);
@@ -342,7 +367,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
     let target = NukeTarget::of(&hook, cause);
     match nuke_now(args, target, false).await {
         Ok(_) => Ok(Handled::Yes),
-        // Somebody is at it, and tells the witness when it is over.
+        // Another task has claimed it, and tells the witness when it ends.
         Err(busy) if busy.is_for_the_patrol() => Ok(Handled::AtPatrol),
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
             let kept = Kept {

@@ -1,6 +1,5 @@
-//! What a witness remembers of its rig from look to look. The root's side of the tree keeps it, so that a
-//! witness that is started again goes on from it; it goes with the rig. Nothing of it matters: what is lost with the
-//! process is seen again.
+//! A witness's memory of its rig between looks. Held in the world, so that a restarted witness goes on with it; removed
+//! with the rig. It is only a cache: what is lost with the process is observed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,55 +14,55 @@ use crate::domain::restart::Mono;
 pub struct Memory {
     /// The sessions that may be stalled.
     pub(super) silences: Silences,
-    /// Pieces of work that do not go on.
+    /// Pieces of work without progress.
     pub(super) troubles: Troubles,
-    /// The sandboxes that were judged.
+    /// Sandboxes that were judged.
     pub(super) kept: Keepers,
 }
 
-/// Raiders whose sandboxes were judged and kept. To judge one costs a measurement of all that is in it: what only
-/// events tell of does not change that, and waits for the patrol.
+/// Raiders whose sandboxes were judged and kept. Judging one measures everything in it, so an event that changes
+/// nothing about it waits for the patrol.
 #[derive(Default)]
 pub(super) struct Keepers(Mutex<Judged>);
 
 #[derive(Default)]
 struct Judged {
     kept: BTreeSet<RaiderId>,
-    /// Since when it cannot be read whose sandbox that is.
+    /// Since when the owner of each sandbox has been unknown.
     unread: BTreeMap<RaiderId, Mono>,
-    /// Since when nothing of the sandboxes can be seen.
+    /// Since when the rig's sandboxes cannot be listed.
     blind: Option<Mono>,
-    /// Sessions, by their tokens, that every patrol since then saw without their agents.
+    /// Sessions, by token, that every patrol since then saw without their agents.
     shells: BTreeMap<RaiderId, (String, Mono)>,
 }
 
 impl Keepers {
     fn judged(&self) -> MutexGuard<'_, Judged> {
-        // At worst one is judged once more.
+        // A poisoned lock costs at most another judgement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes one that was judged and is kept: events that say nothing of it do not have it judged again.
+    /// Notes a sandbox that was judged and is kept: unrelated events do not have it judged again.
     pub(super) fn keep(&self, raider: &RaiderId) {
         self.judged().kept.insert(raider.clone());
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(super) fn all(&self) -> BTreeSet<RaiderId> {
         self.judged().kept.clone()
     }
 
-    /// Forgets one: its slot is free, or something else became of it.
+    /// Drops a raider: its slot is free, or its state changed.
     pub(super) fn remove(&self, raider: &RaiderId) {
         self.judged().kept.remove(raider);
     }
 
-    /// Forgets all, so that each is judged anew.
+    /// Drops all, so that each is judged again.
     pub(super) fn clear(&self) {
         self.judged().kept.clear();
     }
 
-    /// Notes of which sandboxes it cannot be read now whose they are. Returns since when.
+    /// Notes the sandboxes whose owner is unknown now. Returns since when, for each.
     pub(super) fn note_unread(
         &self,
         these: &BTreeSet<RaiderId>,
@@ -77,12 +76,12 @@ impl Keepers {
         unread.clone()
     }
 
-    /// Notes that nothing of the sandboxes can be seen now. Returns since when.
+    /// Notes that the sandboxes cannot be listed now. Returns since when.
     pub(super) fn note_blind(&self, now: Mono) -> Mono {
         *self.judged().blind.get_or_insert(now)
     }
 
-    /// Notes that they can be seen.
+    /// Notes that they can be listed.
     pub(super) fn note_sight(&self) {
         self.judged().blind = None;
     }
@@ -96,7 +95,7 @@ impl Keepers {
         }
     }
 
-    /// Returns since when every patrol has seen this session without its agent; none when the last one has not.
+    /// Returns since when every patrol has seen this session without its agent; none when the last patrol did not.
     pub(super) fn shell_since(&self, raider: &RaiderId, token: &str) -> Option<Mono> {
         let judged = self.judged();
         let (seen, since) = judged.shells.get(raider)?;

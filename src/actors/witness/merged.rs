@@ -1,7 +1,6 @@
-//! MERGED: believed only when the commit is on the target as the remote has it; then relic and
-//! hook are closed, the outcome recorded, the branch deleted, and whatever sandbox was kept back is
-//! removed (`witness-patrol.md`, signal path; `1-product.md`). Earlier attempts at the relic that
-//! never landed become salvage before their branches go.
+//! MERGED: accepted only when the remote's target has the commit; then relic and hook are closed, the outcome recorded,
+//! the branch deleted, and any kept sandbox removed (`witness-patrol.md`, signal path; `1-product.md`). Earlier
+//! attempts at the relic that never landed become salvage before their branches are deleted.
 
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
@@ -23,7 +22,7 @@ use crate::ports::repo::RepoError;
 /// Handles MERGED. Idempotent: every step may have been done before.
 ///
 /// # Errors
-/// The remote or the store cannot be asked at present.
+/// The remote or the store is not available at present.
 pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handled, Refusal> {
     let world = &args.world;
     let (target, commit) = (merged.target.clone(), merged.merge_commit.clone());
@@ -44,7 +43,7 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
     let body = merged.clone();
     let requests = world.store.run(move |txn| close(txn, &body)).await?;
     world.at(FaultPoint::MergedCloseAfter);
-    // The branch is what the sandbox's commits are reachable from: it goes after the sandbox.
+    // The branch keeps the sandbox's commits reachable: it is deleted after the sandbox.
     match release(args, &merged).await? {
         Handled::Yes => {}
         later => return Ok(later),
@@ -58,8 +57,8 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
     Ok(Handled::Yes)
 }
 
-/// Closes the relic, unless somebody did while it was being pushed, and says once that it landed. Returns
-/// the merge requests of the relic that are over.
+/// Closes the relic, unless it was closed during the push, and journals the landing once. Returns the merge requests of
+/// the relic that are over.
 fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreError> {
     let mut all = txn.mrs_of(&merged.relic)?;
     if !is_told(txn, merged)? {
@@ -94,7 +93,7 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
     Ok(all)
 }
 
-/// Whether it was said before that this merge request landed.
+/// Returns true when the landing of this merge request is recorded.
 ///
 /// # Errors
 /// The store's.
@@ -103,14 +102,14 @@ pub(super) fn is_told(txn: &mut dyn Txn, merged: &Merged) -> Result<bool, StoreE
     Ok(txn.mrs_of(&merged.relic)?.iter().any(told))
 }
 
-/// Whether the work of an attempt that did not land is held by something else than its branch and
-/// its pin: the target has it all the same, or salvage does from now on.
+/// Returns true when the work of an attempt that did not land is held by more than its branch and its pin: the target
+/// has it all the same, or salvage does from now on.
 async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal> {
     let world = &args.world;
     let attempt = mr.clone();
     let kept = effects::repo(world, &args.rig, move |repo| {
         let MergeRequest { head, target, .. } = &attempt;
-        // An equal patch holds no commit; and what cannot be told is kept.
+        // An equal patch does not hold the commit; if unknown, the commit is salvaged.
         if repo.landed(target, head).unwrap_or(false) {
             return Ok(None);
         }
@@ -137,25 +136,38 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
             Ok(true)
         }
         Err(RepoError::NotFound(why)) => {
-            tracing::warn!(mr = %mr.id, why, "an attempt is on its remote branch alone, which is kept");
+            tracing::warn!(
+                mr = %mr.id,
+                why,
+                "the commits of an earlier attempt are only on its remote branch; the branch is \
+                kept"
+            );
             Ok(false)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Deletes the branch on the remote, and the pin. A branch that somebody moved since is theirs.
+/// Deletes the branch on the remote, and the pin. A branch that moved since is kept.
 async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
     let (branch, head, id) = (mr.branch.clone(), mr.head.clone(), mr.id.clone());
     let tidied = effects::repo(&args.world, &args.rig, move |repo| {
         match repo.delete_branch(&branch, &head) {
             Ok(()) => {}
             Err(RepoError::Moved { found, .. }) => {
-                tracing::warn!(branch, found, "a landed branch has moved on and is kept");
+                tracing::warn!(
+                    branch,
+                    found,
+                    "a landed branch has new commits on the remote; it is kept"
+                );
             }
-            // Their remote, their rules: what landed has landed all the same.
+            // The remote's rules forbid it; the landing stands.
             Err(RepoError::Rejected(why)) => {
-                tracing::warn!(branch, why, "the remote does not let a landed branch go");
+                tracing::warn!(
+                    branch,
+                    why,
+                    "the remote refuses to delete a landed branch; it is kept"
+                );
             }
             Err(error) => return Err(error),
         }
@@ -164,7 +176,7 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
     Ok(tidied.await?)
 }
 
-/// Removes a sandbox that was kept back; one that holds work stays, and its branch with it.
+/// Removes a kept sandbox; a sandbox that holds work stays, and its branch with it.
 async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal> {
     let raider = merged.raider.clone();
     let hook = args.world.store.run(move |txn| txn.hook(&raider)).await?;
@@ -176,7 +188,7 @@ async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal
         Err(kept) if matches!(kept.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
             Ok(Handled::AtPatrol)
         }
-        // Somebody is at it, and tells the witness when it is over.
+        // Another task has claimed it, and tells the witness when it ends.
         Err(busy) if busy.is_for_the_patrol() => Ok(Handled::AtPatrol),
         Err(error) => Err(error),
     }

@@ -1,20 +1,20 @@
-//! The witness: watches one rig's raiders, and owns what happens to their sandboxes
-//! (`witness-patrol.md`; `raider-lifecycle.md`, witness responsibilities).
+//! The witness: watches one rig's raiders, and owns the fate of their sandboxes (`witness-patrol.md`;
+//! `raider-lifecycle.md`, witness responsibilities).
 //!
 //! ```text
 //!  Charge, Done, Nuke ──► begin (answered) ──► task ────────────────────────────► Ended ─┐
-//!  Look ──► Looked: what there is to do, each in a task of its own under a claim ► Ended ─┤
+//!  Look ──► Looked: pieces of work, each in a task of its own under a claim ─────► Ended ─┤
 //!     ▲                                                                                   │
-//!     └────────────── at once, or after a while when something could not go on ◄──────────┘
+//!     └────────────── at once, or with back-off after a failure ◄─────────────────────────┘
 //!  Outcome, Finished ──► outcome task
 //!  Patrol ──► all of the above, from ground truth
 //! ```
 //!
-//! A look itself reads the store, the directory of sandboxes and, at a patrol, the sessions: what hangs
-//! beyond that holds up nothing but itself.
+//! A look reads the store, the directory of sandboxes and, at a patrol, the sessions; a piece that hangs delays nothing
+//! but itself.
 //!
-//! It keeps nothing that matters: a successor resumes open sagas, reads the inbox, and looks at
-//! the outcome files, and comes to the same conclusions.
+//! A witness keeps no state that matters: a successor resumes open sagas, reads the inbox and the outcome files, and
+//! comes to the same conclusions.
 
 mod absent;
 pub mod ailing;
@@ -64,22 +64,22 @@ use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
 
-/// A look that takes longer than so many patrols hangs.
+/// A look that takes longer than this many patrol intervals hangs.
 const LOOK_MAX: u32 = 10;
 
-/// What a witness is made from.
+/// The parts that a witness is made from.
 #[derive(Clone)]
 pub struct WitnessArgs {
     /// The world.
     pub world: Arc<World>,
     /// Its rig.
     pub rig: RigName,
-    /// What it remembers, which outlives it.
+    /// Its memory, which outlives it.
     pub memory: Arc<Memory>,
 }
 
 impl WitnessArgs {
-    /// Tells the witness, or the successor that it has by now, that a task ended.
+    /// Tells the witness, or its present successor, that a task ended.
     fn ended(&self, handled: Handled) {
         let retry = match handled {
             Handled::Yes => false,
@@ -94,18 +94,18 @@ impl WitnessArgs {
 /// A witness's state.
 pub struct Witness {
     args: WitnessArgs,
-    /// Since when it looks.
+    /// When the look under way began.
     looking: Option<Mono>,
     again: bool,
-    /// The next look is a patrol's.
+    /// Set when the next look is a patrol's.
     patrol: bool,
-    /// Asks for a look when a completion may be stuck.
+    /// The timer of the next completion that may be stuck.
     due: Option<AbortHandle>,
-    /// How often in a row something could not go on.
+    /// Number of failures in a row.
     retries: u32,
-    /// One timer at a time: many troubles are looked at in one look.
+    /// Set while the retry timer runs: one look serves many failures.
     waiting: bool,
-    /// Something could not go on since the last patrol.
+    /// Set when something failed since the last patrol.
     trouble: bool,
 }
 
@@ -144,7 +144,7 @@ impl Actor for WitnessActor {
     ) -> Result<(), ActorProcessingErr> {
         witness.args.world = witness.args.world.newest();
         match msg {
-            // What would be begun now is left to the next start.
+            // While stopping, start no new work.
             WitnessMsg::Look if witness.args.world.is_stopping() => {}
             WitnessMsg::Look if witness.looking.is_some() => witness.again = true,
             WitnessMsg::Look => witness.look(&me),
@@ -193,7 +193,7 @@ impl Actor for WitnessActor {
 }
 
 impl Witness {
-    /// Looks again later when something could not go on, with back-off; the patrol looks anyway.
+    /// Arms a retry with back-off after a failure; the patrol looks anyway.
     fn after(&mut self, me: &ActorRef<WitnessMsg>, retry: bool) {
         self.trouble |= retry;
         if !retry || self.waiting {
@@ -205,14 +205,14 @@ impl Witness {
         let _timer = me.send_after(wait, || WitnessMsg::Again);
     }
 
-    /// Looks when the next completion may be stuck.
+    /// Arms the look at the next completion that may be stuck.
     fn arm(&mut self, me: &ActorRef<WitnessMsg>, next: Option<Timestamp>) {
         if let Some(before) = self.due.take() {
             before.abort();
         }
         let Some(next) = next else { return };
-        // It is stuck when more than its time has passed. A clock that was set must not have it look all
-        // the time.
+        // It is stuck only after its time has passed. The minimum wait keeps a clock that was set from causing a busy
+        // loop.
         let wait = Duration::try_from(next - self.args.world.clock.now());
         let wait = wait.map_or(Duration::from_secs(1), |wait| {
             wait + Duration::from_millis(1)
@@ -231,20 +231,28 @@ impl Witness {
             let (retry, next) = match looked.await {
                 Ok(Ok(next)) => (false, next),
                 Ok(Err(error)) => {
-                    tracing::warn!(rig = %args.rig, %error, "a witness could not look");
+                    tracing::warn!(
+                        rig = %args.rig,
+                        %error,
+                        "the witness's look failed; it is retried with back-off"
+                    );
                     (true, None)
                 }
                 Err(panic) => {
-                    tracing::error!(rig = %args.rig, %panic, "a witness's look panicked");
+                    tracing::error!(
+                        rig = %args.rig,
+                        %panic,
+                        "the witness's look panicked; it is retried with back-off"
+                    );
                     (true, None)
                 }
             };
-            // A successor looks for itself.
+            // A restarted witness looks by itself.
             let _restarted = me.cast(WitnessMsg::Looked { retry, next });
         });
     }
 
-    /// Calls a person when the look under way does not come to an end: until it does, there is no other.
+    /// Calls a person when the look under way hangs: until it ends, there is no other.
     fn watch_look(&mut self) {
         let limit = self.args.world.city.daemon.patrol_interval * LOOK_MAX;
         let now = self.args.world.clock.mono();
@@ -259,7 +267,11 @@ impl Witness {
         let args = self.args.clone();
         tokio::spawn(async move {
             if let Err(error) = wisps::squash(&args).await {
-                tracing::warn!(rig = %args.rig, %error, "a patrol has no digest");
+                tracing::warn!(
+                    rig = %args.rig,
+                    %error,
+                    "the wisps of the last patrol could not be squashed into a digest"
+                );
             }
         });
     }
@@ -268,7 +280,11 @@ impl Witness {
         let args = self.args.clone();
         tokio::spawn(async move {
             if let Err(error) = outcomes::read(&args, which).await {
-                tracing::warn!(rig = %args.rig, %error, "outcome files could not be read");
+                tracing::warn!(
+                    rig = %args.rig,
+                    %error,
+                    "the outcome files could not be read; the next patrol reads them again"
+                );
             }
         });
     }
@@ -277,7 +293,11 @@ impl Witness {
         let args = self.args.clone();
         tokio::spawn(async move {
             if let Err(error) = outcomes::refused(&args, raider, &refused).await {
-                tracing::warn!(rig = %args.rig, %error, "a refusal could not be told");
+                tracing::warn!(
+                    rig = %args.rig,
+                    %error,
+                    "the raider could not be told that its outcome was refused"
+                );
             }
         });
     }
@@ -304,10 +324,10 @@ impl Witness {
                 }
                 Ok(Begun::New(accepted, saga, claim)) => {
                     completed(&args.world, &accepted).await;
-                    // Durable: the caller may go, and its session may be ended.
+                    // The intent is durable: the caller may go, and its session may be ended.
                     let _gave_up = reply.send(Ok(accepted));
                     look::attend(&args, Piece::Saga(saga), claim);
-                    // From now on it may be stuck: the look knows until when it is not.
+                    // From now on it may be stuck: the look computes the deadline.
                     args.world
                         .directory
                         .tell_witness(&args.rig, WitnessMsg::Look);
@@ -326,7 +346,7 @@ impl Witness {
     }
 }
 
-/// Whichever way it was said, what the session told of its account was no trouble, or is over.
+/// Lifts a park of the account that the finished session had caused, whichever way the completion was declared.
 async fn completed(world: &World, accepted: &Accepted) {
     let raider = accepted.raider.clone();
     match world.store.run(move |txn| txn.hook(&raider)).await {
@@ -335,12 +355,17 @@ async fn completed(world: &World, accepted: &Accepted) {
         }
         Ok(_) => {}
         Err(error) => {
-            tracing::warn!(raider = %accepted.raider, %error, "a park that it told of is not ended");
+            tracing::warn!(
+                raider = %accepted.raider,
+                %error,
+                "the hook cannot be read, so a park of the account that this raider caused is \
+                not lifted yet"
+            );
         }
     }
 }
 
-/// Charges; the saga is this task's from its first row on.
+/// Charges a relic; the saga is claimed by this task from its first row on.
 async fn charge_now(args: &WitnessArgs, request: ChargeRequest) -> Result<Charged, Refusal> {
     let world = &args.world;
     let rig = world
@@ -367,7 +392,7 @@ pub(super) async fn nuke_now(
         Ok(judged) => judged,
         Err(refused) => return Err(nuke::named(world, &target, refused).await),
     };
-    // Before its session is ended for what could not be begun then.
+    // Checked before the session is ended, because the saga could not be opened without room.
     world.store.find_room().await?;
     super::ask::end(world, target.meant(), target.cause).await?;
     let raider = target.raider;
@@ -377,13 +402,13 @@ pub(super) async fn nuke_now(
     };
     args.memory.kept.remove(&raider);
     if nuked.is_err() {
-        // Its session was ended for this; the work goes on.
+        // Its session was ended for the nuke; the work goes on.
         respawn(world, &raider).await;
     }
     nuked
 }
 
-/// Brings a raider whose nuke was refused at the last moment back to its work.
+/// Restarts a raider whose nuke was refused at the last moment.
 async fn respawn(world: &World, raider: &RaiderId) {
     let (wanted, subject) = (raider.clone(), raider.to_string());
     let read = world.store.run(move |txn| {

@@ -1,6 +1,5 @@
-//! Outcome files: completion by any harness, without knowledge of `hd` (`agent-lifecycle.md`,
-//! section 5). An outcome on a tree that is not clean is told to the session, a few times, then to
-//! a person; the supervisor never commits.
+//! Outcome files: completion by any harness, without knowledge of `hd` (`agent-lifecycle.md`, section 5). If the tree
+//! is not clean, the session is told a few times, then a person; the supervisor never commits.
 
 use crate::actors::briefs;
 use crate::actors::declared;
@@ -33,31 +32,32 @@ use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::ports::relics::{StoreError, Txn};
 
-/// No program writes its outcome in parts over a longer time.
+/// The longest time that a program takes to write its outcome in parts.
 const WRITING: Duration = Duration::from_secs(2);
-/// Between two attempts to be the one who looks.
+/// Pause between two attempts to claim the reading.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Counts how often a raider was told of its outcomes. The store has it: a restarted witness goes on counting.
+/// The number of times that a raider was told of its outcomes. Kept in the store, so that a restarted witness goes on
+/// counting.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     incarnation: Incarnation,
     count: u32,
-    /// When last, and about which writing of its outcome file.
+    /// When it was told last, and the modification time of the outcome file then.
     last: Option<(Timestamp, Option<Timestamp>)>,
 }
 
-/// Whose outcome file to read.
+/// The outcome files to read.
 pub enum Which {
-    /// Everybody's.
+    /// Those of all raiders.
     All,
-    /// That of the raider, whose session has ended.
+    /// That of the raider whose session has ended.
     Ended(RaiderId),
-    /// The one in this task directory.
+    /// The file in this task directory.
     In(PathBuf),
 }
 
-/// Reads outcome files and acts on what they say.
+/// Reads outcome files and acts on them.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -81,12 +81,16 @@ pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
         };
         let raider = hook.raider.clone();
         if concerned && let Err(error) = act(args, hook, ended, &mut resting).await {
-            // The others' outcomes are none the worse for it.
-            tracing::warn!(%raider, %error, "an outcome could not be acted on");
+            // A failure must not stop the other outcomes.
+            tracing::warn!(
+                %raider,
+                %error,
+                "the outcome could not be acted on; the next patrol retries"
+            );
         }
     }
     if matches!(which, Which::Ended(_)) {
-        // A raider that said `hd done` by itself: its saga may wait for the session's end.
+        // For a raider that ran `hd done` itself: its saga may wait for the session's end.
         args.world
             .directory
             .tell_witness(&args.rig, WitnessMsg::Look);
@@ -94,8 +98,8 @@ pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The file's watcher, a patrol and the session's end may all see the same outcome at once: one
-/// looks, one more waits, because what was written during a look is not in it.
+/// Claims the reading of an outcome. The file's watcher, a patrol and the session's end may see it at once: one task
+/// reads and one more waits, because a write during a reading is not seen by it.
 async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
     let claims = &args.world.claims;
     let key = ClaimKey::Outcome(hook.raider.clone());
@@ -125,7 +129,8 @@ async fn act(
         return Ok(());
     };
     if matches!(said, OutcomeFile::Unclear(_)) && !ended {
-        // Of a file without a time it is not known whether it is being written: it is told when the session has ended.
+        // Without a modification time an unclear file may still be being written: the raider is told when its session
+        // has ended.
         let Some(at) = written else { return Ok(()) };
         if let Some(left) = unsettled(&args.world, at) {
             drop(turn);
@@ -146,8 +151,13 @@ async fn act(
                 return Ok(());
             };
             let Some(problem) = endings::problem_of(&refused) else {
-                tracing::warn!(raider = %hook.raider, error = %refused, "an outcome could not be accepted yet");
-                // Somebody else is at it, or it passes by itself; else only a person can help.
+                tracing::warn!(
+                    raider = %hook.raider,
+                    error = %refused,
+                    "the outcome could not be accepted now; it is retried, or a person is \
+                    called"
+                );
+                // A transient failure, or another task has claimed it; in other cases only a person can help.
                 if refused.is_passing() || refused.kind == RefusalKind::Conflict {
                     return Ok(());
                 }
@@ -162,7 +172,7 @@ async fn act(
             (problem, refused)
         }
     };
-    // What may not be said now is said when a patrol reads the file again.
+    // If it may not be told now, it is told when a patrol reads the file again.
     let about = About {
         ended,
         written,
@@ -172,15 +182,20 @@ async fn act(
     Ok(())
 }
 
-/// What the file says, and when it was written; none where it cannot be seen.
+/// Returns the content of the file, and when it was written; none when it cannot be read.
 async fn seen(args: &WitnessArgs, hook: &Hook) -> Option<(OutcomeFile, Option<Timestamp>)> {
     let seen = endings::outcome(&args.world, hook).await;
-    let warn =
-        |error| tracing::warn!(raider = %hook.raider, %error, "an outcome file cannot be seen");
+    let warn = |error| {
+        tracing::warn!(
+            raider = %hook.raider,
+            %error,
+            "an outcome file cannot be read; the next patrol retries"
+        )
+    };
     seen.map_err(warn).ok()
 }
 
-/// Looks at the file again in a moment, unless it is written meanwhile: that is heard of. Nothing waits for it.
+/// Reads the file again in a moment, unless it is written meanwhile, which the watcher reports.
 fn look_again(args: &WitnessArgs, hook: Hook, written: Timestamp, left: Duration) {
     let args = args.clone();
     tokio::spawn(async move {
@@ -198,8 +213,8 @@ fn look_again(args: &WitnessArgs, hook: Hook, written: Timestamp, left: Duration
     });
 }
 
-/// A raider with work that says nothing of its end, and rests as if it had: what it said was taken back,
-/// or its relic was closed and opened again. Nobody else would start it.
+/// Restarts a raider that has open work and rests as if finished: its completion was withdrawn, or its relic was closed
+/// and opened again. Nothing else would start it.
 async fn resume(
     args: &WitnessArgs,
     hook: Hook,
@@ -225,15 +240,19 @@ async fn resume(
     let (world, spec) = (Arc::clone(world), raider_spec(&world.city, hook, None));
     tokio::spawn(async move {
         if let Err(error) = ask::want(&world, spec, Cause::Recovered).await {
-            tracing::warn!(%error, "a raider that rests with work is not started yet");
+            tracing::warn!(
+                %error,
+                "a raider that rests with open work could not be started; the next patrol \
+                retries"
+            );
         }
     });
     Ok(())
 }
 
-/// How long ago a file must have been written before what cannot be understood in it is a mistake: until then it may be half
-/// of what is being written. None where it is long enough. A time a little ahead is of a file system whose clock is ahead;
-/// one that is further ahead is of a clock that was set back.
+/// Returns how long to wait until an unclear file counts as a mistake rather than as being written; none when it is old
+/// enough. A time a little in the future comes from a file system whose clock is ahead; a later time comes from a clock
+/// that was set back.
 fn unsettled(world: &World, written: Timestamp) -> Option<Duration> {
     let now = world.clock.now();
     let Ok(age) = Duration::try_from(now - written) else {
@@ -251,11 +270,11 @@ async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal
     ask::ask(witness, message, limit).await?.map(|_| ())
 }
 
-/// Tells a raider why what it left in the outbox was refused, where it can do something about it: it
-/// was told at the time that it is done.
+/// Tells a raider why the outcome that it left in the outbox was refused, if it can mend that: `hd done` had reported
+/// success.
 ///
 /// # Errors
-/// The store or the root cannot be asked.
+/// The store or the root is not available.
 pub async fn refused(
     args: &WitnessArgs,
     raider: RaiderId,
@@ -271,7 +290,7 @@ pub async fn refused(
         in_file: false,
     };
     let mut about = None;
-    // Nobody else says it again.
+    // Repeated here, because no patrol repeats it.
     while !world.is_stopping() {
         let raider = raider.clone();
         let hook = world.store.run(move |txn| txn.hook(&raider)).await?;
@@ -292,14 +311,14 @@ pub async fn refused(
 struct About {
     /// Set when its session has ended.
     ended: bool,
-    /// When it was made.
+    /// The time at which it was made.
     written: Option<Timestamp>,
     /// Set for an outcome file, which the agent may mend meanwhile.
     in_file: bool,
 }
 
-/// Tells the session what is in the way; starts it again for that when it is gone; calls a person
-/// when that did not help. False when it may not be told now.
+/// Tells the session what is wrong; starts it again for that when it has ended; calls a person when that did not help.
+/// Returns false when it may not be told now.
 async fn remind(
     args: &WitnessArgs,
     hook: &Hook,
@@ -343,7 +362,7 @@ async fn remind(
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
-            // One that ended meanwhile was not told; its end is looked at for itself.
+            // A session that ended meanwhile was not told; its end is handled separately.
             if !tell(args, hook, problem, session).await? {
                 return Ok(false);
             }
@@ -361,8 +380,7 @@ async fn remind(
     Ok(true)
 }
 
-/// The raider's child, once it is not just being started: what is started already can be told, and
-/// what rests can be started for it.
+/// Returns the raider's child once it is no longer starting: a running session can be told, and a resting one started.
 async fn settled(world: &World, hook: &Hook) -> Result<Option<ChildView>, Refusal> {
     let id = ChildId::Raider(hook.raider.clone());
     let deadline = world.clock.mono() + world.city.session.startup_timeout;
@@ -378,8 +396,8 @@ async fn settled(world: &World, hook: &Hook) -> Result<Option<ChildView>, Refusa
 }
 
 impl Told {
-    /// Whether the last telling was about this very writing, and only just now: one write of the file
-    /// may be many events, and an agent needs time to do as it is told.
+    /// Returns true when the last reminder was about this same write and is recent: one write may cause many events,
+    /// and an agent needs time to act.
     fn is_recent(&self, world: &World, written: Option<Timestamp>) -> bool {
         let pause = world.city.daemon.patrol_interval / 2;
         self.last.is_some_and(|(at, about)| {
@@ -403,7 +421,7 @@ fn told_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<Told, StoreError> {
     }))
 }
 
-/// Counts that it was told once more, about that writing of its outcome file.
+/// Counts a reminder about that write of the outcome file.
 fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Result<(), StoreError> {
     let mut told = told_so_far(txn, hook)?;
     told.count += 1;
@@ -411,7 +429,7 @@ fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Resu
     remembered::write(txn, &told_of(hook), &told)
 }
 
-/// Types it into the session; false when that could not be done, or must not be done now.
+/// Types the reminder into the session; returns false when that failed, or must not be done now.
 async fn tell(
     args: &WitnessArgs,
     hook: &Hook,
@@ -428,7 +446,7 @@ async fn tell(
         &world.directory.accounts,
         ChildId::Raider(hook.raider.clone()),
     );
-    // Its model would not read it.
+    // At a limit the model would not read it.
     let is_held = accounts.held(&world.city, &hook.harness, &child).is_some();
     if is_held || world.directory.conditions.is_known(&handle.id) {
         return Ok(false);
@@ -438,7 +456,11 @@ async fn tell(
     }
     let sent = typing::submit(world, &child, Some(&hook.harness), &handle, &text).await;
     if let Err(error) = &sent {
-        tracing::warn!(raider = %hook.raider, %error, "a session could not be told");
+        tracing::warn!(
+            raider = %hook.raider,
+            %error,
+            "the reminder about an outcome could not be typed into the session; it is retried"
+        );
     }
     Ok(sent.is_ok())
 }

@@ -1,4 +1,4 @@
-//! A look that does not come to an end: a directory that does not answer, most likely.
+//! A look that hangs, most likely at a directory that does not answer.
 
 use super::{WitnessArgs, inbox};
 use crate::actors::records::escalations;
@@ -7,7 +7,7 @@ use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 
-/// Calls a person.
+/// Calls a person about a look that hangs.
 pub(super) async fn call(args: &WitnessArgs) {
     let body = Escalation {
         agent: message::witness(&args.rig),
@@ -20,11 +20,15 @@ pub(super) async fn call(args: &WitnessArgs) {
                 .to_owned(),
     };
     if let Err(error) = inbox::raise(args, body).await {
-        tracing::warn!(rig = %args.rig, %error, "a look that takes long could not be told of");
+        tracing::warn!(
+            rig = %args.rig,
+            %error,
+            "the escalation about a hanging look could not be stored; no person is called"
+        );
     }
 }
 
-/// Looks come to their ends again, whoever it was that called.
+/// Closes the escalation about a hanging look, also that of an earlier witness.
 ///
 /// # Errors
 /// The store's.

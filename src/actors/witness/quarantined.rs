@@ -1,7 +1,7 @@
-//! Raiders in quarantine. Until a quarantine ends or a person acts nothing is removed: the relic is blocked and a
-//! person is called, commits that are nowhere else are saved at once. Then the root tries again. What has been
-//! tried again and again in vain for `keep_dirty` is removed at the end of a quarantine, saved first if it holds
-//! work; its relic stays blocked (`1-product.md`, "Session dead", as issue 14 narrows it).
+//! Raiders in quarantine. Until the quarantine ends or a person acts nothing is removed: the relic is blocked, a person
+//! is called, and commits that exist nowhere else are salvaged at once. Then the root retries. A sandbox whose raider
+//! was retried without success for `keep_dirty` is removed at the end of a quarantine, salvaged first if it holds work;
+//! its relic stays blocked (`1-product.md`, "Session dead", as issue 14 narrows it).
 
 use crate::actors::mail::NukeTarget;
 use jiff::Timestamp;
@@ -23,13 +23,13 @@ use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::wisp::Cleanup;
 use crate::ports::relics::Txn;
 
-/// Blocks the relics of quarantined raiders that are not blocked: the root could not write that.
+/// Blocks the relics of quarantined raiders that the root could not block.
 ///
 /// # Errors
 /// The store's.
 pub(super) async fn block(args: &WitnessArgs) -> Result<(), Refusal> {
     let world = &args.world;
-    // Without an answer of the root the next patrol does it.
+    // If the root does not answer, the next patrol does it.
     for view in ask::views(world).await.unwrap_or_default() {
         let Some((hook, until)) = held(args, &view) else {
             continue;
@@ -54,7 +54,7 @@ pub(super) async fn block(args: &WitnessArgs) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The hook of a raider of this rig that is in quarantine, and until when.
+/// Returns the hook of a raider of this rig that is in quarantine, and until when.
 fn held(args: &WitnessArgs, view: &ChildView) -> Option<(Hook, Timestamp)> {
     let Work::Raider { hook, .. } = &view.spec.work else {
         return None;
@@ -63,8 +63,8 @@ fn held(args: &WitnessArgs, view: &ChildView) -> Option<(Hook, Timestamp)> {
     held.then(|| Some((Hook::clone(hook), view.quarantined_until?)))?
 }
 
-/// Whether the sandbox of a zombie may be removed now. That of a raider in quarantine may when it has been kept for
-/// `keep_dirty`, and then at the end of a quarantine: a person has the time that `status` shows.
+/// Returns true when the sandbox of a zombie may be removed now. That of a quarantined raider may after `keep_dirty`,
+/// and then at the end of a quarantine: a person has the time that `status` shows.
 ///
 /// # Errors
 /// The store's.
@@ -84,7 +84,7 @@ pub(super) async fn may_go(
     let Some(rig) = world.city.rig(&args.rig).filter(|_| last_look) else {
         return Ok(false);
     };
-    // The wisp of its first quarantine without recovery tells since when; without one it is since now.
+    // The wisp of its first quarantine without recovery holds the start; without one it starts now.
     let (about, since) = (kept::about(hook), sight.at);
     let since = move |txn: &mut dyn Txn| wisps::kept_since(txn, &about, since);
     let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
@@ -92,10 +92,10 @@ pub(super) async fn may_go(
     Ok(age >= rig.witness.keep_dirty)
 }
 
-/// Keeps the sandbox of a raider in quarantine: notes since when, and has commits saved that are nowhere else.
+/// Keeps the sandbox of a quarantined raider: notes since when, and has commits salvaged that exist nowhere else.
 ///
 /// # Errors
-/// It could not be done.
+/// The store or the repository failed.
 pub(super) async fn keep(
     args: &WitnessArgs,
     sight: &Sight,

@@ -1,12 +1,12 @@
-//! Small facts that the store keeps for witnesses under a key, as JSON. The journal is no place for them: old events
-//! are deleted.
+//! Small facts that the store keeps for witnesses under a key, as JSON. The journal cannot hold them: old events are
+//! deleted.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ports::relics::{StoreError, Txn};
 
-/// Returns the fact under this key. What another version wrote, and this one cannot read, is begun anew.
+/// Returns the fact under this key. A value of another version that cannot be read counts as absent.
 ///
 /// # Errors
 /// The store's.
@@ -18,7 +18,7 @@ pub(super) fn read<T: DeserializeOwned>(
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// Keeps a fact under this key, in place of one before.
+/// Stores a fact under this key, replacing an earlier one.
 ///
 /// # Errors
 /// The store's.

@@ -1,5 +1,5 @@
-//! Finished raiders whose merge requests wait for a person: they keep sandbox and slot for `review_hold`, and
-//! go then as any finished one does. The merge request waits on (`1-product.md`, human review).
+//! Finished raiders whose merge requests wait for a person: they keep sandbox and slot for `review_hold`, and are then
+//! removed like any finished raider. The merge request waits on (`1-product.md`, human review).
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::domain::ids::RaiderId;
 use crate::domain::relic::Hook;
 use crate::ports::relics::{StoreError, Txn};
 
-/// Those that have waited for long enough.
+/// Returns the raiders that have waited for `review_hold`.
 ///
 /// # Errors
 /// The store's.
@@ -30,7 +30,7 @@ pub(super) async fn overdue(args: &WitnessArgs, rig: &Rig) -> Result<Vec<RaiderI
     Ok(waiting.into_iter().map(|(hook, _)| hook.raider).collect())
 }
 
-/// Since when a person is to look at what this raider has finished; none when none is.
+/// Returns since when a person is to review this raider's work; none when no review is due.
 ///
 /// # Errors
 /// The store's.
@@ -45,7 +45,7 @@ pub(super) fn since(txn: &mut dyn Txn, hook: &Hook) -> Result<Option<Timestamp>,
     Ok(Some(mr.held_since.unwrap_or(done.at)))
 }
 
-/// Whether one that waits since then has waited for long enough.
+/// Returns true when a review that waits since then has waited for `review_hold`.
 pub(super) fn is_over(args: &WitnessArgs, rig: &Rig, hook: &Hook, since: Timestamp) -> bool {
     let key = format!("review/{}/{}", hook.raider, hook.incarnation);
     args.world.age(&key, since) >= rig.witness.review_hold

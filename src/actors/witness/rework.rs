@@ -1,7 +1,6 @@
-//! MERGE_FAILED: a fresh raider re-implements on the new baseline, at most `rework_attempts` times;
-//! then the relic is blocked and a person is called (`raider-lifecycle.md`, pending merges). So it
-//! is at once when no other work could help: a remote that refuses to move its target. Work never
-//! goes back to the raider that did it: it is gone.
+//! MERGE_FAILED: a fresh raider re-implements on the new baseline, at most `rework_attempts` times; then the relic is
+//! blocked and a person is called (`raider-lifecycle.md`, pending merges). Blocks at once when no rework could help: a
+//! remote that refuses to move its target. Work never goes back to the raider that did it: it is gone.
 
 use super::super::refusal::Refusal;
 use super::WitnessArgs;
@@ -21,7 +20,7 @@ use crate::ports::relics::{StoreError, Txn};
 /// Handles MERGE_FAILED.
 ///
 /// # Errors
-/// The store cannot be used at present.
+/// The store is not available at present.
 pub async fn merge_failed(
     args: &WitnessArgs,
     id: u64,
@@ -66,7 +65,7 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     let hook = txn.hook_of_relic(&failed.relic)?;
     let later = hook.is_some_and(|hook| hook.incarnation != failed.incarnation);
     if relic.status != RelicStatus::Hooked || !theirs || later {
-        // Closed, or taken up by somebody else meanwhile.
+        // Closed, or taken up by another raider meanwhile.
         return Ok(());
     }
     relic.assignee = None;
@@ -83,7 +82,7 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         None => {
             relic.reworks += 1;
             relic.status = RelicStatus::Open;
-            // A fresh start from the target: the context says where the earlier attempt is.
+            // A fresh start from the target: the context names the earlier attempt.
             relic.branch = None;
             if !relic.labels.iter().any(|label| label == REWORK) {
                 relic.labels.push(REWORK.to_owned());
@@ -110,14 +109,14 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     Ok(())
 }
 
-/// The tip of the target that the attempt was begun on.
+/// Returns the tip of the target that the attempt was begun on.
 fn began(txn: &mut dyn Txn, failed: &MergeFailed) -> Result<Option<Oid>, StoreError> {
     let attempts = txn.mrs_of(&failed.relic)?;
     let attempt = attempts.into_iter().find(|mr| mr.id == failed.mr);
     Ok(attempt.and_then(|mr| mr.began))
 }
 
-/// Why no fresh raider is mustered, for people: there were enough, or none could help.
+/// Returns why no fresh raider is charged, for people: the attempts are used up, or none could help.
 fn hopeless(failed: &MergeFailed, reworks: u32, attempts: u32) -> Option<(Cause, Problem)> {
     let (relic, mr) = (&failed.relic, &failed.mr);
     match failed.failure_type {
@@ -137,8 +136,8 @@ fn hopeless(failed: &MergeFailed, reworks: u32, attempts: u32) -> Option<(Cause,
     }
 }
 
-/// Whether a failed merge request may be tried again: its relic was blocked by that, and nobody has
-/// taken it up since. The relic waits for it from then on.
+/// Returns true when a failed merge request may be tried again: its failure blocked the relic, and no other work on
+/// that has begun since. The relic then waits for it.
 ///
 /// # Errors
 /// The store's.
@@ -156,8 +155,8 @@ pub fn revive(txn: &mut dyn Txn, mr: &MergeRequest, asker: &Asker) -> Result<boo
     Ok(waits)
 }
 
-/// A person said no to a merge request: the relic is open for a fresh raider who is told why. Human
-/// rejections are not counted.
+/// Handles a person's rejection of a merge request: the relic is open for a fresh raider, which is told why. Rejections
+/// by people are not counted.
 ///
 /// # Errors
 /// The store's.

@@ -1,6 +1,6 @@
-//! What is to be seen of a rig's raiders: the union of hooks in the store, sandboxes on disk, sessions
-//! of the provider and open sagas, looked at anew each time (`witness-patrol.md`, discovery over
-//! tracking). A probe that fails is `Unknown`, and proves nothing.
+//! The observable state of a rig's raiders: the union of hooks in the store, sandboxes on disk, sessions of the
+//! provider and open sagas, observed anew each time (`witness-patrol.md`, discovery over tracking). A failed probe is
+//! `Unknown`, and proves nothing.
 
 use crate::actors::sandboxes::hookless;
 use std::collections::BTreeMap;
@@ -23,29 +23,29 @@ use crate::domain::zombie::{Bond, Facts, Session};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::sessions::SessionError;
 
-/// Sessions by their ids, or why they cannot be seen.
+/// Sessions by id, or why they cannot be listed.
 type Seen = Result<BTreeMap<SessionId, SessionFacts>, SessionError>;
 
-/// One raider, as it was seen.
+/// The observed state of a raider.
 #[derive(Debug)]
 pub struct Sight {
-    /// Who.
+    /// The raider.
     pub raider: RaiderId,
-    /// Its hook; where it has none, the one that its sandbox was made for.
+    /// Its hook; without one, the hook that its sandbox was made for.
     pub hook: Option<Hook>,
-    /// Which session of it was seen.
+    /// The token of the observed session.
     pub token: Option<String>,
-    /// What it is judged by.
+    /// The facts that it is judged by.
     pub facts: Facts,
-    /// Since when it has been as its work and its child are now, where that is known.
+    /// Since when its work and its child are in their present state, if known.
     pub since: Option<Timestamp>,
-    /// When its quarantine ends; none when it is in none.
+    /// When its quarantine ends; none outside a quarantine.
     pub quarantined_until: Option<Timestamp>,
-    /// When it was looked at. A session that began later is another than the one that was seen.
+    /// When it was observed. A session that began later is another one.
     pub at: Timestamp,
 }
 
-/// Everything that is to be seen of all raiders of a rig, or of one. Whom somebody is at is left out.
+/// Observes all raiders of a rig, or one. Raiders that a saga or a repair is busy with are left out.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -55,12 +55,12 @@ pub(super) async fn gather(
     only: Option<&RaiderId>,
 ) -> Result<Vec<Sight>, Refusal> {
     let at = world.clock.now();
-    // Before the store is read: who came since has another token, and is not what is judged.
+    // Listed before the store is read: a later session has another token, and is not judged.
     let sessions = seen(world, only).await;
     let lone = match hookless(world, rig).await {
         Ok(lone) => lone,
         Err(error) => {
-            tracing::warn!(rig = %rig.name, %error, "sandboxes without hook cannot be seen");
+            tracing::warn!(rig = %rig.name, %error, "sandboxes without hook cannot be listed");
             Vec::new()
         }
     };
@@ -70,7 +70,7 @@ pub(super) async fn gather(
     let gone = lone.into_iter().filter_map(|lone| match lone.was {
         Probed::Known(was) => Some((lone.raider, was, Stands::Gone)),
         Probed::Unknown(why) => {
-            tracing::warn!(raider = %lone.raider, why, "whose sandbox it is cannot be seen");
+            tracing::warn!(raider = %lone.raider, why, "sandbox of unknown owner is left alone");
             None
         }
     });
@@ -79,7 +79,7 @@ pub(super) async fn gather(
         let child = ChildId::Raider(raider.clone());
         let wanted = only.is_none_or(|only| only == raider);
         let mended = world.claims.is_claimed(&ClaimKey::Repair(raider.clone()));
-        // What is suspended keeps its sandboxes.
+        // A suspended child keeps its sandbox.
         let kept = world.city.suspends(&child) && matches!(stands, Stands::Gone | Stands::Open);
         wanted && !mended && !kept
     });
@@ -110,7 +110,7 @@ pub(super) async fn gather(
                 age: made,
                 quarantined: quarantined.is_some(),
             },
-            // Clocks are set back: what was seen began before.
+            // A clock may be set back; the observed session began before.
             at: facts.map_or(at, |facts| at.max(facts.started_at)),
             token: facts.map(|facts| facts.token.clone()),
             raider,
@@ -120,7 +120,7 @@ pub(super) async fn gather(
     Ok(seen)
 }
 
-/// All sessions, or one raider's.
+/// Returns all sessions, or one raider's.
 async fn seen(world: &World, only: Option<&RaiderId>) -> Seen {
     let seen = match only {
         Some(raider) => {
@@ -133,7 +133,7 @@ async fn seen(world: &World, only: Option<&RaiderId>) -> Seen {
     Ok(by_id.collect())
 }
 
-/// How a raider stands to its work, as the store has it.
+/// A raider's relation to its work, from the store.
 enum Stands {
     Gone,
     Open,
@@ -155,7 +155,7 @@ impl Stands {
     }
 }
 
-/// Raiders with a hook, and how they stand to their work.
+/// Returns the raiders with a hook, and their relation to their work.
 fn hooked(
     txn: &mut dyn Txn,
     rig: &RigName,
@@ -170,7 +170,7 @@ fn hooked(
     Ok(found)
 }
 
-/// How a raider stands to its work; none while it is being charged or removed.
+/// Returns a raider's relation to its work; none while it is being charged or removed.
 fn stands(txn: &mut dyn Txn, sagas: &[Saga], hook: &Hook) -> Result<Option<Stands>, StoreError> {
     let subject = hook.raider.to_string();
     let mut own = sagas.iter().filter(|saga| saga.subject == subject);
@@ -198,7 +198,7 @@ fn stands(txn: &mut dyn Txn, sagas: &[Saga], hook: &Hook) -> Result<Option<Stand
     })
 }
 
-/// The session of a raider, and what it is judged by.
+/// Returns the session of a raider, and the facts about it.
 fn session<'a>(
     world: &World,
     raider: &RaiderId,
@@ -224,7 +224,7 @@ fn session<'a>(
     (facts, session)
 }
 
-/// Of those whose sessions run, whether the agent is among their processes, where that can be told.
+/// Returns, for running sessions, whether the agent is among their processes, where known.
 async fn agents(
     world: &World,
     rig: &Rig,
@@ -250,7 +250,8 @@ async fn agents(
     lives.await.unwrap_or_default()
 }
 
-/// Raiders that recovered, if ever they were in trouble: to be up between two deaths is no recovery.
+/// Returns the raiders that count as recovered: with a session and without deaths in the window. A session between two
+/// deaths is no recovery.
 pub(super) fn well(views: &[ChildView]) -> Vec<RaiderId> {
     let well = views
         .iter()
@@ -262,7 +263,7 @@ pub(super) fn well(views: &[ChildView]) -> Vec<RaiderId> {
     raiders.collect()
 }
 
-/// Raiders that the root does not start for now, since when and until when. None when it cannot say.
+/// Returns the quarantined raiders, since when and until when. Empty when the root does not answer.
 async fn quarantined(world: &World) -> BTreeMap<RaiderId, (Timestamp, Timestamp)> {
     let views = ask::views(world).await.unwrap_or_default();
     let held = views

@@ -1,14 +1,14 @@
-//! Stalled sessions: seen, told, replaced, and at last brought before a person
-//! (`raider-lifecycle.md`, stalled; `domain::stall` decides).
+//! Stalled sessions: detected, nudged, replaced, and finally escalated to a person (`raider-lifecycle.md`, stalled;
+//! `domain::stall` decides).
 //!
 //! ```text
-//!  every look ──► pass: what is cheap to see, of all ──► nothing due ──► timer for the first that may be
-//!                                                   └──► each that is due, in a task of its own:
-//!                  everything anew, of this one ──► signal ─► tell ─► replace ─► escalate ──► look again
+//!  every look ──► pass: cheap observation of all ──► nothing due ──► timer for the first that may be
+//!                                               └──► each that is due, in a task of its own:
+//!                  full observation of this one ──► signal ─► nudge ─► replace ─► escalate ──► look again
 //! ```
 //!
-//! What was done stands in the store, and what was seen in [`Silences`], which outlives the witness but
-//! not the process: a new one begins to measure silence when it starts, and goes on with the steps.
+//! The store holds the steps taken; [`Silences`] holds the observations, and outlives the witness but not the process:
+//! a new process measures silence from its start, and goes on with the steps.
 
 mod rows;
 mod seen;
@@ -42,10 +42,10 @@ use crate::domain::stall::{Depth, Policy, Progress, Steps, Verdict, Watch};
 use crate::ports::relics::Txn;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
-/// Deeper looks of a rig at once: each costs a `git status`.
+/// Number of costly observations of a rig at once: each runs a `git status`.
 const DEEP: usize = 2;
 
-/// What is remembered of sessions from look to look.
+/// The observations of sessions, kept between looks.
 pub(super) struct Silences {
     watched: Mutex<Watched>,
     deep: Semaphore,
@@ -63,15 +63,15 @@ impl Default for Silences {
 #[derive(Default)]
 struct Watched {
     raiders: BTreeMap<RaiderId, Watch>,
-    /// No pass before: many events may ask for a look at once.
+    /// The earliest time of the next pass: many events may request one at once.
     not_before: Mono,
-    /// When the next look is due, and who asks for it then.
+    /// When the next look is due, and the timer that requests it.
     timer: Option<(Mono, JoinHandle<()>)>,
 }
 
 impl Silences {
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        // At worst a silence begins anew.
+        // A poisoned lock at most restarts the measurement of a silence.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,7 +84,7 @@ fn policy(args: &WitnessArgs) -> Option<Policy> {
     })
 }
 
-/// Looks for stalled sessions beside everything else.
+/// Starts the search for stalled sessions, independent of other work.
 pub fn set_out(args: &WitnessArgs) {
     let key = ClaimKey::Stalls(args.rig.clone());
     let Some(mut claim) = args.world.claims.claim_or_repeat(key) else {
@@ -94,7 +94,11 @@ pub fn set_out(args: &WitnessArgs) {
     tokio::spawn(async move {
         loop {
             if let Err(error) = pass(&args).await {
-                tracing::warn!(rig = %args.rig, %error, "whether sessions stall cannot be seen");
+                tracing::warn!(
+                    rig = %args.rig,
+                    %error,
+                    "sessions cannot be checked for stalls; the next look retries"
+                );
             }
             match claim.give_back() {
                 Some(again) => claim = again,
@@ -104,11 +108,11 @@ pub fn set_out(args: &WitnessArgs) {
     });
 }
 
-/// One look at all, as far as it is cheap.
+/// Observes all raiders, as far as that is cheap.
 async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
     let world = &args.world;
     let Some(policy) = policy(args) else {
-        // Nobody is stalled where nobody looks for it.
+        // Without `stall_after` no raider counts as stalled.
         *args.memory.silences.watched() = Watched::default();
         conditions::rest(world, &args.rig);
         let rig = args.rig.clone();
@@ -154,7 +158,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Has the witness, or the successor that it has by then, look at that time.
+/// Arms a timer that has the witness, or its successor by then, look at that time.
 fn arm(args: &WitnessArgs, due: Mono) {
     let now = args.world.clock.mono();
     let mut watched = args.memory.silences.watched();
@@ -173,8 +177,8 @@ fn arm(args: &WitnessArgs, due: Mono) {
     watched.timer = Some((due, timer));
 }
 
-/// Takes in what was seen, and judges. A stalled raider that goes on is set free, and what people were
-/// called for is over.
+/// Adds an observation, and judges. A stalled raider that makes progress again is reset, and its escalations are
+/// closed.
 async fn note(
     args: &WitnessArgs,
     policy: &Policy,
@@ -230,7 +234,7 @@ async fn note(
     Ok(verdict)
 }
 
-/// Changes what is remembered of a raider, if it is watched.
+/// Changes the watch of a raider, if it is watched.
 fn remember<T>(
     args: &WitnessArgs,
     raider: &RaiderId,
@@ -242,7 +246,7 @@ fn remember<T>(
     Some(change(watch, now))
 }
 
-/// Deals with one that may be stalled, in a task of its own: what hangs holds up nothing but itself.
+/// Handles a raider that may be stalled, in a task of its own: a hang delays nothing else.
 fn attend(args: &WitnessArgs, policy: Policy, raider: RaiderId) {
     let Some(claim) = args.world.claims.claim(ClaimKey::Stall(raider.clone())) else {
         return;
@@ -252,20 +256,25 @@ fn attend(args: &WitnessArgs, policy: Policy, raider: RaiderId) {
         let done = act(&args, &policy, &raider).await;
         drop(claim);
         match done {
-            // The next step has its time.
+            // The look arms the timer of the next step.
             Ok(()) => args
                 .world
                 .directory
                 .tell_witness(&args.rig, WitnessMsg::Look),
-            // The patrol looks again.
+            // The next patrol looks again.
             Err(error) => {
-                tracing::warn!(%raider, %error, "a session that may be stalled was left alone");
+                tracing::warn!(
+                    %raider,
+                    %error,
+                    "the session may be stalled, but a step against that failed; the next patrol \
+                    retries"
+                );
             }
         }
     });
 }
 
-/// Looks at everything of this one anew, and takes the next step where it is silent still.
+/// Observes this raider in full, and takes the next step if it is still silent.
 async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(), Refusal> {
     let Some(seen) = see(args, Some(raider.clone())).await?.pop() else {
         return Ok(());
@@ -283,7 +292,7 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
             return Err(error);
         }
     };
-    // That took its time: what is judged is what is to be seen now.
+    // That took time: judge the present state.
     let session = seen.facts.token;
     let again = see(args, Some(raider.clone())).await?.pop();
     let Some(seen) = again.filter(|seen| seen.facts.token == session) else {
@@ -305,7 +314,7 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
     Ok(())
 }
 
-/// Calls a person to one that cannot be seen, once that has lasted. Nothing is done to it.
+/// Calls a person to a raider that cannot be observed, once that has lasted. The session is left alone.
 async fn lost(
     args: &WitnessArgs,
     policy: &Policy,
@@ -320,11 +329,11 @@ async fn lost(
     escalate(args, hook, ProblemKind::Unseen, format!("{why}\n{hint}")).await
 }
 
-/// What is costly to see.
+/// Observes what is costly: changes of the work tree and CPU use.
 async fn sound(args: &WitnessArgs, seen: &Seen) -> Result<Depth, Refusal> {
     let world = &args.world;
     let deep = args.memory.silences.deep.acquire().await;
-    // It is never closed; were it, nothing would have to wait.
+    // The semaphore is never closed; if it were, there would be no limit.
     let _turn = deep.ok();
     let sandbox = world.city.sandbox(&seen.hook.raider);
     let changes = effects::repo(world, &args.rig, move |repo| repo.changes(&sandbox)).await?;
@@ -337,7 +346,7 @@ async fn sound(args: &WitnessArgs, seen: &Seen) -> Result<Depth, Refusal> {
     Ok(Depth { changes, cpu })
 }
 
-/// Records a step; false when the raider's work is another matter by now.
+/// Records a step; returns false when the raider has other work by now.
 async fn take(
     args: &WitnessArgs,
     hook: &Hook,
@@ -350,7 +359,7 @@ async fn take(
     Ok(args.world.store.run(step).await?)
 }
 
-/// Tells it. Only what its terminal took counts.
+/// Nudges the session. Counts only if its terminal took the text.
 async fn nudge(
     args: &WitnessArgs,
     policy: &Policy,
@@ -367,7 +376,7 @@ async fn nudge(
     };
     match typing::may_type(world, &hook.harness, &handle).await {
         Typing::Free => {}
-        // The condition says so, or the next look does.
+        // The condition reports it, or the next look does.
         Typing::Asks(_) | Typing::Attended | Typing::Unseen(_) | Typing::Gone => {
             remember(args, &hook.raider, Watch::again);
             return Ok(());
@@ -385,7 +394,7 @@ async fn nudge(
     let child = ChildId::Raider(hook.raider.clone());
     match typing::submit(world, &child, Some(&hook.harness), &handle, &text).await {
         Ok(()) => {}
-        // Its end is looked at for itself.
+        // The session's end is handled separately.
         Err(gone) if gone.kind == RefusalKind::NotFound => return Ok(()),
         Err(asks) if asks.kind == RefusalKind::NeedsHuman => {
             remember(args, &hook.raider, Watch::again);
@@ -406,8 +415,8 @@ async fn nudge(
     Ok(())
 }
 
-/// Replaces the session by a fresh one, which is told why. A planned cycle, and no death. A person is
-/// called when the root refuses it again.
+/// Replaces the session by a fresh one, which is told why. A planned cycle, not a death. A person is called when the
+/// root refuses it again.
 async fn restart(args: &WitnessArgs, seen: Seen) -> Result<(), Refusal> {
     let (hook, ended) = (seen.hook, seen.facts.token);
     let tried = seen.steps.and_then(|steps| steps.ended);

@@ -1,5 +1,5 @@
-//! Pieces of work that could not go on: what passes by itself is tried again soon, and what does not, or
-//! has not for long, is a person's. What a person was called for is over when the piece is gone.
+//! Pieces of work that failed: a transient failure is retried soon; a permanent or lasting one is escalated. The
+//! escalation is closed when the piece is gone.
 
 use crate::actors::refusal::LASTING;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,59 +19,57 @@ use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::{StoreError, Txn};
 
-/// Since when pieces have not gone on, by their keys. A new process begins to count when it starts.
+/// Since when pieces have failed, by key. A new process begins to count when it starts.
 #[derive(Default)]
 pub(super) struct Troubles(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
     since: BTreeMap<ClaimKey, Mono>,
-    /// Waiting work is known to be charged: nobody is called for it.
+    /// Set when waiting work is known to be charged and no escalation about it is open.
     charges: bool,
 }
 
 impl Troubles {
     fn known(&self) -> MutexGuard<'_, Known> {
-        // At worst a person is called later.
+        // A poisoned lock at most delays an escalation.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that it did not go on. Returns for how long it has not.
+    /// Notes a failure. Returns for how long the piece has failed.
     fn failed(&self, piece: &Piece, now: Mono) -> Duration {
         let mut known = self.known();
         known.charges &= !matches!(piece, Piece::Charges(_));
         now.saturating_sub(*known.since.entry(piece.key()).or_insert(now))
     }
 
-    /// Notes that it went on. Returns whether a person may have been called for it whom no patrol tells that it is
-    /// over.
+    /// Notes a success. Returns true when an escalation may be open that no patrol closes.
     fn passed(&self, piece: &Piece) -> bool {
         let mut known = self.known();
         known.since.remove(&piece.key());
         matches!(piece, Piece::Charges(_)) && !known.charges
     }
 
-    /// Notes that waiting work is charged, and nobody is called for it.
+    /// Notes that waiting work is charged, and that no escalation about it is open.
     fn charges(&self) {
         self.known().charges = true;
     }
 
-    /// Forgets all but these.
+    /// Drops all but these pieces.
     fn retain(&self, keys: &BTreeSet<ClaimKey>) {
         self.known().since.retain(|key, _| keys.contains(key));
     }
 }
 
-/// Returns the problem that a person is called for who updates or repairs the program.
+/// Returns the problem of a saga that needs another program version, or a repair of this one.
 pub(super) fn of_another_version(kind: SagaKind) -> Problem {
     let kind = kind.as_str();
     let text = format!("its {kind} was begun by another version and cannot go on");
     ProblemKind::SagaForeign.of(kind, text)
 }
 
-/// Whom a piece is about, and what it means for people that it cannot go on. What outlives the sandbox that it
-/// began in, as a message about landed work does, is the witness's own trouble: the raider's name may be
-/// another's by then.
+/// Returns the subject of the escalation about a piece, and its problem. Work that outlives its sandbox, as a message
+/// about a landing does, is reported in the witness's own name: the raider's name may belong to another by then.
 fn call(args: &WitnessArgs, piece: &Piece) -> (String, Problem) {
     let witness = || message::witness(&args.rig);
     match piece {
@@ -99,8 +97,8 @@ fn call(args: &WitnessArgs, piece: &Piece) -> (String, Problem) {
     }
 }
 
-/// When to try again what could not go on: soon, when it may pass by itself or somebody else was at it.
-/// What will not pass is a person's, and is tried at each look all the same.
+/// Decides the retry of a failed piece: soon after a transient failure or a conflict. A permanent failure is escalated,
+/// and still retried at each look.
 pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -> Handled {
     let world = &args.world;
     if error.is_for_the_patrol() || world.is_stopping() {
@@ -111,7 +109,7 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
     }
     let lasts = args.memory.troubles.failed(piece, world.clock.mono());
     let passes = error.is_passing();
-    // A nuke that does not get on says so itself.
+    // A nuke that keeps failing escalates itself.
     let says_so = matches!(piece, Piece::Saga(saga) if saga.kind == SagaKind::Nuke);
     if passes && (lasts < LASTING || says_so) {
         return Handled::Soon;
@@ -133,7 +131,7 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
     }
 }
 
-/// It went on.
+/// Closes the escalation about a piece that succeeded.
 pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
     let world = &args.world;
     if !args.memory.troubles.passed(piece) {
@@ -148,12 +146,17 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
     match world.store.run(over).await {
         Ok(()) => args.memory.troubles.charges(),
         Err(error) => {
-            tracing::warn!(rig = %args.rig, %error, "a call for help stays open although it is over");
+            tracing::warn!(
+                rig = %args.rig,
+                %error,
+                "the escalation about waiting work could not be closed; it stays open although \
+                the work is charged"
+            );
         }
     }
 }
 
-/// Of this rig, people are called for these pieces only: what is no more is dealt with.
+/// Closes every escalation of this rig about a piece of work that is not in `pieces`.
 ///
 /// # Errors
 /// The store's.
@@ -164,7 +167,7 @@ pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), Sto
     for piece in pieces {
         let (who, problem) = call(args, piece);
         if let Piece::Saga(saga) = piece {
-            // What it was begun for, too.
+            // Escalations about the reason of the saga, too.
             let others = [
                 of_another_version(saga.kind),
                 ProblemKind::ReleaseStuck.into(),
@@ -189,7 +192,7 @@ pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), Sto
     args.world.store.run(settle).await
 }
 
-/// Whether a call for this kind of problem is a witness's about a piece: in its own name, or about a raider.
+/// Returns true when an escalation of this kind is a witness's about a piece: in its own name, or about a raider.
 fn is_trouble(kind: ProblemKind, of_witness: bool) -> bool {
     use ProblemKind::{MessageStuck, ReleaseStuck, SagaForeign, SagaStuck, ZombieStuck};
     match of_witness {

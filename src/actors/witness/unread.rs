@@ -1,5 +1,5 @@
-//! Sandboxes without hook whose owner cannot be read, or that cannot be seen at all: nothing may be done about
-//! them, and they hold their slots. What is so for a moment is nobody's matter; when it lasts, a person is called.
+//! Sandboxes without hook whose owner is unknown, and rigs whose sandboxes cannot be listed: they are left alone, and
+//! hold their slots. A person is called when that lasts.
 
 use super::super::refusal::Refusal;
 use super::inbox::raise;
@@ -11,8 +11,8 @@ use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::Txn;
 
-/// Calls a person for each that has been so for as long as a new raider is spared; what was said of
-/// those that can be read again is over.
+/// Calls a person for each whose owner has been unknown as long as a new raider is spared; closes the escalations of
+/// those that can be read again.
 ///
 /// # Errors
 /// Store, directory or repository cannot be read: nothing is known then.
@@ -65,7 +65,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     Ok(world.store.run(settled).await?)
 }
 
-/// Calls a person when nothing of a rig's sandboxes could be seen for as long.
+/// Calls a person when the rig's sandboxes could not be listed for as long.
 ///
 /// # Errors
 /// The store's.

@@ -1,12 +1,12 @@
-//! POLECAT_DONE: vouched for by measuring again, then passed on as MERGE_READY
-//! (`witness-patrol.md`, signal flow). What a raider said is never enough.
+//! POLECAT_DONE: validated by a new measurement, then passed on as MERGE_READY (`witness-patrol.md`, signal flow). A
+//! raider's report alone is never enough.
 //!
 //! ```text
 //!  of another incarnation ──► void            done saga still open ──► later
 //!  tree not clean ──► kept                    remote lacks the head ──► pushed again, or kept
 //!  cannot be measured, or nothing would land ──► kept
-//!  sandbox gone ──► what was declared goes on, unless its branch holds more than was pushed
-//!  raider nuked while a person was to look ──► what was verified goes on when one approves
+//!  sandbox gone ──► the declared head goes on, unless its branch holds more than was pushed
+//!  raider nuked during the review ──► the verified head goes on when it is approved
 //!  completed ──► MERGE_READY (or waits for a person)
 //!  no change ──► closed    escalated ──► blocked    deferred ──► deferred
 //! ```
@@ -34,7 +34,7 @@ use crate::ports::relics::{StoreError, Txn};
 /// Validates a POLECAT_DONE.
 ///
 /// # Errors
-/// The remote, the repository or the store cannot be asked at present.
+/// The remote, the repository or the store is not available at present.
 pub async fn polecat_done(
     args: &WitnessArgs,
     id: u64,
@@ -52,14 +52,14 @@ pub async fn polecat_done(
         })
         .await?;
     if mr.as_ref().is_some_and(MergeRequest::awaits_person) {
-        // Measured again when somebody has looked.
+        // Measured again after the review.
         return Ok(Handled::AtPatrol);
     }
     let Some(hook) = hook.filter(|hook| hook.incarnation == done.incarnation) else {
         return match mr.filter(MergeRequest::is_in_review) {
             Some(mr) => nuked_since(args, id, done, mr.head).await,
             None => {
-                // Fenced: whatever it was about is gone, and its successor is not touched.
+                // Fenced: that incarnation is gone, and its successor is not touched.
                 world.store.run(move |txn| txn.handled(id)).await?;
                 Ok(Handled::Yes)
             }
@@ -72,7 +72,7 @@ pub async fn polecat_done(
     finished(args, id, done, hook).await
 }
 
-/// What is in the sandbox now is passed on, or kept.
+/// Passes on the sandbox's present state, or keeps the sandbox.
 async fn finished(
     args: &WitnessArgs,
     id: u64,
@@ -127,7 +127,7 @@ async fn finished(
     settled
 }
 
-/// Approved after its raider was nuked: what a person looked at goes on, as far as the remote has it.
+/// Handles an approval after the raider was nuked: passes on the reviewed head, as far as the remote has it.
 async fn nuked_since(
     args: &WitnessArgs,
     id: u64,
@@ -149,7 +149,7 @@ async fn nuked_since(
     vouch(args, id, done, head).await
 }
 
-/// What is there is not what was declared: it is kept until somebody sees to it, or for `keep_dirty`.
+/// Keeps a sandbox that differs from what was declared, until a person resolves it, or for `keep_dirty`.
 async fn changed_since(
     args: &WitnessArgs,
     hook: &Hook,
@@ -169,7 +169,7 @@ async fn changed_since(
     stays(args, hook, problem, refused).await
 }
 
-/// A report that what is there now disagrees with is recorded, once.
+/// Records once that a report disagrees with the present state.
 async fn report_mismatch(args: &WitnessArgs, hook: &Hook, facts: &GitFacts) -> Result<(), Refusal> {
     let Some(intent) = &hook.done else {
         return Ok(());
@@ -197,7 +197,7 @@ async fn report_mismatch(args: &WitnessArgs, hook: &Hook, facts: &GitFacts) -> R
     Ok(args.world.store.run(record).await?)
 }
 
-/// It cannot be let go as it is: a person is told, and it is kept until somebody sees to it, or for
+/// Keeps a sandbox that cannot be removed as it is, and tells a person; kept until a person resolves it, or for
 /// `keep_dirty`.
 async fn stays(
     args: &WitnessArgs,
@@ -218,17 +218,17 @@ async fn stays(
     kept::kept(args, kept).await
 }
 
-/// What became of a finished sandbox.
+/// The state of a finished sandbox.
 enum Found {
-    /// It is there.
+    /// Present.
     There(GitFacts),
-    /// Somebody removed it; with what its branch holds alone.
+    /// Removed by hand; with the refusal when its branch alone holds commits.
     Gone(Option<Refusal>),
-    /// It cannot be known, and why.
+    /// Unknown, with the reason.
     Unseen(Refusal),
 }
 
-/// What is in the sandbox now.
+/// Measures the sandbox.
 async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
     let world = &args.world;
     let target = NukeTarget::of(hook, Cause::Done);
@@ -249,20 +249,20 @@ async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
     Ok(Found::Unseen(nuke::unreadable(&target, error.message)))
 }
 
-/// Why what is in the sandbox now is not what was declared.
+/// Returns why the present state is not the declared one.
 fn objection(hook: &Hook, facts: &GitFacts, no_change: bool) -> Option<ProblemKind> {
     if !facts.is_committed() {
         return Some(ProblemKind::SandboxChanged);
     }
     if facts.branch.as_ref() != Some(&hook.branch) {
-        // Whatever that is, it was not declared: it would be pushed and landed in its stead.
+        // Another branch was not declared: it would be pushed and landed instead.
         return Some(ProblemKind::OtherBranch);
     }
     let later = no_change && facts.ahead > 0;
     later.then_some(ProblemKind::CommitsAfterDone)
 }
 
-/// Nothing would land from the branch as it is now: kept, and a person is told the ways out.
+/// Keeps a sandbox from whose branch nothing would land, and tells a person the ways out.
 async fn lost_commits(
     args: &WitnessArgs,
     hook: &Hook,
@@ -285,9 +285,9 @@ async fn lost_commits(
     stays(args, hook, problem, refused).await
 }
 
-/// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed
-/// again first (`4-rules.md`, done). What was pushed at `done` is ours to replace, by lease: the agent
-/// may have amended it since. Answers why it cannot be, when no time will help.
+/// Ensures that the remote has the sandbox's head; a head that moved after `done` is pushed first (`4-rules.md`, done).
+/// The head pushed at `done` may be replaced, by lease: the agent may have amended it. Returns why it cannot be
+/// pushed, when no retry will help.
 async fn ensure_pushed(
     args: &WitnessArgs,
     done: &PolecatDone,
@@ -308,8 +308,8 @@ async fn ensure_pushed(
     }
 }
 
-/// Sends MERGE_READY, or waits for a person. POLECAT_DONE stays open meanwhile: what a person
-/// approves is measured again before it goes on.
+/// Sends MERGE_READY, or waits for a review. POLECAT_DONE stays open meanwhile: an approved merge request is measured
+/// again before it goes on.
 async fn vouch(
     args: &WitnessArgs,
     id: u64,
@@ -356,7 +356,7 @@ async fn vouch(
     Ok(sent)
 }
 
-/// Notes, once, that a person must look.
+/// Notes, once, that a review is needed.
 fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> {
     let first = !mr.awaits_person();
     mr.review = Review::Wanted;
@@ -388,7 +388,7 @@ fn ready(done: &PolecatDone, mr: &RelicId, head: &Oid) -> MergeReady {
     }
 }
 
-/// The verified no-change completion: closed without a merge request.
+/// Closes a verified no-change completion without a merge request.
 async fn close_unchanged(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal> {
     let closed = args.world.store.run(move |txn| {
         if !txn.handled(id)? {
@@ -410,7 +410,8 @@ async fn close_unchanged(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), 
     Ok(closed.await?)
 }
 
-/// Escalated work waits for a person, deferred work for its time; both keep what was pushed.
+/// Settles escalated work, which waits for a person, and deferred work, which waits for its time; both keep what was
+/// pushed.
 async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal> {
     let from = message::witness(&args.rig);
     let stuck = hook
@@ -439,7 +440,7 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
     Ok(())
 }
 
-/// False when the relic is not this raider's any more: what a person did with it meanwhile holds.
+/// Returns false when the relic is not this raider's any more: a person's decision meanwhile holds.
 fn settle(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, StoreError> {
     let intent = hook.done.as_ref();
     let cause = if stuck { Cause::Stuck } else { Cause::Deferred };

@@ -1,6 +1,5 @@
-//! Cleanup wisps: made where something is found that keeps a raider from being removed, ended by the
-//! look that finds it so no more, squashed into a digest at the end of the patrol's cycle
-//! (`witness-patrol.md`, cleanup wisp lifecycle).
+//! Cleanup wisps: made when something prevents a raider's removal, closed by the look that finds it no more, squashed
+//! into a digest at the end of the patrol's cycle (`witness-patrol.md`, cleanup wisp lifecycle).
 
 use std::collections::BTreeSet;
 
@@ -15,10 +14,10 @@ use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::domain::wisp::{self, About, Cleanup};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
-/// So many go into one digest; more go into the next cycle's.
+/// Maximum number of wisps in a digest; more go into the next cycle's.
 const DIGEST_MAX: usize = 500;
 
-/// Keeps track of a raider from now on. One of that kind is kept, with the newest evidence.
+/// Tracks a raider from now on. A wisp of the same kind is kept, with the newest evidence.
 ///
 /// # Errors
 /// The store's.
@@ -60,7 +59,7 @@ pub fn track(
     txn.record(&event.with(data)).map(|_| ())
 }
 
-/// Keeps track of a sandbox that nothing tells the owner of.
+/// Tracks a sandbox of unknown owner.
 ///
 /// # Errors
 /// The store's.
@@ -77,7 +76,7 @@ pub async fn track_nobodys(
     Ok(args.world.store.run(track).await?)
 }
 
-/// Of a rig's sandboxes, nothing tells the owner of these; those of others are known again.
+/// Closes the wisps about sandboxes of unknown owner, except of `these`.
 ///
 /// # Errors
 /// The store's.
@@ -95,8 +94,8 @@ pub fn nobodys(
     Ok(())
 }
 
-/// Since when a sandbox has been kept, which is since this time at the latest: a raider that is started
-/// now and then, and dies each time, has not recovered in between.
+/// Returns since when a sandbox has been kept, at the latest since the given time: a raider that is restarted and dies
+/// each time has not recovered in between.
 ///
 /// # Errors
 /// The store's.
@@ -111,16 +110,16 @@ pub fn kept_since(
     Ok(first.map_or(latest, |first| first.min(latest)))
 }
 
-/// What is seen of raiders besides the store.
+/// Observations of raiders besides the store.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Those of which there is a sandbox without a hook; none when that is not known.
+    /// Raiders that have a sandbox without a hook; none when unknown.
     pub lone: Option<Vec<RaiderId>>,
-    /// Those with a session and no death that counts; none when that was not looked at.
+    /// Raiders with a session and no death that counts; none when not observed.
     pub well: Option<Vec<RaiderId>>,
 }
 
-/// Ends the wisps of a rig that are not so any more.
+/// Closes the wisps of a rig that no longer apply.
 ///
 /// # Errors
 /// The store's.
@@ -143,7 +142,7 @@ fn close(txn: &mut dyn Txn, mut wisp: Relic, end: String) -> Result<(), StoreErr
     txn.record(&event.with(data)).map(|_| ())
 }
 
-/// How it ended; none while it is still so.
+/// Returns how a wisp ended; none while it applies.
 fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &Seen) -> Result<Option<String>, StoreError> {
     let (Some(about), Some(state)) = (About::of(wisp), Cleanup::of(wisp)) else {
         return Ok(Some("nobody knows what it was about".to_owned()));
@@ -163,7 +162,7 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &Seen) -> Result<Option<String>, S
     let is_in = |who: &Option<Vec<RaiderId>>| who.as_ref().map(|who| who.contains(&about.raider));
     let hook = txn.hook(&about.raider)?;
     if let Some(hook) = hook.filter(|hook| hook.incarnation == about.incarnation) {
-        // One that is tried again while its relic is blocked has not recovered.
+        // A raider that is retried while its relic is blocked has not recovered.
         let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
         let works = open && hook.done.is_none() && is_in(&seen.well) == Some(true);
         return Ok(works.then(|| "it works on".to_owned()));
@@ -171,7 +170,7 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &Seen) -> Result<Option<String>, S
     Ok((is_in(&seen.lone) == Some(false)).then(|| "removed".to_owned()))
 }
 
-/// Squashes what the last cycle has ended into its digest: a cycle ends where the next begins.
+/// Squashes the wisps closed in the last cycle into its digest: a cycle ends where the next begins.
 ///
 /// # Errors
 /// The store's.

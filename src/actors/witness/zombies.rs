@@ -1,14 +1,14 @@
-//! Zombies: found by looking, noted once, dealt with (`domain::zombie` decides).
+//! Zombies: detected by observation, noted once, handled (`domain::zombie` decides).
 //!
 //! ```text
-//!  patrol, event, timer ──► suspect ──► everything of it is looked at anew ──► no zombie: let be
-//!                                         └──► noted ──► session ended, replaced, or sandbox removed;
-//!                                                        what holds work stays, and a person is called
+//!  patrol, event, timer ──► suspect ──► observed anew ──► no zombie: left alone
+//!                                         └──► noted ──► session ended or replaced, or sandbox removed;
+//!                                                        a sandbox with work stays, and a person is called
 //! ```
 //!
-//! Between the look and the act the session may have been recreated, or the name given to another: the
-//! act is about what was seen, and refused for anything newer (`witness-patrol.md`, TOCTOU guard). A session
-//! without its agent is replaced when two patrols running have seen it so.
+//! Between observation and act the session may have been recreated, or the name reused: the act is bound to the
+//! observed session or incarnation, and refused for anything newer (`witness-patrol.md`, TOCTOU guard). A session
+//! without its agent is replaced when two patrols in a row have seen it so.
 
 use crate::actors::mail::NukeTarget;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ fn policy(rig: &Rig) -> Policy {
     }
 }
 
-/// Whoever seems to be a zombie now, of all raiders.
+/// Returns the raiders that seem to be zombies now.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -64,21 +64,21 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
     Ok(suspects)
 }
 
-/// Whether the patrol before the last saw that session without its agent as well. A program that starts its
-/// agent anew is without one for a moment. What a daemon that died had seen is seen once more.
+/// Returns true when the previous patrol saw this session without its agent as well. A program that restarts its agent
+/// has none for a moment. Observations of an earlier process are made again.
 fn is_lasting(args: &WitnessArgs, sight: &Sight) -> bool {
     let world = &args.world;
     let token = sight.token.as_deref().unwrap_or_default();
     let since = args.memory.kept.shell_since(&sight.raider, token);
     let lasted = since.map(|since| world.clock.mono().saturating_sub(since));
-    // A patrol out of turn comes a moment after another.
+    // A patrol out of turn may come a moment after another.
     lasted.is_some_and(|lasted| lasted >= world.city.daemon.patrol_interval / 2)
 }
 
-/// Looks at one anew, and does what there is to do.
+/// Observes a suspect anew, and acts.
 ///
 /// # Errors
-/// It could not be done.
+/// The store, the root or the nuke failed.
 pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig) else {
@@ -120,13 +120,13 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
         }
     };
     match done {
-        // It is another by now, or somebody is at it, who tells the witness when that is over.
+        // Its incarnation changed, or another task has claimed it and tells the witness when it ends.
         Err(other) if other.is_for_the_patrol() => Ok(Handled::AtPatrol),
         done => done,
     }
 }
 
-/// Removes the sandbox, if nothing is lost by it; otherwise a person is called.
+/// Removes the sandbox, if nothing is lost by it; otherwise calls a person.
 async fn remove(
     args: &WitnessArgs,
     sight: &Sight,
@@ -156,7 +156,7 @@ async fn remove(
         hook,
         owns: bond != Bond::Gone,
         since: match bond {
-            // The wisp of its first quarantine without recovery tells.
+            // The wisp of its first quarantine without recovery holds the start.
             Bond::Open => sight.at,
             Bond::Gone | Bond::Closed | Bond::Done { .. } => sight.since.unwrap_or(noted),
         },
@@ -168,7 +168,7 @@ async fn remove(
     kept::kept(args, kept).await
 }
 
-/// Nothing tells which incarnation's it is, so nothing may remove it.
+/// Calls a person: the sandbox's incarnation is unknown, so it must never be removed automatically.
 async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refusal> {
     let path = args.world.city.sandbox(raider);
     let evidence = format!(
@@ -196,16 +196,16 @@ async fn call(
     raise(args, body).await
 }
 
-/// Records as which classes an incarnation was noted, and when.
+/// The classes under which an incarnation was noted, and when.
 #[derive(Debug, Serialize, Deserialize)]
 struct Noted {
     incarnation: Incarnation,
     classes: BTreeMap<Class, Timestamp>,
 }
 
-/// Says it once of each incarnation and class: what is done about it may take several attempts.
+/// Journals each class of an incarnation once, because handling it may take several attempts.
 ///
-/// Answers when that was.
+/// Returns when it was noted first.
 async fn note(
     args: &WitnessArgs,
     hook: &Hook,
@@ -236,7 +236,7 @@ async fn note(
     Ok(args.world.store.run(note).await?)
 }
 
-/// Raiders whose completion may be stuck by now, and when the next may be.
+/// Returns the raiders whose completion may be stuck by now, and when the next may be.
 pub(super) fn overdue(
     txn: &mut dyn Txn,
     rig: &Rig,
@@ -251,7 +251,7 @@ pub(super) fn overdue(
         let Some(since) = saga.map(|saga| saga.progress_at).or(said) else {
             continue;
         };
-        // A time that no calendar has is never.
+        // A time beyond the calendar never comes.
         let Ok(due) = since.checked_add(rig.witness.done_intent_timeout) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Automations that are disturbed: by crashes, reloads, and events that concern nobody.
+//! Automations under disturbance: crashes, reloads, and events that no gate waits for.
 
 use super::*;
 use crate::actors::records::automations;

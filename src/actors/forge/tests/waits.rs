@@ -1,4 +1,4 @@
-//! Waits that no branch is blamed for: targets that move, checkouts that are in use, work that is there already.
+//! Waits that are no branch's fault: targets that move, checkouts in use, work that the target has already.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ async fn target_that_moves_at_every_attempt_is_followed_slowly_and_calls_a_perso
     assert_eq!(left, None, "nothing is left of the chase");
 }
 
-/// Nothing is tested for a checkout that cannot take it, and it lands soon after it can.
+/// No gate runs for a checkout that cannot move; the landing follows soon after it can.
 #[tokio::test(start_paused = true)]
 async fn checkout_that_a_person_works_in_is_waited_for_without_testing() {
     let town = Scenario::new().gate("test").start().await;
@@ -125,7 +125,7 @@ async fn commits_that_a_no_op_did_not_land_are_kept_as_salvage() {
     assert!(at("salvage_head") < at("delete_branch"));
 }
 
-/// No retry and no fresh raider gives it a history in common.
+/// Neither a retry nor a fresh raider gives it a common history.
 #[tokio::test(start_paused = true)]
 async fn unrelated_history_goes_to_a_person() {
     let town = Scenario::new().start().await;

@@ -1,4 +1,4 @@
-//! A first prompt of which it is not known what became: a person is called, and it is not typed again.
+//! A first prompt of unknown fate: a person is called, and it is not typed again.
 
 use super::once::{enters, in_line, pasted};
 use super::*;
@@ -6,7 +6,7 @@ use crate::actors::records::escalations::acknowledge;
 use crate::domain::asker::Asker;
 use crate::testing::fake_sessions::Silence;
 
-/// The call that says this, while it is open.
+/// Returns the open escalation with this text.
 async fn call(town: &Town, said: &str) -> Option<Relic> {
     let called = town.escalations().await;
     let mut open = called
@@ -20,7 +20,7 @@ async fn owed(town: &Town, charged: &Charged) -> Option<String> {
     sessions.get_meta(&charged.session, OWED).unwrap()
 }
 
-/// Pasted, and submitted by a person whose program has no hooks.
+/// Pastes the prompt, and has a person submit it whose program has no hooks.
 async fn submitted_by_a_person(town: &Town) -> Charged {
     let charged = pasted(town).await;
     let sessions = &town.parts.sessions;
@@ -53,7 +53,7 @@ async fn first_prompt_that_vanishes_beside_a_person_is_not_typed_again_and_they_
     assert_eq!(called.status, RelicStatus::Closed);
 }
 
-/// What was done with it meanwhile is not known.
+/// The fate of the prompt meanwhile is unknown.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_vanishes_while_no_supervisor_looks_is_not_typed_again() {
     let town = Scenario::new().with(pastes).start().await;
@@ -74,7 +74,7 @@ async fn first_prompt_that_vanishes_while_no_supervisor_looks_is_not_typed_again
     assert!(call(&town, "whether they submitted it").await.is_some());
 }
 
-/// The program says that it works, at what a person sent.
+/// The program reports that it works, on a text that a person sent.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_a_dialog_swallowed_is_not_paid_by_the_words_of_a_person() {
     let town = Scenario::new().with(pastes).start().await;
@@ -112,7 +112,7 @@ async fn pastes_of_the_supervisor_before_count() {
     assert!(call(&town, "3 times").await.is_some());
 }
 
-/// A holder that is slow to answer.
+/// A holder that answers slowly.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_was_taken_without_an_answer_is_typed_once() {
     for city in [pastes as fn(&mut City), stdin] {
@@ -126,7 +126,7 @@ async fn first_prompt_that_was_taken_without_an_answer_is_typed_once() {
     }
 }
 
-/// A command of tmux that was ended at its limit, or a holder of an older version.
+/// A tmux command that was killed at its timeout, or a holder of an older version.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_may_have_been_taken_calls_a_person_and_is_not_typed_again() {
     for is_old in [false, true] {
@@ -152,7 +152,7 @@ async fn first_prompt_that_may_have_been_taken_calls_a_person_and_is_not_typed_a
     }
 }
 
-/// As in tmux, whose server does not answer.
+/// A tmux server that does not answer leaves this unknown.
 #[tokio::test(start_paused = true)]
 async fn person_is_called_where_it_is_not_known_whether_one_is_attached() {
     let town = Scenario::new().with(pastes).start().await;
@@ -181,7 +181,7 @@ async fn first_prompt_outlives_connections_that_a_holder_drops() {
     assert_eq!(typed(&town, &charged), 1);
 }
 
-/// The task of the old session finds its end late.
+/// The task of the old session learns of its end late.
 #[tokio::test(start_paused = true)]
 async fn end_of_a_session_closes_no_call_about_the_next_one() {
     let rarely = |city: &mut City| {

@@ -1,8 +1,8 @@
-//! Reasons that keep a first prompt back: each calls a person, once, and is over when the prompt was typed.
+//! Reasons that hold a first prompt back: each calls a person once, and is over when the prompt was typed.
 
 use super::*;
 
-/// Reasons that take turns keep it back as well as one that stays.
+/// Alternating reasons hold it back like a lasting one.
 #[tokio::test(start_paused = true)]
 async fn reasons_that_take_turns_call_a_person_as_one_that_stays_does() {
     let town = Scenario::new().with(knows_its_input).start().await;
@@ -21,7 +21,7 @@ async fn reasons_that_take_turns_call_a_person_as_one_that_stays_does() {
     assert_eq!(town.escalations().await.len(), 2, "each of them once");
 }
 
-/// A program that throws away what is pasted, time after time.
+/// A program that repeatedly discards a paste.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_is_pasted_three_times_at_most_and_then_a_person_is_called() {
     let town = Scenario::new().with(knows_its_input).start().await;
@@ -55,7 +55,7 @@ async fn call_for_a_first_prompt_is_closed_by_the_supervisor_that_types_it_after
     assert_eq!(called.status, RelicStatus::Closed);
 }
 
-/// Its program took it while no supervisor ran, say.
+/// The program may have taken the prompt while no supervisor ran.
 #[tokio::test(start_paused = true)]
 async fn call_for_a_first_prompt_is_closed_when_a_supervisor_finds_none_owed() {
     let town = Scenario::new().with(knows_its_input).start().await;
@@ -123,8 +123,8 @@ async fn end_of_input_that_cannot_be_typed_calls_a_person() {
     assert!(is_ended(&town, &charged));
 }
 
-/// Bytes of another hand wait in a full terminal: what is typed behind them may be lost, and their going is no sign that
-/// the prompt was taken.
+/// Another writer's bytes wait in a full terminal: text typed after them may be lost, and their consumption does not
+/// prove that the prompt was taken.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_its_terminal_is_full_of_what_another_hand_typed() {
     let town = Scenario::new().with(stdin).start().await;
@@ -141,7 +141,7 @@ async fn first_prompt_waits_while_its_terminal_is_full_of_what_another_hand_type
     assert!(is_ended(&town, &charged));
 }
 
-/// They see the screen.
+/// The attached person sees the screen.
 #[tokio::test(start_paused = true)]
 async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds() {
     let town = Scenario::new().with(knows_its_input).start().await;
@@ -168,7 +168,7 @@ async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds()
     assert_eq!(condition(&town, &charged).await, Some("rate_limited"));
 }
 
-/// Whether a person is attached is not known then.
+/// While the provider fails, an attached person cannot be detected.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached() {
     let town = Scenario::new().with(pastes).start().await;
@@ -185,7 +185,7 @@ async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached
     assert_eq!(typed(&town, &charged), 1);
 }
 
-/// Advice that does not fit leads people astray.
+/// A wrong hint misleads people.
 #[tokio::test(start_paused = true)]
 async fn call_for_a_first_prompt_says_what_helps_against_its_reason() {
     let town = Scenario::new().with(stdin).start().await;
@@ -203,7 +203,7 @@ async fn call_for_a_first_prompt_says_what_helps_against_its_reason() {
     }
 }
 
-/// A refusal's advice is for the command line.
+/// The hint of a refusal is written for the command line.
 #[tokio::test(start_paused = true)]
 async fn call_for_a_refused_first_prompt_names_the_session() {
     let town = Scenario::new().with(knows_its_input).start().await;

@@ -1,18 +1,18 @@
-//! A first prompt is typed once, whatever happens on the way.
+//! A first prompt is typed once, in all circumstances.
 
 use super::*;
 use crate::actors::prompting;
 
 const DIALOG: &str = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
 
-/// The keys that were pressed, without what was pasted.
+/// Returns the number of Enter keys, without pastes.
 pub(super) fn enters(town: &Town, charged: &Charged) -> usize {
     let sent = town.parts.sessions.sent(&charged.session);
     let enter = Input::Raw(b"\r".to_vec());
     sent.iter().filter(|input| **input == enter).count()
 }
 
-/// A raider whose first prompt was pasted, and not submitted because a dialog opened before its Enter.
+/// Charges a raider whose first prompt was pasted, and not submitted because a dialog opened before its Enter.
 pub(super) async fn pasted(town: &Town) -> Charged {
     let charged = raider(town, LOGIN).await;
     let sessions = &town.parts.sessions;
@@ -30,7 +30,7 @@ pub(super) async fn pasted(town: &Town) -> Charged {
     charged
 }
 
-/// The end of the prompt as it stands in an input line.
+/// Returns the end of the prompt as it stands in an input line.
 pub(super) fn in_line(town: &Town, charged: &Charged) -> String {
     let sent = town.parts.sessions.sent(&charged.session);
     let Some(Input::Paste(text)) = sent.into_iter().next() else {
@@ -56,7 +56,7 @@ async fn first_prompt_is_typed_once_although_its_child_comes_up_again() {
     assert_eq!(typed(&town, &charged), 1);
 }
 
-/// Its terminal has taken a part of it, and takes the rest when its program reads.
+/// The terminal has taken a part of the prompt, and takes the rest when its program reads.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again_after_a_restart() {
     let town = Scenario::new().with(stdin).start().await;
@@ -73,7 +73,7 @@ async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again_after
     assert!(is_ended(&town, &charged));
 }
 
-/// The program says by its hooks that a prompt was submitted.
+/// The program's hooks report that a prompt was submitted.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_a_person_submits_is_not_typed_again() {
     let town = Scenario::new().with(pastes).start().await;
@@ -103,7 +103,7 @@ async fn first_prompt_that_stands_in_the_input_line_is_submitted_after_a_restart
     assert_eq!((typed(&town, &charged), enters(&town, &charged)), (1, 1));
 }
 
-/// A full disk: hours later the next supervisor would find the whole prompt, and type it into the work.
+/// A full disk: hours later the next supervisor would find the whole prompt pending, and type it into the work.
 #[tokio::test(start_paused = true)]
 async fn it_is_written_down_that_the_first_prompt_was_typed_once_that_can_be_written() {
     let town = Scenario::new().with(pastes).start().await;
@@ -120,7 +120,7 @@ async fn it_is_written_down_that_the_first_prompt_was_typed_once_that_can_be_wri
     assert_eq!(typed(&town, &charged), 1);
 }
 
-/// It would end the line of a person, or answer a question.
+/// An end of input would end a person's line, or answer a dialog.
 #[tokio::test(start_paused = true)]
 async fn end_of_input_waits_for_a_person_for_their_line_and_for_a_dialog() {
     let town = Scenario::new().with(stdin).start().await;

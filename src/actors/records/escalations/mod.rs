@@ -1,4 +1,5 @@
-//! Escalations as relics: what people were called for, and what became of it (`witness-patrol.md`, escalate).
+//! Escalations as relics: the problems that people were called for, and their resolution (`witness-patrol.md`,
+//! escalate).
 
 mod settle;
 
@@ -21,24 +22,24 @@ pub use self::settle::{about, over, over_where, settle, standing, still_so, vani
 /// Prefix of the ids of escalations.
 const PREFIX: &str = "esc";
 
-/// An escalation with what is remembered of it.
+/// An escalation with its stored state.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// As listed and shown.
+    /// The relic, as listed and shown.
     pub relic: Relic,
-    /// How it stands.
+    /// The stored state.
     pub standing: Standing,
 }
 
 impl Entry {
-    /// What is remembered of an escalation.
+    /// Reads the stored state of an escalation.
     ///
     /// # Errors
     /// The store's.
     pub fn read(txn: &mut dyn Txn, relic: Relic) -> Result<Self, StoreError> {
         let known = txn.get(&key(&relic.id))?;
         let known = known.and_then(|text| serde_json::from_str(&text).ok());
-        // One that an older version raised: nobody has said anything since.
+        // Raised by an older version: no state was stored.
         let standing = known.unwrap_or_else(|| Standing::raised(relic.created));
         Ok(Self { relic, standing })
     }
@@ -48,13 +49,13 @@ impl Entry {
         put_standing(txn, &self.relic.id, &self.standing)
     }
 
-    /// Returns the problem that it is about, as its labels say.
+    /// Returns the problem, from its labels.
     #[must_use]
     pub fn problem(&self) -> Problem {
         Problem::stored(&self.relic.labels, &self.relic.title)
     }
 
-    /// Who it is about, as its label says, and with which work.
+    /// Returns the subject, from its label, and its work if any.
     #[must_use]
     pub fn about(&self) -> (&str, Option<RelicId>) {
         let mut labels = self.relic.labels.iter();
@@ -67,7 +68,7 @@ impl Entry {
         }
     }
 
-    /// The event that calls people, or calls them again.
+    /// Records the event that calls people, or calls them again.
     pub(in crate::actors) fn raised(
         &self,
         txn: &mut dyn Txn,
@@ -84,7 +85,7 @@ impl Entry {
         txn.record(&event.with(data)).map(|_| ())
     }
 
-    /// Takes up a repeat.
+    /// Merges a repeated report into the open escalation.
     fn repeat(
         &mut self,
         txn: &mut dyn Txn,
@@ -129,12 +130,12 @@ fn put_standing(txn: &mut dyn Txn, id: &RelicId, standing: &Standing) -> Result<
     txn.set(&key(id), Some(&text))
 }
 
-/// Forgets what is remembered of one that is closed.
+/// Deletes the stored state of a closed escalation.
 pub(in crate::actors) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
     txn.set(&key(id), None)
 }
 
-/// All open escalations, the most urgent first.
+/// Returns all open escalations, the most urgent first.
 ///
 /// # Errors
 /// The store's.
@@ -155,7 +156,7 @@ fn labelled(txn: &mut dyn Txn, label: Option<String>) -> Result<Vec<Entry>, Stor
         .collect()
 }
 
-/// The open escalation that this would be a repeat of.
+/// Returns the open escalation that this report would repeat.
 ///
 /// # Errors
 /// The store's.
@@ -171,7 +172,7 @@ pub fn find(txn: &mut dyn Txn, body: &Escalation) -> Result<Option<Entry>, Store
     })
 }
 
-/// Who has work is called about with that work: what becomes of it settles the call.
+/// Adds the present work of a raider to a report about it: the outcome of the work settles the escalation.
 fn complete(txn: &mut dyn Txn, body: &mut Escalation) -> Result<Option<Hook>, StoreError> {
     let Ok(raider) = body.agent.parse::<RaiderId>() else {
         return Ok(None);
@@ -183,8 +184,8 @@ fn complete(txn: &mut dyn Txn, body: &mut Escalation) -> Result<Option<Hook>, St
     Ok(hook.filter(|hook| Some(&hook.relic) == body.relic.as_ref()))
 }
 
-/// Sends a message to the shaman, unless it would say nothing new: every look sees the same trouble
-/// again, and whoever is not answered calls again.
+/// Sends a message to the shaman, unless it adds nothing: every look sees the same problem again, and reports are
+/// repeated until they are answered.
 ///
 /// # Errors
 /// The store's.
@@ -215,7 +216,7 @@ pub fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreEr
     Ok(())
 }
 
-/// What a message calls people about.
+/// Returns the escalation in a message, if there is any.
 pub(in crate::actors) fn called(body: &Body) -> Option<&Escalation> {
     match body {
         Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
@@ -238,25 +239,29 @@ fn called_mut(body: &mut Body) -> Option<&mut Escalation> {
     }
 }
 
-/// Takes up everything in the inbox.
+/// Handles every message in the inbox.
 ///
 /// # Errors
 /// The store's.
 pub fn read_inbox(txn: &mut dyn Txn) -> Result<(), StoreError> {
     for message in txn.inbox(message::SHAMAN)? {
-        // Everything is settled in this one transaction: two looks cannot both see it.
+        // All in this one transaction: two looks cannot handle the same message.
         txn.handled(message.id)?;
         if called(&message.body).is_some() {
             raise(txn, &message.body)?;
         } else {
             let id = message.id;
-            tracing::warn!(id, "the shaman got a message that is not for it");
+            tracing::warn!(
+                id,
+                "the shaman received a message of a kind that it does not handle; it is marked \
+                as handled"
+            );
         }
     }
     Ok(())
 }
 
-/// One open escalation per subject, work and cause.
+/// Raises or repeats the open escalation for this subject, work and cause.
 fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
     let Some(mut body) = called(message).cloned() else {
         return Ok(());
@@ -293,7 +298,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
     Entry { relic, standing }.raised(txn, cause)
 }
 
-/// Notes that somebody knows: it stays open, and is not raised again.
+/// Acknowledges an escalation: it stays open, and is not raised again.
 ///
 /// # Errors
 /// [`StoreError::NotFound`] and [`StoreError::Conflict`] when it is no open escalation.
@@ -317,8 +322,8 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Ent
     Ok(entry)
 }
 
-/// Sends RECOVERY_NEEDED to the shaman: trouble with the sandbox of whom it is about, which is over
-/// when that sandbox is gone. What the shaman knows already is not sent.
+/// Sends RECOVERY_NEEDED to the shaman: a problem with the subject's sandbox, which is over when that sandbox is gone.
+/// Not sent when the shaman knows it already.
 ///
 /// # Errors
 /// The store's.
@@ -326,8 +331,8 @@ pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Ref
     say(world, from, Body::RecoveryNeeded(body)).await
 }
 
-/// Sends ESCALATION to the shaman: trouble with the work that it is about, whatever becomes of a
-/// sandbox. What the shaman knows already is not sent.
+/// Sends ESCALATION to the shaman: a problem with the work, independent of a sandbox. Not sent when the shaman knows it
+/// already.
 ///
 /// # Errors
 /// The store's.
@@ -343,7 +348,7 @@ async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// As [`call`], within a transaction.
+/// Does the same as [`call`], within a transaction.
 ///
 /// # Errors
 /// The store's.

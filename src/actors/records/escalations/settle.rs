@@ -1,4 +1,4 @@
-//! What ends an escalation without a person: the problem has vanished.
+//! Automatic closing of escalations whose problem has vanished.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 use super::Entry;
 
-/// Returns the open escalations about these relics or merge requests; of one kind, where that is said.
+/// Returns the open escalations about these relics or merge requests; of one kind, if given.
 ///
 /// # Errors
 /// The store's.
@@ -30,8 +30,7 @@ pub fn about(
     Ok(open.filter(named).map(|entry| entry.relic).collect())
 }
 
-/// Closes the calls for problems of these kinds, about whom and which work this says. What still waits
-/// to be read was said before.
+/// Closes the escalations of these kinds whose subject and work satisfy `is_over`. Unread messages are handled first.
 ///
 /// # Errors
 /// The store's.
@@ -46,7 +45,7 @@ pub fn over(
     })
 }
 
-/// Returns how the call for this kind of problem with this child stands; none where none is open.
+/// Returns the state of the escalation of this kind about this child; none when none is open.
 ///
 /// # Errors
 /// The store's.
@@ -61,7 +60,7 @@ pub fn standing(
     Ok(entry.map(|entry| entry.standing))
 }
 
-/// Closes the calls that this says are over. What still waits to be read was said before.
+/// Closes the escalations that satisfy `is_over`. Unread messages are handled first.
 ///
 /// # Errors
 /// The store's.
@@ -73,7 +72,7 @@ pub fn over_where(txn: &mut dyn Txn, is_over: impl Fn(&Entry) -> bool) -> Result
     settle(txn, over.collect(), Cause::Vanished)
 }
 
-/// Closes the calls for this kind of problem with raiders of this rig that do not have it any more.
+/// Closes the escalations of this kind about raiders of this rig that do not have the problem any more.
 ///
 /// # Errors
 /// The store's.
@@ -89,7 +88,7 @@ pub fn still_so(
     })
 }
 
-/// Closes escalations that what happened has settled.
+/// Closes these escalations with a cause.
 ///
 /// # Errors
 /// The store's.
@@ -107,7 +106,7 @@ pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<()
     Ok(())
 }
 
-/// Closes every escalation whose problem is no more, whoever or whatever made it so.
+/// Closes every escalation whose problem has vanished, for whatever reason.
 pub fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
     let mut gone = Vec::new();
     for entry in super::open(txn)? {
@@ -118,8 +117,8 @@ pub fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
     settle(txn, gone, Cause::Vanished)
 }
 
-/// Derived from hooks and relics at each look, so that no one who ends a problem has to know of the
-/// escalations about it. What is about nobody's work waits for a person.
+/// Derived from hooks and relics at each look, so that the code that ends a problem need not know the escalations about
+/// it. An escalation without work waits for a person.
 fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
     let (who, Some(relic)) = entry.about() else {
         return Ok(false);
@@ -136,8 +135,7 @@ fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
     }
     Ok(match status(txn, &relic)? {
         Some(RelicStatus::Closed) => true,
-        // A person took it up again, or its raider is gone and everything begins anew. What is in the
-        // queue is not over yet.
+        // A person took it up again, or its raider is gone and the work starts anew. Queued work is not over yet.
         Some(RelicStatus::Open) => {
             let was = entry.standing.relic;
             let moved = was.is_some_and(|was| was != RelicStatus::Open);
@@ -147,7 +145,7 @@ fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
     })
 }
 
-/// Where a relic stands; none when there is none.
+/// Returns the status of a relic; none when it does not exist.
 pub(super) fn status(txn: &mut dyn Txn, id: &RelicId) -> Result<Option<RelicStatus>, StoreError> {
     match txn.relic(id) {
         Ok(relic) => Ok(Some(relic.status)),

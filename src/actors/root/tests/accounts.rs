@@ -1,4 +1,4 @@
-//! Accounts at a limit or without a login: what becomes of their sessions (`actors/accounts.rs`).
+//! Accounts at a limit or without a login: the effects on their sessions (`actors/accounts.rs`).
 
 use crate::actors::mail::RootMail;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::testing::world::{Scenario, Town};
 pub(super) const PATROL: Duration = Duration::from_secs(31);
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
-/// Has every harness show its limits and logins.
+/// Configures the limit and login patterns of every harness.
 pub(super) fn looks(city: &mut City) {
     let pattern = |text: &str| Pattern::new(text).into_iter().collect();
     for harness in city.harnesses.values_mut() {
@@ -48,7 +48,7 @@ pub(super) fn harness(town: &Town) -> HarnessName {
     town.world.city.harnesses.keys().next().unwrap().clone()
 }
 
-/// The text of a limit that ends then.
+/// Returns the text of a limit that ends after this time.
 pub(super) fn limit(town: &Town, after: Duration) -> String {
     format!("at your limit until {}\n> ", town.world.clock.now() + after)
 }
@@ -59,7 +59,7 @@ pub(super) fn show(town: &Town, session: &SessionId, screen: &str) {
     town.parts.sessions.set_last_activity(session, Some(now));
 }
 
-/// Makes the conversation of a child's session known, so that the next one can go on with it.
+/// Makes the conversation of a child's session known, so that the next session can resume it.
 pub(super) async fn converse(town: &Town, child: &ChildId) {
     let handle = town.view(child).await.unwrap().session.unwrap().handle;
     let sessions = &town.parts.sessions;
@@ -143,7 +143,7 @@ async fn long_limit_ends_the_session_and_resumes_its_conversation() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 
-/// A person who is attached keeps the session.
+/// A session with a person attached is kept.
 #[tokio::test(start_paused = true)]
 async fn attached_session_is_not_ended_by_a_long_limit() {
     let town = town().await;
@@ -216,7 +216,7 @@ async fn sessions_go_on_in_the_order_of_the_priority_of_their_work() {
     assert_eq!(order, [9, 5, 0, -1]);
 }
 
-/// One login is missing for all: one person is called once, and no session is started.
+/// A login is missing for all sessions: a person is called once, and no session is started.
 #[tokio::test(start_paused = true)]
 async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
     let town = town().await;
@@ -233,7 +233,7 @@ async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
     town.pass_hours(MINUTE * by_tier(120, 600)).await;
     assert_eq!(town.starts(&first.session), 1);
     town.reword().await;
-    // Somebody logs in there: the other one, which has the old login in its memory, is restarted.
+    // A person logs in there: the other session, which has the old login in its memory, is restarted.
     show(&town, &first.session, "thinking");
     let (sessions, other) = (town.parts.sessions.clone(), second.session.clone());
     let fresh = move || sessions.show(&other, Some("> "));
@@ -281,15 +281,15 @@ async fn prompt_of_a_session_does_not_end_the_park_that_it_told_of() {
         called.len() == 1 && called[0].status != RelicStatus::Closed,
         "{called:?}"
     );
-    // An answer of its model proves it.
+    // An answer of its model is proof.
     assert!(conditions::report(&town.world, &handle, &Report::Answers));
     town.pass(PATROL).await;
     assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
     assert!(town.charge(&relic).await.is_ok());
 }
 
-/// A raider takes another harness of its rig over with its next session, and an account that nothing runs on any more is
-/// parked no longer.
+/// A raider takes over another harness of its rig with its next session, and an account that no session uses any more
+/// is parked no longer.
 #[tokio::test(start_paused = true)]
 async fn raider_takes_another_harness_over_and_the_old_account_is_forgotten() {
     let second = |city: &mut City| {
@@ -340,7 +340,7 @@ async fn raider_takes_another_harness_over_and_the_old_account_is_forgotten() {
     );
 }
 
-/// What is parked is parked for the next supervisor, too: a crash of it starts nothing early.
+/// A park outlives the supervisor: its crash starts nothing early.
 #[tokio::test(start_paused = true)]
 async fn park_outlives_the_supervisor() {
     let town = town().await;
@@ -361,7 +361,7 @@ async fn park_outlives_the_supervisor() {
     assert!(town.runs(&session));
 }
 
-/// A person says that it is over: `hd harness resume`.
+/// A person lifts the park: `hd harness resume`.
 #[tokio::test(start_paused = true)]
 async fn person_ends_the_park() {
     let town = town().await;
@@ -396,7 +396,7 @@ async fn no_session_of_a_parked_account_is_nudged() {
     assert!(!town.events(EventType::RaiderNudged).await.is_empty());
 }
 
-/// Nothing else tells a session to go on: one that cannot be told when its turn comes is told later.
+/// No other code tells a session to go on: a session that cannot be told at its turn is told later.
 #[tokio::test(start_paused = true)]
 async fn session_that_a_person_is_attached_to_is_told_afterwards() {
     let town = town().await;

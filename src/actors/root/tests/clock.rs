@@ -1,4 +1,4 @@
-//! A wall clock that jumps: nothing ends early, nothing late, nothing is restarted for it.
+//! A wall clock that jumps: nothing ends early or late, and nothing is restarted for it.
 
 use crate::actors::mail::RootMail;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::testing::world::{Scenario, Town, agent, rig};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: i64 = 3600;
 
-/// A town whose wall clock can be set.
+/// Starts a city whose wall clock can be set.
 async fn jumpy(scenario: Scenario) -> (Town, Arc<JumpyClock>) {
     let town = Scenario::new().start().await;
     let clock = JumpyClock::on(town.world.clock.clone());
@@ -30,7 +30,7 @@ async fn jumpy(scenario: Scenario) -> (Town, Arc<JumpyClock>) {
     (town, clock)
 }
 
-/// The session prints now, and the root looks.
+/// Has the session print now, and the root look.
 async fn active(town: &Town, session: &SessionId) {
     let now = Some(town.world.clock.now());
     town.parts.sessions.set_last_activity(session, now);
@@ -53,7 +53,7 @@ async fn a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after
         clock.jump(jump);
         town.pass(SECOND * 40).await;
         assert_eq!(town.starts(&session), 1, "silent for 80 s ({jump})");
-        // What it does after the jump is dated by the new time.
+        // Activity after the jump has the new time.
         active(&town, &session).await;
         town.pass(SECOND * 80).await;
         assert_eq!(town.starts(&session), 1, "silent for 80 s ({jump})");
@@ -87,7 +87,7 @@ async fn a_jump_of_the_wall_clock_ends_no_quarantine_and_restarts_nobody() {
     }
 }
 
-/// `done_intent_timeout`: nobody can go on with the completion, and the clock is set meanwhile.
+/// `done_intent_timeout`: no task can continue the completion, and the clock is set meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or_after() {
     for jump in [HOUR, -HOUR] {
@@ -97,7 +97,7 @@ async fn a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or
         let (town, clock) = jumpy(scenario).await;
         let charged = town.worker("a").await;
         let subject = charged.raider.to_string();
-        // Of another version.
+        // Written by another version.
         let intent = serde_json::Value::Null;
         town.store(move |txn| txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &intent))
             .await;

@@ -1,4 +1,4 @@
-//! Conversations that are shortened: what their sessions are told.
+//! Conversations that are compacted: the text that their sessions are told.
 
 use super::accounts::{MINUTE, PATROL, child, harness, looks, show, town};
 use crate::actors::claims::ClaimKey;
@@ -10,7 +10,7 @@ use crate::domain::ids::ChildId;
 use crate::ports::sessions::Input;
 use crate::testing::world::Scenario;
 
-/// A session whose conversation is shortened is told where its task stands, once.
+/// A session whose conversation is compacted is told the state of its task, once.
 #[tokio::test(start_paused = true)]
 async fn shortened_conversation_is_followed_by_a_rally() {
     let town = town().await;
@@ -50,7 +50,7 @@ async fn shortened_conversation_is_followed_by_a_rally() {
     assert_eq!(times(), 2);
 }
 
-/// Something else was typed for too long: the agent would not know its task.
+/// Other text was being typed for too long: without a retry the agent would not know its task.
 #[tokio::test(start_paused = true)]
 async fn rally_after_a_shortened_conversation_is_typed_again_when_it_was_refused() {
     let town = town().await;
@@ -70,7 +70,7 @@ async fn rally_after_a_shortened_conversation_is_typed_again_when_it_was_refused
     assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
 }
 
-/// `[rigs.raiders] on_compact`: it hands off while it still knows, or nothing is typed.
+/// `[rigs.raiders] on_compact`: it hands off while it still remembers, or nothing is typed.
 #[tokio::test(start_paused = true)]
 async fn session_whose_conversation_is_shortened_is_told_what_its_rig_says() {
     for (on_compact, words) in [

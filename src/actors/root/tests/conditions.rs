@@ -1,4 +1,4 @@
-//! Agents that ask something on their screens (`domain/condition.rs`).
+//! Agents with a dialog on their screens (`domain/condition.rs`).
 
 use crate::actors::mail::RootMail;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn edited(city: &mut City) {
     city.agents[0].fingerprint = "two".into();
 }
 
-/// `3. Drift` of the health patrol: who asks something is not restarted before it is answered.
+/// `3. Drift` of the health patrol: an agent with an open dialog is not restarted before it is answered.
 #[tokio::test(start_paused = true)]
 async fn drift_waits_while_a_question_is_open() {
     let (town, id, session) = mayor().await;
@@ -67,19 +67,19 @@ async fn drift_waits_while_a_question_is_open() {
     assert_eq!(told[0].data["question"], "Trust this folder?");
 }
 
-/// The decision sees the screen as it is, not as the last patrol saw it.
+/// The decision uses the present screen, not that of the last patrol.
 #[tokio::test(start_paused = true)]
 async fn a_question_that_nobody_saw_yet_is_found_before_its_session_is_replaced() {
     let (town, id, session) = mayor().await;
     town.pass(PATROL).await;
     town.parts.sessions.show(&session, Some("Sure?"));
-    // Nobody knows of it yet.
+    // No look has seen it yet.
     assert_eq!(town.reload(edited).await[0].action, Change::Restart);
     assert_eq!(town.starts(&session), 1);
     assert!(question(&town, &id).await.is_some());
 }
 
-/// An agent that asks is idle because a person is.
+/// An agent that asks is idle because it waits for a person.
 #[tokio::test(start_paused = true)]
 async fn who_asks_is_not_idle() {
     let (town, _, session) = mayor().await;
@@ -91,7 +91,7 @@ async fn who_asks_is_not_idle() {
     town.parts.sessions.set_last_activity(&session, Some(now));
     town.pass(PATROL * 10).await;
     assert_eq!(town.starts(&session), 1);
-    // It was answered: that is activity.
+    // The answer is activity.
     town.parts.sessions.show(&session, Some("> "));
     let now = town.world.clock.now();
     town.parts.sessions.set_last_activity(&session, Some(now));
@@ -101,7 +101,7 @@ async fn who_asks_is_not_idle() {
     assert_eq!(town.starts(&session), 2);
 }
 
-/// What cannot be seen is not acted on, and holds up nobody else.
+/// An unreadable screen defers the restart of that session only.
 #[tokio::test(start_paused = true)]
 async fn a_screen_that_cannot_be_seen_defers_a_restart() {
     let (town, id, session) = mayor().await;
@@ -115,7 +115,7 @@ async fn a_screen_that_cannot_be_seen_defers_a_restart() {
     assert_eq!(town.starts(&session), 2);
 }
 
-/// Other patterns hold at once, and a question is not told anew for them.
+/// Changed patterns apply at once, and do not report a known dialog again.
 #[tokio::test(start_paused = true)]
 async fn patterns_can_be_changed_while_it_runs() {
     let (town, id, session) = mayor().await;
@@ -149,7 +149,7 @@ async fn patterns_can_be_changed_while_it_runs() {
     assert_eq!(question(&town, &id).await, None);
 }
 
-/// What another session of that name asked is nobody's question.
+/// The dialog of an earlier session of the same name does not count.
 #[tokio::test(start_paused = true)]
 async fn a_question_ends_with_its_session() {
     let (town, id, session) = mayor().await;
@@ -170,7 +170,7 @@ async fn a_question_ends_with_its_session() {
     assert_eq!(town.world.directory.conditions.of(&gone), None);
 }
 
-/// Conditions are gone within a second of their end, whatever the patrol does.
+/// Conditions are cleared within a second of their end, independent of the patrol.
 #[tokio::test(start_paused = true)]
 async fn question_a_limit_and_a_login_are_gone_within_a_second_of_their_end() {
     const SECOND: Duration = Duration::from_secs(1);
@@ -199,7 +199,7 @@ async fn question_a_limit_and_a_login_are_gone_within_a_second_of_their_end() {
     }
 }
 
-/// A hook told of it, nothing was written since it closed, and no hook tells of that.
+/// A hook reported it, no output followed its end, and no hook reports the end.
 #[tokio::test(start_paused = true)]
 async fn reported_question_that_was_dismissed_is_gone_without_a_patrol() {
     const SECOND: Duration = Duration::from_secs(1);
@@ -222,7 +222,7 @@ async fn reported_question_that_was_dismissed_is_gone_without_a_patrol() {
     sessions.show(&charged.session, Some("> "));
     town.pass(SECOND).await;
     assert_eq!(known(&town, &id).await, None, "it was drawn, and has gone");
-    // Closed before it was seen.
+    // Closed before any look saw it.
     assert!(conditions::report(&town.world, &handle, &asks()));
     sessions.show(&charged.session, Some("> "));
     town.pass(SECOND).await;
@@ -241,7 +241,7 @@ async fn known(town: &Town, id: &ChildId) -> Option<&'static str> {
     Some(shown.word())
 }
 
-/// Has every harness show its limits, its logins, its work and its input line.
+/// Configures patterns for limits, logins, work and the input line of every harness.
 fn looks(city: &mut City) {
     let pattern = |text: &str| Pattern::new(text).into_iter().collect();
     for harness in city.harnesses.values_mut() {

@@ -1,4 +1,4 @@
-//! Whatever happens, afterwards everything that is wanted runs, once.
+//! Convergence: after any faults everything that is wanted runs, once.
 
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ async fn survive(blows: Vec<Blow>) {
     }
     show(&town);
     for id in [agent("mayor"), agent("clerk")] {
-        // Whoever is told that it could not be started tries again.
+        // A refused start is retried.
         while town.wake(&id).await.is_err() {
             town.pass(Duration::from_secs(1)).await;
         }

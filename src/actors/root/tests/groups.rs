@@ -33,7 +33,7 @@ fn counts(town: &Town) -> [usize; 3] {
     sessions(town).map(|id| town.starts(&id))
 }
 
-/// OTP supervisor_SUITE, one_for_one, one_for_all and rest_for_one: who is restarted with `b`.
+/// OTP supervisor_SUITE, one_for_one, one_for_all and rest_for_one: the members that restart with `b`.
 #[tokio::test(start_paused = true)]
 async fn the_strategy_decides_who_is_restarted() {
     let table = [
@@ -80,7 +80,7 @@ async fn the_others_end_last_first_and_start_first_first() {
     assert_eq!(starts[before..], [a, b, c]);
 }
 
-/// OTP: a child that rests is not restarted with the others; a temporary one never is.
+/// OTP: a resting child is not restarted with the others; a temporary child never is.
 #[tokio::test(start_paused = true)]
 async fn who_rests_stays_at_rest() {
     let town = group(Strategy::OneForAll);
@@ -95,7 +95,7 @@ async fn who_rests_stays_at_rest() {
     assert_eq!(town.state(&agent("c")).await, Some(ChildState::Stopped));
 }
 
-/// Dies once too often, a minute apart.
+/// Makes the member die once too often, a minute apart.
 async fn quarantine(town: &Town, name: &str) {
     let id = agent(name);
     for _ in 0..6 {
@@ -106,7 +106,7 @@ async fn quarantine(town: &Town, name: &str) {
     assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
 }
 
-/// While the culprit is quarantined nobody runs without it; afterwards all of them do.
+/// While the culprit is quarantined no member runs without it; afterwards all of them do.
 #[tokio::test(start_paused = true)]
 async fn a_quarantined_member_keeps_its_group_down() {
     let town = group(Strategy::OneForAll).start().await;
@@ -118,8 +118,8 @@ async fn a_quarantined_member_keeps_its_group_down() {
     assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
 
-/// A member that is quarantined for itself stays so, whatever its siblings do, and comes back in its
-/// own time.
+/// A member that is quarantined for its own deaths stays so, whatever its siblings do, and returns when its own
+/// quarantine ends.
 #[tokio::test(start_paused = true)]
 async fn a_death_releases_no_sibling_from_its_quarantine() {
     let town = group(Strategy::RestForOne).start().await;
@@ -134,8 +134,8 @@ async fn a_death_releases_no_sibling_from_its_quarantine() {
     assert_eq!(counts(&town), [1, 2, 7]);
 }
 
-/// A member that is started by hand while its group waits for a culprit, and dies: it is restarted with
-/// those who can be, and the culprit in its own time.
+/// A member that was started by hand while its group waits for a culprit dies: it restarts with the members that can,
+/// and the culprit when its quarantine ends.
 #[tokio::test(start_paused = true)]
 async fn a_culprit_is_not_forgotten_when_another_dies_before_its_time() {
     let town = group(Strategy::OneForAll).start().await;
@@ -150,7 +150,7 @@ async fn a_culprit_is_not_forgotten_when_another_dies_before_its_time() {
     assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
 
-/// OTP: a second death during the restart is counted, and all begins again.
+/// OTP: a second death during the restart is counted, and the restart begins again.
 #[tokio::test(start_paused = true)]
 async fn a_second_death_meanwhile_begins_again() {
     let town = group(Strategy::OneForAll).start().await;
@@ -165,7 +165,7 @@ async fn a_second_death_meanwhile_begins_again() {
     assert_eq!(town.parts.sessions.doubles(), 0);
 }
 
-/// Whoever is stopped in the middle of it takes no part any more, and holds nobody up.
+/// A member that is stopped during the restart takes no part any more, and delays no other.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
     let town = group(Strategy::OneForAll).start().await;
@@ -187,8 +187,8 @@ async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
     assert!(!town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
 
-/// A start of the member that died waits until the others have ended. It is refused after a while, not left without
-/// an answer for as long as they cannot be seen; the member starts when it can.
+/// A start of the member that died waits until the others have ended. It is refused after a while rather than left
+/// unanswered while their sessions cannot be observed; the member starts when it can.
 #[tokio::test(start_paused = true)]
 async fn start_that_waits_for_sessions_that_cannot_be_seen_is_answered() {
     let town = group(Strategy::OneForAll).start().await;
@@ -205,7 +205,7 @@ async fn start_that_waits_for_sessions_that_cannot_be_seen_is_answered() {
     assert!([a, b, c].iter().all(|id| town.runs(id)));
 }
 
-/// Whoever waits for somebody outside the group holds none of its members up.
+/// A member that waits for an agent outside the group delays no other member.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_waits_for_another_agent_holds_nobody_up() {
     let town = group(Strategy::OneForAll).agent("other", RestartType::Permanent);
@@ -230,7 +230,7 @@ fn all_run(town: &Town) -> bool {
     sessions(town).iter().all(|id| town.runs(id))
 }
 
-/// Found by the storm: who waits for a group that is not configured any more waits for nobody.
+/// Found by the storm: members waiting for a group that was removed from the configuration stop waiting.
 #[tokio::test(start_paused = true)]
 async fn a_group_that_is_configured_away_leaves_nobody_waiting() {
     let town = group(Strategy::OneForAll).start().await;
@@ -242,7 +242,7 @@ async fn a_group_that_is_configured_away_leaves_nobody_waiting() {
     town.reload(|city| city.groups.clear()).await;
     town.pass(SECOND).await;
     assert!(all_run(&town));
-    // And while one of them is still ending.
+    // Also while a member is still ending.
     let town = group(Strategy::OneForAll).start().await;
     let [_, b, c] = sessions(&town);
     town.parts.sessions.hold_stop(&c);
@@ -261,7 +261,7 @@ async fn a_group_that_is_configured_away_leaves_nobody_waiting() {
     assert!(all_run(&town));
 }
 
-/// The others wait with a quarantined member: who releases it releases them, too.
+/// The others wait with a quarantined member: its release releases them, too.
 #[tokio::test(start_paused = true)]
 async fn whoever_releases_a_quarantined_member_releases_its_group() {
     let town = group(Strategy::OneForAll).start().await;

@@ -1,4 +1,4 @@
-//! The brake of handoffs (`domain/handoff.rs`): successors wait, then a person is called.
+//! The brake on handoffs (`domain/handoff.rs`): successors wait, then a person is called.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::testing::world::{Scenario, Town};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The session works for four seconds, then hands off with this to show for it.
+/// Has the session work for four seconds, then hand off with this progress.
 async fn hand_off(town: &Town, charged: &Charged, progress: &str) {
     town.pass(SECOND * 4).await;
     let meant = Meant::raider(&charged.raider, charged.incarnation);

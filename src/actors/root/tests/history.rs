@@ -1,4 +1,4 @@
-//! `restart_history`: what counts against a child, and the ends of the supervisor.
+//! `restart_history`: counted deaths across restarts of the supervisor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn persistent() -> Scenario {
     keeping(memory())
 }
 
-/// Ends the supervisor as `kill -9` does; what `meanwhile` does happens while none runs.
+/// Kills the supervisor as `kill -9` does; runs `meanwhile` while none runs.
 async fn again(town: Town, next: Scenario, meanwhile: impl FnOnce(&Parts)) -> Town {
     let clock = town.world.clock.clone();
     let parts = town.crash().await;
@@ -58,7 +58,7 @@ async fn crash_tracking_resets_when_the_supervisor_restarts() {
     let town = again(town, memory(), |_| {}).await;
     let view = town.view(&id).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
-    // Nor is anything taken over from a time when it was kept.
+    // Rows from an earlier persistent history are not taken over either.
     let town = again(town, persistent(), |_| {}).await;
     quarantine(&town, &id).await;
     let town = again(town, memory(), |_| {}).await;
@@ -110,7 +110,7 @@ async fn an_operators_release_outlives_the_supervisor_too() {
     assert_eq!(town.events(EventType::AgentAdopted).await.len(), 1);
 }
 
-/// Whenever the supervisor is killed: after `max_restarts` restarts it is over.
+/// A child is quarantined after `max_restarts` restarts, however often the supervisor is killed.
 #[tokio::test(start_paused = true)]
 async fn no_child_respawns_without_limit_though_the_supervisor_is_killed_each_time() {
     for settles in [0, 1, 2] {
@@ -125,7 +125,7 @@ async fn no_child_respawns_without_limit_though_the_supervisor_is_killed_each_ti
             for _ in 0..settles {
                 tokio::task::yield_now().await;
             }
-            // Also those that were started again between the kill and the end.
+            // Includes children that were restarted between the kill and the end.
             town = again(town, persistent(), |parts| {
                 for session in &sessions {
                     parts.sessions.exit_unheard(session, 1);
@@ -140,7 +140,7 @@ async fn no_child_respawns_without_limit_though_the_supervisor_is_killed_each_ti
     }
 }
 
-/// An agent that waits for another one is not forgiven meanwhile.
+/// The death of an agent that waits for another one still counts.
 #[tokio::test(start_paused = true)]
 async fn a_death_while_nobody_watched_counts_though_the_child_cannot_start_yet() {
     let scenario = || {
@@ -163,7 +163,7 @@ async fn a_death_while_nobody_watched_counts_though_the_child_cannot_start_yet()
     assert_eq!((view.state, view.restarts), (ChildState::Running, 1));
 }
 
-/// With a history in memory, too (`agent-lifecycle.md`, section 3).
+/// Holds with a history in memory, too (`agent-lifecycle.md`, section 3).
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_died_while_no_supervisor_ran_comes_back_with_fewer_permissions() {
     let town = careful().start().await;
@@ -180,7 +180,7 @@ async fn a_raider_that_died_while_no_supervisor_ran_comes_back_with_fewer_permis
     let view = town.view(&id).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 1));
     assert!(is_careful(&town));
-    // Nothing but that outlives the supervisor.
+    // Only that outlives the supervisor.
     let town = again(town, careful(), |_| {}).await;
     assert_eq!(town.view(&id).await.unwrap().restarts, 0);
     assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
@@ -202,7 +202,7 @@ async fn a_start_that_fails_after_a_crash_gives_no_permissions_back() {
     assert!(town.runs(&charged.session) && is_careful(&town));
 }
 
-/// A harness with a form of fewer permissions.
+/// Configures a harness with a reduced form.
 fn careful() -> Scenario {
     Scenario::new().with(|city| {
         for harness in city.harnesses.values_mut() {
@@ -211,7 +211,7 @@ fn careful() -> Scenario {
     })
 }
 
-/// Whether the last session began with fewer permissions.
+/// Returns true when the last session began with reduced permissions.
 fn is_careful(town: &Town) -> bool {
     let starts = town.parts.sessions.starts();
     let last = starts.last().unwrap();
@@ -235,7 +235,7 @@ async fn a_graceful_stop_of_raiders_counts_nothing_in_memory() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 
-/// Planned ends are no deaths, whoever ends (`4-rules.md`, stop and start).
+/// Planned ends are no deaths, of raiders and agents (`4-rules.md`, stop and start).
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_and_an_adoption_count_nothing() {
     let mut town = persistent().start().await;
@@ -256,7 +256,7 @@ async fn a_graceful_stop_and_an_adoption_count_nothing() {
     }
 }
 
-/// Nobody is in quarantine for ever because a clock was wrong.
+/// A wrong clock must not quarantine a child for ever.
 #[tokio::test(start_paused = true)]
 async fn deaths_of_the_future_count_as_deaths_of_now() {
     let id = agent("mayor");
@@ -275,7 +275,7 @@ async fn deaths_of_the_future_count_as_deaths_of_now() {
     let town = again(town, persistent(), |_| {}).await;
     assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
     town.pass(WINDOW / 2).await;
-    // It does not begin anew with each start.
+    // The time does not restart at each start.
     let town = again(town, persistent(), |_| {}).await;
     assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
     town.pass(WINDOW / 2 + SECOND).await;
@@ -362,7 +362,7 @@ async fn while_the_store_cannot_write_deaths_are_counted_in_memory() {
     assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
 }
 
-/// The others were not meant to run without it.
+/// The others are not meant to run without it.
 #[tokio::test(start_paused = true)]
 async fn the_group_of_a_child_in_quarantine_waits_with_it() {
     let scenario = || {

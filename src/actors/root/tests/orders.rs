@@ -1,4 +1,4 @@
-//! End, rest, wake, want and cycle, in every state a child can be in.
+//! End, rest, wake, want and cycle, in every state of a child.
 
 use crate::actors::mail::RootMail;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn mayor() -> (Town, ChildId) {
     (town.start().await, agent("mayor"))
 }
 
-/// What a raider's nuke does to it: nothing of it is left, and whoever asked knows.
+/// Ends a child as a nuke does: it is answered, and nothing of the child is left.
 async fn ends(town: &Town, id: &ChildId) {
     town.end(id).await.unwrap();
     assert!(!town.runs(&town.session(id)));
@@ -102,7 +102,7 @@ async fn rest_is_sticky_and_wake_undoes_it() {
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
 }
 
-/// A daemon that could not see the agent's session never took it up.
+/// A daemon that could not observe the agent's session never gave it a slot.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_was_never_taken_up_can_rest_and_wake() {
     let (town, id) = mayor().await;
@@ -183,7 +183,7 @@ async fn an_end_is_not_confirmed_while_the_session_cannot_be_seen() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let id = ChildId::Raider(charged.raider.clone());
-    // Its actor is gone, its successor cannot see the session.
+    // Its actor is gone, and its successor cannot observe the session.
     town.parts.sessions.hide(&charged.session, Some("fog"));
     town.kill_actors::<ChildMsg>();
     town.end(&id).await.unwrap_err();
@@ -234,8 +234,8 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
     assert!(town.view(&id).await.is_none());
 }
 
-/// `witness-patrol.md`, TOCTOU guard: what was decided about one incarnation, or one session, is not
-/// done to the next of its name, whether or not the root has it.
+/// `witness-patrol.md`, TOCTOU guard: a decision about one incarnation or session is not applied to the next of its
+/// name, whether or not the root has it.
 #[tokio::test(start_paused = true)]
 async fn who_came_after_the_one_that_was_meant_is_left_alone() {
     let town = Scenario::new().start().await;
@@ -261,7 +261,7 @@ async fn who_came_after_the_one_that_was_meant_is_left_alone() {
     };
     refused(&town).await;
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
-    // Of a child that the root does not have yet.
+    // The order is for a child that the root does not have yet.
     let (clock, parts) = (town.world.clock.clone(), town.crash().await);
     let town = Scenario::new().begin_on(parts, clock).await;
     refused(&town).await;

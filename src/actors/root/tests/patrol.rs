@@ -1,4 +1,4 @@
-//! What `health-patrol.md` says of starts, of what cannot be known, and of what patrols need.
+//! The rules of `health-patrol.md` about starts, unknown states, and the independence of patrols.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ fn agents(names: &[&str]) -> Scenario {
     names.iter().fold(Scenario::new(), with)
 }
 
-/// `start_concurrency`: no more at once, and whoever came first is first.
+/// `start_concurrency`: no more starts at once, and first come, first served.
 #[tokio::test(start_paused = true)]
 async fn starts_are_bounded_and_served_in_the_order_they_were_asked_for() {
     let town = Scenario::new().with(|city| city.daemon.start_concurrency = 2);
@@ -67,7 +67,7 @@ async fn starts_are_bounded_and_served_in_the_order_they_were_asked_for() {
     }
 }
 
-/// Parallel starts: each result is its own child's, in whatever order they come.
+/// Parallel starts: each result goes to its own child, in whatever order they arrive.
 #[tokio::test(start_paused = true)]
 async fn the_order_in_which_parallel_starts_end_changes_nothing() {
     for order in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
@@ -139,7 +139,7 @@ async fn activity_that_is_not_known_kills_nobody() {
     assert_eq!(town.parts.sessions.starts().len(), 2, "it could have been");
 }
 
-/// Zombie capture: what a dead agent showed last is kept with its death.
+/// Zombie capture: the last output of a dead agent is kept with its death.
 #[tokio::test(start_paused = true)]
 async fn a_death_is_told_with_its_code_and_the_end_of_the_terminal() {
     let town = agents(&["mayor"]).start().await;
@@ -153,7 +153,7 @@ async fn a_death_is_told_with_its_code_and_the_end_of_the_terminal() {
     assert!(tail.contains("out of memory"), "{tail}");
 }
 
-/// A quarantined agent is passed over, and everybody can see that.
+/// A quarantined agent is skipped, and that is visible.
 #[tokio::test(start_paused = true)]
 async fn patrols_pass_over_who_is_quarantined_and_it_shows() {
     let town = agents(&["mayor"]).start().await;
@@ -171,7 +171,7 @@ async fn patrols_pass_over_who_is_quarantined_and_it_shows() {
     assert_eq!(town.events(EventType::AgentQuarantined).await.len(), 1);
 }
 
-/// `health-patrol.md`, SDK self-sufficiency: no configured agent is needed for any of it.
+/// `health-patrol.md`, SDK self-sufficiency: patrols need no configured agent.
 #[tokio::test(start_paused = true)]
 async fn patrols_need_no_agent() {
     let town = Scenario::new().with(|city| city.automations.push(every_minute()));
@@ -219,7 +219,7 @@ async fn an_automation_whose_run_cannot_be_recorded_does_not_run() {
     assert_eq!(ran(), 2);
 }
 
-/// An interval that is shorter now does not wait for the end of the longer one.
+/// A shorter interval does not wait for the end of the longer one.
 #[tokio::test(start_paused = true)]
 async fn a_new_patrol_interval_holds_at_once() {
     let town = agents(&["mayor"]);

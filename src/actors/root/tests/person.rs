@@ -1,4 +1,4 @@
-//! What a person who is attached ends is no death.
+//! Sessions that an attached person ends: no deaths.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_session_that_a_person_ended_is_followed_by_another_and_counts_as_no_d
     assert!(!prompts[1].contains("fewer permissions"), "{}", prompts[1]);
 }
 
-/// A restart type that answers every end with rest answers this one so.
+/// A restart type that rests after every end rests after this one, too.
 #[tokio::test(start_paused = true)]
 async fn a_temporary_agent_that_a_person_ended_rests_and_did_not_crash() {
     let town = Scenario::new().agent("mayor", RestartType::Temporary);

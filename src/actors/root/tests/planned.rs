@@ -1,4 +1,4 @@
-//! What patrols and reloads plan: drift, idleness, suspension, removal, dependencies.
+//! Changes planned by patrols and reloads: drift, idleness, suspension, removal, dependencies.
 
 use crate::actors::mail::RootMail;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn change(agents: &mut [Agent], name: &str, change: impl FnOnce(&mut Agent)) {
     change(agent.unwrap());
 }
 
-/// A raider that was parked with a refused outcome is still told of it when it goes on; the next incarnation is not.
+/// A raider that was parked with a refused outcome is still told of that when it goes on; the next incarnation is not.
 #[tokio::test(start_paused = true)]
 async fn resumed_child_keeps_what_its_outcome_was_refused_for() {
     let town = Scenario::new().start().await;
@@ -69,7 +69,7 @@ async fn a_drifted_agent_gets_one_fresh_session() {
     );
 }
 
-/// `3. Drift` of the health patrol: a person who is attached is not disturbed.
+/// `3. Drift` of the health patrol: an attached person is not disturbed.
 #[tokio::test(start_paused = true)]
 async fn drift_waits_while_a_person_is_attached() {
     let (town, id) = mayor().await;
@@ -150,8 +150,7 @@ async fn a_suspended_agent_rests_until_it_is_resumed() {
     assert_eq!(town.events(EventType::AgentResumed).await.len(), 1);
 }
 
-/// What the configuration asks for while somebody is still ending comes with the end, and not with the
-/// next patrol.
+/// A child that is wanted again while it is ending starts when it has ended, not at the next patrol.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_wanted_again_while_it_ends_starts_when_it_has_ended() {
     let suspend: fn(&mut City) = |city| city.suspended = true;
@@ -164,7 +163,7 @@ async fn an_agent_that_is_wanted_again_while_it_ends_starts_when_it_has_ended() 
         town.until("the stop", || !town.parts.sessions.stops().is_empty())
             .await;
         town.reconfigure(|city| city.clone_from(&before)).await;
-        // The second look begins when what the first decided is done.
+        // The second look begins when the decisions of the first are carried out.
         town.look(2).await;
         town.parts.sessions.release_stop(&session);
         town.settle().await;
@@ -173,7 +172,7 @@ async fn an_agent_that_is_wanted_again_while_it_ends_starts_when_it_has_ended() 
     }
 }
 
-/// Found by the storm: what could not be ended unseen is ended when it is seen.
+/// Found by the storm: a session that could not be ended because it could not be observed is ended when it can.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_hid_from_its_suspension_or_stop_is_ended_when_it_is_seen() {
     for suspends in [true, false] {
@@ -194,7 +193,7 @@ async fn a_session_that_hid_from_its_suspension_or_stop_is_ended_when_it_is_seen
     }
 }
 
-/// Found by the storm: whoever rests as its type said is started when its type says otherwise.
+/// Found by the storm: an agent that rests by its restart type is started when that type changes.
 #[tokio::test(start_paused = true)]
 async fn a_rested_agent_that_becomes_permanent_is_started() {
     let town = Scenario::new().agent("mayor", RestartType::Transient);
@@ -214,7 +213,7 @@ async fn a_rested_agent_that_becomes_permanent_is_started() {
     assert!(!town.runs(&session), "a person's stop is sticky");
 }
 
-/// Sandbox and slot stay; the raider goes on where it was.
+/// Sandbox and slot stay; the raider resumes.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_rig_stops_sessions_and_keeps_sandboxes() {
     let town = Scenario::new().start().await;
@@ -230,7 +229,7 @@ async fn a_suspended_rig_stops_sessions_and_keeps_sandboxes() {
     assert_eq!(town.parts.repo.names().len(), 1);
 }
 
-/// What needs no restart is applied live, and a quarantined child whose spec changed is released.
+/// Changes without a restart apply live, and a quarantined child whose spec changed is released.
 #[tokio::test(start_paused = true)]
 async fn a_changed_spec_releases_a_quarantined_child() {
     let (town, id) = mayor().await;
@@ -293,7 +292,7 @@ fn chain() -> Scenario {
     })
 }
 
-/// `depends_on`: started after, also when what it needs takes its time.
+/// `depends_on`: started afterwards, even when the dependency takes its time.
 #[tokio::test(start_paused = true)]
 async fn an_agent_starts_when_what_it_depends_on_is_up() {
     let scenario = chain();
@@ -329,7 +328,7 @@ async fn an_agent_starts_when_what_it_depends_on_is_up() {
     assert!(wanted.iter().all(|id| town.runs(id)));
 }
 
-/// `depends_on`: a pool counts as up when one of its members is.
+/// `depends_on`: a pool counts as up when any of its members is.
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_is_needed_is_up_when_one_of_its_members_is() {
     let scenario = || {
@@ -366,7 +365,7 @@ async fn a_pool_that_is_needed_is_up_when_one_of_its_members_is() {
     assert!(town.runs(&town.session(&agent("api"))));
 }
 
-/// `depends_on` is applied live: who waited for somebody that is not needed any more starts.
+/// `depends_on` applies live: an agent that waited for a dropped dependency starts.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_depends_on_less_starts_at_once() {
     let town = chain().with(|city| city.agents[0].suspended = true);

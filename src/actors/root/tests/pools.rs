@@ -1,4 +1,4 @@
-//! Pools: scaled up at once, drained in their own time.
+//! Pools: grow at once, drain in their own time.
 
 use crate::actors::mail::RootMail;
 use std::time::Duration;
@@ -70,7 +70,7 @@ async fn the_check_decides_within_bounds() {
     assert_eq!(running(&clock).len(), 1);
 }
 
-/// A member that is not needed has its time, is kept on when it is needed again, and may end earlier.
+/// A member that is not needed gets time, stays when it is needed again, and may end earlier.
 #[tokio::test(start_paused = true)]
 async fn a_member_drains_in_its_own_time() {
     let town = pool(Some(CHECK)).start().await;
@@ -130,7 +130,7 @@ async fn the_bounds_are_applied_live() {
     assert_eq!(running(&town).len(), 1);
 }
 
-/// Also without a check, and downwards.
+/// Applies without a check, and downwards, too.
 #[tokio::test(start_paused = true)]
 async fn a_lower_min_without_a_check_is_applied_live() {
     let min = |min| {
@@ -148,7 +148,7 @@ async fn a_lower_min_without_a_check_is_applied_live() {
     assert_eq!(running(&town).len(), 1);
 }
 
-/// Nobody needs a fresh session of who drains.
+/// A draining member that ends needs no fresh session.
 #[tokio::test(start_paused = true)]
 async fn a_draining_member_that_is_cycled_is_gone() {
     let town = pool(Some(CHECK)).start().await;
@@ -164,7 +164,7 @@ async fn a_draining_member_that_is_cycled_is_gone() {
     assert_eq!(town.events(EventType::AgentDrained).await.len(), 1);
 }
 
-/// A pool that went and came back is asked at its own pace, not at both.
+/// A pool that was removed and came back is asked at its own pace, not at both.
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_came_back_is_asked_once_at_a_time() {
     let town = pool(Some(CHECK)).start().await;
@@ -179,7 +179,7 @@ async fn a_pool_that_came_back_is_asked_once_at_a_time() {
     assert!((10..=11).contains(&asked), "{asked}");
 }
 
-/// A daemon that comes back drains nobody before it knows how many are wanted.
+/// A restarted daemon drains no member before it knows the wanted size.
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_members_are_kept_until_the_check_has_come_back() {
     let town = pool(Some(CHECK)).start().await;
@@ -195,7 +195,7 @@ async fn after_a_restart_members_are_kept_until_the_check_has_come_back() {
     assert!((1..=3).all(|n| town.starts(&member(&town, n)) == 1));
 }
 
-/// It may be in the middle of something: told once, in words, where somebody reads them.
+/// A draining member may be busy: it is told once, in prose, if its program reads prose.
 #[tokio::test(start_paused = true)]
 async fn a_draining_member_is_told_if_it_has_a_harness() {
     for driven in [true, false] {
@@ -212,7 +212,7 @@ async fn a_draining_member_is_told_if_it_has_a_harness() {
         let words = Input::Submit(PoolNotice::Leave.text(&town.world.hd()));
         let expected = if driven { vec![words] } else { Vec::new() };
         assert_eq!((told(1), told(2)), (Vec::new(), expected));
-        // Needed after all: whoever was told to end is told.
+        // Needed again: the member that was told to end is told so.
         town.parts.runner.say(CHECK, "2");
         town.pass(SECOND * 6).await;
         let last = Input::Submit(PoolNotice::Stay.text(&town.world.hd()));
@@ -252,7 +252,7 @@ async fn draining_member_is_told_when_its_account_is_open_again() {
     assert_eq!(sent, [words]);
 }
 
-/// Something else was typed for too long.
+/// Other text was being typed for too long.
 #[tokio::test(start_paused = true)]
 async fn draining_member_is_told_again_when_the_words_were_refused() {
     let harness = HarnessName::new("script").unwrap();
@@ -277,7 +277,7 @@ async fn draining_member_is_told_again_when_the_words_were_refused() {
     assert_eq!(sent, [words]);
 }
 
-/// Failure counters belong to the agent: a pool that goes up and down pardons nobody.
+/// Failure counters belong to the agent: shrinking and growing a pool clears none.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_crashes_is_not_pardoned_by_a_pool_that_goes_up_and_down() {
     for history in [History::Memory, History::Persistent] {
@@ -300,7 +300,7 @@ async fn a_member_that_crashes_is_not_pardoned_by_a_pool_that_goes_up_and_down()
     }
 }
 
-/// The last good answer holds while the next is looked for, however that comes out.
+/// The last good answer stays in force during the next check, whatever its result.
 #[tokio::test(start_paused = true)]
 async fn a_slow_check_changes_nothing_until_it_has_come_back() {
     let town = pool(Some(CHECK)).start().await;
@@ -319,7 +319,7 @@ async fn a_slow_check_changes_nothing_until_it_has_come_back() {
     assert!(draining().await, "it failed: `min`");
 }
 
-/// A new `check_interval` holds at once, and the answer that is known until the next.
+/// A new `check_interval` applies at once, and the known answer stays until the next.
 #[tokio::test(start_paused = true)]
 async fn a_pool_is_asked_at_its_new_pace() {
     let scenario = pool(Some(CHECK)).with(|city| {
@@ -342,7 +342,7 @@ async fn a_pool_is_asked_at_its_new_pace() {
     assert_eq!(running(&town), [1, 2, 3]);
 }
 
-/// Why a pool has its size: the answer of its check, when it came, and what was wrong with it.
+/// The view of a pool explains its size: the answer of its check, its time, and its error.
 #[tokio::test(start_paused = true)]
 async fn a_pool_says_why_it_has_its_size() {
     let town = pool(Some(CHECK)).start().await;
@@ -360,8 +360,8 @@ async fn a_pool_says_why_it_has_its_size() {
     assert!(failed.checked.unwrap() > first);
 }
 
-/// A return would answer what is asked: who drains is told when the question is closed, and who is needed
-/// again before that hears of nothing.
+/// A return would answer the dialog: a draining member is told when the dialog has closed, and a member that is needed
+/// again before that is told nothing.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
     for attached in [true, false] {

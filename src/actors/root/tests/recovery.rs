@@ -1,4 +1,4 @@
-//! Looking at the world: after a crash of the daemon, at every patrol, after a crash of an actor.
+//! Observation of the world: after a crash of the daemon, at every patrol, after a crash of an actor.
 
 use crate::actors::mail::RootMail;
 use std::time::Duration;
@@ -52,13 +52,13 @@ async fn the_next_daemon_adopts_what_runs_and_restarts_what_does_not() {
         let view = town.view(&ChildId::Raider(id)).await.unwrap();
         assert_eq!((view.state, view.restarts), (ChildState::Running, deaths));
     }
-    // What was adopted is heard of, too.
+    // Events of adopted sessions arrive, too.
     town.parts.sessions.crash(&a.session, 9);
     town.settle().await;
     assert_eq!(town.starts(&a.session), 2);
 }
 
-/// `hd done` said it while the supervisor was away: a fresh session would only be in the way.
+/// `hd done` was run while the supervisor was away: a fresh session would disturb.
 #[tokio::test(start_paused = true)]
 async fn a_raider_whose_done_waits_in_the_outbox_is_not_started_again() {
     let town = Scenario::new().start().await;
@@ -66,7 +66,7 @@ async fn a_raider_whose_done_waits_in_the_outbox_is_not_started_again() {
     let clock = town.world.clock.clone();
     let parts = town.crash().await;
     parts.sessions.exit_unheard(&charged.session, 0);
-    // A large tree: everything else has long been done by the time it is measured.
+    // A large tree: everything else is done long before it is measured.
     let long = Duration::from_millis(300);
     parts.repo.interlude("measure", move || poll::pass(long));
     parts.tasks.leave(done_intent(&charged));
@@ -106,7 +106,7 @@ async fn a_session_that_nothing_asks_for_is_ended_at_the_next_patrol() {
     town.parts.sessions.hold_stop(&orphan.id);
     town.look(4).await;
     assert_eq!(town.parts.sessions.stops().len(), 1, "it is being ended");
-    // The last look may be acted on when it has ended.
+    // The last look may be applied after the session has ended.
     town.parts.sessions.release_stop(&orphan.id);
     town.settle().await;
     assert!(!town.runs(&orphan.id));
@@ -128,8 +128,8 @@ async fn a_session_that_a_suspended_agent_left_behind_is_ended_under_its_name() 
     assert_eq!(told[0].subject, "mayor");
 }
 
-/// Who is resumed while the session that its suspension left behind is being ended gets a fresh one, and
-/// has not crashed.
+/// An agent that is resumed while the session left by its suspension is being ended gets a fresh session, and has not
+/// crashed.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_being_ended_is_not_adopted() {
     let scenario = || Scenario::new().agent("mayor", RestartType::Permanent);
@@ -195,7 +195,7 @@ async fn what_cannot_be_seen_is_never_acted_on() {
     assert_eq!(town.starts(&charged.session), 1);
 }
 
-/// `1-product.md`: the patrol is the safety net. An exit that nobody announced is found.
+/// `1-product.md`: the patrol is the safety net. It finds an exit without an event.
 #[tokio::test(start_paused = true)]
 async fn an_exit_that_nobody_announced_is_found_by_the_patrol() {
     let town = Scenario::new().start().await;
@@ -222,7 +222,7 @@ async fn a_patrol_on_a_quiet_town_does_nothing() {
     assert!(town.parts.sessions.stops().is_empty());
 }
 
-/// A host on which a look takes longer than the time between two patrols.
+/// A look takes longer than the patrol interval on this host.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_outlasts_a_patrol_is_acted_on() {
     let town = Scenario::new().start().await;
@@ -237,7 +237,7 @@ async fn a_look_that_outlasts_a_patrol_is_acted_on() {
     town.until("the first look", held).await;
     tokio::time::advance(PATROL).await;
     let _patrolled = ask::views(&town.world).await.unwrap();
-    // Others look, too, and may have come before it.
+    // Other looks may have come before it.
     let booted = || {
         town.parts.sessions.release_list();
         ready.try_recv().is_ok()
@@ -250,8 +250,7 @@ async fn a_look_that_outlasts_a_patrol_is_acted_on() {
     assert_eq!(town.starts(&session), 1);
 }
 
-/// While the first look waits for the store, the root hears and answers: it may have to restart
-/// that very store.
+/// While the first look waits for the store, the root handles messages: it may have to restart that very store.
 #[tokio::test(start_paused = true)]
 async fn the_root_is_not_deaf_while_it_boots() {
     let town = Scenario::new().start().await;
@@ -316,8 +315,8 @@ async fn a_resting_agent_is_not_taken_for_one_that_is_wanted() {
     assert!(town.view(&ChildId::Raider(raider("Toast"))).await.is_none());
 }
 
-/// Nothing may be done to it, for ever: a person is called once that has lasted, and the call is over when it
-/// can be seen.
+/// A session of unknown state must not be touched; a person is called once when that lasts, and the escalation is closed
+/// when it can be observed.
 #[tokio::test(start_paused = true)]
 async fn who_cannot_be_seen_for_long_is_told_of_once() {
     for restarts in 0..=2 {
@@ -338,7 +337,7 @@ async fn who_cannot_be_seen_for_long_is_told_of_once() {
         assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
         town.parts.sessions.hide(&session, None);
         if restarts > 1 {
-            // It forgets that it called.
+            // The new root does not know that it called.
             let parts = town.crash().await;
             town = scenario().start_on(parts, clock).await;
         }

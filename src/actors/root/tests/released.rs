@@ -1,4 +1,4 @@
-//! The release of an account after its limit: which children get a turn, and what is done before all had theirs.
+//! The release of an account after its limit: the children that get a turn, and the state until all had theirs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::domain::account::{Told, Trouble, Why};
 use crate::domain::event::EventType;
 use crate::testing::world::Scenario;
 
-/// A session that was kept is told to go on, and no one starts before its turn, although the limit ended while no
-/// supervisor ran.
+/// A kept session is told to go on, and no child starts before its turn, although the limit ended while no supervisor
+/// ran.
 #[tokio::test(start_paused = true)]
 async fn park_that_ended_while_no_supervisor_ran_gives_everybody_a_turn() {
     let town = town().await;
@@ -44,7 +44,7 @@ async fn park_that_ended_while_no_supervisor_ran_gives_everybody_a_turn() {
     );
 }
 
-/// One that cannot be seen when its turn comes has not ended: it is told when it is seen again.
+/// A session that cannot be observed at its turn has not ended: it is told when it can.
 #[tokio::test(start_paused = true)]
 async fn session_that_cannot_be_seen_at_its_turn_is_told_afterwards() {
     let town = town().await;
@@ -64,7 +64,7 @@ async fn session_that_cannot_be_seen_at_its_turn_is_told_afterwards() {
     assert_eq!(told(&town, &session), 1);
 }
 
-/// While the first of a guessed time tries whether it was right, no new work begins.
+/// While the first child tries whether a guessed time was right, no new work begins.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_charged_while_the_first_of_a_guessed_time_tries() {
     let town = town().await;
@@ -82,7 +82,7 @@ async fn nothing_is_charged_while_the_first_of_a_guessed_time_tries() {
     assert!(town.charge(&relic).await.is_ok());
 }
 
-/// A raider that is charged after another one of its name went, before that one had its turn, has no turn to wait for.
+/// A raider that is charged under the name of one that went before its turn has no turn to wait for.
 #[tokio::test(start_paused = true)]
 async fn raider_does_not_inherit_the_turn_of_the_one_before_it() {
     let town = town().await;
@@ -107,7 +107,7 @@ async fn raider_does_not_inherit_the_turn_of_the_one_before_it() {
     assert_eq!(turn(&next), None);
 }
 
-/// However a raider said that it completed, the limit that it told of is over.
+/// A completion, declared in any way, lifts the park that its session caused.
 #[tokio::test(start_paused = true)]
 async fn completion_without_hd_ends_the_park_too() {
     let town = town().await;
@@ -125,7 +125,7 @@ async fn completion_without_hd_ends_the_park_too() {
     assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
 }
 
-/// A session that ended a park and ends itself at once with the same text is a death with a pause, not a start at each
+/// A session that ended a park and ends at once with the same text is a death with a back-off, not a start at each
 /// patrol.
 #[tokio::test(start_paused = true)]
 async fn end_with_a_limit_just_after_it_was_over_is_a_death() {

@@ -1,4 +1,4 @@
-//! Deaths: restart, back-off, quarantine; cycles, which are none.
+//! Deaths: restart, back-off, quarantine; and cycles, which are no deaths.
 
 use crate::actors::mail::RootMail;
 use std::time::Duration;
@@ -84,8 +84,8 @@ async fn back_off_grows_as_configured_and_the_death_after_the_last_quarantines()
     assert_eq!(town.events(EventType::AgentUnquarantined).await.len(), 1);
 }
 
-/// `TestCrashTrackerPartialWindowSlide`: one death leaves the window at a time, and what it leaves room
-/// for is one restart; `TestCrashTrackerDifferentSessions`: everybody has a window of their own.
+/// `TestCrashTrackerPartialWindowSlide`: one death leaves the window at a time, which allows one restart;
+/// `TestCrashTrackerDifferentSessions`: every child has a window of its own.
 #[tokio::test(start_paused = true)]
 async fn one_death_leaves_the_window_at_a_time() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
@@ -335,8 +335,7 @@ async fn a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended() {
     assert_eq!(crashed[0].cause, "start_failed");
 }
 
-/// Whether its session runs cannot be seen for a while: that is no death, and nothing is started
-/// beside what may run.
+/// An unknown run state is no death, and no session is started beside one that may run.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_cannot_be_seen_is_no_death_and_is_adopted_when_it_can() {
     let (town, id) = mayor(RestartType::Permanent).await;
@@ -359,8 +358,7 @@ async fn a_session_that_cannot_be_seen_is_no_death_and_is_adopted_when_it_can() 
     assert_eq!(town.view(&id).await.unwrap().restarts, 1);
 }
 
-/// C11: on a full disk nobody can be started again. That is no death of theirs either, and is tried at a
-/// steady pace.
+/// C11: on a full disk no session can be restarted. That is no death, and is retried at a steady pace.
 #[tokio::test(start_paused = true)]
 async fn a_start_that_cannot_be_written_down_is_no_death_and_is_tried_until_it_can() {
     let (town, id) = mayor(RestartType::Permanent).await;
@@ -378,7 +376,7 @@ async fn a_start_that_cannot_be_written_down_is_no_death_and_is_tried_until_it_c
     assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
 }
 
-/// Whoever waits for it hears why it does not come up, and it rests as before.
+/// The waiting caller learns why the child does not come up, and the child rests as before.
 #[tokio::test(start_paused = true)]
 async fn who_wakes_what_cannot_be_seen_is_told() {
     let (town, id) = mayor(RestartType::Permanent).await;
@@ -391,7 +389,7 @@ async fn who_wakes_what_cannot_be_seen_is_told() {
     assert_eq!(town.state(&id).await, Some(ChildState::Stopped));
 }
 
-/// C6: neither TERM nor KILL ends it. A person is called, once, and everybody else is looked after.
+/// C6: neither TERM nor KILL ends it. A person is called once, and all other children are still handled.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_survives_a_kill_raises_one_alarm() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
@@ -412,7 +410,7 @@ async fn a_session_that_survives_a_kill_raises_one_alarm() {
     assert!(town.runs(&other));
 }
 
-/// What hung went on in the end: that call is over, and when it hangs again, people are called again.
+/// A session that hung ended after all: its escalation is closed, and a new hang opens a new one.
 #[tokio::test(start_paused = true)]
 async fn an_alarm_about_what_would_not_end_is_over_with_its_end_and_is_raised_anew() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
@@ -440,7 +438,7 @@ async fn an_alarm_about_what_would_not_end_is_over_with_its_end_and_is_raised_an
     }
 }
 
-/// The name of one rig begins that of another: the alarm is about the raider that has work.
+/// The name of one rig is a prefix of another's: the alarm is about the raider that has work.
 #[tokio::test(start_paused = true)]
 async fn an_alarm_names_the_raider_whose_session_it_is() {
     let town = Scenario::new()

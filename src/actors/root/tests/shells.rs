@@ -42,7 +42,7 @@ async fn an_agent_that_died_inside_its_wrapper_is_replaced_and_its_words_are_kep
     assert_eq!(town.starts(&session), 2, "once");
 }
 
-/// A wrapper that starts its agent anew is without one for a moment.
+/// A wrapper that restarts its agent has none for a moment.
 #[tokio::test(start_paused = true)]
 async fn one_patrol_alone_proves_nothing() {
     let (town, _, session) = mayor(driven).await;

@@ -1,4 +1,4 @@
-//! Stopping: two passes, in order, and never for longer than it must.
+//! The stop: two passes, in order, and no longer than needed.
 
 use crate::actors::mail::RootMail;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ async fn two() -> Town {
 async fn a_graceful_stop_ends_every_session_and_restarts_none() {
     let town = two().await;
     let charged = town.worker("a").await;
-    // `shutdown_timeout` is applied live, to raiders as well.
+    // `shutdown_timeout` applies live, to raiders as well.
     let grace = SECOND * 7;
     town.reload(|city| {
         city.daemon.shutdown_timeout = grace;
@@ -168,7 +168,7 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
     ended.await.unwrap().unwrap();
 }
 
-/// Nothing runs on unattended: neither what could not be seen for a time, nor what lost its child.
+/// No session runs on unattended: neither one that could not be observed for a time, nor one that lost its child.
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_sessions_that_no_child_has() {
     for mode in [StopMode::Graceful, StopMode::Now] {
@@ -186,7 +186,7 @@ async fn a_stop_ends_sessions_that_no_child_has() {
     }
 }
 
-/// "Stopped" is said only when nothing is left.
+/// "Stopped" is reported only when no session is left.
 #[tokio::test(start_paused = true)]
 async fn a_stop_names_what_it_could_not_end() {
     let town = two().await;
@@ -201,7 +201,7 @@ async fn a_stop_names_what_it_could_not_end() {
     assert!(left[1].contains(stubborn.as_str()));
 }
 
-/// What cannot be seen does not hold up the stop; the next start finds it.
+/// A session that cannot be observed does not delay the stop; the next start finds it.
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_what_cannot_be_seen() {
     let town = two().await;
@@ -225,7 +225,7 @@ async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
     town.tell(RootMail::Stop { mode, reply: None }).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
-    // Once for its child, once for what runs yet.
+    // Once for its child, once in the pass over remaining sessions.
     for _ in 0..2 {
         tokio::time::advance(SECOND * 16).await;
         ask::views(&town.world).await.unwrap();
@@ -234,7 +234,7 @@ async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
     town.parts.sessions.release_stop(&session);
 }
 
-/// Who does not end is no reason to leave others behind.
+/// A session that does not end is no reason to leave others running.
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_takes_too_long_ends_sessions_that_no_child_has() {
     let town = two().await;
@@ -257,7 +257,7 @@ async fn a_stop_that_takes_too_long_ends_sessions_that_no_child_has() {
     sessions.release_stop(&deaf);
 }
 
-/// A second signal does not take back that sessions are kept.
+/// A second signal does not revoke that sessions are kept.
 #[tokio::test(start_paused = true)]
 async fn less_patience_ends_no_session_that_is_kept() {
     let town = two().await;
@@ -284,7 +284,7 @@ async fn less_patience_ends_no_session_that_is_kept() {
     );
 }
 
-/// Nobody would know of it: the next start does not come by itself.
+/// The session would run unknown, because no start follows by itself.
 #[tokio::test(start_paused = true)]
 async fn a_start_that_comes_through_after_the_stop_is_ended() {
     let town = two().await;

@@ -1,9 +1,9 @@
-//! Whatever happens, while whatever is configured, in the end there is what the configuration asks
-//! for, and never was there more than one process of anybody.
+//! Random faults during random reconfigurations: in the end exactly what the configuration asks for runs, and never
+//! more than one process of a name.
 //!
-//! What is asked for is said by [`Model`], which knows the rules of `1-product.md` and
-//! `health-patrol.md` and nothing of the code. In CI always the same few rounds; with
-//! the long tier some minutes of others. The seed is printed, and `HORDE_SEED` repeats it.
+//! [`Model`] says what is asked for; it knows the rules of `1-product.md` and `health-patrol.md` and nothing of the
+//! code. CI runs always the same few rounds; the long tier runs others for some minutes. The seed is printed, and
+//! `HORDE_SEED` repeats it.
 
 mod acts;
 mod model;
@@ -36,17 +36,17 @@ async fn weather(before: &[Act], acts: &[Act]) {
     let asked = model.asked(&town).await;
     check(&town, &asked);
     at_most_once(&town, acts);
-    // Idempotence: what is as it should be is left alone.
+    // Idempotence: a converged city is left alone.
     let before = doings(&town).await;
     town.pass(PATROL * 3).await;
     assert_eq!(doings(&town).await, before, "a patrol did something");
     town.root.kill();
 }
 
-/// Nothing is in the way any more, and everybody has the time to come back.
+/// Clears all faults, and lets enough time pass for everything to come back.
 async fn calm(town: Town, model: &mut Model) -> Town {
     let town = Act::Clear.befall(town, model).await;
-    // Longer than any quarantine, and than a drain after it.
+    // Longer than any quarantine, and than a drain after that.
     town.pass(WINDOW * 3).await;
     town
 }
@@ -82,7 +82,7 @@ fn check(town: &Town, asked: &Asked) {
     }
 }
 
-/// Over the whole history: nobody began while a process of the same name ran.
+/// Checks over the whole history that no process began while another of the same name ran.
 fn at_most_once(town: &Town, acts: &[Act]) {
     let mut alive: BTreeMap<SessionId, String> = BTreeMap::new();
     for (handle, began) in town.parts.sessions.history() {
@@ -98,7 +98,7 @@ fn at_most_once(town: &Town, acts: &[Act]) {
             );
         }
     }
-    // A start that its killed child or daemon left behind may come through: the next one finds it.
+    // A start left behind by a killed child or daemon may succeed late: the next one finds it.
     let left = |act: &Act| matches!(act, Act::KillChildren | Act::Restart(_));
     if !acts.iter().any(left) {
         assert_eq!(

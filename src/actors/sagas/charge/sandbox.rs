@@ -35,7 +35,7 @@ pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the sandbox of a hook is made from.
+/// Returns the spec of a hook's sandbox.
 #[must_use]
 pub fn sandbox_spec(
     world: &World,

@@ -1,4 +1,4 @@
-//! A charge that failed is taken back: session, sandbox, hook, slot.
+//! Unwinding of a failed charge: session, sandbox, hook, slot.
 
 use super::super::super::ask;
 use super::super::super::refusal::Refusal;
@@ -15,7 +15,7 @@ use crate::domain::message;
 use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
 
-/// Takes everything back. Idempotent; a sandbox that holds anything is salvaged first, as ever.
+/// Unwinds all steps. Idempotent; a sandbox that holds anything is salvaged first.
 pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
     let meant = Meant::raider(&plan.raider, plan.incarnation);
     ask::end(world, meant, Cause::ChargeFailed).await?;
@@ -52,8 +52,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
     Ok(())
 }
 
-/// The charge of this raider that is being taken back, and the hook that it was to have; none when
-/// there is no such charge.
+/// Returns the raider's charge that is being unwound, with its intended hook; none when there is no such charge.
 ///
 /// # Errors
 /// The store's.

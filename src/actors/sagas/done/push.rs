@@ -1,5 +1,5 @@
-//! The push of a completion: tried until the remote has the branch, or until the completion is taken
-//! back. Whoever takes it back closes the saga; the push sees that at its next turn.
+//! The push of a completion: retried until the remote has the branch, or the completion is withdrawn. A withdrawal
+//! closes the saga; the push sees that at its next try.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::domain::problem::ProblemKind;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 
-/// Pushes until the remote has it; false when the completion was taken back meanwhile. A remote that
-/// is away or says no blocks only this raider.
+/// Pushes until the remote has the branch; returns false when the completion was withdrawn meanwhile. A remote that is
+/// away or refuses blocks only this raider.
 pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<bool, Refusal> {
     const FIRST: Duration = Duration::from_secs(1);
     const MOST: Duration = Duration::from_secs(600);
-    // A person may have settled it: the patrol's pace is the slowest there is.
+    // A person may have resolved it: retry at least once per patrol interval.
     let most = MOST.min(world.city.daemon.patrol_interval).max(FIRST);
     let id = saga.id;
     let (mut wait, began) = (FIRST, world.clock.mono());
@@ -59,8 +59,7 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
     Ok(false)
 }
 
-/// Notes what keeps the push from going through, and calls a person when it will not pass by itself, or
-/// has not for long.
+/// Notes why the push fails, and calls a person when the failure is not transient, or has lasted.
 async fn tell(
     world: &World,
     saga: &mut Saga,
@@ -100,19 +99,19 @@ async fn tell(
     Ok(())
 }
 
-/// Why a raider's push does not go through, from its open saga's data.
+/// Returns why a raider's push does not succeed, from the data of its open saga.
 #[must_use]
 pub fn blocked(saga: &Saga) -> Option<String> {
     saga.data.get("blocked")?.as_str().map(str::to_owned)
 }
 
-/// Whether this completion is still being pushed, so that it may be taken back.
+/// Returns true when this completion is still being pushed, so that it may be withdrawn.
 #[must_use]
 pub fn is_pushing(saga: &Saga) -> bool {
     saga.kind == SagaKind::Done && saga.step == "intent"
 }
 
-/// Takes a completion back that is still being pushed: its raider has open work again.
+/// Withdraws a completion that is still being pushed: its raider has open work again.
 ///
 /// # Errors
 /// The store's.

@@ -1,4 +1,4 @@
-//! Reports of agents on their sandboxes, held against what git says.
+//! Agents' reports on their sandboxes, compared with git.
 
 use super::super::super::world::World;
 use crate::actors::mail::DoneRequest;
@@ -8,7 +8,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::ids::RaiderId;
 use crate::domain::nuke::{self, CleanupStatus};
 
-/// Records a report that disagrees with what git says, and returns that; what git says is acted on.
+/// Compares a report with git; records a mismatch and returns it. The saga acts on git's facts.
 pub(super) fn compare(
     world: &World,
     request: &DoneRequest,
@@ -21,7 +21,7 @@ pub(super) fn compare(
     Some(measured)
 }
 
-/// Returns the event of a report that disagrees: what was reported, and what git says.
+/// Returns the event of a mismatch, with the reported and the measured status.
 #[must_use]
 pub fn mismatch(raider: &RaiderId, reported: CleanupStatus, measured: CleanupStatus) -> NewEvent {
     let data = serde_json::json!({ "reported": reported, "measured": measured });

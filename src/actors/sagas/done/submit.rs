@@ -1,4 +1,4 @@
-//! What a declared completion hands on: the merge request and the message to the witness.
+//! The results of a declared completion: the merge request and the message to the witness.
 
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
@@ -10,7 +10,7 @@ use crate::domain::relic::{Exit, RelicKind};
 use crate::domain::saga::Saga;
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
-/// Writes the merge request (of completed work with commits) and POLECAT_DONE, in one transaction.
+/// Writes the merge request (for completed work with commits) and POLECAT_DONE, in one transaction.
 pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
     let (id, data) = (saga.id, pack(plan));
     let city = std::sync::Arc::clone(&world.city);
@@ -64,13 +64,13 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
         by: None,
     };
     let id = txn.create_relic(&new)?.id;
-    // A rework keeps the place in the queue that its first attempt had.
+    // A rework keeps the queue position of its first attempt.
     let earlier = txn.mrs_of(&plan.relic)?;
     let first = earlier.iter().map(|mr| mr.queued_at).min();
     let queued_at = first.unwrap_or_else(|| txn.now());
     let hook = txn.hook(&plan.raider)?;
     let hook = hook.filter(|hook| hook.incarnation == plan.incarnation && hook.from_target);
-    // A branch that is taken up again was begun where it was first.
+    // A branch that is continued keeps its first base.
     let went_on = |mr: &&MergeRequest| work.branch.as_ref() == Some(&mr.branch);
     let began = hook.map(|hook| hook.base);
     let began = began.or_else(|| earlier.iter().rfind(went_on)?.began.clone());

@@ -30,11 +30,10 @@ use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
-/// A merge request that was parked this often needs a person.
+/// Number of attempts after which a parked merge request needs a person.
 const PATIENCE: u32 = 5;
 
-/// Marks it as being tested, unless somebody took it out of the queue meanwhile. Work whose relic
-/// was closed is wanted no more.
+/// Marks a merge request as testing, unless it left the queue meanwhile. It is withdrawn when its relic is closed.
 pub(super) async fn start(world: &World, id: RelicId) -> Result<Option<MergeRequest>, Refusal> {
     let started = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
@@ -56,7 +55,7 @@ pub(super) async fn start(world: &World, id: RelicId) -> Result<Option<MergeRequ
     Ok(started.await?)
 }
 
-/// Keeps what the gates said with it.
+/// Stores the gates' verdicts with the merge request.
 pub(super) async fn note_verdicts(
     world: &World,
     mr: MergeRequest,
@@ -71,8 +70,8 @@ pub(super) async fn note_verdicts(
     Ok(noted.await?)
 }
 
-/// The point of no return: what is journalled here will be pushed. None when somebody took it out
-/// of the queue meanwhile.
+/// Passes the point of no return: the journalled commit will be pushed. None when the merge request left the queue
+/// meanwhile.
 pub(super) async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Option<Saga>, Refusal> {
     let rig = rig.name.clone();
     let opened = world.store.run(move |txn| {
@@ -90,7 +89,7 @@ pub(super) async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Option<
     Ok(opened.await?)
 }
 
-/// The push begins, or begins again after it was parked.
+/// Journals that the push begins, also again after the merge request was parked.
 pub(super) async fn push_begins(world: &World, id: RelicId) -> Result<MergeRequest, Refusal> {
     let begun = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
@@ -107,7 +106,7 @@ pub(super) async fn push_begins(world: &World, id: RelicId) -> Result<MergeReque
     Ok(begun.await?)
 }
 
-/// It is on the target: MERGED.
+/// Records the landing, and sends MERGED.
 pub(super) async fn record_merged(
     world: &World,
     saga: Option<u64>,
@@ -150,7 +149,7 @@ pub(super) async fn record_merged(
     Ok(Attempt::Landed)
 }
 
-/// It cannot land as it is: the witness is told, and decides what follows.
+/// Records that the merge request cannot land as it is, and tells the witness, which decides what follows.
 pub(super) async fn fail(
     world: &World,
     saga: Option<u64>,
@@ -203,13 +202,13 @@ pub(super) async fn fail(
     Ok(Attempt::Failed)
 }
 
-/// Infrastructure failed: the merge request waits, 10 s, doubling to 10 min (`4-rules.md`), and
-/// others go on. A person is called when that does not help.
+/// Parks a merge request after a failure of infrastructure: 10 s, doubling to 10 min (`4-rules.md`); others go on. A
+/// person is called when retries do not help.
 pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, Refusal> {
     park_for(world, mr, (HoldReason::Infra, why)).await
 }
 
-/// Parks it, as [`park`] does, for what the repository says.
+/// Parks a merge request as [`park`] does, for a repository error.
 pub(super) async fn park_on(
     world: &World,
     mr: MergeRequest,
@@ -224,31 +223,36 @@ pub(super) async fn park_on(
 
 async fn park_for(world: &World, mr: MergeRequest, why: Why) -> Result<Attempt, Refusal> {
     let wait = pause(mr.attempts, PARKED_MAX);
-    tracing::warn!(mr = %mr.id, why = why.1, ?wait, "a merge request is parked");
+    tracing::warn!(
+        mr = %mr.id,
+        why = why.1,
+        ?wait,
+        "a merge request could not land for now; it is parked and retried after the wait"
+    );
     hold(world, mr.id, why, wait, Tried::Begun).await
 }
 
-/// Why it waits, and in words for people.
+/// The reason of a wait, and its text for people.
 pub(super) type Why = (HoldReason, String);
 
-/// Whether the attempt that did not get through was counted when it began.
+/// The accounting of an attempt that failed: counted already, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tried {
-    /// It was.
+    /// The attempt was counted when it began.
     Begun,
-    /// It did not begin. It is counted as long as a person was not called.
+    /// The attempt did not begin. It counts only until a person is called.
     Not,
 }
 
-/// How long the next attempt waits after so many.
+/// Returns the delay after `attempts` attempts.
 pub(super) fn pause(attempts: u32, most: Duration) -> Duration {
     const FIRST: Duration = Duration::from_secs(10);
     let doublings = attempts.saturating_sub(1).min(10);
     (FIRST * 2_u32.pow(doublings)).min(most)
 }
 
-/// Has it wait for its next attempt. It is journalled where it says something new; a person is called at
-/// the attempt that makes it one too many.
+/// Holds a merge request until its next attempt. Journalled only when the reason is new; a person is called when the
+/// number of attempts reaches the limit.
 pub(super) async fn hold(
     world: &World,
     id: RelicId,
@@ -288,7 +292,7 @@ pub(super) async fn hold(
     Ok(Attempt::Parked)
 }
 
-/// Calls a person about a merge request that goes on being tried.
+/// Calls a person about a merge request that is still being retried.
 pub(super) fn call(
     txn: &mut dyn Txn,
     mr: MergeRequest,
@@ -307,8 +311,8 @@ pub(super) fn call(
         .map(|_| ())
 }
 
-/// An attempt failed for a reason of its own, a bug or a damaged row: it is parked, so that the
-/// others go on. A landing that is journalled stays so.
+/// Parks a merge request whose attempt failed by a bug or a damaged row, so that others go on. A journalled landing
+/// stays open.
 ///
 /// # Errors
 /// The store's.
@@ -317,7 +321,7 @@ pub async fn set_back(world: &World, id: RelicId, why: String) -> Result<Attempt
     park(world, mr, why).await
 }
 
-/// Back into the queue after an interruption.
+/// Returns interrupted merge requests to the queue.
 ///
 /// # Errors
 /// The store's.
@@ -325,7 +329,7 @@ pub async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<Attempt, R
     let restored = world.store.run(move |txn| {
         for id in &stranded {
             let mut mr = txn.mr(id)?;
-            // Somebody may have taken it out of the queue since it was listed.
+            // The merge request may have left the queue since it was listed.
             if !matches!(mr.state, MrState::Testing | MrState::Merging) {
                 continue;
             }
@@ -339,8 +343,8 @@ pub async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<Attempt, R
     Ok(Attempt::Again)
 }
 
-/// Takes it out of the queue for good; its branch and its pin stay. False when it is over, or past
-/// the point of no return.
+/// Withdraws a merge request for good; its branch and its pin stay. Returns false when it is over, or past the point of
+/// no return.
 ///
 /// # Errors
 /// The store's.
@@ -359,7 +363,7 @@ pub fn withdraw(
     mr.not_before = None;
     txn.put_mr(mr)?;
     record_mr(txn, EventType::MrRejected, mr, origin)?;
-    // What its raider declared waits for nobody any more.
+    // The raider's POLECAT_DONE has no receiver any more.
     for message in txn.inbox(&message::witness(&mr.rig))? {
         let about = matches!(&message.body, Body::PolecatDone(done)
             if done.raider == mr.raider && done.incarnation == mr.incarnation);

@@ -1,4 +1,4 @@
-//! Waits that no branch is blamed for: a target that moved, a person's checkout.
+//! Waits that are no branch's fault: a target that moved, a person's checkout.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
-/// The longest wait between two looks at a checkout: a landing goes on soon after it is free.
+/// The longest interval between two checks of a checkout: a landing goes on soon after it is free.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// Waits where the checkout that would move with the target cannot, before anything is made or tested.
-/// None when nothing is in the way, or it cannot be told: the attempt finds out.
+/// Waits for a checkout that would move with the target and cannot, before anything is merged or tested. Returns none
+/// when the checkout is free or its state is unknown: the attempt finds out.
 pub(super) async fn wait_for_checkout(
     world: &World,
     rig: &Rig,
@@ -40,14 +40,20 @@ pub(super) async fn wait_for_checkout(
         return Ok(None);
     };
     let wait = pause(mr.attempts + 1, LOOK_MAX);
-    tracing::debug!(mr = %mr.id, %busy, ?wait, "a merge request waits for a checkout");
+    tracing::debug!(
+        mr = %mr.id,
+        %busy,
+        ?wait,
+        "a merge request waits for a checkout that would move with the target; retry after the \
+        wait"
+    );
     let why = (HoldReason::Checkout, busy.to_string());
     let held = hold(world, mr.id, why, wait, Tried::Not);
     held.await.map(Some)
 }
 
-/// Back into the queue, as if it had not been tried: the target moved. The more often it does, the longer
-/// the next attempt waits, and a person is called when that goes on.
+/// Returns a merge request to the queue because the target moved. The delay grows with each time, and a person is
+/// called when it goes on.
 pub(super) async fn put_back(
     world: &World,
     saga: u64,
@@ -97,7 +103,7 @@ pub(super) async fn put_back(
     Ok(attempt)
 }
 
-/// Forgets how often the target moved: the merge request is over.
+/// Clears the count of moved targets of a merge request that is over.
 pub(super) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
     txn.set(&key(id), None)
 }

@@ -1,5 +1,5 @@
-//! Files that ignore rules hide go with the sandbox, whatever else is saved of it (`1-product.md`, promise
-//! 1, is about work): a person learns which before, where one asks for the removal, and after each.
+//! Files hidden by ignore rules are removed with the sandbox, whatever else is salvaged (`1-product.md`, promise 1, is
+//! about work): a person who asks for a removal sees them before, and the journal lists them after each.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::domain::ignored::Ignored;
 use crate::domain::saga::Saga;
 use crate::ports::repo::Measurement;
 
-/// No refusal waits longer to be able to name them.
+/// The longest time that a refusal waits to name these files.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Those of the sandbox now. That they cannot be listed is said.
+/// Returns the sandbox's ignored files now, or that they cannot be listed.
 pub(super) async fn look(world: &World, target: &NukeTarget) -> Ignored {
     match tokio::time::timeout(LIMIT, measure(world, target)).await {
         Ok(measured) => of(&measured),
@@ -26,18 +26,18 @@ pub(super) async fn look(world: &World, target: &NukeTarget) -> Ignored {
     }
 }
 
-/// Those that a measurement shows.
+/// Returns the ignored files of a measurement.
 fn of(measured: &Probed<Option<Measurement>>) -> Ignored {
     match measured {
         Probed::Known(Some(measured)) => measured.ignored.clone(),
-        // With the sandbox they are gone, whichever there were.
+        // They are gone with the sandbox.
         Probed::Known(None) => Ignored::default(),
         Probed::Unknown(why) => Ignored::unknown(why),
     }
 }
 
-/// Journals those of a sandbox that is about to go: whoever resumes the removal behind that finds them
-/// here. What an earlier attempt saw is not forgotten for what a later one cannot see.
+/// Journals the ignored files of a sandbox before its removal, so that a resumed removal finds them. An earlier list is
+/// not replaced by an unknown one.
 ///
 /// # Errors
 /// The store's.
@@ -56,7 +56,7 @@ pub(super) async fn note(
     step(world, saga, at, plan).await
 }
 
-/// The refusal of a removal that a person asked for, with what the removal would take along besides.
+/// Adds the ignored files to the refusal of a removal that a person asked for.
 pub async fn named(world: &World, target: &NukeTarget, refused: Refusal) -> Refusal {
     let mut refused = refused;
     if refused.kind == RefusalKind::WorkAtRisk && target.cause == Cause::Operator {

@@ -1,4 +1,4 @@
-//! The judgement that comes before a removal: nothing is touched until it allows the removal.
+//! The judgement before a removal: nothing is touched until it allows the removal.
 
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
@@ -14,28 +14,28 @@ use crate::ports::repo::Measurement;
 #[derive(Debug)]
 pub struct Judged {
     pub(super) target: NukeTarget,
-    /// Whether what is at risk is salvaged, because that was asked for.
+    /// Set when salvage was requested.
     pub(super) salvage: bool,
     pub(super) rest: Option<Rest>,
 }
 
-/// What was measured while no session ran: to end one changes nothing of it.
+/// The measurement taken while no session ran: ending a session does not change it.
 #[derive(Debug)]
 pub(super) struct Rest {
     pub(super) measured: Measurement,
-    /// The session that had ended before, and its start.
+    /// The token of the session that had ended before.
     last: Option<String>,
 }
 
 impl Rest {
-    /// Returns what was measured, unless another session was there since.
+    /// Returns the measurement, unless another session ran since.
     pub(super) async fn still(self, world: &World, target: &NukeTarget) -> Option<Measurement> {
         let now = at_rest(&session(world, target).await)?;
         (now == self.last).then_some(self.measured)
     }
 }
 
-/// The token of the last session, where none runs.
+/// Returns the token of the last session, if none runs.
 fn at_rest(seen: &Probed<Option<SessionFacts>>) -> Option<Option<String>> {
     match seen.known()? {
         Some(seen) if seen.state == RunState::Running => None,
@@ -43,10 +43,10 @@ fn at_rest(seen: &Probed<Option<SessionFacts>>) -> Option<Option<String>> {
     }
 }
 
-/// Refuses a nuke of a raider that may still be working, before anything is done to it.
+/// Judges a raider that may still be working, before anything is done to it.
 ///
 /// # Errors
-/// As [`check`]'s; [`RefusalKind::NoRoom`] where there is none for what is salvaged unasked.
+/// As [`check`]'s; [`RefusalKind::NoRoom`] when there is no room for what is salvaged unasked.
 pub async fn permitted(world: &World, target: NukeTarget) -> Result<Judged, Refusal> {
     let checked = checked(world, &target).await?;
     if !checked.saves.is_empty() {
@@ -59,11 +59,11 @@ pub async fn permitted(world: &World, target: NukeTarget) -> Result<Judged, Refu
     })
 }
 
-/// Refuses what cannot be saved, before anything is done for it: what cannot be read, and what there is
-/// no room for.
+/// Judges a removal with salvage, before anything is written: refuses what cannot be read, and what there is no room
+/// for.
 ///
 /// # Errors
-/// [`RefusalKind::WorkAtRisk`] with why, [`RefusalKind::NoRoom`], or what will pass.
+/// [`RefusalKind::WorkAtRisk`] with the reason, [`RefusalKind::NoRoom`], or a transient failure.
 pub async fn savable(world: &World, target: NukeTarget) -> Result<Judged, Refusal> {
     let seen = session(world, &target).await;
     let measured = take(world, &target).await.map_err(Refusal::from);
@@ -88,15 +88,15 @@ fn rest(measured: Option<Measurement>, seen: &Probed<Option<SessionFacts>>) -> O
     Some(Rest { measured, last })
 }
 
-/// What a removal would come to.
+/// The expected result of a removal.
 pub(super) struct Checked {
-    /// What it salvages without being asked to, for people.
+    /// The list, for people, of what it salvages unasked.
     pub(super) saves: Vec<String>,
     rest: Option<Rest>,
 }
 
-/// Judges a raider that may still be working, without touching anything. Answers what a removal salvages
-/// of it without being asked to, for people.
+/// Judges a raider that may still be working, without touching anything. Returns, for people, what a removal would
+/// salvage unasked.
 ///
 /// # Errors
 /// [`RefusalKind::WorkAtRisk`] with what would be lost.
@@ -105,7 +105,7 @@ pub async fn check(world: &World, target: &NukeTarget) -> Result<Vec<String>, Re
 }
 
 async fn checked(world: &World, target: &NukeTarget) -> Result<Checked, Refusal> {
-    // One that runs is ended before the sandbox is judged again.
+    // A running session is ended before the sandbox is judged again.
     let seen = session(world, target).await;
     if let Probed::Unknown(why) = &seen {
         let message = format!(

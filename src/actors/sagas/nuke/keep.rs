@@ -1,4 +1,4 @@
-//! Salvage: what a sandbox holds, written to refs and put on record (`1-product.md`, promise 1).
+//! Salvage: the contents of a sandbox, written to refs and recorded (`1-product.md`, promise 1).
 
 use jiff::Timestamp;
 
@@ -16,24 +16,24 @@ use crate::domain::saga::FaultPoint;
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 use crate::ports::repo::{RepoError, SalvageRecord};
 
-/// Writes salvage for a removal and records it. Returns the facts that it was written from.
+/// Writes and records salvage for a removal. Returns the facts that it was written from.
 ///
 /// # Errors
 /// As [`write_salvage`]'s; [`RepoError::PermitStale`] when another state was written.
 pub(super) async fn save(world: &World, target: &NukeTarget) -> Result<GitFacts, Refusal> {
     let (facts, record) = write_salvage(world, target).await?;
     if record.fingerprint.as_deref() != Some(&*facts.fingerprint) {
-        // It may be as it was by now, and what is saved be something else.
+        // The sandbox changed during the salvage, even if it is by now as it was: the refs may hold another state.
         let what = format!("it changed while it was saved{}", facts.in_files());
         return Err(RepoError::PermitStale(what).into());
     }
     Ok(facts)
 }
 
-/// Writes salvage at this moment and records it. Returns both, with the facts from just before.
+/// Writes and records salvage of the present state. Returns both, with the facts from just before.
 ///
 /// # Errors
-/// There is no room, or git could not read or keep it all.
+/// There is no room, or git could not read or keep everything.
 pub(in super::super) async fn write_salvage(
     world: &World,
     target: &NukeTarget,
@@ -51,7 +51,7 @@ pub(in super::super) async fn write_salvage(
     Ok((facts, record))
 }
 
-/// Puts on record what is written.
+/// Records a salvage that was written.
 async fn put_on_record(
     world: &World,
     target: &NukeTarget,
@@ -62,17 +62,16 @@ async fn put_on_record(
     let noted = move |txn: &mut dyn Txn| record_salvage(txn, &target, &record);
     world.store.run(noted).await?;
     world.at(FaultPoint::NukeSalvageAfter);
-    // It is new, whatever the wall clock is set to before it is asked for its age.
+    // Starts its monotonic age at zero, whatever the wall clock is set to later.
     let _new = prune::age(world, &id, world.clock.now());
     Ok(())
 }
 
-/// Saves what a sandbox holds that stays although nobody is in it, once from that time on: unpushed
-/// commits wait for a person, and must not depend on the sandbox meanwhile. They are saved even where there
-/// is no room for the rest.
+/// Salvages an unattended sandbox that stays, once since `since`: unpushed commits wait for a person, and must not
+/// depend on the sandbox meanwhile. Commits are saved even when there is no room for the rest.
 ///
 /// # Errors
-/// As [`write_salvage`]'s; or somebody is at the sandbox.
+/// As [`write_salvage`]'s; or another task has claimed the sandbox.
 pub async fn safekeep(world: &World, target: &NukeTarget, since: Timestamp) -> Result<(), Refusal> {
     let _alone = fence(world, target, false).await?;
     let (raider, incarnation) = (target.raider.clone(), target.incarnation);
@@ -89,7 +88,7 @@ pub async fn safekeep(world: &World, target: &NukeTarget, since: Timestamp) -> R
     }
     match write_salvage(world, target).await {
         Err(refused) if refused.kind == RefusalKind::NoRoom => {
-            // Commits alone take no room.
+            // A commit takes no room.
             if let Some(git) = facts(world, target).await? {
                 keep_commit(world, target, &git.head).await?;
             }
@@ -103,16 +102,16 @@ pub async fn safekeep(world: &World, target: &NukeTarget, since: Timestamp) -> R
     }
 }
 
-/// Whether it holds no more than a commit.
+/// Returns true when the salvage holds only a commit.
 fn is_commit_alone(entry: &SalvageEntry) -> bool {
     entry.refs.len() == 1 && entry.bytes == 0
 }
 
-/// Keeps a commit that could be reached from nothing once somebody deletes a raider's branch on a remote,
-/// which may have happened already: what was last seen of it is no holder. A commit takes no room.
+/// Keeps a commit that becomes unreachable once a raider's branch is deleted on a remote, which may have happened
+/// already: a remote-tracking ref does not prove that the remote has it. A commit takes no room.
 ///
 /// # Errors
-/// It could not be told, or not be kept.
+/// Its reachability is unknown, or it could not be kept.
 pub(super) async fn keep_unheld(
     world: &World,
     target: &NukeTarget,
@@ -128,10 +127,10 @@ pub(super) async fn keep_unheld(
     }
 }
 
-/// Keeps what git still knows of a sandbox whose directory is gone.
+/// Salvages what git still has of a sandbox whose directory is gone.
 ///
 /// # Errors
-/// There is no room, or git could not keep it all.
+/// There is no room, or git could not keep everything.
 pub(super) async fn keep_remains(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     room::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
@@ -142,10 +141,10 @@ pub(super) async fn keep_remains(world: &World, target: &NukeTarget) -> Result<(
     put_on_record(world, target, kept.await?).await
 }
 
-/// Keeps a commit, and puts it on record.
+/// Keeps a commit and records it.
 ///
 /// # Errors
-/// It could not be kept.
+/// The commit could not be kept.
 pub(super) async fn keep_commit(
     world: &World,
     target: &NukeTarget,
@@ -158,7 +157,7 @@ pub(super) async fn keep_commit(
     put_on_record(world, target, kept.await?).await
 }
 
-/// Notes a salvage, and journals it; once, for a retry finds the same.
+/// Records and journals a salvage, once: a retry finds the same.
 ///
 /// # Errors
 /// The store's.
@@ -188,7 +187,7 @@ pub fn record_salvage(
     }
     let same = |known: &SalvageEntry| known.id == entry.id && known.refs == entry.refs;
     let known = txn.salvages()?.iter().any(same);
-    // Relied upon anew, it is kept for as long as a new one.
+    // A salvage that is relied upon again is kept as long as a new one.
     txn.put_salvage(&entry)?;
     if known {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A sandbox that lost its hook: its relic may still say that this raider is at it.
+//! A sandbox without hook: its relic may still name this raider.
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::escalations;
@@ -6,8 +6,7 @@ use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{RelicFilter, SalvageEntry, StoreError, Txn};
 
-/// Opens the relic again when nobody is left who would: no hook is tied to it, and no other attempt at
-/// it is in the queue.
+/// Opens the relic again when it has neither a hook nor another attempt in the queue.
 ///
 /// # Errors
 /// The store's.
@@ -26,7 +25,7 @@ pub(super) fn reopen(
         status: Some(RelicStatus::Hooked),
         ..RelicFilter::default()
     };
-    // It may have been deleted since.
+    // The relic may have been deleted since.
     let there = txn.relics(&hooked)?.iter().any(|relic| relic.id == *id);
     if !there || txn.hook_of_relic(id)?.is_some() {
         return Ok(());

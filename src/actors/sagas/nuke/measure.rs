@@ -1,4 +1,4 @@
-//! What a removal is decided by, as it is at this moment.
+//! Measurements that a removal is judged by.
 
 use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
@@ -9,12 +9,12 @@ use crate::domain::facts::{GitFacts, Probed};
 use crate::domain::nuke::{only_left_behind, only_unpushed};
 use crate::ports::repo::{Measurement, RepoError, is_no_room};
 
-/// The sandbox measured now; `Known(None)` when there is none.
+/// Measures the sandbox; `Known(None)` when there is none.
 pub(super) async fn measure(world: &World, target: &NukeTarget) -> Probed<Option<Measurement>> {
     Probed::from(take(world, target).await)
 }
 
-/// git's facts of a measurement.
+/// Returns the facts of a measurement.
 pub(super) fn facts_of(measured: Probed<Option<Measurement>>) -> Probed<Option<GitFacts>> {
     match measured {
         Probed::Known(measured) => Probed::Known(measured.map(|measured| measured.facts)),
@@ -22,7 +22,7 @@ pub(super) fn facts_of(measured: Probed<Option<Measurement>>) -> Probed<Option<G
     }
 }
 
-/// The refusal to judge or save what git cannot read.
+/// Builds the refusal for a sandbox that git cannot read.
 #[must_use]
 pub fn unreadable(target: &NukeTarget, why: String) -> Refusal {
     let raider = &target.raider;
@@ -34,18 +34,18 @@ pub fn unreadable(target: &NukeTarget, why: String) -> Refusal {
     Refusal::work_at_risk(message, vec![why]).hint(hint)
 }
 
-/// git's facts now; none when there is no sandbox.
+/// Returns git's present facts; none when there is no sandbox.
 ///
 /// # Errors
-/// git cannot say.
+/// git cannot read the sandbox.
 pub async fn facts(world: &World, target: &NukeTarget) -> Result<Option<GitFacts>, RepoError> {
     Ok(take(world, target).await?.map(|measured| measured.facts))
 }
 
-/// The sandbox measured now; none when there is none.
+/// Measures the sandbox; none when there is none.
 ///
 /// # Errors
-/// git cannot say.
+/// git cannot read the sandbox.
 pub(super) async fn take(
     world: &World,
     target: &NukeTarget,
@@ -60,9 +60,8 @@ pub(super) async fn take(
     .await
 }
 
-/// Whether a removal salvages all that it would lose without being asked to: commits that the agent
-/// itself left behind, or whose patches some remote's target has (`witness-patrol.md`,
-/// verifyCommitOnMain). What cannot be told is not.
+/// Returns true when a removal salvages everything at risk unasked: commits that the agent itself left behind, or whose
+/// patches a remote's target has (`witness-patrol.md`, verifyCommitOnMain). False when that is unknown.
 pub(super) async fn saved_unasked(world: &World, target: &NukeTarget, git: &GitFacts) -> bool {
     if !only_unpushed(git) {
         return only_left_behind(git);
@@ -78,7 +77,7 @@ pub(super) async fn saved_unasked(world: &World, target: &NukeTarget, git: &GitF
     let (head, onto) = (git.head.clone(), target.target.clone());
     let asked = effects::repo(world, &raider.rig, move |repo| repo.on_main(&head, &onto));
     let landed = asked.await;
-    // What nobody could answer is asked again.
+    // An unknown answer is not cached: it is asked again.
     if landed == Ok(false) {
         kept.note(raider.clone(), git.head.clone(), now);
     }

@@ -1,4 +1,4 @@
-//! What a nuke would come to, without touching anything.
+//! The rehearsal of a nuke: its result, without touching anything.
 
 use serde::Serialize;
 
@@ -13,40 +13,40 @@ use crate::domain::ignored::Ignored;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::problem::ProblemKind;
 
-/// What would be done.
+/// The act that a nuke would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Would {
-    /// Nothing would be lost.
+    /// Remove the sandbox; nothing would be lost.
     Nuke,
-    /// What would be lost is written to salvage refs first.
+    /// Write what is at risk to salvage refs, then remove.
     Salvage,
-    /// The sandbox is kept.
+    /// Keep the sandbox.
     Refuse,
 }
 
 /// The answer to a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rehearsed {
-    /// Whose sandbox it is about.
+    /// The raider.
     pub raider: RaiderId,
-    /// Which incarnation's.
+    /// The incarnation.
     pub incarnation: Incarnation,
-    /// Whether nothing would be lost.
+    /// Set when nothing would be lost.
     pub safe: bool,
-    /// What would be, or what salvage would keep.
+    /// The work that would be lost, or that salvage would keep.
     pub losses: Vec<String>,
     /// Why it is not safe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What helps.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What was measured.
+    /// The measured status.
     pub status: Option<CleanupStatus>,
-    /// What the nuke would do.
+    /// The act of the nuke.
     pub would: Would,
-    /// What would go with the sandbox even so.
+    /// Ignored files that are removed with the sandbox in any case.
     #[serde(flatten)]
     pub ignored: Ignored,
 }
@@ -54,7 +54,7 @@ pub struct Rehearsed {
 /// Rehearses a nuke.
 ///
 /// # Errors
-/// Somebody is at the raider, it is gone, or it cannot be judged, as for the nuke itself.
+/// The raider is claimed or gone, or it cannot be judged, as for the nuke itself.
 pub async fn rehearse(
     world: &World,
     target: &NukeTarget,
@@ -78,7 +78,7 @@ pub async fn rehearse(
         Err(refused) => refused,
     };
     if refused.kind != RefusalKind::WorkAtRisk {
-        // Nothing is known of what would be lost; the nuke would say the same.
+        // The losses are unknown; the nuke would refuse in the same way.
         return Err(refused);
     }
     let mut would = Would::Refuse;
@@ -111,7 +111,7 @@ pub async fn rehearse(
     })
 }
 
-/// What is salvaged without being asked to needs room as well.
+/// Checks the room for what is salvaged unasked.
 async fn unasked(
     world: &World,
     target: &NukeTarget,
@@ -138,7 +138,7 @@ async fn unasked(
     })
 }
 
-/// Whether a nuke would be let in now; keeps nobody away.
+/// Returns an error when a nuke would not be admitted now; takes no claim.
 async fn admit(world: &World, target: &NukeTarget, salvage: bool) -> Result<(), Refusal> {
     match world.claims.is_claimed(&fenced(target)) {
         true => Err(busy(target)),

@@ -10,10 +10,10 @@ use crate::domain::prompt;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 
-/// A relic whose raider went before its work was in the queue is open again (`4-rules.md`, charge), and
-/// begins from what was pushed; who takes it up is told of what was salvaged. Work in the queue stays where
-/// it is, and so does what a person has to decide about (`1-product.md`, human review; a relic that is blocked
-/// because its raider died too often). What comes to nothing again and again is given up after a few.
+/// Opens the relic of a raider that was removed before its work was in the queue (`4-rules.md`, charge): the next
+/// raider starts from what was pushed, and is told of the salvage. Work in the queue stays there, and so does a relic
+/// that waits for a person (`1-product.md`, human review; a relic blocked because its raider died too often). A relic
+/// that repeatedly comes to nothing is blocked.
 ///
 /// # Errors
 /// The store's.
@@ -30,7 +30,7 @@ pub(super) fn reopen(
         return Ok(());
     }
     match mr {
-        // The witness vouched for it: the forge has it or will have it, and the relic waits for MERGED.
+        // The witness validated it: the forge has it or will have it, and the relic waits for MERGED.
         Some(mr) if mr.state != MrState::Reviewing || mr.is_in_review() => return Ok(()),
         Some(mut mr) => {
             mr.state = MrState::Rejected;
@@ -45,7 +45,7 @@ pub(super) fn reopen(
         let told = prompt::salvaged(relic.context.as_deref(), &kept.id, kept.work.as_ref());
         relic.context = Some(told);
     }
-    // What its raider died of is not gone with the raider: a person decides whether there is another.
+    // The cause of its raider's deaths may persist: a person decides whether another raider tries.
     if relic.status != RelicStatus::Blocked {
         relic.status = RelicStatus::Open;
     }

@@ -1,4 +1,4 @@
-//! Whether what a sandbox holds still fits beside all other salvage (`[retention] salvage_max`).
+//! The room for a sandbox's salvage beside all other salvage (`[retention] salvage_max`).
 
 use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
@@ -8,11 +8,10 @@ use crate::actors::records::escalations;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 
-/// Tells what can be done about a sandbox that there is no room for.
+/// The remedies for a sandbox that there is no room for.
 pub(super) const HINT: &str = "`hd salvage prune` makes room, or raise `[retention] salvage_max`";
 
-/// Refuses salvage that there is no room for, before any of it is written, and calls a person: the
-/// sandbox stays.
+/// Refuses salvage that there is no room for, before any of it is written, and calls a person: the sandbox stays.
 ///
 /// # Errors
 /// [`RefusalKind::NoRoom`], with the numbers.
@@ -31,7 +30,7 @@ pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<(), Refu
     Err(refusal(target, &numbers))
 }
 
-/// What is said where there is not room enough.
+/// Builds the refusal for lack of room.
 pub(super) fn refusal(target: &NukeTarget, numbers: &str) -> Refusal {
     let message = format!(
         "{} is kept, {}: {numbers}",
@@ -41,10 +40,10 @@ pub(super) fn refusal(target: &NukeTarget, numbers: &str) -> Refusal {
     Refusal::new(RefusalKind::NoRoom, message).hint(HINT)
 }
 
-/// The numbers, where there is not room enough.
+/// Returns the numbers when there is not enough room.
 ///
 /// # Errors
-/// It cannot be measured.
+/// The size cannot be measured.
 pub(super) async fn lacking(world: &World, target: &NukeTarget) -> Result<Option<String>, Refusal> {
     let Some(most) = world.city.retention.salvage_max else {
         return Ok(None);
@@ -53,7 +52,7 @@ pub(super) async fn lacking(world: &World, target: &NukeTarget) -> Result<Option
     let size = effects::repo(world, rig, move |repo| repo.salvage_size(&sandbox)).await?;
     let kept = world.store.run(|txn| txn.salvages()).await?;
     let taken: u64 = kept.iter().map(|entry| entry.bytes).sum();
-    // Commits alone take no room.
+    // A commit takes no room.
     let fits = size == 0 || taken.saturating_add(size) <= most;
     let numbers = || format!("{size} bytes are to be saved, {taken} of {most} are taken");
     Ok((!fits).then(numbers))

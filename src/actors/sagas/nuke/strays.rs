@@ -1,6 +1,5 @@
-//! A sandbox whose directory is gone: what its branch holds alone, and what git still knows of it (what was
-//! staged, commits that it left behind, submodules), is as precious as what the directory held
-//! (`1-product.md`, promise 1).
+//! A sandbox whose directory is gone: commits on its branch alone, and what git still has of it (staged files, commits
+//! that it left behind, submodules), are as precious as the directory's contents (`1-product.md`, promise 1).
 
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
@@ -13,7 +12,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::nuke::losses;
 
-/// What the branch of a sandbox and its HEAD hold alone.
+/// Returns the commits that only the sandbox's branch or its HEAD holds.
 pub(super) async fn strays(world: &World, target: &NukeTarget) -> Result<Vec<Oid>, Refusal> {
     let Some(relic) = &target.relic else {
         return Ok(Vec::new());
@@ -27,8 +26,8 @@ pub(super) async fn strays(world: &World, target: &NukeTarget) -> Result<Vec<Oid
     Ok(strays.await?)
 }
 
-/// What git still knows of it beside commits of its branch, which are [`strays`]; stash entries outlive it.
-/// An entry that a crash has damaged is at risk until it is repaired.
+/// Returns what git still has of the sandbox besides the commits of its branch, which are [`strays`], and stash
+/// entries, which outlive it. A registration that a crash damaged is at risk until it is repaired.
 async fn remains(world: &World, target: &NukeTarget) -> Result<Option<GitFacts>, Refusal> {
     let (sandbox, onto) = (world.city.sandbox(&target.raider), target.target.clone());
     let rig = &target.raider.rig;
@@ -45,11 +44,11 @@ async fn remains(world: &World, target: &NukeTarget) -> Result<Option<GitFacts>,
     Ok(left.map(beside).filter(|left| !left.is_clean()))
 }
 
-/// Refuses a nuke that would lose them. Answers what is salvaged of it without being asked to: what its
-/// agent left behind holds up nothing.
+/// Refuses a nuke that would lose these. Returns what is salvaged unasked: commits that the agent left behind hold up
+/// nothing.
 ///
 /// # Errors
-/// What would be lost.
+/// [`RefusalKind::WorkAtRisk`] with the losses.
 pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<Vec<String>, Refusal> {
     let left = remains(world, target).await?;
     refuse(target, &strays(world, target).await?, left.as_ref())?;
@@ -79,10 +78,10 @@ fn refuse(target: &NukeTarget, strays: &[Oid], left: Option<&GitFacts>) -> Resul
     })
 }
 
-/// Refuses where there is no room for what would have to be salvaged.
+/// Refuses when there is no room for what would have to be salvaged.
 ///
 /// # Errors
-/// There is none.
+/// There is no room.
 pub(super) async fn savable(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     match remains(world, target).await? {
         Some(_) => room::check(world, target).await,
@@ -90,7 +89,7 @@ pub(super) async fn savable(world: &World, target: &NukeTarget) -> Result<(), Re
     }
 }
 
-/// Salvages them, where that is allowed. True when there were any.
+/// Salvages these, where that is allowed. Returns true when there were any.
 ///
 /// # Errors
 /// As [`check`], without `salvage`; there is no room.
@@ -106,7 +105,7 @@ pub(super) async fn keep(
     if left.is_some() {
         keep_remains(world, target).await?;
     }
-    // Those that this has saved are none any more.
+    // What the first step has saved is no stray any more.
     let strays = strays(world, target).await?;
     for head in &strays {
         keep_commit(world, target, head).await?;

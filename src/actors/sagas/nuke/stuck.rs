@@ -1,5 +1,5 @@
-//! A nuke that fails again and again in a way that may pass, or because the sandbox changes whenever it is to be removed: it
-//! is tried for ever, and after a few tries a person knows.
+//! A nuke that keeps failing transiently, or because the sandbox changes before each removal: it is retried without
+//! limit, and a person is called after a few tries.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::domain::problem::ProblemKind;
 use crate::domain::saga::Saga;
 use crate::ports::relics::{StoreError, Txn};
 
-/// As many as a charge has before it is given up.
+/// As many tries as a charge has before its relic is blocked.
 const TRIES: u32 = 3;
 
-/// Counts the tries of this step, and calls a person after a few; the shaman says it once.
+/// Counts the failures of this step, and calls a person after a few; the escalation is opened once.
 ///
 /// # Errors
 /// The store's.
@@ -42,7 +42,7 @@ pub(super) async fn count(
     call(world, &target, failure).await
 }
 
-/// How often in a row the sandbox of an incarnation had changed when it was to be removed. Each such saga ends: the
+/// The number of times in a row that an incarnation's sandbox changed before its removal. Each such saga ends, and the
 /// session goes on with the work.
 #[derive(Serialize, Deserialize)]
 struct Changed {
@@ -55,7 +55,7 @@ fn key(raider: &RaiderId) -> String {
     format!("changed/{raider}")
 }
 
-/// Ends the saga of a sandbox that changed meanwhile, and counts that; calls a person after a few.
+/// Ends the saga of a sandbox that changed meanwhile, and counts that; calls a person after a few times.
 ///
 /// # Errors
 /// The store's.
@@ -98,7 +98,7 @@ pub(super) async fn changed(
     call(world, target, failure).await
 }
 
-/// Forgets the count of a raider that is gone.
+/// Clears the count of a raider that is gone.
 ///
 /// # Errors
 /// The store's.

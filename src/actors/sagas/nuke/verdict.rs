@@ -1,4 +1,4 @@
-//! What the safety protocol says of a sandbox at this moment.
+//! The safety protocol's present judgement of a sandbox.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::actors::mail::NukeTarget;
 use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
 use crate::domain::nuke::{Evidence, Judgement, LastSession, NukePermit, judge};
 
-/// Measures and judges; no permit is needed when there is no sandbox any more.
+/// Measures and judges; no permit is needed when there is no sandbox.
 pub(super) async fn probe(
     world: &World,
     target: &NukeTarget,
@@ -32,7 +32,7 @@ pub(super) async fn probe_with(
     permit(evidence(target, world, seen, git, salvaged), target).map(Some)
 }
 
-/// The raider's last session.
+/// Returns the raider's last session.
 pub(super) async fn session(world: &World, target: &NukeTarget) -> Probed<Option<SessionFacts>> {
     match effects::facts(world, &target.raider.session_id()).await {
         Ok(Some(SessionFacts {
@@ -52,7 +52,7 @@ pub(super) fn evidence(
 ) -> Evidence {
     let last = seen.known().and_then(Option::as_ref);
     let session_runs = last.is_some_and(|last| last.state == RunState::Running);
-    // Of what was seen itself it is not asked when it began: clocks are set back.
+    // Without a detection time it is now, but never before the session's start: clocks may be set back.
     let began = last.map_or(Timestamp::MIN, |last| last.started_at);
     let detected = target.detected;
     let detected = detected.unwrap_or_else(|| world.clock.now().max(began));

@@ -1,5 +1,5 @@
-//! The end of a program that can neither run `hd` nor write its outcome file (`done_on_exit`): its
-//! exit code and its commits say what became of its work.
+//! The outcome of a program that can neither run `hd` nor write its outcome file (`done_on_exit`), derived from its
+//! exit code and its commits.
 
 use crate::actors::declared;
 use jiff::tz::TimeZone;
@@ -15,8 +15,8 @@ use crate::domain::relic::Hook;
 use crate::ports::sessions::SessionHandle;
 use crate::ports::tasks::TaskError;
 
-/// Writes the outcome of a session that ended by itself, where its harness is configured so. True
-/// when the outcome is on file.
+/// Writes the outcome of a session that ended by itself, if its harness is configured so. Returns true when the outcome
+/// is on file.
 ///
 /// # Errors
 /// The outcome file cannot be read or written.
@@ -35,14 +35,14 @@ pub async fn settle(
     }
     let tail = effects::tail(world, &session.id).await;
     let now = world.clock.now();
-    // The root parks its account then.
+    // A limit or login: the root parks its account.
     if last_words(&harness.looks, &tail, now, &TimeZone::system()).is_some() {
         return Ok(false);
     }
     let passed = Outcome::Passed { no_change: None };
     let request = declared::request_of(hook, passed.clone());
     let said = match declared::preview(world, &request, hook).await {
-        // What is not clean is told to the next session.
+        // Uncommitted changes are reported to the next session.
         Ok(()) => passed,
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => passed,
         Err(refused) if refused.kind == RefusalKind::NoCommits => Outcome::Stuck {
@@ -55,7 +55,12 @@ pub async fn settle(
             ),
         },
         Err(refused) => {
-            tracing::warn!(raider = %hook.raider, error = %refused, "what an ended session left cannot be measured");
+            tracing::warn!(
+                raider = %hook.raider,
+                error = %refused,
+                "the work of an ended session cannot be measured; no outcome is recorded, and \
+                the end counts as a death"
+            );
             return Ok(false);
         }
     };

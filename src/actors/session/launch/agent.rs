@@ -61,7 +61,7 @@ pub(super) async fn start(
             own_helper,
         };
         let mut fill = driven::fill(world, harness, site).await?;
-        // Whatever ended the last session: one that wants a fresh successor has said so.
+        // Resumes whatever ended the last session: a session that wants a fresh successor has marked that.
         start.resumes = driven::conversation(world, harness, cause, before).await?;
         if let Some(conversation) = &start.resumes {
             fill.set(Place::SessionId, conversation.as_str());

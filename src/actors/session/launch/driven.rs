@@ -1,5 +1,4 @@
-//! The parts that a session of a harness is started with besides its prompt: placeholders, hook files, and the
-//! conversation that goes on.
+//! The parts of a harness's session besides its prompt: placeholders, hook files, and the conversation that it resumes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,28 +15,28 @@ use crate::domain::ids::SessionId;
 use crate::ports::sessions::{SessionError, SessionHandle};
 use crate::ports::tasks::TaskError;
 
-/// The fact of a session that names its conversation.
+/// The session fact that names its conversation.
 pub(crate) const CONVERSATION: &str = "conversation";
-/// The fact of a session that names the file of its conversation.
+/// The session fact that names the file of its conversation.
 pub(crate) const TRANSCRIPT: &str = "transcript";
-/// The fact of a session that names its harness: no other one can go on with its conversation.
+/// The session fact that names its harness: another harness cannot resume its conversation.
 pub(super) const HARNESS: &str = "harness";
-/// The fact of a session that says which conversation it was started to go on with.
+/// The session fact that names the conversation it was started to resume.
 pub(super) const RESUMES: &str = "resumes";
-/// The fact of a session that says that the next one begins a conversation of its own.
+/// The session fact that makes the next session begin a new conversation.
 const AFRESH: &str = "afresh";
 
-/// Where a session is started.
+/// The place where a session is started.
 pub(super) struct Site<'a> {
     /// The sandbox of a raider, the working directory of an agent.
     pub(super) dir: &'a Path,
     /// The name of the rig; empty for an agent.
     pub(super) rig: &'a str,
-    /// Where files of this session are kept.
+    /// The directory for files of this session.
     pub(super) files: PathBuf,
     /// Its environment.
     pub(super) env: &'a BTreeMap<String, String>,
-    /// The user has a command that tells a key.
+    /// Set when the user has a command that prints a key.
     pub(super) own_helper: bool,
 }
 
@@ -81,8 +80,10 @@ pub(super) async fn fill(
                         left_out.push(format!("/{}", file.path));
                     } else {
                         tracing::info!(
-                            sandbox = %dir.display(), file = file.path,
-                            "the project has this file: its harness reports nothing by hooks"
+                            sandbox = %dir.display(),
+                            file = file.path,
+                            "the project has its own copy of the harness's hook file, which is \
+                            kept; the harness reports nothing by hooks"
                         );
                     }
                     dir.join(file.path)
@@ -109,7 +110,8 @@ pub(super) async fn fill(
     Ok(fill)
 }
 
-/// Has the supervisor measure these files as no work. It does not read the rules in `repo.git`, for agents write there.
+/// Excludes these files from what the supervisor measures as work. It does not read the exclude rules in `repo.git`,
+/// because agents write there.
 async fn leave_out(world: &World, rig: &str, patterns: Vec<String>) -> Result<(), OpenFailure> {
     let rig = world.city.rigs.iter().find(|it| it.name.as_str() == rig);
     let Some(rig) = rig.filter(|_| !patterns.is_empty()) else {
@@ -121,14 +123,14 @@ async fn leave_out(world: &World, rig: &str, patterns: Vec<String>) -> Result<()
         .map_err(|error| OpenFailure::Unwritable(error.to_string()))
 }
 
-/// Whether its arguments name directories of git.
+/// Returns true when the command line names directories of git.
 fn needs_git(harness: &Harness) -> bool {
     let mut words = harness.command.iter().chain(&harness.reduced);
     let names = [Place::GitDir, Place::GitCommon];
     words.any(|word| names.iter().any(|name| word.contains(name.as_str())))
 }
 
-/// The environment with its placeholders filled.
+/// Returns the environment with its placeholders filled.
 pub(super) fn filled(fill: &Fill, env: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let filled = env.into_iter().map(|(name, value)| {
         let value = fill.put_in(&value);
@@ -137,12 +139,12 @@ pub(super) fn filled(fill: &Fill, env: BTreeMap<String, String>) -> BTreeMap<Str
     filled.collect()
 }
 
-/// A resumed session that ends sooner than this could not resume.
+/// A resumed session that ends within this time could not resume.
 const RESUME_HOLDS: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
 
-/// The conversation that the next session goes on with: that of the session before, if its harness
-/// can resume, said which it is, and its transcript is there. A resume that ended at once by itself is not
-/// tried again, and neither is the conversation of a session whose successor is to begin afresh.
+/// Returns the conversation that the next session resumes: that of the last session, if its harness can resume and
+/// named it, and its transcript exists. A resume that ended at once by itself is not retried, and neither is the
+/// conversation of a session marked to be followed by a fresh one.
 ///
 /// # Errors
 /// [`OpenFailure::Unseen`]: the facts of the session before cannot be read.
@@ -159,13 +161,17 @@ pub(super) async fn conversation(
         return Ok(None);
     }
     let ran = fact(world, &before.id, HARNESS).await?;
-    // The id of another program's conversation means nothing to this one.
+    // A conversation id of another program is meaningless to this one.
     if ran.is_none_or(|ran| ran != harness.name.as_str()) {
         return Ok(None);
     }
     let resumed = fact(world, &before.id, RESUMES).await?;
     if resumed.is_some() && failed_at_once(before, cause) {
-        tracing::warn!(session = %before.id, "the conversation could not be resumed; a fresh one begins");
+        tracing::warn!(
+            session = %before.id,
+            "a resumed session ended at once, so its conversation cannot be resumed; a fresh one \
+            begins"
+        );
         return Ok(None);
     }
     let conversation = fact(world, &before.id, CONVERSATION).await?.or(resumed);
@@ -185,8 +191,8 @@ pub(super) async fn conversation(
     Ok(there.then_some(conversation))
 }
 
-/// Whether a session ended so soon that it could not resume. One that the supervisor or a person ended did not end of
-/// that, and neither did one whose account is at a limit or wants a login.
+/// Returns true when a session ended so soon that it could not resume. An end by the supervisor or a person has another
+/// reason, and so has an end at a limit or for a login.
 fn failed_at_once(facts: &SessionFacts, cause: Cause) -> bool {
     let RunState::Exited(exit) = &facts.state else {
         return false;
@@ -200,7 +206,7 @@ fn failed_at_once(facts: &SessionFacts, cause: Cause) -> bool {
     of_itself && exit.at.duration_since(facts.started_at) < RESUME_HOLDS
 }
 
-/// Has the session that follows this one begin a conversation of its own.
+/// Marks a session, so that its successor begins a new conversation.
 ///
 /// # Errors
 /// The provider's.

@@ -1,4 +1,4 @@
-//! The key of an API that a session is not given because its user is logged in (`domain/unattended/keys.rs`).
+//! The API key that a session does not get because its user is logged in (`domain/unattended/keys.rs`).
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::actors::world::World;
 use crate::domain::city::Harness;
 use crate::domain::unattended::{KEY, KeyUse, Trace, is_helper, key_use, logins};
 
-/// Takes a key out of the environment that nobody asked to use and that the user's own login makes needless. Returns
-/// whether the user has a command of its own that tells a key.
+/// Removes an API key from the environment that the configuration does not ask for and that the user's own login makes
+/// needless. Returns true when the user has a command of its own that prints a key.
 pub(super) async fn spare(
     world: &World,
     harness: &Harness,
@@ -29,7 +29,8 @@ pub(super) async fn spare(
     if key_use(harness.hooks, configured, env, !seen.is_empty()) == Some(KeyUse::Spared) {
         tracing::info!(
             harness = %harness.name,
-            "its user is logged in: {KEY} of the supervisor's environment is not given to its sessions"
+            "the harness's user is logged in: {KEY} from the supervisor's environment is not \
+            passed to its sessions"
         );
         env.remove(KEY);
     }
@@ -47,7 +48,7 @@ mod tests {
 
     const HOME: &str = "/home/u";
 
-    /// What claude's session gets: whether the key is in its environment, and whether a helper tells it.
+    /// Starts claude's session; returns whether the key is in its environment, and whether a helper prints it.
     async fn session(configured: bool, files: &[(&str, &str, &str)]) -> (bool, bool) {
         let scenario = Scenario::new().with(|city| {
             for harness in city.harnesses.values_mut() {
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(session(false, &login).await, (false, false));
         assert_eq!(session(false, &chain).await, (false, false));
         assert_eq!(session(false, &helper).await, (false, false));
-        // The city says so.
+        // The city configures the key.
         assert_eq!(session(true, &[]).await, (true, true));
         assert_eq!(session(true, &login).await, (true, true));
         // The user's own helper is never replaced.

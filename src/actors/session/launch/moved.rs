@@ -1,5 +1,5 @@
-//! A raider whose rig runs another harness by now takes it over with its next session. One that was charged with a
-//! harness of its own keeps that.
+//! A raider whose rig's harness was changed takes the new one over with its next session. A raider that was charged
+//! with a harness of its own keeps that.
 
 use crate::actors::mail::RootMail;
 use crate::actors::world::World;
@@ -7,7 +7,7 @@ use crate::domain::city::City;
 use crate::domain::relic::Hook;
 use crate::ports::relics::{StoreError, Txn};
 
-/// Moves a hook to the harness that its next session runs; true when that is another one.
+/// Moves a hook to the harness of its next session; returns true when that is another one.
 ///
 /// # Errors
 /// The store's.
@@ -31,7 +31,7 @@ pub(in crate::actors) fn move_on(
     Ok(true)
 }
 
-/// Returns the hook with the harness of the session that is started now.
+/// Returns the hook with the harness of the session that starts now.
 ///
 /// # Errors
 /// The store's.

@@ -22,12 +22,12 @@ use crate::domain::prompt::{self, Problem};
 use crate::domain::relic::{Hook, Relic};
 use crate::ports::tasks::TaskError;
 
-/// Why a session is started.
+/// The reason why a session is started.
 pub(super) struct Why<'a> {
-    /// What is wrong with the work of the last one.
+    /// The problem with the outcome of the last session.
     pub(super) problem: Option<&'a Problem>,
     pub(super) cause: Cause,
-    /// The last session that was up died.
+    /// Set when the last session that was up died.
     pub(super) crashed: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn start(
         None if cause == Cause::Operator => endings::problem(world, hook).await,
         None | Some(_) => None,
     };
-    // A session that is started for a problem is started in spite of its outcome file.
+    // A session started to fix a bad outcome file starts although that file exists.
     let problem = problem.or(asked.as_ref());
     let finished = match problem {
         Some(_) => Ok(endings::is_over(world, hook).await == Some(true)),
@@ -63,12 +63,12 @@ pub(super) async fn start(
     let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
     let newest = notes.last().filter(|_| problem.is_none());
     let (text, how) = match newest {
-        // A note that was not read yet is for this session, whatever ended the last one.
+        // An unread note is for this session, whatever ended the last one.
         Some((_, note)) => (
             prompt::handoff(&brief, note.note.as_deref()),
             How::HandedOver,
         ),
-        // Its account may have been parked before its first session was started.
+        // Its account may have been parked before its first session started.
         _ if before.is_none()
             && matches!(cause, Cause::Charged | Cause::RateLimit | Cause::Login) =>
         {
@@ -79,7 +79,7 @@ pub(super) async fn start(
             How::Respawned,
         ),
     };
-    // A fresh context is what a handoff asks for, if its note does not say otherwise.
+    // A handoff asks for a fresh context, unless its note says otherwise.
     let goes_on = match how {
         How::Respawned => true,
         How::HandedOver => newest.is_some_and(|(_, note)| note.resume),
@@ -109,22 +109,22 @@ fn configured<'a>(world: &'a World, hook: &Hook) -> Result<(&'a Rig, &'a Harness
     Ok((rig, harness))
 }
 
-/// The decisions about a session that its command line is made from.
+/// The decisions that the command line of a session is made from.
 struct Session {
     sandbox: PathBuf,
     /// The prompt.
     text: String,
     how: How,
-    /// With reduced permissions.
+    /// Set for reduced permissions.
     reduced: bool,
     /// Handoff notes that it will have read.
     notes: Vec<u64>,
-    /// The conversation that it goes on with.
+    /// The conversation that it resumes.
     resumes: Option<String>,
 }
 
 impl Session {
-    /// Writes the prompt and the hook files, and makes the command line.
+    /// Writes the prompt and the hook files, and builds the command line.
     async fn launch(
         self,
         world: &World,
@@ -183,8 +183,8 @@ impl Session {
     }
 }
 
-/// The sandbox, if work can go on in it. It is asked at each patrol, and costs no process then: half a
-/// work tree, or one that git cannot use, is a person's to mend, and an agent would make it worse.
+/// Returns the sandbox, if work can go on in it. Checked at each patrol, so it costs no process. A half-removed work
+/// tree, or one that git cannot use, needs an operator: an agent would make it worse.
 async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, OpenFailure> {
     let sandbox = world.city.sandbox(&hook.raider);
     let path = sandbox.clone();
@@ -199,7 +199,7 @@ async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, OpenFailure> {
     }
 }
 
-/// The relic, and the handoff notes that wait for the next session.
+/// Returns the relic, and the handoff notes that wait for the next session.
 async fn assignment(
     world: &World,
     hook: &Hook,
@@ -210,7 +210,7 @@ async fn assignment(
             .inbox(&address)?
             .into_iter()
             .filter_map(|message| match message.body {
-                // A slot's next incarnation works on something else.
+                // A note of an earlier incarnation's relic does not concern this one.
                 Body::Handoff(note) if note.relic.as_ref() == Some(&relic) => {
                     Some((message.id, note))
                 }

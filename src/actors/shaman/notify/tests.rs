@@ -1,4 +1,4 @@
-//! Whom events are told, how often, and what a command that does not end holds up.
+//! The events that are notified, how often, and the effect of a command that hangs.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn scenario() -> Scenario {
     Scenario::new().with(|city| city.notify.command = Some(LINE.into()))
 }
 
-/// Raises something of a name that is not told yet.
+/// Raises escalations with these names.
 async fn raise(town: &Town, names: impl IntoIterator<Item = u64>, severity: &'static str) {
     let names: Vec<_> = names.into_iter().collect();
     town.store(move |txn| {
@@ -31,7 +31,7 @@ async fn raise(town: &Town, names: impl IntoIterator<Item = u64>, severity: &'st
     town.settle().await;
 }
 
-/// The subjects that were told, in order.
+/// Returns the notified subjects, in order.
 fn told(town: &Town) -> Vec<String> {
     let told = town.parts.runner.started(LINE);
     let subject = |command: &Command| {
@@ -57,7 +57,7 @@ async fn the_command_gets_each_event_that_is_told_and_no_other() {
     assert!(command.stdin.unwrap().ends_with("}\n"), "a line");
 }
 
-/// What happened before anybody wanted to be told is not told then.
+/// Events from before the configuration of `[notify]` are not notified.
 #[tokio::test(start_paused = true)]
 async fn telling_begins_when_it_is_configured() {
     let town = Scenario::new().start().await;
@@ -72,7 +72,7 @@ async fn telling_begins_when_it_is_configured() {
     assert_eq!(told(&town), ["2"]);
 }
 
-/// A command that hangs is ended, holds nobody up, and does not pile up.
+/// A command that hangs is ended, delays nothing else, and does not pile up.
 #[tokio::test(start_paused = true)]
 async fn a_command_that_hangs_delays_only_the_next_one() {
     let town = scenario().start().await;
@@ -88,7 +88,7 @@ async fn a_command_that_hangs_delays_only_the_next_one() {
     let failed = town.events(EventType::NotifyFailed).await;
     assert_eq!(failed.len(), 1, "it is said once");
     assert_eq!(failed[0].cause, "timeout");
-    // One that goes well, and then another that does not.
+    // One that succeeds, and then others that fail.
     for (code, said) in [(0, 1), (7, 2), (7, 2)] {
         town.parts.runner.let_go(LINE, Duration::ZERO, code);
         raise(&town, [3], "low").await;
@@ -122,7 +122,7 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
     assert_eq!(left_out + told.len() as u64, 81);
 }
 
-/// Of one kind more wait than are read at once, and later ones of another.
+/// More events of one kind wait than are read at once, and later ones of another kind.
 #[tokio::test(start_paused = true)]
 async fn what_is_beyond_a_full_page_is_not_passed_over() {
     let town = scenario().start().await;
@@ -149,7 +149,7 @@ async fn what_is_beyond_a_full_page_is_not_passed_over() {
     assert_eq!(left_out + told.len() as u64, 701);
 }
 
-/// The attempt that its event brought about came to nothing.
+/// The attempt that its event caused failed.
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_told_waits_for_no_further_event() {
     let town = scenario().start().await;
@@ -161,7 +161,7 @@ async fn what_could_not_be_told_waits_for_no_further_event() {
     assert_eq!(told(&town), ["1"]);
 }
 
-/// What was told is not told again; what was not, is.
+/// A notified event is not repeated; a missed one is.
 #[tokio::test(start_paused = true)]
 async fn a_restart_loses_nothing_and_repeats_at_most_what_was_under_way() {
     let town = scenario().start().await;
@@ -199,7 +199,7 @@ async fn a_stop_ends_the_command_and_it_is_told_afterwards() {
     assert_eq!(told(&town), ["1", "1"]);
 }
 
-/// No room for its input, no process to be had: that is no telling.
+/// Without room for its input or a free process the event is not notified.
 #[tokio::test(start_paused = true)]
 async fn what_no_command_could_be_run_for_is_told_when_one_can() {
     let town = scenario().start().await;
@@ -215,7 +215,7 @@ async fn what_no_command_could_be_run_for_is_told_when_one_can() {
     assert_eq!(told(&town), ["1", "2"]);
 }
 
-/// What waits is told although something else is to be told from now on, which happened before, too.
+/// A waiting event is notified although another kind is notified from now on, which happened before, too.
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_told_although_the_kinds_change() {
     let quarantined = NewEvent::new(EventType::AgentQuarantined, "mayor", Cause::TooManyDeaths);

@@ -1,4 +1,4 @@
-//! Texts and keys whose terminal does not answer, and texts that may still stand in the input line.
+//! Texts and keys that the terminal does not confirm, and texts that may still stand in the input line.
 
 use super::*;
 use crate::actors::typing::end_input;
@@ -13,7 +13,7 @@ async fn text_that_was_taken_without_an_answer_is_submitted() {
     assert_eq!(seat.sent().len(), 1);
 }
 
-/// It would be there twice.
+/// A repeated text would arrive twice.
 #[tokio::test(start_paused = true)]
 async fn refusal_of_a_text_that_was_taken_in_part_says_not_to_send_it_again() {
     for (waits, said) in [(true, "the rest is typed"), (false, "is not known")] {
@@ -44,7 +44,7 @@ async fn refusal_of_a_paste_that_was_taken_in_part_says_that_the_same_text_again
     assert_eq!(seat.sent().len(), 1, "no Enter");
 }
 
-/// They would type it behind the one that stands there, at their second try.
+/// The supervisor's retry would type it after the text that stands there.
 #[tokio::test(start_paused = true)]
 async fn only_a_person_who_says_it_again_overrides_the_doubt_about_an_earlier_text() {
     let seat = Seat::new().await;
@@ -70,7 +70,7 @@ async fn only_a_person_who_says_it_again_overrides_the_doubt_about_an_earlier_te
     assert_eq!(seat.sent().len(), 3);
 }
 
-/// It would be a key that ends the program, an answer, or the end of their line.
+/// An end of input may be a key that ends the program, an answer, or the end of a person's line.
 #[tokio::test(start_paused = true)]
 async fn end_of_input_is_typed_only_to_a_program_that_reads_lines_and_has_none_begun() {
     let seat = Seat::new().await;
@@ -94,7 +94,7 @@ async fn end_of_input_is_typed_only_to_a_program_that_reads_lines_and_has_none_b
     assert_eq!(seat.sent().len(), 1);
 }
 
-/// A program at work shows anything.
+/// A program at work may show anything.
 #[tokio::test(start_paused = true)]
 async fn line_that_a_person_has_begun_is_seen_whatever_the_screen_shows() {
     let town = Scenario::new()
@@ -115,7 +115,7 @@ async fn line_that_a_person_has_begun_is_seen_whatever_the_screen_shows() {
     assert!(matches!(begun, Typing::Begun(_)), "{begun:?}");
 }
 
-/// The session runs, as its facts say.
+/// The session runs, by its facts.
 #[tokio::test(start_paused = true)]
 async fn session_whose_holder_drops_a_connection_is_unseen_and_not_gone() {
     let seat = Seat::new().await;

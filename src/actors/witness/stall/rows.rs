@@ -1,5 +1,5 @@
-//! What the store knows of a raider's silence: what was done about it, and the wait that its session
-//! declared. One small fact each, void for another incarnation or session.
+//! Stored facts about a raider's silence: the steps taken against it, and the wait that its session declared. Small
+//! facts, void for another incarnation or session.
 
 use super::super::remembered::{read, write};
 use crate::actors::records::escalations;
@@ -28,7 +28,7 @@ fn wait_of(raider: &RaiderId) -> String {
     format!("wait/{raider}")
 }
 
-/// What was done about this raider, if it is stalled.
+/// Returns the steps taken about this raider, if it is stalled.
 ///
 /// # Errors
 /// The store's.
@@ -37,7 +37,7 @@ pub fn steps(txn: &mut dyn Txn, hook: &Hook) -> Result<Option<Steps>, StoreError
     Ok(steps.filter(|steps| steps.incarnation == hook.incarnation))
 }
 
-/// The last wait that a session of this name declared; it holds for that session only.
+/// Returns the last wait that a session of this name declared; it holds for that session only.
 ///
 /// # Errors
 /// The store's.
@@ -45,7 +45,7 @@ pub fn wait(txn: &mut dyn Txn, raider: &RaiderId) -> Result<Option<Wait>, StoreE
     read(txn, &wait_of(raider))
 }
 
-/// Declares a wait, in place of one before. Who can say that is not stalled.
+/// Declares a wait, replacing an earlier one. A session that can declare one is not stalled.
 ///
 /// # Errors
 /// The store's.
@@ -61,8 +61,8 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
     txn.record(&event.with(data)).map(drop)
 }
 
-/// Records a step about a stalled raider, and the event of it; the first says that it is stalled.
-/// False when it has other work by now, or is finished.
+/// Records a step about a stalled raider, with its event; the first step journals the stall. Returns false when the
+/// raider has other work by now, or is finished.
 pub(super) fn take(
     txn: &mut dyn Txn,
     hook: &Hook,
@@ -93,7 +93,7 @@ pub(super) fn take(
     Ok(true)
 }
 
-/// It goes on: it is not stalled, and what people were called for is over.
+/// Records that the raider goes on: it is not stalled, and its escalations are closed.
 pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<(), StoreError> {
     let Some(steps) = steps(txn, hook)? else {
         return Ok(());
@@ -106,7 +106,7 @@ pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<()
     txn.record(&event.with(data)).map(drop)
 }
 
-/// Closes the calls for problems of these kinds with this raider and its work.
+/// Closes the escalations of these problems about this raider and its work.
 pub(super) fn over(
     txn: &mut dyn Txn,
     hook: &Hook,
@@ -118,7 +118,7 @@ pub(super) fn over(
     })
 }
 
-/// Nobody of this rig is stalled: it is not looked for any more.
+/// Clears the stalls of a rig that has no `stall_after` any more.
 pub(super) fn forget(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let hooks = txn.hooks(Some(rig))?;
     let raiders: Vec<_> = hooks.iter().map(|hook| hook.raider.to_string()).collect();

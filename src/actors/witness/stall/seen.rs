@@ -1,4 +1,4 @@
-//! What is to be seen of those that work, as far as it is cheap to see.
+//! Cheap observation of raiders at work.
 
 use super::super::super::claims::ClaimKey;
 use super::super::super::conditions::{self, Observed};
@@ -13,20 +13,20 @@ use crate::domain::stall::{Marks, Steps, Wait};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
-/// A raider that works, and what was seen of it.
+/// A raider at work, as observed.
 pub(super) struct Seen {
     pub(super) hook: Hook,
     pub(super) facts: SessionFacts,
-    /// A person is at its terminal, or is asked to come.
+    /// Set when a person is attached, or is asked to come.
     pub(super) attended: bool,
     pub(super) marks: Marks,
-    /// Why something of it cannot be seen: nothing is done to it then.
+    /// Why it cannot be observed in full: it is left alone then.
     pub(super) unseen: Option<String>,
     pub(super) steps: Option<Steps>,
     pub(super) wait: Option<Wait>,
 }
 
-/// A raider that works, as the store knows it.
+/// A raider at work, from the store.
 struct Candidate {
     hook: Hook,
     relic: String,
@@ -35,7 +35,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// With its session, its repository, and whether its screen asks something or cannot be seen.
+    /// Adds its session, its repository, and whether its screen asks something or cannot be read.
     fn seen(
         self,
         facts: &SessionFacts,
@@ -68,7 +68,7 @@ impl Candidate {
     }
 }
 
-/// Raiders that own work and do not say that it is done; nobody else is at them.
+/// Returns the raiders with open work that no saga is busy with.
 fn candidates(
     txn: &mut dyn Txn,
     rig: &RigName,
@@ -96,10 +96,10 @@ fn candidates(
     Ok(found)
 }
 
-/// What is cheap to see of all of them, or of one.
+/// Observes all raiders, or one, as far as that is cheap.
 ///
 /// # Errors
-/// Store, provider or repository cannot be asked: nothing is known of anybody.
+/// Store, provider or repository is not available: no raider is observed.
 pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Vec<Seen>, Refusal> {
     let world = &args.world;
     let (rig, wanted) = (args.rig.clone(), only.clone());
@@ -153,7 +153,7 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
     Ok(seen)
 }
 
-/// Those with a session, which may ask something.
+/// Returns the raiders with a session, which may have a dialog open.
 fn askers(candidates: &[Candidate], sessions: &[SessionFacts]) -> Vec<Observed> {
     let asker = |Candidate { hook, .. }: &Candidate| {
         let own = hook.raider.session_id();

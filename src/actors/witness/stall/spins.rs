@@ -1,4 +1,4 @@
-//! A session whose screen only moves (`domain::stall::Still` decides).
+//! A session whose screen changes without progress (`domain::stall::Still` decides).
 
 use super::super::super::refusal::Refusal;
 use super::super::super::{conditions, effects};
@@ -11,11 +11,11 @@ use crate::domain::problem::ProblemKind;
 use crate::domain::stall::Policy;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
-/// Looks at what is costly to see, and calls a person when nothing happens there either.
+/// Makes the costly observation, and calls a person when that shows no progress either.
 pub(super) async fn look(args: &WitnessArgs, policy: &Policy, seen: Seen) -> Result<(), Refusal> {
     let depth = sound(args, &seen).await?;
     let raider = &seen.hook.raider;
-    // That took its time: what is judged is what is to be seen now.
+    // That took time: judge the present state.
     let again = see(args, Some(raider.clone())).await?.pop();
     let Some(seen) = again.filter(|again| again.facts.token == seen.facts.token) else {
         return Ok(());

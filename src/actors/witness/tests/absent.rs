@@ -6,7 +6,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::testing::world::Scenario;
 
-/// Who should work and has no session is stalled, too: said once each time, with the reason.
+/// A raider that should work and has no session counts as stalled: journalled once each time, with the reason.
 #[tokio::test(start_paused = true)]
 async fn a_raider_without_a_session_is_said_to_be_stalled_once_and_why() {
     let town = Scenario::new().start().await;
@@ -18,7 +18,7 @@ async fn a_raider_without_a_session_is_said_to_be_stalled_once_and_why() {
         let said = town.events(EventType::RaiderStalled).await;
         assert_eq!(said.len(), times, "{said:?}");
         assert!(said[times - 1].data["detail"].is_string(), "{said:?}");
-        // Another witness does not say it again.
+        // A restarted witness does not journal it again.
         town.kill_actors::<WitnessMsg>();
         town.pass(PATROL * 2).await;
         assert_eq!(town.events(EventType::RaiderStalled).await.len(), times);

@@ -1,5 +1,5 @@
-//! The adversary: at every call of a port between the detection of a zombie and its removal, something
-//! else comes in its place. Nothing of the newcomer is ever touched (`witness-patrol.md`, TOCTOU guard).
+//! The adversary: at every call of a port between the detection of a zombie and its removal, a newcomer takes its
+//! place. The newcomer is never touched (`witness-patrol.md`, TOCTOU guard).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::domain::relic::{Hook, RelicStatus};
 use crate::testing::tier;
 use crate::testing::world::{Scenario, Town};
 
-/// Calls of git and of the session provider that the witness and the nuke make, and how many of each are
+/// The calls of git and of the session provider that the witness and the nuke make, and the number of each that is
 /// tried, one after the other.
 const OPS: &[(&str, usize)] = &[
     ("sandboxes", 4),
@@ -34,12 +34,12 @@ const OPS: &[(&str, usize)] = &[
     ("sessions.facts", 6),
     ("sessions.stop", 2),
 ];
-/// The grace of these scenarios: every patrol costs.
+/// The grace of these scenarios; short, because every patrol costs.
 const GRACE: Duration = Duration::from_secs(120);
-/// By then it has grown, and what it holds has been kept for as long as it is to be.
+/// By then the grace has passed, and the sandbox has been kept for `keep_dirty`.
 const LATER: Duration = Duration::from_secs(120 + 3 * 31);
 
-/// What is to happen in the middle of a call.
+/// The act that happens in the middle of a call.
 #[derive(Default)]
 pub(super) struct Visit {
     calls: AtomicUsize,
@@ -47,7 +47,7 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    /// Has this happen in the middle of that call, once; it says whether it did.
+    /// Has `act` happen in the middle of that call, once; `act` returns whether it did.
     pub(super) fn at(
         town: &Town,
         op: &'static str,
@@ -69,22 +69,22 @@ impl Visit {
         visit
     }
 
-    /// Whether it happened.
+    /// Returns true when it happened.
     pub(super) fn came(&self) -> bool {
         self.came.load(Ordering::SeqCst)
     }
 
-    /// Whether there was such a call at all: where not, there is no later one either.
+    /// Returns true when there was such a call; otherwise there is no later one either.
     pub(super) fn was_called(&self, call: usize) -> bool {
         self.calls.load(Ordering::SeqCst) > call
     }
 }
 
-/// What a sandbox without hook holds.
+/// The contents of a sandbox without hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
     Nothing,
-    /// A file: salvaged when it has been kept for long enough.
+    /// A file: salvaged after `keep_dirty`.
     Files,
     /// A commit: the remotes are asked about it.
     Commits,
@@ -93,7 +93,7 @@ enum Holds {
 impl Holds {
     const ALL: [Self; 3] = [Self::Nothing, Self::Files, Self::Commits];
 
-    /// Calls that its removal makes.
+    /// Returns the calls that its removal makes.
     fn calls(self) -> &'static [&'static str] {
         match self {
             Self::Nothing => &["measure", "holds", "discard_sandbox"],
@@ -103,7 +103,7 @@ impl Holds {
     }
 }
 
-/// A sandbox without hook, a moment before it has grown.
+/// Starts with a sandbox without hook, shortly before its grace ends.
 async fn lone(holds: Holds) -> (Town, Charged) {
     let scenario = Scenario::new().with(|city| city.retention.salvage_max = Some(100));
     let scenario = scenario.rig(|rig| {
@@ -123,7 +123,7 @@ async fn lone(holds: Holds) -> (Town, Charged) {
     (town, charged)
 }
 
-/// A raider in quarantine that was kept for long enough, a moment before that quarantine ends.
+/// Starts with a quarantined raider that was kept for `keep_dirty`, shortly before its quarantine ends.
 async fn quarantined() -> (Town, Charged) {
     let scenario = fragile().rig(|rig| {
         rig.witness.spawn_grace = GRACE;
@@ -139,8 +139,7 @@ async fn quarantined() -> (Town, Charged) {
     (town, charged)
 }
 
-/// Whoever comes, at every call that there is; in `cargo test`, at some of the others only. At these it
-/// must have come.
+/// Runs the newcomer at every call; in `cargo test` only at some. At the `needed` calls it must have come.
 async fn sweep(needed: &[&str], visited: impl AsyncFn(&'static str, usize) -> Arc<Visit>) {
     let mut came_at = BTreeSet::new();
     let taken = |(place, (op, _)): &(usize, &(&str, usize))| {
@@ -161,7 +160,7 @@ async fn sweep(needed: &[&str], visited: impl AsyncFn(&'static str, usize) -> Ar
     }
 }
 
-/// What appears stays where it is, or is saved with the rest.
+/// New contents stay in place, or are salvaged with the rest.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
     for (place, holds) in Holds::ALL.into_iter().enumerate() {
@@ -203,7 +202,7 @@ async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
     }
 }
 
-/// The name goes to a later incarnation, with a hook and a sandbox that looks the same.
+/// A later incarnation takes the name, with a hook and a sandbox that looks the same.
 #[tokio::test(start_paused = true)]
 async fn a_later_incarnation_of_the_name_is_never_touched() {
     let all = Holds::ALL.into_iter().enumerate();
@@ -270,14 +269,13 @@ impl Newcomer {
             txn.next_incarnation(&hook.raider)?;
             txn.put_hook(&hook)
         });
-        // Calls of a port are on blocking threads.
+        // Calls of a port run on blocking threads.
         Handle::current().block_on(hooked).unwrap();
         true
     }
 }
 
-/// A person lets it go while its removal is under way: the session that comes of it is not ended, nor is
-/// its sandbox taken from it.
+/// A person releases it while its removal is under way: the resulting session is not ended, and keeps its sandbox.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_session_is_never_touched() {
     let visited = async |op, call| {
@@ -289,7 +287,7 @@ async fn a_recreated_session_is_never_touched() {
             let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
             let wake = RootMail::Wake { id, cause, reply };
             root.cast(wake.into()).unwrap();
-            // Refused when it is being ended already.
+            // Refused when it is already being ended.
             matches!(answer.blocking_recv(), Ok(Ok(())))
         });
         town.pass(LATER).await;

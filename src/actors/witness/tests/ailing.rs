@@ -1,4 +1,4 @@
-//! A sandbox that somebody removed or broke: it is seen and told, nothing more is lost, and a repair ends it.
+//! A sandbox that was removed or broken by hand: observed and escalated, nothing more is lost, and a repair ends it.
 
 use super::{GROWN, PATROL, zombies};
 use crate::actors::mail::ChildState;
@@ -42,19 +42,19 @@ async fn one_that_git_cannot_use_is_told_once_until_it_is_repaired() {
         town.runs(&charged.session),
         "nothing is done to its session"
     );
-    // While it cannot be looked at, neither is anything new said nor anything taken back.
+    // While it cannot be inspected, no escalation is opened or closed.
     let error = RepoError::Failed("input/output error".into());
     town.parts.repo.break_op("ailment", error);
     town.pass(PATROL * 2).await;
     assert_eq!(open(&town).await.len(), 1);
     assert_eq!(homeless(&town).await, 0, "not known is not broken");
     town.parts.repo.mend("ailment");
-    // Nor does it help that its session is a new one.
+    // A new session does not change that either.
     town.parts.sessions.crash(&charged.session, 9);
     town.pass(PATROL).await;
     assert_eq!(open(&town).await.len(), 1);
     town.reword().await;
-    // Then somebody removes the rest, which is another problem.
+    // The rest is removed as well, which is another problem.
     town.parts.repo.lose(name);
     town.pass(PATROL).await;
     let called = open(&town).await;
@@ -67,7 +67,7 @@ async fn one_that_git_cannot_use_is_told_once_until_it_is_repaired() {
     assert!(open(&town).await.is_empty());
 }
 
-/// A person who asks for it, and the agent that says that it has finished, are told what helps.
+/// The refusals of a person's nuke and of the agent's completion name the remedy.
 #[tokio::test(start_paused = true)]
 async fn what_fails_of_a_broken_sandbox_names_the_repair() {
     let town = Scenario::new().start().await;
@@ -114,14 +114,14 @@ async fn one_that_vanished_under_a_session_is_told_once_until_it_is_repaired() {
     assert_eq!(town.starts(&charged.session), 2, "it goes on there");
 }
 
-/// Who is finished, charged or removed at that moment has none, or none yet, and nothing is amiss.
+/// A raider that is finished, charged or removed at that moment has no sandbox, or none yet, and nothing is wrong.
 #[tokio::test(start_paused = true)]
 async fn one_that_goes_in_the_ordinary_way_is_not_missed() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let repo = town.parts.repo.clone();
     let name = charged.raider.name.clone();
-    // Between the look at the store and the one at the directory it is nuked by somebody else.
+    // Between the reading of the store and of the directory another task nukes it.
     let (world, raider) = (town.world.clone(), charged.raider.clone());
     town.parts.repo.interlude("ailment", move || {
         if repo.names().contains(&name.to_string()) {
@@ -142,7 +142,7 @@ async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let id = ChildId::Raider(charged.raider.clone());
-    // It goes between the look at it and the start.
+    // It is removed between its inspection and the start.
     let gone = StartError::NoCwd(town.world.city.sandbox(&charged.raider));
     for _ in 0..40 {
         let sessions = &town.parts.sessions;
@@ -159,14 +159,14 @@ async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the
     assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
     let refused = town.wake(&id).await.unwrap_err();
     assert!(refused.contains("its sandbox is gone"), "{refused}");
-    // Somebody moved it back.
+    // The sandbox was moved back.
     town.parts.sessions.accept_starts();
     town.pass(PATROL).await;
     let view = town.view(&id).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
 }
 
-/// Half a work tree would have its absence committed; and an idle city stays quiet.
+/// An agent would commit the absence of half a work tree; and an idle city stays quiet.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_started_in_a_sandbox_that_is_gone_or_broken_nor_tried_by_a_process() {
     let town = Scenario::new().start().await;
@@ -185,7 +185,7 @@ async fn nobody_is_started_in_a_sandbox_that_is_gone_or_broken_nor_tried_by_a_pr
     assert_eq!(town.starts(&charged.session), 1);
     let refused = town.wake(&id).await.unwrap_err();
     assert!(refused.contains("its sandbox is broken"), "{refused}");
-    // What cannot be looked at is tried again soon.
+    // An inspection that failed is retried soon.
     repo.break_op("ailment", RepoError::Failed("input/output error".into()));
     town.pass(PATROL).await;
     assert_eq!(town.starts(&charged.session), 1);
@@ -198,7 +198,7 @@ async fn nobody_is_started_in_a_sandbox_that_is_gone_or_broken_nor_tried_by_a_pr
     assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
 }
 
-/// What was ended for a repair that fails goes on at once where its sandbox lets it.
+/// A session that was ended for a repair restarts at once after the repair fails, if its sandbox allows it.
 #[tokio::test(start_paused = true)]
 async fn a_repair_that_fails_takes_no_session_away() {
     let town = Scenario::new().start().await;
@@ -212,7 +212,7 @@ async fn a_repair_that_fails_takes_no_session_away() {
     assert_eq!(town.starts(&charged.session), 2);
 }
 
-/// What can be read in a moment is saved then: nothing is mended before.
+/// A transient read error delays the repair: nothing is rebuilt before everything readable is saved.
 #[tokio::test(start_paused = true)]
 async fn a_repair_waits_for_what_cannot_be_read_at_present() {
     let town = Scenario::new().start().await;

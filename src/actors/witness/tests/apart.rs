@@ -1,4 +1,4 @@
-//! What is slow or broken holds up nothing but itself.
+//! Slow or broken work delays nothing but itself.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,13 +13,13 @@ use crate::testing::world::{Scenario, Town, completion, raider, rig};
 
 const PATROL: Duration = Duration::from_secs(31);
 
-/// The first call of the operation hangs until the sender is dropped.
+/// Makes the first call of the operation hang until the sender is dropped.
 fn hang_once(repo: &FakeRepo, op: &'static str) -> Sender<()> {
     let (release, hanging) = channel::<()>();
     let first = Mutex::new(Some(hanging));
     repo.interlude(op, move || {
         let first = first.lock().unwrap().take();
-        // Its sender never sends: the answer is that it was dropped.
+        // The sender never sends: it is dropped.
         let _released = first.map(|hanging| hanging.recv());
     });
     release
@@ -74,7 +74,7 @@ async fn a_sandbox_that_goes_slowly_holds_up_no_other() {
     assert!(repo.names().is_empty());
 }
 
-/// What a person says while a message is being looked at counts at once, not at the next patrol.
+/// An approval during the handling of a message counts at once, not at the next patrol.
 #[tokio::test(start_paused = true)]
 async fn what_changes_while_a_message_is_handled_is_not_missed() {
     let town = Scenario::new().start().await;
@@ -91,8 +91,8 @@ async fn what_changes_while_a_message_is_handled_is_not_missed() {
         if !std::mem::take(&mut *once.lock().unwrap()) {
             return;
         }
-        // Approved before the message is seen to wait for that: the look that this makes comes
-        // while the message is being handled.
+        // Approved before the message is seen to wait for that: the resulting look comes while the message is being
+        // handled.
         let id = id.clone();
         let approve = world.store.run(move |txn| {
             let all = txn.mrs(None, true)?;
@@ -150,7 +150,7 @@ async fn work_that_cannot_be_pinned_is_escalated_once() {
     assert!(closed(&town, &charged.relic).await);
 }
 
-/// A remote that is away will be back: nobody is called for that.
+/// A remote that is away will be back: no person is called.
 #[tokio::test(start_paused = true)]
 async fn what_will_pass_is_not_escalated() {
     let town = Scenario::new().start().await;
@@ -215,7 +215,7 @@ async fn a_saga_that_cannot_be_read_is_escalated_once_and_kept() {
     }
 }
 
-/// Nobody can go on with the saga, and the session that should end does not: told once.
+/// No task can continue the saga, and the session that should end does not: told once.
 #[tokio::test(start_paused = true)]
 async fn a_raider_stuck_in_done_is_said_so_once() {
     let town = Scenario::new().start().await;

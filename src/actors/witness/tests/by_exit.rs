@@ -1,4 +1,4 @@
-//! Programs that can say nothing of their work (`done_on_exit`).
+//! Programs that cannot report an outcome (`done_on_exit`).
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn end_with_commits_is_done() {
     assert_eq!(town.starts(&charged.session), 1);
 }
 
-/// Neither a person's Ctrl-C nor a stop is the end of the work, though a program takes it as its end.
+/// Neither a person's Ctrl-C nor a stop ends the work, although the program ends normally on them.
 #[tokio::test(start_paused = true)]
 async fn end_that_was_not_its_own_is_not_the_end_of_the_work() {
     for by_person in [true, false] {
@@ -101,7 +101,7 @@ async fn end_with_an_error_code_is_a_death() {
     assert_eq!(town.starts(&charged.session), 2);
 }
 
-/// aider ends with exit code 0 after a refused login, too.
+/// aider exits with code 0 after a refused login, too.
 #[tokio::test(start_paused = true)]
 async fn end_after_a_refused_login_is_told_and_declares_nothing() {
     let town = town().await;
@@ -118,7 +118,7 @@ async fn end_after_a_refused_login_is_told_and_declares_nothing() {
     assert_eq!(relic.status, RelicStatus::Hooked);
 }
 
-/// What ended while no supervisor ran is judged by the next one.
+/// The next supervisor judges a session that ended while none ran.
 #[tokio::test(start_paused = true)]
 async fn end_that_was_not_seen_is_done_all_the_same() {
     let town = town().await;

@@ -1,4 +1,4 @@
-//! A sandbox that changes whenever it is to be removed: nothing is removed, and a person is called.
+//! A sandbox that changes before each removal: it is not removed, and a person is called.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -201,12 +201,12 @@ async fn work_at_which_every_agent_dies_is_given_up() {
     assert_eq!(town.starts(&raider("Toast").session_id()), 6 + 24);
     assert_eq!(town.escalations().await.len(), 1);
     assert!(town.parts.repo.names().is_empty());
-    // A person who charges it all the same gives it fresh attempts.
+    // A person's charge gives it fresh attempts.
     town.charge(&relic).await.unwrap();
     assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
 }
 
-/// A target that is not there fails before there is a slot; the others do not wait for it.
+/// A missing target fails before a slot is taken; other relics do not wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_relic_that_cannot_be_charged_holds_up_no_other() {
     let town = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
@@ -240,7 +240,7 @@ async fn a_charge_that_fails_for_what_will_pass_is_not_counted() {
     assert!(town.escalations().await.is_empty());
 }
 
-/// What a person charges is not counted, and clears the count when it succeeds.
+/// A person's charge is not counted, and clears the count when it succeeds.
 #[tokio::test(start_paused = true)]
 async fn failures_are_counted_in_a_row_and_of_nobodys_asking() {
     let town = Scenario::new().start().await;
@@ -261,7 +261,7 @@ async fn failures_are_counted_in_a_row_and_of_nobodys_asking() {
     assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
 }
 
-/// An agent may have said everything before its charge is at its end: the journal has it in order.
+/// An agent may be done before its charge is completed: the journal keeps the order.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_faster_than_its_charge_is_shown_in_order() {
     let once = std::sync::atomic::AtomicBool::new(true);

@@ -1,5 +1,5 @@
-//! Four decide about a sandbox: the judgement before anything is done, the nuke, its rehearsal and the
-//! patrol. They agree, whatever is in it and whatever room there is.
+//! Four decide about a sandbox: the judgement beforehand, the nuke, its rehearsal and the patrol. They agree, whatever
+//! its contents and whatever room there is.
 
 use super::{GROWN, PATROL, unhook};
 use crate::actors::mail::Charged;
@@ -11,22 +11,22 @@ use crate::domain::facts::GitFacts;
 use crate::domain::other_work::OtherWork;
 use crate::testing::world::{Scenario, Town};
 
-/// What is decided.
+/// The decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It goes, and nothing of it is needed.
+    /// Removed; nothing of it is needed.
     Goes,
-    /// It goes, and salvage has what it held.
+    /// Removed; salvage has its contents.
     Saved,
-    /// It is kept: a person decides.
+    /// Kept: a person decides.
     Kept,
-    /// It would go if there were room.
+    /// Kept for lack of room.
     NoRoom,
 }
 
 use Fate::{Goes, Kept, NoRoom, Saved};
 
-/// What is in it, and what becomes of it with room and without.
+/// The contents, and the decision with room and without.
 type Row = (fn(&mut GitFacts), Fate, Fate);
 
 const TABLE: [Row; 7] = [
@@ -54,7 +54,7 @@ const TABLE: [Row; 7] = [
     ),
 ];
 
-/// A raider in whose sandbox it looks so.
+/// Charges a raider with this sandbox.
 async fn town(change: fn(&mut GitFacts), room: bool) -> (Town, Charged) {
     let most = if room { None } else { Some(0) };
     let scenario = Scenario::new().with(|city| city.retention.salvage_max = most);
@@ -78,7 +78,7 @@ fn refused(kind: RefusalKind) -> Fate {
     }
 }
 
-/// What was done, by what is left.
+/// Returns the decision, from what is left.
 fn done(town: &Town) -> Fate {
     match (
         town.parts.repo.names().is_empty(),
@@ -131,7 +131,7 @@ async fn all_of_them_come_to_the_same() {
     }
 }
 
-/// With `--salvage`, what is at risk goes where there is room, and keeps its session where there is none.
+/// With `--salvage`, a sandbox at risk is removed if there is room, and keeps its session if not.
 #[tokio::test(start_paused = true)]
 async fn so_they_do_where_salvage_is_asked_for() {
     for (n, (change, with, _)) in TABLE.into_iter().enumerate() {
@@ -161,7 +161,7 @@ async fn so_they_do_where_salvage_is_asked_for() {
     }
 }
 
-/// Nobody asks the patrol: it removes what the others would, and keeps what they would keep.
+/// The patrol decides unasked: it removes and keeps what the others would.
 #[tokio::test(start_paused = true)]
 async fn a_patrol_does_what_they_said() {
     for (n, (change, with, without)) in TABLE.into_iter().enumerate() {

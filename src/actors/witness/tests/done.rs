@@ -1,4 +1,4 @@
-//! Done: pushed and verified, once; POLECAT_DONE is never taken at its word.
+//! Done: pushed and verified, once; POLECAT_DONE alone is never enough.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -105,7 +105,7 @@ async fn done_is_refused_on_a_dirty_tree_without_commits_and_of_another_incarnat
     assert!(town.hook(&charged.raider).await.unwrap().done.is_none());
 }
 
-/// The push of such commits may be refused, where only a person would see it.
+/// A remote may refuse such commits, unnoticed by the agent.
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_with_commits_that_git_would_not_make_until_they_are_made_anew() {
     let town = Scenario::new().start().await;
@@ -181,7 +181,7 @@ async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     let mr = town.mr(&charged.relic).await.unwrap();
     assert_eq!(mr.state, MrState::Reviewing);
-    // Somebody puts it in order.
+    // It is cleaned up by hand.
     town.parts
         .repo
         .change(&charged.raider.name, |facts| facts.dirty.clear());
@@ -193,7 +193,7 @@ async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
     assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
 }
 
-/// What is pushed and measured again is the raider's branch.
+/// Only the raider's branch is pushed and measured again.
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_on_another_branch_and_on_none() {
     let town = Scenario::new().start().await;
@@ -204,7 +204,7 @@ async fn done_is_refused_on_another_branch_and_on_none() {
         let refused = town.completed(&charged.raider).await.unwrap_err();
         assert_eq!(refused.kind, RefusalKind::BadRequest);
         assert!(refused.message.contains(&charged.branch), "{refused}");
-        // Its agent has renamed it, or deleted it.
+        // Its agent has renamed or deleted the branch.
         let hint = refused.hint.unwrap();
         let way = match &branch {
             Some(other) => format!("git branch -m {other} {}", charged.branch),
@@ -241,7 +241,7 @@ async fn a_head_that_moved_after_done_is_pushed_again_and_lands() {
     assert_eq!(town.mr(&charged.relic).await.unwrap().head, later);
 }
 
-/// POLECAT_DONE is not believed: what the remote lacks is pushed again before MERGE_READY.
+/// POLECAT_DONE alone is not enough: a head that the remote lacks is pushed again before MERGE_READY.
 #[tokio::test(start_paused = true)]
 async fn a_branch_that_vanished_from_the_remote_is_pushed_again() {
     let town = Scenario::new().start().await;
@@ -260,8 +260,8 @@ async fn a_branch_that_vanished_from_the_remote_is_pushed_again() {
     assert!(closed(&town, &charged.relic).await);
 }
 
-/// What was declared is one branch. An agent that goes on to another one while its own cannot be pushed
-/// has nothing of that landed, and a person is told.
+/// Only the declared branch lands. If an agent moves on to another branch while its own cannot be pushed, the other
+/// does not land, and a person is told.
 #[tokio::test(start_paused = true)]
 async fn another_branch_that_is_checked_out_after_done_is_not_landed() {
     let town = Scenario::new().start().await;
@@ -285,7 +285,7 @@ async fn another_branch_that_is_checked_out_after_done_is_not_landed() {
     assert!(town.parts.repo.names().contains(&name), "it is kept");
 }
 
-/// The branch was taken back to where it began: its relic is not finished by landing nothing.
+/// The branch was reset to its base: landing nothing does not finish its relic.
 #[tokio::test(start_paused = true)]
 async fn a_branch_without_commits_after_done_is_escalated_not_closed() {
     let town = Scenario::new().start().await;
@@ -357,7 +357,7 @@ async fn merge_request_tells_on_which_tip_of_the_target_its_work_began_and_none_
     assert_eq!(landed.began, None);
 }
 
-/// What the raider did after it said that nothing had to change is neither lost nor forgotten.
+/// Commits after a no-change completion are neither lost nor ignored.
 #[tokio::test(start_paused = true)]
 async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
     let town = Scenario::new().start().await;
@@ -398,7 +398,7 @@ async fn while_a_person_must_look_nothing_is_measured() {
     assert_eq!((asked("measure"), asked("remote_head")), before);
 }
 
-/// The report is recorded where git disagrees, and what git says is acted on.
+/// The mismatch is recorded, and git's facts decide.
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_report_that_is_wrong_is_recorded() {
     use crate::domain::nuke::CleanupStatus;
@@ -428,7 +428,7 @@ async fn a_cleanup_report_that_is_wrong_is_recorded() {
     }
 }
 
-/// What is refused was reported all the same, and what changes afterwards contradicts it, once.
+/// A refused completion has reported a status all the same, and a later change contradicts it, once.
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_report_is_compared_before_it_is_refused_and_when_it_is_validated() {
     use crate::domain::nuke::CleanupStatus;
@@ -443,7 +443,7 @@ async fn a_cleanup_report_is_compared_before_it_is_refused_and_when_it_is_valida
     let said = town.events(EventType::CleanupStatusMismatch).await;
     assert_eq!(said.len(), 1);
     assert_eq!(said[0].data["measured"], "has_uncommitted");
-    // It is journalled behind, at this moment at the latest. The same report at the same moment would be the same.
+    // Journalled asynchronously, at this moment at the latest. The same report at the same moment would be identical.
     town.settle().await;
     town.parts.repo.change(&name, |facts| facts.dirty.clear());
     let repo = Arc::clone(&town.parts.repo);

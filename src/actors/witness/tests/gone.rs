@@ -1,4 +1,4 @@
-//! A sandbox whose directory somebody deleted: git still knows of what was staged in it, and of more.
+//! A sandbox whose directory was deleted: git still has what was staged in it, and more.
 
 use super::{GROWN, PATROL, unhook};
 use crate::actors::mail::Charged;
@@ -12,7 +12,7 @@ use crate::testing::world::{Scenario, Town};
 
 const REBASE: &str = "a rebase in progress";
 
-/// A raider in whose sandbox there is this, and then none any more.
+/// Starts with a raider whose sandbox had this other work, and is gone.
 async fn robbed(scenario: Scenario, special: OtherWork) -> (Town, Charged) {
     let town = scenario.start().await;
     let relic = town.relic("a").await;
@@ -24,7 +24,7 @@ async fn robbed(scenario: Scenario, special: OtherWork) -> (Town, Charged) {
     (town, charged)
 }
 
-/// A repair would bring it back: nobody loses it without saying so.
+/// A repair would bring it back: it is lost only on explicit request.
 #[tokio::test(start_paused = true)]
 async fn what_git_still_knows_of_it_is_at_risk() {
     let (town, charged) = robbed(Scenario::new(), OtherWork::unfinished(REBASE)).await;
@@ -45,7 +45,7 @@ async fn what_git_still_knows_of_it_is_at_risk() {
     assert!(town.hook(&charged.raider).await.is_none());
 }
 
-/// Nor does a patrol.
+/// A patrol does not lose it either.
 #[tokio::test(start_paused = true)]
 async fn a_release_after_done_keeps_it_and_calls_a_person() {
     let (town, charged) = {
@@ -72,7 +72,7 @@ async fn a_release_after_done_keeps_it_and_calls_a_person() {
     );
 }
 
-/// What its agent left behind holds up nothing, there as anywhere; and is saved.
+/// Commits that its agent left behind do not prevent the removal, and are salvaged.
 #[tokio::test(start_paused = true)]
 async fn commits_that_were_left_behind_are_saved_unasked() {
     let left = OtherWork::left_behind("abc");
@@ -82,7 +82,7 @@ async fn commits_that_were_left_behind_are_saved_unasked() {
     assert_eq!(town.parts.repo.count("salvage"), 1);
 }
 
-/// Where there is no room for them, it stays as it is.
+/// Without room for them, everything stays.
 #[tokio::test(start_paused = true)]
 async fn without_room_it_stays() {
     let rebase = (OtherWork::unfinished(REBASE), true);
@@ -96,7 +96,7 @@ async fn without_room_it_stays() {
     }
 }
 
-/// What is clean goes, as before.
+/// A clean sandbox is removed as before.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_left_the_slot_is_free() {
     let town = Scenario::new().start().await;
@@ -109,8 +109,7 @@ async fn where_nothing_is_left_the_slot_is_free() {
     assert!(town.escalations().await.is_empty());
 }
 
-/// A crash of the machine may leave an entry that git cannot read: what helps is said, not only that it
-/// failed.
+/// A machine crash may leave a registration that git cannot read: the refusal names the remedy, not only the failure.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_of_it_is_at_risk_until_it_is_repaired() {
     let (town, charged) = robbed(Scenario::new(), OtherWork::unfinished(REBASE)).await;
@@ -126,7 +125,7 @@ async fn what_cannot_be_read_of_it_is_at_risk_until_it_is_repaired() {
     town.nuke(&charged.raider, true).await.unwrap();
 }
 
-/// What was staged outlives the directory, too.
+/// Staged files outlive the directory, too.
 #[tokio::test(start_paused = true)]
 async fn what_was_staged_is_at_risk_and_kept() {
     let town = Scenario::new().start().await;

@@ -1,4 +1,4 @@
-//! Ignored files go with a sandbox, and whoever removes it, or asks what that would cost, is told.
+//! Ignored files go with a sandbox, and are named in its removal and in its rehearsal.
 
 use crate::actors::mail::NukeTarget;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town};
 
-/// A raider without any work yet that has a file which ignore rules hide.
+/// Charges a raider without work that has an ignored file.
 async fn secretive(town: &Town) -> Charged {
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
@@ -25,7 +25,7 @@ async fn secretive(town: &Town) -> Charged {
     charged
 }
 
-/// What the only removal says of it.
+/// Returns the data of the only removal.
 async fn said(town: &Town) -> Value {
     let mut nuked = town.events(EventType::RaiderNuked).await;
     assert_eq!(nuked.len(), 1);
@@ -73,7 +73,7 @@ async fn a_refusal_names_them_beside_the_work() {
     assert_eq!(said(&town).await["ignored"], json!([".env"]));
 }
 
-/// Not to know them is not to know of none.
+/// An unknown list is not an empty list.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_listed_is_not_none() {
     let town = Scenario::new().start().await;
@@ -87,7 +87,7 @@ async fn what_cannot_be_listed_is_not_none() {
     assert!(refused.losses[1].contains("not known"), "{refused:?}");
 }
 
-/// The witness's own removals are told likewise.
+/// Removals by the witness itself name them, too.
 #[tokio::test(start_paused = true)]
 async fn the_witness_names_them_when_it_removes() {
     let scenario = fragile().rig(|rig| rig.witness.keep_dirty = GROWN);
@@ -111,7 +111,7 @@ async fn done_work_goes_with_them_named() {
     assert_eq!(said(&town).await["ignored"], json!([".env"]));
 }
 
-/// Behind the removal nobody can look any more: what was seen before is journalled.
+/// After the removal they cannot be listed: the earlier list is journalled.
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_was_interrupted_still_names_them() {
     let once = AtomicBool::new(true);

@@ -1,6 +1,6 @@
-//! The adversary again: at every call of a port between detection and action, and until the action is over,
-//! another session is there under the name of the one that was judged; of the same raider, which has every
-//! reason to go on, or of the next incarnation. It is never ended, and its sandbox is never taken from it.
+//! The adversary again: at every call of a port between detection and action, and until the action is over, another
+//! session has the name of the judged one; of the same raider, which has every reason to go on, or of the next
+//! incarnation. It is never ended, and keeps its sandbox.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::testing::tier;
 use crate::testing::world::{Scenario, Town, rig};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How young a session is spared: every patrol costs.
+/// The age at which a session is no longer spared; short, because every patrol costs.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// Calls of git and of the session provider, and how many of each are tried, one after the other.
+/// The calls of git and of the session provider, and the number of each that is tried, one after the other.
 const OPS: &[(&str, usize)] = &[
     ("sandboxes", 5),
     ("provenance", 3),
@@ -51,7 +51,7 @@ const OPS: &[(&str, usize)] = &[
     ("sessions.forget", 1),
 ];
 
-/// What is detected, and what then acts.
+/// The detected state, and the action on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Case {
     AgentDead,
@@ -62,18 +62,18 @@ enum Case {
     Nuked,
     /// Its work is over, and was pushed.
     Released,
-    /// The same, with files that are salvaged in the end.
+    /// As `Released`, with files that are salvaged in the end.
     Kept,
-    /// The same, and somebody deleted its directory.
+    /// As `Released`, with its directory deleted by hand.
     Lost,
-    /// A person was to look at its work for too long.
+    /// Its review waited for too long.
     Held,
-    /// A person has its sandbox mended.
+    /// A person has its sandbox repaired.
     Repaired,
 }
 
 impl Case {
-    /// A moment before it is detected.
+    /// Starts shortly before the detection.
     async fn town(self) -> (Town, Charged) {
         let scenario = Scenario::new().rig(|rig| {
             rig.witness.spawn_grace = GRACE;
@@ -121,19 +121,19 @@ impl Case {
         (town, charged)
     }
 
-    /// It is detected and acted upon. What comes meanwhile gives no reason by itself in that time.
+    /// Lets it be detected and acted upon. The newcomer gives no reason of its own in that time.
     async fn pass(self, town: &Town, charged: &Charged) {
         match self {
             Self::AgentDead | Self::BeadClosed => town.pass(GRACE + PATROL * 2).await,
             Self::Released | Self::Kept | Self::Lost | Self::Held => town.pass(PATROL * 4).await,
             Self::Repaired => {
-                // Refused when it comes to another incarnation.
+                // Refused when another incarnation has come.
                 let _refused = repair::run(&town.world, charged.raider.clone()).await;
                 town.pass(PATROL).await;
             }
             Self::StuckInDone | Self::Stalled => town.pass(2 * MINUTE + PATROL).await,
             Self::Nuked => {
-                // Refused when it comes to another incarnation.
+                // Refused when another incarnation has come.
                 let _refused = town.nuke(&charged.raider, false).await;
                 town.pass(PATROL).await;
             }
@@ -141,8 +141,7 @@ impl Case {
     }
 }
 
-/// It has said that it is done. Nothing follows from that where another version took it up; otherwise its
-/// work is over.
+/// Declares completion. If another version began the saga, nothing follows; otherwise the work is over.
 async fn say_done(town: &Town, charged: &Charged, hangs: bool) {
     let (raider, at) = (charged.raider.clone(), town.world.clock.now());
     let head = town.parts.repo.tip();
@@ -172,7 +171,7 @@ async fn say_done(town: &Town, charged: &Charged, hangs: bool) {
     }
 }
 
-/// What gave reason to act is no more: nobody is done, and nothing is closed.
+/// Removes the reason to act: no completion, no closed relic.
 fn absolve(town: &Town, charged: &Charged) -> impl Fn() + Send + Sync + use<> {
     let (world, raider) = (Arc::clone(&town.world), charged.raider.clone());
     let id = charged.relic.clone();
@@ -193,13 +192,13 @@ fn absolve(town: &Town, charged: &Charged) -> impl Fn() + Send + Sync + use<> {
             relic.closed = None;
             txn.put_relic(&relic)
         });
-        // Calls of a port are on blocking threads.
+        // Calls of a port run on blocking threads.
         Handle::current().block_on(absolved).unwrap();
     }
 }
 
-/// Runs the case once per call with an intruder of that incarnation; in `cargo test`, at half of the calls
-/// that are needed and a few others. At those that are needed it must have come.
+/// Runs the case once per call with an intruder of that incarnation; in `cargo test` at half of the needed calls and a
+/// few others. At the needed calls it must have come.
 async fn sweep(case: Case, incarnation: Incarnation, needed: &[&str]) {
     let taken = |(place, (op, _)): &(usize, &(&str, usize))| {
         let one_in = if needed.contains(op) { 2 } else { 8 };
@@ -218,7 +217,7 @@ async fn sweep(case: Case, incarnation: Incarnation, needed: &[&str]) {
     }
 }
 
-/// One run, with the intruder at this call.
+/// Runs once, with the intruder at this call.
 async fn visited(
     case: Case,
     incarnation: Incarnation,
@@ -267,7 +266,7 @@ async fn visited(
 
 async fn recreated(case: Case, needed: &[&str]) {
     for incarnation in [1, 2] {
-        // Work that is over, and a person, mean the raider with whatever session it has.
+        // Finished work and a person's order mean the raider with any session.
         let any = !matches!(
             case,
             Case::AgentDead | Case::StuckInDone | Case::BeadClosed | Case::Stalled

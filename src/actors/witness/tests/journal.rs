@@ -1,4 +1,4 @@
-//! The journal is for people: with all its events deleted, every decision is as it was.
+//! The journal is for people: with all its events deleted, every decision is the same.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::testing::world::{Scenario, Town};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Deletes all events, as `[retention]` does after its time.
+/// Deletes all events, as `[retention]` does later.
 async fn forget(town: &Town) {
     town.store(|txn| {
         let (end, later) = (txn.last_seq()? + 1, txn.now() + HOUR);
@@ -42,7 +42,7 @@ async fn merge_that_was_told_is_not_told_again() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// It may have been declared long before: the time counts from when a person was asked.
+/// The completion may be much older: the time counts from when a person was asked.
 #[tokio::test(start_paused = true)]
 async fn work_that_waits_for_a_person_waits_since_it_was_held() {
     let scenario = Scenario::new().rig(|rig| {

@@ -1,5 +1,5 @@
-//! What is kept although nobody works in it: when it goes, and what it never costs (`1-product.md`, "none
-//! lingers").
+//! Kept sandboxes without a worker: the time of their removal, and the costs that they never cause (`1-product.md`,
+//! "none lingers").
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,21 +22,21 @@ use crate::testing::world::{Scenario, Town, rig};
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Quarantine lasts for a day, and what is kept is kept for `keep_dirty`.
+/// Configures a quarantine of a day, and `keep_dirty`.
 fn kept_for(keep_dirty: Duration) -> Scenario {
     let scenario = fragile().with(|city| city.daemon.restart.window = 24 * HOUR);
     scenario.rig(|rig| rig.witness.keep_dirty = keep_dirty)
 }
 
-/// How long a quarantine of [`trying`] lasts.
+/// The length of a quarantine of [`trying`].
 const WINDOW: Duration = Duration::from_secs(20 * 60);
 
-/// The second death is one too many, and it is tried again three times an hour.
+/// Configures a quarantine after the second death, which ends three times an hour.
 fn trying() -> Scenario {
     fragile().with(|city| city.daemon.restart.window = WINDOW)
 }
 
-/// Somebody let it go at the last moment: it works, and is no zombie.
+/// A person released it at the last moment: it works, and is no zombie.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
     let town = kept_for(10 * MINUTE).start().await;
@@ -49,7 +49,7 @@ async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
     let due = AtomicUsize::new(0);
     let repo = Arc::clone(&town.parts.repo);
     let before = repo.count("measure");
-    // While it is measured.
+    // At the time of the measurement.
     town.parts.repo.interlude("measure", move || {
         if repo.count("measure") > before && due.fetch_add(1, Ordering::Relaxed) == 0 {
             let wake = crate::actors::mail::RootMail::Wake {
@@ -66,7 +66,7 @@ async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
 }
 
-/// The time counts from the present trouble, not from the first one of its life.
+/// The time counts from the present problem, not from the first of its life.
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_recovered_has_its_full_time_again() {
     let town = trying().rig(|rig| rig.witness.keep_dirty = WINDOW * 3 / 2);
@@ -88,7 +88,7 @@ async fn a_raider_that_recovered_has_its_full_time_again() {
     assert!(!town.parts.repo.salvages().is_empty());
 }
 
-/// A removal that fails starts nobody: what counts against it stays.
+/// A failed removal starts no session: the death count stays.
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_fails_does_not_end_a_quarantine() {
     let town = kept_for(10 * MINUTE).start().await;
@@ -105,7 +105,7 @@ async fn a_removal_that_fails_does_not_end_a_quarantine() {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
 }
 
-/// What it died of was its sandbox: who has that mended lets it go, and is answered at once.
+/// A repair of the sandbox that caused its deaths ends the quarantine, and is answered at once.
 #[tokio::test(start_paused = true)]
 async fn a_repair_lets_a_quarantined_raider_go() {
     let town = kept_for(HOUR).start().await;
@@ -118,7 +118,7 @@ async fn a_repair_lets_a_quarantined_raider_go() {
     assert!(town.runs(&charged.session));
 }
 
-/// Whoever rests has no session that could come back.
+/// A resting raider has no session that could come back.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_raider_whose_relic_was_closed_frees_its_slot() {
     let town = Scenario::new().start().await;
@@ -132,7 +132,7 @@ async fn a_stopped_raider_whose_relic_was_closed_frees_its_slot() {
     assert!(town.parts.repo.names().is_empty());
 }
 
-/// The session had ended by itself, and its tree got dirty since: it does not linger for ever.
+/// The session had ended by itself, and its tree became dirty afterwards: it does not linger for ever.
 #[tokio::test(start_paused = true)]
 async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
     let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
@@ -157,7 +157,7 @@ async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
     assert_eq!(Some(base), pushed, "it begins with what was finished");
 }
 
-/// What only events tell of does not have it measured again; one wisp keeps track of it.
+/// Unrelated events cause no new measurement; one wisp tracks it.
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_costs_one_measurement_per_patrol_and_one_wisp() {
     let town = kept_for(24 * HOUR);
@@ -194,7 +194,7 @@ fn measured(town: &Town) -> usize {
     town.parts.repo.count("measure")
 }
 
-/// Its commits are saved at each quarantine, which is nothing new when they were saved before.
+/// The commits are salvaged at each quarantine; those that were salvaged before are nothing new.
 #[tokio::test(start_paused = true)]
 async fn quarantine_after_quarantine_saves_the_same_commits_once() {
     let town = kept_for(24 * HOUR).start().await;
@@ -212,7 +212,7 @@ async fn quarantine_after_quarantine_saves_the_same_commits_once() {
     assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
 }
 
-/// It is let go each time and dies at once: that is no recovery.
+/// A raider that is released each time and dies at once has not recovered.
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_dies_whenever_it_is_let_go_is_salvaged_in_the_end() {
     let town = trying().rig(|rig| rig.witness.keep_dirty = 3 * WINDOW);
@@ -239,7 +239,7 @@ async fn a_raider_that_dies_whenever_it_is_let_go_is_salvaged_in_the_end() {
     );
 }
 
-/// To ask costs network commands for each remote.
+/// A question costs network commands for each remote.
 #[tokio::test(start_paused = true)]
 async fn the_remotes_are_asked_once_an_hour_about_commits_that_are_kept() {
     let town = kept_for(24 * HOUR).start().await;
@@ -250,12 +250,12 @@ async fn the_remotes_are_asked_once_an_hour_about_commits_that_are_kept() {
     assert_eq!(asked(), 1);
     town.pass_hours(HOUR).await;
     assert_eq!(asked(), 2);
-    // A person's word is not held against an old answer.
+    // A person's order does not use an old answer.
     town.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(asked(), 3);
 }
 
-/// MERGED stays open as long as the sandbox does.
+/// MERGED stays open as long as the sandbox.
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_does_not_have_its_landing_verified_at_every_look() {
     let town = Scenario::new().with(|city| city.daemon.patrol_interval = 10 * MINUTE);
@@ -282,7 +282,7 @@ async fn what_is_kept_does_not_have_its_landing_verified_at_every_look() {
     assert!(town.parts.repo.remote_branches().is_empty(), "MERGED ends");
 }
 
-/// Time passes, and it dies whenever it has lived for three patrols.
+/// Lets time pass, while the raider dies whenever it has lived for three patrols.
 async fn suffer(town: &Town, charged: &Charged, time: Duration) {
     let mut left = time;
     while left > 3 * PATROL {
@@ -295,7 +295,7 @@ async fn suffer(town: &Town, charged: &Charged, time: Duration) {
     town.pass(left).await;
 }
 
-/// To be up between two deaths is no recovery either.
+/// A session between two deaths is no recovery either.
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_lives_for_a_while_and_dies_each_time_is_salvaged_in_the_end() {
     let town = trying().rig(|rig| rig.witness.keep_dirty = 3 * WINDOW);
@@ -312,7 +312,7 @@ async fn a_raider_that_lives_for_a_while_and_dies_each_time_is_salvaged_in_the_e
     assert_eq!(town.parts.repo.salvages().len(), 1);
 }
 
-/// What nobody could answer is no answer.
+/// A failed question is no answer.
 #[tokio::test(start_paused = true)]
 async fn remotes_that_were_away_are_asked_again_at_the_next_patrol() {
     let town = kept_for(24 * HOUR).start().await;

@@ -1,5 +1,5 @@
-//! A raider that cannot be let go, for whatever reason, is kept track of by a wisp, and a person is told
-//! once; what nobody sees to does not hold its slot for ever (`witness-patrol.md`, cleanup wisp).
+//! A raider that cannot be removed, for whatever reason, is tracked by a wisp, and a person is told once; without an
+//! answer it does not hold its slot for ever (`witness-patrol.md`, cleanup wisp).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::testing::world::{Scenario, Town};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Its only wisp while it lasts.
+/// Returns its only wisp.
 fn wisp(state: &str) -> Vec<(String, RelicStatus, String)> {
     let title = format!("cleanup of horde/raiders/Toast: {state}");
     vec![(title, RelicStatus::Open, String::new())]
 }
 
-/// Says that it is done, with this happening in the middle of the push.
+/// Declares completion, with `act` in the middle of the push.
 async fn finished(act: impl Fn(&Town, &Charged) -> Act) -> (Town, Charged) {
     let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
     let town = town.start().await;
@@ -36,7 +36,7 @@ async fn finished(act: impl Fn(&Town, &Charged) -> Act) -> (Town, Charged) {
 
 type Act = Box<dyn Fn() + Send + Sync>;
 
-/// What was finished is on its branch on the remote; the next raider begins with it.
+/// Checks that the finished work is on its remote branch, from which the next raider starts.
 async fn goes_in_the_end(town: &Town, charged: &Charged) {
     assert_eq!(shown(town).await, wisp("pending"));
     assert_eq!(town.escalations().await.len(), 1);
@@ -104,7 +104,7 @@ async fn a_finished_sandbox_that_cannot_be_measured() {
     assert_eq!(relic.status, RelicStatus::Closed, "it has landed");
 }
 
-/// A sandbox that nobody is tied to, of which this is so.
+/// Starts with a sandbox without hook, changed by `act`.
 async fn nobodys(act: impl Fn(&Town, &Charged)) -> (Town, Charged) {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
@@ -131,7 +131,7 @@ async fn a_sandbox_whose_owner_cannot_be_read() {
     let broken = RepoError::Failed("input/output error".into());
     let (town, charged) =
         nobodys(|town, _| town.parts.repo.break_op("provenance", broken.clone())).await;
-    // It turns out to be somebody's, with work in it.
+    // Its owner is known again, and it holds work.
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     town.parts.repo.mend("provenance");
     town.pass(PATROL * 3).await;

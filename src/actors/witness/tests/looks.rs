@@ -1,4 +1,4 @@
-//! A look that fails, panics or hangs is not the last one, or is told of.
+//! A look that fails, panics or hangs is not the last one, or is escalated.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn patrol(town: &Town) {
 async fn a_look_that_panics_itself_is_not_the_last_one() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
-    let wire = Tripwire::at("the sandboxes cannot be seen");
+    let wire = Tripwire::at("the rig's sandboxes cannot be listed");
     let away = RepoError::Failed("input/output error".into());
     town.parts.repo.fail("sandboxes", away);
     patrol(&town);
@@ -36,7 +36,7 @@ async fn a_look_that_panics_itself_is_not_the_last_one() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// What a person is shown as the last patrol is one that saw something.
+/// The displayed last patrol is one that observed the rig.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_saw_nothing_and_one_that_an_event_asked_for_are_no_patrols() {
     let town = Scenario::new().start().await;
@@ -56,7 +56,7 @@ async fn a_look_that_saw_nothing_and_one_that_an_event_asked_for_are_no_patrols(
     assert!(last() > seen);
 }
 
-/// A look hangs until it is told to go on, and a person was called for it: nothing else is noticed meanwhile.
+/// Starts with a look that hangs until it is released, and an open escalation: nothing else is noticed meanwhile.
 async fn hung() -> (Town, mpsc::Sender<()>) {
     let town = Scenario::new().start().await;
     let (go, wait) = mpsc::channel::<()>();
@@ -70,7 +70,7 @@ async fn hung() -> (Town, mpsc::Sender<()>) {
     patrol(&town);
     let begun = || town.parts.repo.count("sandboxes") > before;
     town.until("a look", begun).await;
-    // Time stands still for who waits, and is moved by hand.
+    // Paused time stands still while this task waits, and is advanced by hand.
     for _ in 0..12 {
         assert_eq!(town.escalations().await, []);
         tokio::time::advance(PATROL - Duration::from_secs(4)).await;
@@ -109,7 +109,7 @@ async fn a_look_that_hangs_is_told_of_until_it_ends() {
     assert!(all_is_over(&town).await);
 }
 
-/// Whoever called for it is gone by then.
+/// The witness that called is gone by then.
 #[tokio::test(start_paused = true)]
 async fn what_was_said_of_a_look_that_hangs_is_over_with_the_patrol_of_a_successor() {
     let (town, go) = hung().await;
@@ -119,7 +119,7 @@ async fn what_was_said_of_a_look_that_hangs_is_over_with_the_patrol_of_a_success
     assert!(all_is_over(&town).await);
 }
 
-/// Sandboxes that nobody has any more are neither seen nor removed meanwhile.
+/// Sandboxes without owner are neither seen nor removed meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_witness_that_cannot_see_its_rig_for_long_calls_a_person_until_it_can() {
     let town = Scenario::new().start().await;

@@ -1,4 +1,4 @@
-//! What a removal is judged by: facts that nobody can change any more, or that are seen to have changed.
+//! The facts that a removal is judged by: they cannot change any more, or a change is detected.
 
 use crate::actors::mail::NukeTarget;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::testing::world::{Scenario, Town};
 
-/// A raider without any work yet.
+/// Charges a raider without work.
 async fn idle(town: &Town) -> Charged {
     let relic = town.relic("a").await;
     town.charge(&relic).await.unwrap()
 }
 
-/// A raider without any work whose session is not started again.
+/// Charges a raider without work whose session is not started again.
 async fn at_rest(town: &Town) -> Charged {
     let charged = idle(town).await;
     exhaust(town, &charged).await;
@@ -62,7 +62,7 @@ async fn running_raider_is_measured_before_and_after_its_session_ends() {
     let charged = idle(&town).await;
     let before = measured(&town);
     town.nuke(&charged.raider, false).await.unwrap();
-    // The third is the one that `discard_sandbox` takes itself.
+    // The third is taken by `discard_sandbox` itself.
     assert_eq!(measured(&town) - before, 2);
 }
 
@@ -92,7 +92,7 @@ async fn file_written_between_judgement_and_removal_keeps_a_sandbox_at_rest() {
     assert_eq!(town.parts.repo.names(), ["Toast"], "it is judged anew");
 }
 
-/// A session that came and went since was in the sandbox.
+/// A session that ran meanwhile was in the sandbox.
 #[tokio::test(start_paused = true)]
 async fn judgement_from_before_another_session_is_not_used() {
     let town = fragile().start().await;

@@ -1,4 +1,4 @@
-//! MERGED and MERGE_FAILED: what is believed, what follows, and how often.
+//! MERGED and MERGE_FAILED: their verification, their consequences, and their repetition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,7 +116,7 @@ async fn a_conflict_goes_to_fresh_raiders_and_then_to_a_person() {
     assert!(prompts[1].contains("src/a.rs"), "the next one is told why");
 }
 
-/// Nobody's work goes with the attempt that landed instead: salvage names it before its branch goes.
+/// The work of an attempt that did not land is not lost: salvage names it before its branch is deleted.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_did_not_land_become_salvage_when_another_one_does() {
     let town = Scenario::new().start().await;
@@ -143,7 +143,7 @@ async fn attempts_that_did_not_land_become_salvage_when_another_one_does() {
     assert_eq!(salvages[0].reason, "superseded");
     assert!(salvages[0].refs[0].ends_with(heads[0].as_str()));
     assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
-    // It was named before anything that named it went.
+    // Salvage named it before the other refs were deleted.
     let calls = town.parts.repo.calls();
     let at = |op, what: &str| calls.iter().position(|call| *call == (op, what.to_owned()));
     let saved = at("salvage_head", heads[0].as_str()).unwrap();
@@ -151,7 +151,7 @@ async fn attempts_that_did_not_land_become_salvage_when_another_one_does() {
     assert!(saved < gone.unwrap());
 }
 
-/// What a charge was told, its reworks keep to: work for a release branch never lands on main.
+/// A charge's settings hold for its reworks: work for a release branch never lands on main.
 #[tokio::test(start_paused = true)]
 async fn a_rework_lands_where_its_charge_said() {
     let town = Scenario::new().start().await;
@@ -176,7 +176,7 @@ async fn a_rework_lands_where_its_charge_said() {
     );
 }
 
-/// The relic was taken up by another raider meanwhile: an old failure is none of its business.
+/// Another raider took the relic meanwhile: an old failure does not concern it.
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_an_earlier_raider_does_not_touch_the_present_one() {
     let town = Scenario::new().start().await;
@@ -191,7 +191,7 @@ async fn a_failure_of_an_earlier_raider_does_not_touch_the_present_one() {
     assert_eq!(town.store(|txn| txn.hooks(None)).await.len(), 1);
 }
 
-/// Delivery is at least once: everything said again changes nothing.
+/// Delivery is at least once: repeated messages change nothing.
 #[tokio::test(start_paused = true)]
 async fn messages_delivered_twice_come_to_the_same_end() {
     let town = Scenario::new().start().await;
@@ -243,7 +243,7 @@ async fn messages_delivered_twice_come_to_the_same_end() {
     assert_eq!(merges(&after), merges(&before));
 }
 
-/// A relic whose first attempt conflicted, on the hook of the raider that reworks it.
+/// Returns the hook of a raider that reworks a relic whose first attempt conflicted.
 async fn reworked(town: &Town) -> Hook {
     let relic = town.relic("a").await;
     town.charge(&relic).await.unwrap();
@@ -258,7 +258,7 @@ async fn reworked(town: &Town) -> Hook {
     second
 }
 
-/// One failure musters one raider: whoever takes that one away has the last word.
+/// A failure causes one charge: after that raider is removed, no other is charged.
 #[tokio::test(start_paused = true)]
 async fn a_rework_that_a_person_nuked_waits_for_a_person() {
     let town = Scenario::new().start().await;
@@ -270,7 +270,7 @@ async fn a_rework_that_a_person_nuked_waits_for_a_person() {
     assert!(town.store(|txn| txn.hooks(None)).await.is_empty());
 }
 
-/// A charge that fails takes nothing away: the relic is still to be reworked.
+/// A failed charge changes nothing: the relic is still to be reworked.
 #[tokio::test(start_paused = true)]
 async fn a_rework_whose_charge_failed_is_charged_again() {
     let town = Scenario::new().start().await;
@@ -287,7 +287,7 @@ async fn a_rework_whose_charge_failed_is_charged_again() {
     assert_eq!(rework.incarnation.0, 3);
 }
 
-/// Retries of what follows a landing tell its story once.
+/// Retries after a landing journal the salvage once.
 #[tokio::test(start_paused = true)]
 async fn salvage_is_journalled_once_however_often_merged_is_retried() {
     let town = Scenario::new().start().await;
@@ -304,7 +304,7 @@ async fn salvage_is_journalled_once_however_often_merged_is_retried() {
     assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
 }
 
-/// Once it is being pushed nobody can stop it: it landed, and its story says so.
+/// A push under way cannot be stopped: the work lands, and the journal says so.
 #[tokio::test(start_paused = true)]
 async fn work_whose_relic_was_closed_during_the_push_has_landed_all_the_same() {
     let town = Scenario::new().start().await;
@@ -326,7 +326,7 @@ async fn work_whose_relic_was_closed_during_the_push_has_landed_all_the_same() {
     assert!(town.parts.repo.names().is_empty());
 }
 
-/// A sandbox that is kept holds up the sandbox alone.
+/// A kept sandbox delays only its own removal.
 #[tokio::test(start_paused = true)]
 async fn what_landed_is_said_at_once_although_its_relic_was_closed_and_its_sandbox_is_kept() {
     let town = Scenario::new().start().await;

@@ -46,14 +46,14 @@ const PATROL: Duration = Duration::from_secs(31);
 /// The grace of a scenario, and the patrol after it.
 const GROWN: Duration = Duration::from_secs(300 + 31);
 
-/// The hook is lost; its relic knows nothing of it.
+/// Drops the hook; the relic stays as it is.
 async fn unhook(town: &Town, charged: &Charged) {
     let (raider, incarnation) = (charged.raider.clone(), charged.incarnation);
     let dropped = town.store(move |txn| txn.drop_hook(&raider, incarnation));
     assert!(dropped.await, "it had one");
 }
 
-/// Somebody closes its relic.
+/// Closes the raider's relic.
 async fn close(town: &Town, charged: &Charged) {
     let id = charged.relic.clone();
     town.store(move |txn| {
@@ -65,7 +65,7 @@ async fn close(town: &Town, charged: &Charged) {
     .await;
 }
 
-/// Class and incarnation of every zombie that was noted.
+/// Returns class and incarnation of every zombie that was noted.
 async fn zombies(town: &Town) -> Vec<(String, u64)> {
     let noted = town.events(EventType::RaiderZombie).await.into_iter();
     let said = noted.map(|event| {

@@ -1,4 +1,4 @@
-//! Nuke: never what is not saved, and never half.
+//! Nuke: never unsaved work, and never half.
 
 use crate::actors::mail::NukeTarget;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,7 +68,7 @@ async fn a_sandbox_that_changes_at_the_last_moment_is_kept_and_worked_on() {
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
 }
 
-/// What somebody removed by hand is measured by its branch.
+/// The commits of a sandbox that was removed by hand are measured by its branch.
 #[tokio::test(start_paused = true)]
 async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
     let town = Scenario::new().start().await;
@@ -81,7 +81,7 @@ async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
     let nuked = town.nuke(&charged.raider, true).await.unwrap();
     let entries = town.store(|txn| txn.salvages()).await;
     assert_eq!(entries.len(), 1);
-    // Who takes the work up is told where it is.
+    // The next raider is told where it is.
     let id = nuked.salvage.unwrap();
     let context = town.relic_now(&charged.relic).await.context.unwrap();
     assert!(
@@ -127,7 +127,7 @@ async fn a_session_that_will_not_end_holds_up_its_own_raider_only() {
     assert_eq!(free, ["Toast"], "the other's sandbox is gone");
 }
 
-/// The trash may hold gigabytes: the slot does not wait for it.
+/// The trash may hold gigabytes: the slot does not wait for its removal.
 #[tokio::test(start_paused = true)]
 async fn the_slot_is_free_before_the_trash_is_emptied() {
     let town = Scenario::new().start().await;
@@ -137,7 +137,7 @@ async fn the_slot_is_free_before_the_trash_is_emptied() {
     let (release, full) = channel::<()>();
     let full = Mutex::new(full);
     tasks.when_emptied(move || {
-        // The sender never sends: the answer is that it was dropped.
+        // The sender never sends: it is dropped.
         let _released = full.lock().unwrap().recv();
     });
     town.nuke(&charged.raider, true).await.unwrap();
@@ -172,7 +172,7 @@ async fn an_interrupted_nuke_still_says_what_holds_the_work() {
     assert_eq!(nuked[0].data["salvage"], id.as_str());
 }
 
-/// The permit is for the session that had ended, not for one that came after it.
+/// The permit is for the session that had ended, not for a later one.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
     let town = Scenario::new().start().await;
@@ -226,7 +226,7 @@ async fn a_finished_sandbox_that_holds_something_is_kept_for_so_long_and_salvage
     told.retain(|escalation| escalation.status != RelicStatus::Closed);
     assert_eq!(told.len(), 1);
     assert!(town.parts.repo.salvages().is_empty());
-    // What is configured now counts.
+    // The present configuration applies.
     town.reload(|city| city.rigs[0].witness.keep_dirty = 2 * HOUR)
         .await;
     town.pass(PATROL * 4).await;
@@ -241,7 +241,7 @@ async fn a_finished_sandbox_that_holds_something_is_kept_for_so_long_and_salvage
     assert!(town.hook(&charged.raider).await.is_none());
 }
 
-/// "has_unpushed: escalate": its commits do not depend on the sandbox while a person is waited for.
+/// "has_unpushed: escalate": its commits do not depend on the sandbox while a person is awaited.
 #[tokio::test(start_paused = true)]
 async fn unpushed_commits_of_work_that_is_over_are_saved_at_once_and_the_sandbox_stays() {
     let town = Scenario::new().start().await;
@@ -261,7 +261,7 @@ async fn unpushed_commits_of_work_that_is_over_are_saved_at_once_and_the_sandbox
     assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
 }
 
-/// "Commits alone take no room": they are saved although the rest has none, and the rest once it has.
+/// "Commits alone take no room": they are salvaged although the rest does not fit, and the rest once it does.
 #[tokio::test(start_paused = true)]
 async fn unpushed_commits_are_saved_where_there_is_no_room_for_the_rest() {
     let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
@@ -280,7 +280,7 @@ async fn unpushed_commits_are_saved_where_there_is_no_room_for_the_rest() {
     assert_eq!(town.parts.repo.count("salvage"), 1, "once");
 }
 
-/// So are those of its own branch, where HEAD is elsewhere.
+/// Holds for commits of its own branch, too, when HEAD is elsewhere.
 #[tokio::test(start_paused = true)]
 async fn commits_that_head_has_left_are_saved_where_there_is_no_room_for_the_rest() {
     let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
@@ -297,7 +297,7 @@ async fn commits_that_head_has_left_are_saved_where_there_is_no_room_for_the_res
     assert!(kept.iter().any(names), "{kept:?}");
 }
 
-/// Its own merge request lands while it is saved: that is outside.
+/// The raider's own merge request lands during the salvage, which is outside the sandbox.
 #[tokio::test(start_paused = true)]
 async fn a_target_that_moves_during_salvage_changes_nothing() {
     let town = Scenario::new().start().await;
@@ -316,7 +316,7 @@ async fn a_target_that_moves_during_salvage_changes_nothing() {
     assert!(town.parts.repo.names().is_empty());
 }
 
-/// It is again as it was when it is judged, and what was saved is what it was for a moment.
+/// At the judgement it is as before, but the salvage holds a state in between.
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_changed_while_it_was_saved_is_kept() {
     let town = Scenario::new().start().await;
@@ -341,12 +341,12 @@ async fn sandbox_that_changed_while_it_was_saved_is_kept() {
     );
     assert_eq!(town.parts.repo.names(), [name.as_str()]);
     assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
-    // What is there now is saved by the next attempt.
+    // The next attempt saves the present state.
     town.nuke(&charged.raider, true).await.unwrap();
     assert!(town.parts.repo.names().is_empty());
 }
 
-/// Of a dry run as of the nuke itself.
+/// Holds for a rehearsal and for the nuke itself.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
     let town = Scenario::new().start().await;
@@ -370,7 +370,7 @@ async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
 }
 
-/// A salvage that times out every time is tried for ever, destroys nothing, and is told once.
+/// A salvage that always times out is retried for ever, destroys nothing, and is escalated once.
 #[tokio::test(start_paused = true)]
 async fn a_nuke_that_does_not_get_on_calls_a_person_once_and_goes_on_trying() {
     for hooked in [true, false] {
@@ -403,7 +403,7 @@ async fn a_nuke_that_does_not_get_on_calls_a_person_once_and_goes_on_trying() {
     }
 }
 
-/// What was decided about work in progress is not done to finished work.
+/// A decision about work in progress is not applied to finished work.
 #[tokio::test(start_paused = true)]
 async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
     let town = Scenario::new().rig(|rig| rig.forge.review_human = true);
@@ -424,8 +424,8 @@ async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
     assert!(begun.is_ok());
 }
 
-/// What cannot be read cannot be saved: its session is none the worse for the attempt, and what helps
-/// is said, by the rehearsal too.
+/// An unreadable sandbox cannot be salvaged: its session is not affected by the attempt, and the remedy is named, also
+/// by the rehearsal.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
     let town = Scenario::new().start().await;
@@ -451,7 +451,7 @@ async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
             "{hint}"
         );
     }
-    // What is slow is neither broken nor at risk.
+    // A slow sandbox is neither broken nor at risk.
     let slow = RepoError::Timeout {
         what: "git status".into(),
         limit: PATROL,
@@ -462,7 +462,7 @@ async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
     assert!(town.runs(&charged.session));
 }
 
-/// Nor does one that there is no room to save lose its session for nothing.
+/// A sandbox without room for its salvage does not lose its session either.
 #[tokio::test(start_paused = true)]
 async fn without_room_for_salvage_the_session_goes_on() {
     let town = Scenario::new()
@@ -477,7 +477,7 @@ async fn without_room_for_salvage_the_session_goes_on() {
     assert!(town.runs(&charged.session));
 }
 
-/// Whoever dies between the two has the salvage on record, and the sandbox as well.
+/// After a crash between the two there are the recorded salvage and the sandbox.
 #[tokio::test(start_paused = true)]
 async fn salvage_is_on_record_before_the_sandbox_goes() {
     let repo: Arc<OnceLock<Arc<FakeRepo>>> = Arc::default();

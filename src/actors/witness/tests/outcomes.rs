@@ -53,7 +53,7 @@ async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 
-/// What cannot be read says nothing: the death is one, and nobody is taken for finished.
+/// An unreadable outcome proves nothing: the death counts, and the raider is not finished.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_cannot_be_seen_makes_nobody_finished() {
     let town = Scenario::new().start().await;
@@ -83,7 +83,7 @@ async fn an_outcome_that_cannot_be_seen_makes_nobody_finished() {
     assert!(town.runs(&charged.session));
 }
 
-/// When it lasts, a person is called, until it is over.
+/// A person is called when it lasts, until it is over.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_cannot_be_seen_for_long_is_told_of() {
     let town = Scenario::new().start().await;
@@ -100,7 +100,7 @@ async fn an_outcome_that_cannot_be_seen_for_long_is_told_of() {
     assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
 }
 
-/// Whoever rests because of what it said works on when that is not said any more.
+/// A raider that rests because of its outcome works on when that is withdrawn.
 #[tokio::test(start_paused = true)]
 async fn a_raider_whose_outcome_was_taken_back_works_on() {
     let town = Scenario::new().start().await;
@@ -156,7 +156,7 @@ async fn a_finished_session_with_a_dirty_tree_is_started_again_for_it() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// It is no crash, and the agent hears what is wrong with it; a person is called when that is no use.
+/// An unreadable outcome is no crash, and the agent is told about it; a person is called when that does not help.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalated() {
     let town = Scenario::new().start().await;
@@ -165,7 +165,7 @@ async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalat
     town.parts.tasks.say(&dir, r#"{"outcome":"pased"}"#);
     for session in 2..=3 {
         town.parts.sessions.exit(&charged.session, 0);
-        // The watcher's look may still go on; the one after it waits for its turn.
+        // The watcher's reading may still run; the one after it waits for its turn.
         town.pass(Duration::from_millis(200)).await;
         assert_eq!(town.starts(&charged.session), session);
         let prompt = town.parts.tasks.prompts().pop().unwrap();
@@ -201,7 +201,7 @@ async fn outcome_that_is_written_in_two_parts_is_no_mistake() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// What is half-written is no mistake yet; what stays so for a moment is told without waiting for a patrol.
+/// A half-written file is no mistake yet; if it stays so for a moment, the agent is told without waiting for a patrol.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_stays_unreadable_is_told_to_the_living_session() {
     let town = Scenario::new().start().await;
@@ -219,7 +219,7 @@ async fn an_outcome_that_stays_unreadable_is_told_to_the_living_session() {
     assert!(town.runs(&charged.session));
 }
 
-/// An operator's start is not ended at once by the very file that was not acceptable.
+/// An operator's start is not ended at once by the same unacceptable file.
 #[tokio::test(start_paused = true)]
 async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
     let town = Scenario::new()
@@ -242,7 +242,7 @@ async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
         prompt.contains("First of all") && prompt.contains("wip.txt"),
         "{prompt}"
     );
-    // What became acceptable meanwhile needs no session.
+    // An outcome that became acceptable meanwhile needs no session.
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
     assert_eq!(town.state(&id).await, Some(ChildState::Finished));
@@ -267,7 +267,7 @@ async fn what_hd_left_in_the_outbox_is_done() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// The first has to wait: what its raider said later is not heard before it.
+/// The first has to wait: later completions of its raider wait, too.
 #[tokio::test(start_paused = true)]
 async fn what_one_raider_left_is_heard_in_order() {
     let town = Scenario::new().start().await;
@@ -288,7 +288,7 @@ async fn what_one_raider_left_is_heard_in_order() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// Whoever writes into the outbox as another is refused, kept for a person to see, and told of.
+/// A file that was written in another raider's name is refused, set aside for a person, and journalled.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
     let town = Scenario::new().start().await;
@@ -297,7 +297,7 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
     let forge = |change: &dyn Fn(&mut Intent)| {
         let mut forged = honest.clone();
         change(&mut forged);
-        // Its own key is all that it has.
+        // It has only its own key.
         sign(&own, forged)
     };
     let unsigned = Intent {
@@ -312,11 +312,11 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
         forge(&|it| it.cwd = other.sandbox.clone()),
         forge(&|it| it.cwd = "".into()),
         forge(&|it| it.incarnation = None),
-        // `HD_ACTOR=.. hd done` of another's session: only its name is forged.
+        // `HD_ACTOR=.. hd done` for another's session: only the name is forged.
         forge(&|it| it.raider = Some(other.raider.to_string())),
         forge(&|it| it.raider = Some("../../Toast".into())),
         forge(&|it| it.op = "stop".into()),
-        // All of it is forged, and signed with another key, or not at all.
+        // Everything is forged, and signed with another key, or unsigned.
         sign(&own, done_intent(&other)),
         unsigned,
     ];
@@ -344,7 +344,7 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
     assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
 }
 
-/// It said `hd done` to nobody and ended: its next session hears what became of that.
+/// A raider ran `hd done` without a supervisor and ended: its next session learns the result.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
     let town = Scenario::new().start().await;
@@ -355,7 +355,7 @@ async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
     parts.sessions.exit_unheard(&charged.session, 0);
     parts.tasks.leave(done_intent(&charged));
     let town = Scenario::new().start_on(parts, clock).await;
-    // The refusal may come while its session is being started; then it waits for that.
+    // The refusal may come while its session is being started, and waits for that.
     let told = || {
         let sent = town.parts.sessions.sent(&charged.session);
         let heard = format!("{sent:?} {:?}", town.parts.tasks.prompts().last());
@@ -373,7 +373,7 @@ async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
     assert!(told() && town.runs(&charged.session));
 }
 
-/// A note is for the successor on the same work, not for whoever gets the slot next.
+/// A note is for the successor on the same work, not for the next incarnation in the slot.
 #[tokio::test(start_paused = true)]
 async fn a_handoff_note_never_reaches_the_next_incarnation() {
     let town = Scenario::new().start().await;
@@ -412,7 +412,7 @@ async fn an_outcome_on_a_sandbox_that_cannot_be_measured_is_escalated_once() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// What was refused is told, and never carried out behind the back of who works on.
+/// A refused completion is reported, and never carried out later while the raider works on.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_refused_is_told_to_its_raider_and_put_away() {
     let town = Scenario::new().start().await;
@@ -431,7 +431,7 @@ async fn an_intent_that_is_refused_is_told_to_its_raider_and_put_away() {
     assert!(town.runs(&charged.session));
 }
 
-/// How often it was told stands in the journal.
+/// The number of reminders is stored.
 #[tokio::test(start_paused = true)]
 async fn a_killed_witness_does_not_begin_to_count_anew() {
     let town = Scenario::new().start().await;
@@ -446,8 +446,8 @@ async fn a_killed_witness_does_not_begin_to_count_anew() {
     assert_eq!(town.escalations().await.len(), 1);
 }
 
-/// A return would answer what is asked: what is wrong with an outcome, or with an intent that was refused, is
-/// told when the question is closed.
+/// A return would answer the dialog: a problem with an outcome, or with a refused completion, is reported when the
+/// dialog has closed.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
     for (attached, intent) in [(true, false), (false, false), (true, true), (false, true)] {

@@ -1,4 +1,4 @@
-//! A push that the remote does not take: a person is called once, and there is a way out.
+//! A push that the remote refuses: a person is called once, and there is a way out.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn refused() -> RepoError {
     RepoError::Rejected("branch names must begin with feature/".into())
 }
 
-/// A raider that is done, and whose branch the remote does not take.
+/// Completes a raider's work whose branch the remote refuses.
 async fn blocked(error: RepoError) -> (Town, Charged) {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
@@ -43,7 +43,7 @@ async fn a_push_that_will_not_pass_by_itself_calls_a_person_once_and_goes_on() {
         assert_eq!(raised.len(), 1, "{raised:?}");
         assert!(raised[0].body.contains("--salvage"), "{}", raised[0].body);
         assert_eq!(town.events(EventType::RaiderPushBlocked).await.len(), 1);
-        // A person lifts the rule: that is seen within a patrol.
+        // A person lifts the rule: a retry within a patrol succeeds.
         town.parts.repo.mend("push_branch");
         town.pass(PATROL).await;
         assert_eq!(town.events(EventType::EscalationAcked).await.len(), 1);
@@ -129,7 +129,7 @@ async fn closing_its_relic_ends_a_blocked_push() {
     assert_eq!(town.sagas().await, 0);
     let again = town.completed(&charged.raider).await.unwrap_err();
     assert_eq!(again.kind, RefusalKind::Conflict);
-    // Its work is in no remote: a person is called, and can let it go.
+    // Its work is on no remote: a person is called, and can give it up.
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert_eq!(town.escalations().await.len(), 2);
     town.nuke(&charged.raider, true).await.unwrap();

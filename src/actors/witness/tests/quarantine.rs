@@ -1,5 +1,5 @@
-//! A raider whose sessions die too often: its relic is blocked and a person is called, until a person acts or the
-//! work is done; the time that is shown is kept.
+//! A raider whose sessions die too often: its relic is blocked and a person is called, until a person acts or the work
+//! is done; the displayed time is kept.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::testing::world::{Town, agent};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A quarantined raider whose sandbox is clean, in a rig that charges whatever is open.
+/// Starts with a quarantined raider whose sandbox is clean, in a rig that charges every open relic.
 async fn crashed() -> (Town, Charged) {
     let scenario = fragile().rig(|rig| rig.raiders.auto_charge = true);
     let town = scenario.start().await;
@@ -37,7 +37,7 @@ fn child(charged: &Charged) -> ChildId {
     ChildId::Raider(charged.raider.clone())
 }
 
-/// Open calls about the quarantine.
+/// Returns the open escalations about the quarantine.
 async fn calls(town: &Town) -> Vec<Relic> {
     let mut open = town.escalations().await;
     open.retain(|call| {
@@ -94,7 +94,7 @@ async fn nothing_is_removed_or_charged_again_before_the_quarantine_ends() {
     assert_eq!(town.events(EventType::AgentQuarantined).await.len(), 1);
 }
 
-/// At the user's cost: not six sessions an hour.
+/// The user pays for each session: not six an hour.
 #[tokio::test(start_paused = true)]
 async fn it_is_tried_once_per_window_while_nobody_acts_and_its_relic_stays_blocked() {
     let (town, charged) = crashed().await;
@@ -158,7 +158,7 @@ async fn restarted(town: Town) -> Town {
     scenario.start_on(parts, clock).await
 }
 
-/// Deaths are counted in memory; that a person is wanted, and the time that `status` promised, stand in the store.
+/// Deaths are counted in memory; the escalation and the time that `status` announced are stored.
 #[tokio::test(start_paused = true)]
 async fn a_restart_of_the_supervisor_keeps_the_promised_time_and_leaves_one_try_on_trial() {
     let (town, charged) = crashed().await;
@@ -175,7 +175,7 @@ async fn a_restart_of_the_supervisor_keeps_the_promised_time_and_leaves_one_try_
     assert_eq!(town.starts(&charged.session), starts);
     assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
     assert_eq!(calls(&town).await.len(), 1);
-    // Another restart changes nothing of that.
+    // Another restart does not change that.
     let town = restarted(town).await;
     let left = promised
         .duration_since(town.world.clock.now())
@@ -186,7 +186,7 @@ async fn a_restart_of_the_supervisor_keeps_the_promised_time_and_leaves_one_try_
     assert_eq!(town.starts(&charged.session), starts + 1, "its one try");
     let argv = town.parts.sessions.starts().last().unwrap().argv.clone();
     assert!(argv.contains(&"reduced".to_owned()), "{argv:?}");
-    // The session is adopted, and is on trial still.
+    // The session is adopted, and still on trial.
     let town = restarted(town).await;
     assert!(town.runs(&charged.session));
     town.parts.sessions.crash(&charged.session, 9);
@@ -198,7 +198,7 @@ async fn a_restart_of_the_supervisor_keeps_the_promised_time_and_leaves_one_try_
     assert_eq!(calls(&town).await.len(), 1);
 }
 
-/// The time came while no supervisor ran: what follows is the try that was promised, with fewer permissions.
+/// The quarantine ended while no supervisor ran: one try follows, with reduced permissions.
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_that_ended_while_no_supervisor_ran_is_followed_by_one_try() {
     let (town, charged) = crashed().await;
@@ -244,7 +244,7 @@ async fn a_person_ends_a_quarantine_for_the_next_supervisor_too() {
     assert_eq!(status(&town, &charged).await, RelicStatus::Hooked);
 }
 
-/// A store that did not take it: the patrol sees that the relic is not blocked.
+/// The store refused the write: the patrol sees that the relic is not blocked.
 #[tokio::test(start_paused = true)]
 async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
     let (town, charged) = crashed().await;
@@ -253,7 +253,7 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
         let mut relic = txn.relic(&id)?;
         relic.status = RelicStatus::Hooked;
         txn.put_relic(&relic)?;
-        // Nor was a person called.
+        // No person was called either.
         escalations::over_where(txn, |_| true)
     })
     .await;
@@ -268,7 +268,7 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
     );
 }
 
-/// Its slot is free, and what it died of is not gone: nobody starts it again unasked.
+/// The slot is free, but the cause of the deaths may persist: no raider starts unasked.
 #[tokio::test(start_paused = true)]
 async fn a_nuke_leaves_the_relic_blocked_until_a_person_charges_it() {
     let (town, charged) = crashed().await;

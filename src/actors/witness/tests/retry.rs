@@ -1,4 +1,4 @@
-//! What cannot go on is tried again, with back-off, and without growing.
+//! Failed work is retried, with back-off, at a bounded rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::testing::world::{Scenario, Town, completion, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
 
-/// Three raiders whose sessions will not end: the attempts stay few, however long it takes.
+/// Three raiders whose sessions do not end: the rate of attempts stays low.
 #[tokio::test(start_paused = true)]
 async fn sagas_that_cannot_go_on_are_not_hammered() {
     let town = Scenario::new().start().await;
@@ -46,7 +46,7 @@ async fn sagas_that_cannot_go_on_are_not_hammered() {
     }
 }
 
-/// A panic in the task of a look must not be the witness's last look.
+/// A panic in the task of a look must not be the last look.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_panics_is_not_the_last_one() {
     let panics = Arc::new(AtomicUsize::new(0));
@@ -70,7 +70,7 @@ async fn a_look_that_panics_is_not_the_last_one() {
 async fn a_message_that_cannot_be_handled_holds_up_no_other() {
     let town = Scenario::new().start().await;
     let (first, second) = (town.worker("a").await, town.worker("b").await);
-    // The first one's head can never be pinned.
+    // The first raider's head can never be pinned.
     let error = RepoError::Failed("bad object".into());
     for _ in 0..100 {
         town.parts.repo.fail("pin", error.clone());
@@ -90,14 +90,14 @@ async fn a_message_that_cannot_be_handled_holds_up_no_other() {
     assert_eq!(relic.status, RelicStatus::Hooked);
 }
 
-/// What people are called for now.
+/// Returns the open escalations.
 async fn calls(town: &Town) -> Vec<Relic> {
     let mut all = town.escalations().await;
     all.retain(|relic| relic.status != RelicStatus::Closed);
     all
 }
 
-/// What will not pass by itself is tried again at each patrol only, and a person is told.
+/// A permanent failure is retried at each patrol only, and a person is told.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_pass_is_told_once_and_not_hammered() {
     let town = Scenario::new().start().await;
@@ -119,7 +119,7 @@ async fn what_does_not_pass_is_told_once_and_not_hammered() {
     assert_eq!(calls(&town).await.len(), 0, "it is over");
 }
 
-/// What passes by itself calls nobody, and what should have passed does.
+/// A transient failure escalates only after `LASTING`.
 #[tokio::test(start_paused = true)]
 async fn what_should_have_passed_by_itself_calls_a_person_in_the_end() {
     let town = Scenario::new().start().await;
@@ -141,7 +141,7 @@ async fn what_should_have_passed_by_itself_calls_a_person_in_the_end() {
     assert_eq!(calls(&town).await.len(), 0, "it is over");
 }
 
-/// Its work has landed, and its sandbox is gone; only what is left of it on the remote cannot be removed.
+/// The work has landed, and the sandbox is gone; only the remote branch cannot be deleted.
 #[tokio::test(start_paused = true)]
 async fn a_call_about_landed_work_is_one_call_until_it_is_dealt_with() {
     let town = Scenario::new().start().await;
@@ -167,7 +167,7 @@ async fn a_call_about_landed_work_is_one_call_until_it_is_dealt_with() {
     assert_eq!(calls(&town).await.len(), 0, "it is over");
 }
 
-/// Nothing is charged while the rig cannot be read; the call for that ends when something is.
+/// Nothing is charged while the rig cannot be read; the escalation is closed when something is.
 #[tokio::test(start_paused = true)]
 async fn a_call_about_waiting_work_is_over_when_it_is_charged() {
     let town = Scenario::new()
@@ -187,7 +187,7 @@ async fn a_call_about_waiting_work_is_over_when_it_is_charged() {
     assert_eq!(calls(&town).await.len(), 0, "it is over");
 }
 
-/// Who asks for the session may have looked before the repair began.
+/// A caller that wants a session may have looked before the repair began.
 #[tokio::test(start_paused = true)]
 async fn no_session_comes_into_a_sandbox_that_is_being_rebuilt() {
     let town = Scenario::new().start().await;
@@ -212,7 +212,7 @@ async fn no_session_comes_into_a_sandbox_that_is_being_rebuilt() {
     assert_eq!(town.starts(&charged.session), 2);
 }
 
-/// A charge whose sandbox git cannot judge keeps it; `repair` lets it be taken back.
+/// A charge whose sandbox git cannot judge keeps it; `repair` makes its unwinding possible.
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_taken_back_is_told_and_can_be_repaired() {
     let town = Scenario::new()

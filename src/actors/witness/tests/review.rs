@@ -1,4 +1,4 @@
-//! Finished work that waits for a person: how long its raider does, and that the person is told.
+//! Finished work that waits for a review: how long its raider is kept, and that a person is told.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn a_raider_whose_work_nobody_looks_at_goes_after_review_hold_and_its_merg
     let charged = finished(&town).await;
     town.pass_hours(3 * HOUR - PATROL).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
-    // What is configured now counts.
+    // The present configuration applies.
     town.reload(|city| city.rigs[0].witness.review_hold = 4 * HOUR)
         .await;
     town.pass_hours(HOUR - PATROL).await;
@@ -52,7 +52,7 @@ async fn a_raider_whose_work_nobody_looks_at_goes_after_review_hold_and_its_merg
     town.pass(3 * PATROL).await;
     assert!(town.parts.repo.names().is_empty());
     assert!(town.hook(&charged.raider).await.is_none(), "a free slot");
-    // Clean, and pushed to a branch that somebody may delete: its head is kept as well.
+    // It is clean and pushed, but its branch may be deleted: its head is kept as well.
     assert_eq!(town.parts.repo.salvages().len(), 1);
     let nuked = town.events(EventType::RaiderNuked).await;
     assert_eq!(nuked[0].cause, "review_hold");
@@ -102,7 +102,7 @@ async fn a_jump_of_the_wall_clock_ends_no_review_before_its_time_or_after() {
     }
 }
 
-/// `[notify]` tells of it as of a question: something waits for a person's word.
+/// `[notify]` reports it like a question: it waits for a person's answer.
 #[tokio::test(start_paused = true)]
 async fn a_person_is_told_once_that_work_waits_for_them() {
     let town = reviewed().start().await;

@@ -1,7 +1,6 @@
-//! The same conclusions after a kill: whatever is found wrong, a witness that is killed again and again,
-//! at rest or in the middle of what it looks at and does, and a supervisor that is, come to the same end
-//! as one that runs on (`witness-patrol.md`, discovery over tracking). The seed is printed, and
-//! `HORDE_SEED` repeats it.
+//! The same conclusions after kills: whatever problem is found, a witness that is killed repeatedly, at rest or in the
+//! middle of its work, and a killed supervisor come to the same result as one that runs on (`witness-patrol.md`,
+//! discovery over tracking). The seed is printed, and `HORDE_SEED` repeats it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::testing::world::{Scenario, Town};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Calls of git and of the session provider.
+/// The calls of git and of the session provider.
 const OPS: &[&str] = &[
     "sandboxes",
     "provenance",
@@ -46,7 +45,7 @@ const OPS: &[&str] = &[
     "sessions.forget",
 ];
 
-/// In the middle of things it is killed no more often than this.
+/// Maximum number of kills in the middle of work.
 const KILLS: usize = 60;
 
 #[derive(Debug, Clone, Copy)]
@@ -57,12 +56,12 @@ enum Wrong {
     Closed,
     Hollow,
     Done,
-    /// Done, and the remote is away.
+    /// Done, with the remote away.
     Blocked,
     Quarantined,
-    /// Whether its session runs is not known.
+    /// With an unknown run state.
     Unseen,
-    /// Without hook, and its sandbox cannot be looked into.
+    /// Without hook, and its sandbox cannot be measured.
     Unmeasured,
 }
 
@@ -86,21 +85,21 @@ enum Work {
     None,
     Committed,
     Dirty,
-    /// Committed, and something is stashed: what is done with it is kept.
+    /// Committed, with a stash entry: the result is kept.
     Stashed,
 }
 
-/// What is wrong, and how long things take.
+/// The problems, and the durations.
 #[derive(Debug, Clone)]
 struct Case {
     wrongs: Vec<(Wrong, Work)>,
-    /// Whether silence counts.
+    /// Set when silence counts.
     stalls: bool,
-    /// Whether the time of what is kept passes.
+    /// Set when `keep_dirty` passes.
     goes: bool,
-    /// At rest, a kill comes so often.
+    /// The interval between kills at rest.
     every: Duration,
-    /// In the middle of things, it comes at each so many calls of a port.
+    /// The number of port calls between kills in the middle of work.
     nth: usize,
 }
 
@@ -112,16 +111,16 @@ enum Kill {
     Supervisor,
 }
 
-/// All that was concluded.
+/// All conclusions.
 #[derive(Debug, PartialEq, Eq)]
 struct End {
     sandboxes: Vec<String>,
     relics: Vec<RelicStatus>,
     running: Vec<String>,
-    /// How often each was told something, and how many sessions it had.
+    /// The number of reminders and of sessions of each raider.
     told: Vec<(usize, usize)>,
     zombies: Vec<(String, u64)>,
-    /// In which words, about which raider.
+    /// Title and subject of each escalation.
     called: Vec<(String, String, RelicStatus)>,
     landings: usize,
     salvages: BTreeSet<String>,
@@ -162,7 +161,7 @@ async fn go_wrong(town: &Town, charged: &Charged, wrong: Wrong, work: Work) {
         }
         Wrong::Closed => close(town, charged).await,
         Wrong::Hollow => town.parts.sessions.hollow(&charged.session),
-        // Refused where there is nothing to land.
+        // Refused when there is nothing to land.
         Wrong::Done => drop(town.completed(&charged.raider).await),
         Wrong::Blocked => {
             let away = RepoError::Remote("no route".into());
@@ -182,7 +181,7 @@ async fn go_wrong(town: &Town, charged: &Charged, wrong: Wrong, work: Work) {
     }
 }
 
-/// Has the witness killed at each so many calls.
+/// Has the witness killed at every nth call.
 fn kill_at_calls(town: &Town, nth: usize) -> Arc<AtomicUsize> {
     let (calls, kills) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for op in OPS {
@@ -229,7 +228,7 @@ async fn end(case: &Case, kill: Kill) -> End {
     if let Some(kills) = at_calls {
         assert!(kills.swap(KILLS, Ordering::SeqCst) > 0);
     }
-    // A new supervisor measures silence anew.
+    // A new supervisor measures silence from its start.
     town.pass(MINUTE * 12).await;
     let mut relics = Vec::new();
     for (charged, _, _) in &all {
@@ -241,9 +240,9 @@ async fn end(case: &Case, kill: Kill) -> End {
     let mut called: Vec<_> = called
         .map(|it| (it.title.clone(), subject(&it), it.status))
         .collect();
-    // The order of those about one raider stays: it is that of time.
+    // Escalations about one raider stay in order of time.
     called.sort_by_key(|(title, subject, _)| (title.clone(), subject.clone()));
-    // What was over for a while is said again: whether it still holds is what counts.
+    // A problem that was over for a while is reported again: only its final state counts.
     called.dedup_by(|later, earlier| {
         let same = (&later.0, &later.1) == (&earlier.0, &earlier.1);
         if same {
@@ -324,7 +323,7 @@ fn a_kill_changes_no_conclusion() {
     }
 }
 
-/// Each by itself, whatever chance does; in `cargo test` some of them.
+/// Runs each case alone, independent of chance; in `cargo test` some of them.
 #[test]
 fn nor_does_it_in_any_single_case() {
     let all = Wrong::ALL.into_iter().enumerate();

@@ -1,5 +1,4 @@
-//! Discovery over tracking: a sandbox that no hook is tied to is found by looking, and is no less
-//! precious for it.
+//! Discovery over tracking: a sandbox without hook is found by observation, and is no less precious.
 
 use super::{GROWN, PATROL, session_dead, unhook, zombies};
 use crate::actors::ask;
@@ -14,7 +13,7 @@ use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town, raider, rig};
 
-/// The hook that the one sandbox without hook was made for.
+/// Returns the hook that the only sandbox without hook was made for.
 async fn was(town: &Town) -> Option<Hook> {
     let world = town.world.newest();
     let rig = world.city.rig(&rig()).unwrap();
@@ -66,7 +65,7 @@ async fn a_sandbox_without_hook_that_holds_work_is_told_once_and_kept() {
     unhook(&town, &charged).await;
     town.pass(GROWN + PATROL * 10).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
-    // `witness-patrol.md`, has_unpushed: what no other ref reaches does not depend on the sandbox.
+    // `witness-patrol.md`, has_unpushed: unreachable commits do not depend on the sandbox.
     assert_eq!(town.parts.repo.salvages().len(), 1, "once");
     assert_eq!(zombies(&town).await, session_dead(1));
     let called = town.escalations().await;
@@ -84,7 +83,7 @@ async fn a_sandbox_without_hook_that_holds_work_is_told_once_and_kept() {
     assert_eq!(told[0].status, RelicStatus::Closed, "it has vanished");
 }
 
-/// Its relic is another raider's by now, or in the queue: that one's is not taken away.
+/// The relic has another raider by now, or is in the queue: that is not changed.
 #[tokio::test(start_paused = true)]
 async fn work_that_somebody_else_has_is_not_opened_again() {
     let town = Scenario::new().start().await;
@@ -108,7 +107,7 @@ async fn work_that_somebody_else_has_is_not_opened_again() {
     assert!(town.runs(&other.session));
 }
 
-/// Nothing is destroyed on Unknown, whichever probe it is that fails.
+/// Nothing is destroyed on Unknown, whichever probe fails.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_seen_is_kept() {
     for probe in ["sandboxes", "provenance", "measure", "sessions"] {
@@ -151,7 +150,7 @@ async fn a_directory_that_is_no_sandbox_is_told_once_and_left_alone() {
     assert_eq!(told[0].status, RelicStatus::Closed, "it is gone");
 }
 
-/// What cannot be read for a moment is nobody's matter; for long it is a person's, until it can be.
+/// A transient read error is ignored; a lasting one is escalated until it is over.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_whose_owner_stays_unreadable_is_told_once_until_it_can_be_read() {
     let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = GROWN * 100);
@@ -212,7 +211,7 @@ async fn another_grace_counts_at_once() {
     assert!(town.parts.repo.names().is_empty());
 }
 
-/// What is suspended keeps its sandboxes.
+/// A suspended rig keeps its sandboxes.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_rig_loses_none() {
     let town = Scenario::new().start().await;

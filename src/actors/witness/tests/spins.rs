@@ -1,4 +1,4 @@
-//! Sessions that show a spinner and do nothing else.
+//! Sessions that show a spinner and no progress.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn town() -> (Town, Charged) {
     let scenario = Scenario::new().rig(|rig| rig.raiders.stall_after = Some(10 * MINUTE));
     let town = scenario.start().await;
-    // Holders tell of changed screens.
+    // Holders report changed screens.
     conditions::connect(&town.world);
     let charged = town.worker("a").await;
     (town, charged)
 }
 
-/// The condition of its session.
+/// Returns the condition of its session.
 async fn condition(town: &Town, charged: &Charged) -> Option<String> {
     let id = ChildId::Raider(charged.raider.clone());
     let session = town.view(&id).await?.session?;
@@ -29,7 +29,7 @@ async fn condition(town: &Town, charged: &Charged) -> Option<String> {
     Some(shown.word().to_owned())
 }
 
-/// Its spinner turns and its clock runs for so many minutes, below this text.
+/// Turns its spinner and runs its clock for this many minutes, below this text.
 async fn spin(town: &Town, charged: &Charged, minutes: u64, text: &str) {
     for half in 0..minutes * 2 {
         let turn = ['⠋', '⠙', '⠹', '⠸'][usize::try_from(half % 4).unwrap()];
@@ -71,7 +71,7 @@ async fn person_is_called_once_to_a_session_that_only_spins_and_nothing_is_done_
     assert_eq!(called.status, RelicStatus::Closed, "it went on");
 }
 
-/// A long command is a reason to show nothing but a spinner, for a while.
+/// A long command is a reason to show only a spinner, for a while.
 #[tokio::test(start_paused = true)]
 async fn session_that_runs_a_command_is_left_three_times_as_long() {
     let (town, charged) = town().await;

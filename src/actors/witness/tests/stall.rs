@@ -1,4 +1,4 @@
-//! Stalled sessions: told, replaced, brought before a person; and who is none.
+//! Stalled sessions: nudged, replaced, escalated; and sessions that are not stalled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn scenario() -> Scenario {
     Scenario::new().rig(|rig| rig.raiders.stall_after = Some(10 * MINUTE))
 }
 
-/// How often it was told, how many sessions it had, and how often a person was called.
+/// Returns the numbers of nudges, of sessions, and of escalations.
 async fn steps(town: &Town, charged: &Charged) -> (usize, usize, usize) {
     let sent = town.parts.sessions.sent(&charged.session).len();
     let escalations = town.escalations().await.len();
@@ -67,7 +67,7 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
     let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
     assert_eq!(view.unwrap().restarts, 0, "a planned cycle is no death");
-    // Somebody knows; work begins everything anew, and ends what people were called for.
+    // The escalation is acknowledged; progress resets the steps, and closes the escalation.
     let called = town.escalations().await.remove(0).id;
     let known = called.clone();
     town.store(move |txn| escalations::acknowledge(txn, &known, &Asker::person()))
@@ -89,7 +89,7 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     assert_eq!(anew.count(), 2, "and people hear of it");
 }
 
-/// What its terminal did not take was not said: it does not count, and is no reason for a fresh session.
+/// A nudge that the terminal did not take does not count, and is no reason for a fresh session.
 #[tokio::test(start_paused = true)]
 async fn who_cannot_be_told_is_not_replaced_for_it_and_a_person_is_called_once() {
     let town = scenario().start().await;
@@ -103,7 +103,7 @@ async fn who_cannot_be_told_is_not_replaced_for_it_and_a_person_is_called_once()
     assert!(called.body.contains("takes nothing"), "{}", called.body);
     assert!(town.events(EventType::RaiderNudged).await.is_empty());
     assert_eq!(causes(&town, EventType::RaiderStalled).await.len(), 1);
-    // From the first that it hears they are counted as ever.
+    // From the first nudge that arrives they are counted as usual.
     sessions.deafen(&charged.session, false);
     while steps(&town, &charged).await.0 == 0 {
         town.pass(MINUTE).await;
@@ -117,7 +117,7 @@ async fn who_cannot_be_told_is_not_replaced_for_it_and_a_person_is_called_once()
     assert_eq!(steps(&town, &charged).await, (2, 2, 1));
 }
 
-/// What a nudge or a greeting brings to the terminal is no progress.
+/// The echo of a nudge or a greeting is no progress.
 #[tokio::test(start_paused = true)]
 async fn an_echo_takes_no_step_back() {
     let town = scenario().start().await;
@@ -134,7 +134,7 @@ async fn an_echo_takes_no_step_back() {
     assert_eq!(told, (2, 2, 1));
 }
 
-/// An answer that goes on is progress: the next silence is a new one.
+/// A continuing answer is progress: the next silence is a new one.
 #[tokio::test(start_paused = true)]
 async fn who_goes_on_after_being_told_is_told_anew() {
     let town = scenario().start().await;
@@ -183,7 +183,7 @@ async fn a_slow_but_working_session_is_left_alone() {
     assert!(town.events(EventType::RaiderStalled).await.is_empty());
 }
 
-/// Its successor comes to the same conclusions at the same times.
+/// The successor of a killed witness comes to the same conclusions at the same times.
 #[tokio::test(start_paused = true)]
 async fn a_killed_witness_forgets_nothing() {
     let town = scenario().start().await;
@@ -242,7 +242,7 @@ async fn nobody_is_disturbed_while_a_person_is_attached() {
     assert_eq!(steps(&town, &charged).await, (1, 1, 0));
 }
 
-/// Nothing is typed behind it, as both would be one message, until it was left for long.
+/// A text typed after it would become one message with it, so none is typed until it was left for long.
 #[tokio::test(start_paused = true)]
 async fn person_is_called_for_a_stalled_session_in_which_a_line_was_begun_and_left() {
     let town = scenario().start().await;
@@ -321,7 +321,7 @@ async fn a_declared_wait_holds_for_its_session_until_it_has_passed() {
     );
 }
 
-/// What cannot be seen is no silence, and no reason to be silent: a person is called.
+/// A failed observation is no silence, and no reason to ignore it: a person is called.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once() {
     for op in ["progress", "changes", "session", "screen", "attached"] {
@@ -349,7 +349,7 @@ async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once()
         sessions.guess_attached(session, false);
         town.pass(12 * MINUTE).await;
         assert!((1..=2).contains(&steps(&town, &charged).await.0), "{op}");
-        // It is seen again, and goes on.
+        // It is observed again, and makes progress.
         town.parts.repo.commit(&charged.raider.name);
         town.pass(MINUTE).await;
         let called = town.escalations().await;
@@ -358,7 +358,7 @@ async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once()
     }
 }
 
-/// One look that fails is no new beginning.
+/// A failed look does not restart the measurement.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_forgets_no_silence() {
     let town = scenario().start().await;
@@ -372,7 +372,7 @@ async fn a_look_that_fails_forgets_no_silence() {
     assert_eq!(steps(&town, &charged).await, (1, 1, 0));
 }
 
-/// What is costly to see takes its time: what happens meanwhile counts.
+/// A costly observation takes time: events meanwhile count.
 #[tokio::test(start_paused = true)]
 async fn a_step_is_taken_on_what_is_seen_last() {
     for nudges in [2, 0] {
@@ -397,7 +397,7 @@ async fn a_step_is_taken_on_what_is_seen_last() {
     }
 }
 
-/// A fresh session for whoever prints nothing is one for whoever is stalled: it is told first.
+/// An idle session is stalled, too: it is nudged before it is replaced.
 #[tokio::test(start_paused = true)]
 async fn an_idle_timeout_hides_nobody() {
     let town = scenario().rig(|rig| rig.raiders.idle_timeout = Some(5 * MINUTE));
@@ -407,7 +407,7 @@ async fn an_idle_timeout_hides_nobody() {
     assert_eq!(steps(&town, &charged).await, (2, 2, 1));
 }
 
-/// A restart that the root refuses is tried again, and a person is called.
+/// A restart that the root refuses is retried, and a person is called.
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_is_refused_calls_a_person() {
     let town = scenario().rig(|rig| rig.raiders.nudges = 0).start().await;
@@ -422,7 +422,7 @@ async fn a_restart_that_is_refused_calls_a_person() {
     assert_eq!(town.starts(&charged.session), 1);
 }
 
-/// A session that came up between the look and the act is another one.
+/// A session that came up between observation and act is another one.
 #[tokio::test(start_paused = true)]
 async fn a_successor_is_never_replaced_in_its_stead() {
     let town = scenario().rig(|rig| rig.raiders.nudges = 0).start().await;
@@ -450,7 +450,7 @@ async fn a_successor_is_never_replaced_in_its_stead() {
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
 }
 
-/// Costly looks are for those who are silent: one after a tenth of `stall_after`, one when it is due.
+/// Only silent sessions cost a `git status`: one after a tenth of `stall_after`, one when it is due.
 #[tokio::test(start_paused = true)]
 async fn git_status_runs_only_where_nothing_else_happens() {
     let town = scenario().start().await;
@@ -470,7 +470,7 @@ async fn git_status_runs_only_where_nothing_else_happens() {
     assert_eq!(of(silent.raider.name.as_str()), 1);
 }
 
-/// A reload counts at once.
+/// A reload applies at once.
 #[tokio::test(start_paused = true)]
 async fn stall_after_can_be_changed_while_it_runs() {
     let town = scenario().start().await;

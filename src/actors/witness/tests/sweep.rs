@@ -1,5 +1,5 @@
-//! A panic at every journalled step comes to the same end as none, in the same daemon. (The sweep
-//! over real crashes of the real daemon is an integration test.)
+//! A panic at every journalled step has the same result as none, in the same daemon. (The sweep over real crashes of
+//! the real daemon is an integration test.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::testing::world::{Scenario, Town, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
 
-/// Charge, work, done, a conflict, a rework, landed; a person tries again what was refused.
+/// Runs charge, work, done, a conflict, a rework and a landing; retries what was refused, as a person would.
 async fn story(town: &Town) -> crate::domain::ids::RelicId {
     let relic = town.relic("a").await;
     if town.charge(&relic).await.is_err() {
@@ -43,7 +43,7 @@ async fn story(town: &Town) -> crate::domain::ids::RelicId {
     relic
 }
 
-/// In `cargo test`, at some of them.
+/// In `cargo test` only at some steps.
 #[tokio::test(start_paused = true)]
 async fn a_panic_at_any_step_changes_nothing_in_the_end() {
     let all = FaultPoint::ALL.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Finished work whose sandbox goes before it is in the queue: what was pushed is not thrown away.
+//! Finished work whose sandbox is gone before it is queued: the pushed commits are not lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::testing::world::{Scenario, Town, rig};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Somebody removes the directory while its branch is pushed, after that many commits more.
+/// Has the directory deleted while its branch is pushed, after this many more commits.
 async fn lost_at_done(later: usize) -> (Town, Charged) {
     let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
     let town = town.start().await;
@@ -48,7 +48,7 @@ async fn what_was_pushed_lands_although_its_sandbox_is_gone() {
     assert!(town.parts.repo.salvages().is_empty());
 }
 
-/// The branch went on after `done`: that is not what was declared, and nothing else holds it.
+/// The branch got commits after `done`: they were not declared, and no other ref holds them.
 #[tokio::test(start_paused = true)]
 async fn what_the_branch_of_a_sandbox_that_is_gone_holds_alone_is_kept_and_salvaged_in_the_end() {
     let (town, charged) = lost_at_done(1).await;
@@ -64,7 +64,7 @@ async fn what_the_branch_of_a_sandbox_that_is_gone_holds_alone_is_kept_and_salva
     assert_eq!(relic.branch.as_ref(), Some(&charged.branch));
 }
 
-/// A person has yet to look at the work, and takes its raider away meanwhile.
+/// Has a person remove the raider of work that waits for their review.
 async fn nuked_in_review() -> (Town, Charged) {
     let town = Scenario::new().rig(|rig| rig.forge.review_human = true);
     let town = town.start().await;
@@ -118,7 +118,7 @@ async fn what_is_rejected_after_its_raider_was_nuked_is_begun_anew() {
     assert!(inbox.await.is_empty(), "nothing waits for it any more");
 }
 
-/// The branch on the remote is another by now: nobody approved that.
+/// The remote branch has other commits by now, which were not approved.
 #[tokio::test(start_paused = true)]
 async fn what_was_approved_is_what_lands() {
     let (town, charged) = nuked_in_review().await;

@@ -22,7 +22,7 @@ async fn wisps(town: &Town) -> Vec<Relic> {
         .await
 }
 
-/// Title, status and end of each, the oldest first.
+/// Returns title, status and end of each wisp, the oldest first.
 pub(super) async fn shown(town: &Town) -> Vec<(String, RelicStatus, String)> {
     let mut wisps = wisps(town).await;
     wisps.sort_by_key(|wisp| (wisp.created, wisp.id.to_string()));
@@ -30,7 +30,7 @@ pub(super) async fn shown(town: &Town) -> Vec<(String, RelicStatus, String)> {
     wisps.into_iter().map(row).collect()
 }
 
-/// `merge-requested`: from MERGE_READY until the queue is through with it, then in the cycle's digest.
+/// `merge-requested`: from MERGE_READY until the queue has finished with it, then in the cycle's digest.
 #[tokio::test(start_paused = true)]
 async fn work_in_the_queue_is_kept_track_of_until_it_has_landed() {
     let town = Scenario::new().gate("slow").start().await;
@@ -68,7 +68,7 @@ async fn work_in_the_queue_is_kept_track_of_until_it_has_landed() {
     );
 }
 
-/// `pending`: a finished sandbox holds what a removal would lose; until it is gone.
+/// `pending`: a finished sandbox holds work that a removal would lose; until it is gone.
 #[tokio::test(start_paused = true)]
 async fn a_dirty_sandbox_is_kept_track_of_until_it_is_gone() {
     let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
@@ -88,7 +88,7 @@ async fn a_dirty_sandbox_is_kept_track_of_until_it_is_gone() {
     assert_eq!(ended[0], (title, RelicStatus::Closed, "removed".to_owned()));
 }
 
-/// `zombie-detected`: nobody is there, and nobody can look into it.
+/// `zombie-detected`: the sandbox has no owner and cannot be measured.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_looked_into_is_kept_track_of() {
     let town = Scenario::new().start().await;
@@ -106,7 +106,7 @@ async fn a_sandbox_that_cannot_be_looked_into_is_kept_track_of() {
     assert_eq!(town.parts.repo.names(), ["Toast"], "never on Unknown");
 }
 
-/// They are ephemeral (`wisp_ttl`).
+/// Wisps are ephemeral (`wisp_ttl`).
 #[tokio::test(start_paused = true)]
 async fn wisps_are_collected_and_digests_with_them() {
     let town = Scenario::new().with(|city| {

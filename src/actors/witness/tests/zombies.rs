@@ -17,12 +17,12 @@ use crate::testing::world::{Scenario, Town, rig};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A scenario in which the second death is one too many.
+/// Builds a scenario in which the second death is one too many.
 pub(super) fn fragile() -> Scenario {
     Scenario::new().with(|city| city.daemon.restart.max_restarts = 1)
 }
 
-/// Has it die until it is quarantined.
+/// Lets the raider die until it is quarantined.
 pub(super) async fn exhaust(town: &Town, charged: &Charged) {
     let id = ChildId::Raider(charged.raider.clone());
     while town.state(&id).await != Some(ChildState::Quarantined) {
@@ -69,7 +69,7 @@ async fn class_1_quarantined_with_work_is_told_once_and_goes_on_when_it_is_let_g
     assert!(town.runs(&charged.session), "it is no zombie any more");
 }
 
-/// A death is none: the root starts it again.
+/// A death is no zombie: the root restarts it.
 #[tokio::test(start_paused = true)]
 async fn a_normal_death_is_respawned_and_no_zombie() {
     let town = Scenario::new().start().await;
@@ -111,7 +111,7 @@ async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
     assert_eq!(town.starts(&charged.session), 2, "the fresh one has one");
 }
 
-/// A program that starts its agent anew now and then is met without one: it is no shell.
+/// A program that restarts its agent may be observed without one: that is no shell.
 #[tokio::test(start_paused = true)]
 async fn class_2_is_what_two_patrols_running_have_seen() {
     let town = Scenario::new().start().await;
@@ -121,7 +121,7 @@ async fn class_2_is_what_two_patrols_running_have_seen() {
     for _ in 0..3 {
         sessions.hollow(&charged.session);
         town.pass(PATROL).await;
-        // Another look a moment later is the same sight, and so is a new witness's.
+        // Another look a moment later adds nothing, and neither does a new witness's.
         town.world
             .directory
             .tell_witness(&rig(), WitnessMsg::Patrol);
@@ -172,7 +172,7 @@ async fn class_3_is_seen_on_time_with_a_saga_and_without() {
             hook.done = Some(intent.clone());
             txn.put_hook(&hook)?;
             if with_saga {
-                // Of another version: nobody can go on with it.
+                // Begun by another version: it cannot be continued.
                 txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into())?;
             }
             Ok(())
@@ -206,7 +206,7 @@ async fn class_4_ends_the_session_and_keeps_the_work() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
-/// Somebody closes its relic, and opens it again while its session is being ended for that.
+/// Closes its relic, and opens it again while its session is being ended for that.
 #[tokio::test(start_paused = true)]
 async fn class_4_is_over_when_the_relic_is_open_again() {
     let town = Scenario::new().start().await;
@@ -220,7 +220,7 @@ async fn class_4_is_over_when_the_relic_is_open_again() {
             (relic.status, relic.closed) = (RelicStatus::Hooked, None);
             txn.put_relic(&relic)
         });
-        // Calls of a port are on blocking threads.
+        // Calls of a port run on blocking threads.
         tokio::runtime::Handle::current()
             .block_on(reopened)
             .unwrap();
@@ -248,7 +248,7 @@ async fn each_is_noted_once_per_incarnation() {
     assert_eq!(said, [session_dead(1), session_dead(2)].concat());
 }
 
-/// However many raiders there are, a patrol asks for their processes once.
+/// A patrol asks for the processes of all raiders once.
 #[tokio::test(start_paused = true)]
 async fn a_patrol_looks_at_the_processes_of_all_in_one() {
     let town = Scenario::new().start().await;

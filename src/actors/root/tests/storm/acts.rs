@@ -1,4 +1,4 @@
-//! What befalls a town: edits of the configuration, accidents, persons, time.
+//! The acts of the storm: edits of the configuration, accidents, persons, time.
 
 use crate::actors::mail::RootMail;
 use std::time::Duration;
@@ -19,8 +19,7 @@ use crate::domain::restart::History;
 use crate::ports::sessions::{Sessions, StartError};
 use crate::testing::world::{Town, agent, raider};
 
-/// One thing that happens. An agent is named by its place, a session by its place among those that
-/// run.
+/// A single act. An agent is named by its index, a session by its index among the running ones.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     There(usize, bool),
@@ -37,7 +36,7 @@ pub(super) enum Act {
     RigOff(bool),
     RigGone(bool),
     History(History),
-    /// What the pools' check says.
+    /// The answer of the pools' check.
     Answer(Option<u32>),
     Crash(usize),
     Exit(usize),
@@ -47,10 +46,10 @@ pub(super) enum Act {
     Refuse(usize, usize),
     Hide(usize),
     Blind,
-    /// Everything can be seen and started again, and nobody is attached.
+    /// Everything can be observed and started again, and no person is attached.
     Clear,
     Attach(usize, bool),
-    /// It did nothing for a long time.
+    /// The session was idle for a long time.
     Doze(usize),
     KillChildren,
     KillWitness,
@@ -63,7 +62,7 @@ pub(super) enum Act {
     Charge,
     Nuke(usize),
     Pass(u64),
-    /// Another supervisor; the last one was killed, or asked to stop.
+    /// A new supervisor; the last one was killed, or asked to stop.
     Restart(Option<StopMode>),
 }
 
@@ -144,12 +143,12 @@ pub(super) fn edit() -> impl Generator<Value = Act> {
     ]
 }
 
-/// What is off asks for little: mostly it is turned on again.
+/// Weighted, because a suspended object asks for little: mostly it is resumed.
 fn seldom() -> impl Generator<Value = bool> {
     proptest::bool::weighted(0.25)
 }
 
-/// The session that is meant.
+/// Returns the session of this index.
 fn pick(town: &Town, which: usize) -> Option<SessionId> {
     let running = town.parts.sessions.running();
     let place = which.checked_rem(running.len())?;
@@ -157,7 +156,7 @@ fn pick(town: &Town, which: usize) -> Option<SessionId> {
 }
 
 impl Act {
-    /// Changes the configuration; false when it is no such act.
+    /// Changes the configuration; returns false when it is no such act.
     pub(super) fn edits(&self, model: &mut Model) -> bool {
         match *self {
             Self::There(who, there) => model.agents[who].there = there,
@@ -184,7 +183,7 @@ impl Act {
         true
     }
 
-    /// Lets it happen.
+    /// Performs the act.
     pub(super) async fn befall(&self, town: Town, model: &mut Model) -> Town {
         if self.edits(model) {
             town.reload(|city| model.configure(city)).await;
@@ -199,7 +198,7 @@ impl Act {
         town
     }
 
-    /// An accident; false when it is none.
+    /// Causes an accident; returns false when it is none.
     fn breaks(&self, town: &Town, model: &mut Model) -> bool {
         let sessions = &town.parts.sessions;
         let with = |which: usize, act: &dyn Fn(&SessionId)| {
@@ -241,7 +240,7 @@ impl Act {
         true
     }
 
-    /// What a person does, as the control socket's handlers do it for them.
+    /// Performs a person's act, as the control socket's handlers do it.
     async fn person(&self, town: &Town, model: &mut Model) {
         match *self {
             Self::Stop(who) => stop(town, model, NAMES[who]).await,
@@ -264,7 +263,7 @@ impl Act {
                 }
             }
             Self::Charge => {
-                // What was said of a raider went with it.
+                // Orders about a raider are dropped with it.
                 for slot in SLOTS.map(raider) {
                     if town.hook(&slot).await.is_none() {
                         model.suspended.remove(&ChildId::Raider(slot));

@@ -1,5 +1,5 @@
-//! What is configured and what persons said, and what follows from that: the oracle. Written from
-//! the specification; it calls nothing that decides in the supervisor.
+//! The oracle: the configuration, the persons' orders, and what follows from them. Written from the specification; it
+//! calls nothing that decides in the supervisor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -11,14 +11,14 @@ use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::restart::History;
 use crate::testing::world::{Scenario, Town, agent, raider};
 
-/// The agents that there may be; each may depend on those before it.
+/// The possible agents; each may depend on those before it.
 pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) const SLOTS: [&str; 2] = ["Toast", "Shadow"];
 pub(super) const CHECK: &str = "how many";
-/// More members than any pool has.
+/// More than any pool's size.
 const MEMBERS: u32 = 6;
 
-/// An agent as it is configured.
+/// A configured agent.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) there: bool,
@@ -27,10 +27,10 @@ pub(super) struct Entry {
     pub(super) restart: RestartType,
     pub(super) idle: bool,
     pub(super) grace: u64,
-    /// By the bits: which of those before it.
+    /// A bit mask of the agents before it.
     pub(super) needs: u8,
     pub(super) suspended: bool,
-    /// From, to, and whether its check is asked.
+    /// Minimum, maximum, and whether its check is asked.
     pub(super) pool: Option<(u32, u32, bool)>,
 }
 
@@ -41,11 +41,11 @@ pub(super) struct Model {
     pub(super) rig_suspended: bool,
     pub(super) rig_draining: bool,
     pub(super) history: History,
-    /// What the pools' check prints; nothing when it fails.
+    /// The output of the pools' check; none when it fails.
     pub(super) answer: Option<u32>,
     /// Stopped by a person.
     pub(super) resting: BTreeSet<&'static str>,
-    /// A person's word was refused half way: either will do.
+    /// A person's order was refused half way: both results are acceptable.
     pub(super) unsure: BTreeSet<&'static str>,
     /// Suspended by a person.
     pub(super) suspended: BTreeSet<ChildId>,
@@ -79,14 +79,14 @@ impl Default for Model {
     }
 }
 
-/// What is asked for in the end.
+/// The final state that is asked for.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// These run.
+    /// Sessions that must run.
     pub(super) must: BTreeSet<SessionId>,
-    /// No others run, and those that do run this.
+    /// Sessions that may run, with their command lines; no others.
     pub(super) may: BTreeMap<SessionId, Vec<String>>,
-    /// How many run of those.
+    /// The number of running sessions of each set.
     pub(super) pools: Vec<(BTreeSet<SessionId>, RangeInclusive<usize>)>,
 }
 
@@ -95,7 +95,7 @@ fn bits(mask: u8) -> impl Iterator<Item = usize> {
 }
 
 impl Model {
-    /// What an agent depends on, as far as that is configured.
+    /// Returns the configured agents that an agent depends on.
     fn needs(&self, who: usize) -> impl Iterator<Item = usize> {
         bits(self.agents[who].needs).filter(move |need| *need < who && self.agents[*need].there)
     }
@@ -113,7 +113,7 @@ impl Model {
         scenario.with(|city| self.configure(city))
     }
 
-    /// Makes the configuration say it.
+    /// Writes the model into a configuration.
     pub(super) fn configure(&self, city: &mut City) {
         let mut agents = self.scenario_agents();
         std::mem::swap(&mut city.agents, &mut agents);
@@ -169,7 +169,7 @@ impl Model {
         scenario.city.agents
     }
 
-    /// Whether it is to have no session.
+    /// Returns true when the agent must have no session.
     fn is_off(&self, who: usize) -> bool {
         let entry = &self.agents[who];
         let said = self.suspended.contains(&agent(NAMES[who]));
@@ -184,8 +184,7 @@ impl Model {
         answer.clamp(min, max) as usize
     }
 
-    /// Whether somebody of it is up for certain. An agent that rests after its end, as its type
-    /// says, is not.
+    /// Returns true when a session of it is certainly up. An agent that rests after its end by its type is not.
     fn is_certain(&self, who: usize) -> bool {
         let entry = &self.agents[who];
         let wanted = match entry.pool {
