@@ -13,18 +13,19 @@ use super::error::{CliError, Doing};
 pub(super) struct City {
     /// Its directory.
     pub root: PathBuf,
-    /// Where its supervisor listens.
+    /// The path of its supervisor's socket.
     pub socket: PathBuf,
 }
 
 impl City {
-    /// Where a supervisor in the background logs to.
+    /// Returns the path of the log of a supervisor in the background.
     pub fn log(&self) -> PathBuf {
         self.root.join(".horde/supervisor.log")
     }
 }
 
-/// The city that was named, else the one whose session this is, else the nearest upwards.
+/// Finds the city: the given one, else that of the session that `hd` runs in, else the nearest above the working
+/// directory.
 pub(super) fn find(given: Option<&Path>) -> Result<City, CliError> {
     if let Some(given) = given {
         return at(given);

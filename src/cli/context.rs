@@ -1,4 +1,4 @@
-//! What every verb needs: the city, the supervisor, and how to show what came back.
+//! The context of every verb: the city, the supervisor, and how results are shown.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
@@ -57,7 +57,8 @@ impl Context {
         let city = self.city()?;
         Client::connect(&city.socket).map_err(|mut error| {
             let log = city.log();
-            // Nobody answers for what happened: that is written there.
+            // The supervisor does not answer, so point at its log. A foreign socket is another user's: the log is not
+            // about it.
             let ours = !client::is_foreign(&city.socket);
             if let (Some(hint), true) = (&mut error.hint, ours && log.is_file()) {
                 hint.push_str(&format!("; what it did is told in {}", log.display()));
@@ -97,13 +98,13 @@ impl Context {
         })
     }
 
-    /// Whether a person sits at the other end of standard output.
+    /// Returns whether standard output is a terminal.
     pub fn on_terminal(&self) -> bool {
         io::stdout().is_terminal() && !self.json
     }
 
-    /// Whether a person is there to be asked. In the terminal of a session an agent is: a question would hold it until a
-    /// person comes, be that the order is not its to give.
+    /// Returns whether a person can be asked. Never in the terminal of a session: the agent there would hang on the
+    /// question, and the decision is not the agent's.
     pub fn can_ask() -> bool {
         let in_session = std::env::var_os("HD_SESSION").is_some();
         !in_session && io::stdin().is_terminal() && io::stderr().is_terminal()

@@ -1,4 +1,4 @@
-//! How a verb fails: the exit code, what happened, and what to do about it.
+//! The error of a verb: the exit code, what happened, and what to do about it.
 
 use std::fmt::Display;
 use std::io;
@@ -12,7 +12,7 @@ use crate::domain::shown;
 #[derive(Debug)]
 pub(super) struct CliError {
     pub exit: Exit,
-    /// What happened; empty when there is nobody to tell it (a closed pipe).
+    /// The message; empty when standard output is closed and nothing is to be reported.
     pub message: String,
     pub hint: Option<String>,
     /// The supervisor's own answer, for `--json`.
@@ -42,7 +42,7 @@ impl CliError {
         self
     }
 
-    /// Standard output was closed by its reader, who has seen enough.
+    /// The end of a verb whose standard output was closed by its reader, such as `head`.
     pub fn closed_pipe() -> Self {
         Self::new(Exit::Ok, "")
     }

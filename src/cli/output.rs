@@ -1,5 +1,5 @@
-//! Standard output and its manners: colours only for terminals and those who want them, and no
-//! panic when the reader is gone.
+//! Standard output: colours only on a terminal and if the user wants them, and no panic when the reader has closed the
+//! pipe.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -11,11 +11,11 @@ use rustix::termios;
 use super::error::CliError;
 use crate::domain::shown;
 
-/// How to write for the reader at hand.
+/// The colours and width to write with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     pub color: bool,
-    /// Columns of the terminal, which lines are fitted to; nothing is cut for anybody else.
+    /// The terminal's width, which lines are fitted to. None when the output is no terminal: then nothing is cut.
     pub width: Option<usize>,
 }
 

@@ -16,13 +16,13 @@ mod owner;
 
 /// The longest answer line; a city would need some hundred thousand raiders for it.
 const ANSWER_MAX: u64 = 256 * 1024 * 1024;
-/// How long a supervisor may be silent before it is asked whether it lives.
+/// The silence after which a supervisor is asked whether it lives.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long it may take to say that it lives.
+/// The limit for an answer to that ping.
 const PING_LIMIT: Duration = Duration::from_secs(5);
-/// Limit of what only reads.
+/// The limit of a request that only reads.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
-/// Limit of what changes something: sandboxes are made, branches pushed, sessions ended.
+/// The limit of a request that changes something: sandboxes are made, branches pushed, sessions ended.
 const ACT_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// A connection to a supervisor.
@@ -50,8 +50,7 @@ impl Client {
     /// Asks, and waits for the result.
     ///
     /// # Errors
-    /// What the supervisor answered; `unavailable` when it does not live any more; `timeout` when
-    /// it lives and does not come to an end.
+    /// The supervisor's error; `unavailable` when it no longer lives; `timeout` when it lives and does not finish.
     pub fn call(&mut self, op: &Op) -> Result<Value, ControlError> {
         let id = self.ask(op)?;
         let limit = limit(op.name());
@@ -171,7 +170,7 @@ impl Client {
         .hint("its process may hang or be stopped; it can be killed and started again safely"))
     }
 
-    /// Whether anything at all is answered; that there are too many connections is a sign of life.
+    /// Returns whether the supervisor answers at all; a refusal for too many connections counts.
     fn answers(mut self) -> bool {
         let ping = Op::Ping(args::Nothing {});
         let asked = self.ask(&ping).is_ok();
@@ -182,12 +181,12 @@ impl Client {
     }
 }
 
-/// Whether a stream goes on.
+/// The answer of a stream's reader: go on or stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// It does.
+    /// Read on.
     Continue,
-    /// It does not.
+    /// Stop reading.
     Stop,
 }
 
@@ -217,7 +216,7 @@ pub fn is_ours(path: &Path) -> io::Result<()> {
     owner::dir_of(path).map(drop)
 }
 
-/// Whether there is a socket that another user could have made.
+/// Returns whether a socket is there that another user could have made.
 #[must_use]
 pub fn is_foreign(path: &Path) -> bool {
     let found = owner::dir_of(path);

@@ -8,7 +8,7 @@ use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
 use super::protocol::LINE_MAX;
 
-/// One line as it came in.
+/// A line as it was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// Text, without its line end.

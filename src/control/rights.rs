@@ -1,5 +1,5 @@
-//! Who may ask what (`2-contract.md`, 2.4; `4-rules.md`, security). A pure table, looked at before
-//! the arguments are.
+//! The rights of callers (`2-contract.md`, 2.4; `4-rules.md`, security): a pure table, checked before the arguments are
+//! read.
 //!
 //! ```text
 //!                 look   call   own   work   operate
@@ -13,26 +13,26 @@
 //!   invisible      ✓      ·      ·      ·       ·       its process cannot be seen, or what it is cannot be told
 //! ```
 //!
-//! What the city's owner has the supervisor run (the city's automations, the checks of pools) is an
-//! operator.
+//! Commands that the supervisor runs for the city's owner (the city's automations, the checks of pools) have the rights
+//! of an operator.
 
 use crate::domain::city::Rights;
 use crate::domain::ids::SessionId;
 
 use super::protocol::{ControlError, OpName};
 
-/// Who calls, recognised by the process and never by what it says.
+/// The caller, recognised by its process and never by its words.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Who {
-    /// Nobody's session.
+    /// A process outside every session.
     Operator,
     /// A process of a raider's session.
     Raider(SessionId),
     /// A process of a standing agent's session.
     Agent(SessionId),
-    /// A process that the supervisor started for itself, and may do so much.
+    /// A process that the supervisor started for itself, with its rights.
     Errand(Rights),
-    /// It cannot be told.
+    /// A process that cannot be recognised.
     Invisible,
 }
 
@@ -58,18 +58,18 @@ impl Who {
     }
 }
 
-/// What an operation takes.
+/// The right that an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
-    /// It only reads.
+    /// Read only.
     Look,
-    /// It calls a person: a session or errand about itself, an operator about anybody.
+    /// Escalate to a person: a session or errand about itself, an operator about any subject.
     Call,
-    /// It acts on the caller's own session.
+    /// Act on the caller's own session.
     Own,
-    /// It makes or moves work.
+    /// Create or move work.
     Work,
-    /// It acts on others, or on the city.
+    /// Act on other children, or on the city.
     Operate,
 }
 
@@ -135,7 +135,7 @@ fn need(op: OpName) -> Need {
     }
 }
 
-/// Whether these rights are enough for what is not one's own.
+/// Returns whether these rights suffice for an operation on anything but the caller's own session.
 fn grants(rights: Rights, need: Need) -> bool {
     match need {
         Need::Look => true,
@@ -145,8 +145,8 @@ fn grants(rights: Rights, need: Need) -> bool {
     }
 }
 
-/// Whether the caller may ask for the operation. What an agent may do is asked anew for each request:
-/// a reload changes it.
+/// Checks that the caller may ask for the operation. An agent's rights are read for each request, because a reload
+/// changes them.
 ///
 /// # Errors
 /// `forbidden`, with the reason.
@@ -158,7 +158,7 @@ pub fn check(
     allow(who, op, need(op), rights_of)
 }
 
-/// Whether the caller may have the operation act, which otherwise only looks.
+/// Checks that the caller may have the operation act where it otherwise only reads, such as `doctor --fix`.
 ///
 /// # Errors
 /// `forbidden`, with the reason.

@@ -7,8 +7,8 @@
 //!              └► refused      └► refused   └ garbage: answer, go on     └ slow reader: dropped
 //! ```
 //!
-//! One request of a connection is in flight at a time; further lines wait in the socket, so that
-//! answers come in order and nobody can queue up work without end.
+//! A connection has one request in flight; further lines wait in the socket, so that answers come in order and a client
+//! cannot queue up unbounded work.
 
 use std::future::Future;
 use std::io;
@@ -37,12 +37,12 @@ pub use self::places::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
 
 use self::places::{Place, Places};
 
-/// How long one line may take to be taken by its reader.
+/// The limit for the reader to take a line.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(30);
-/// After an error of `accept` (out of file descriptors), before the next try.
+/// The pause after an error of `accept` (such as no free file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who is at the other end of a connection.
+/// The caller at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// Its pid as the kernel says; none when it is not visible here.
@@ -55,29 +55,29 @@ pub struct Caller {
     pub peer: Peer,
 }
 
-/// What a call gives back.
+/// The answer of a call.
 #[derive(Debug)]
 pub enum Answer {
-    /// One result.
+    /// A single result.
     Value(Value),
     /// Items until the sender is dropped, or until an error, which ends the stream. Make the channel
     /// small: a slow reader holds it up.
     Stream(Items),
 }
 
-/// What a stream is made of.
+/// The items of a stream.
 pub type Items = mpsc::Receiver<Result<Value, ControlError>>;
 
 /// A call under way.
 pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send>>;
 
-/// What stands behind the socket.
+/// The service behind the socket.
 pub trait Service: Send + Sync + 'static {
     /// Which session the process belongs to, by membership. Called once per connection, and never
     /// for a pid that is not visible. Must be cheap.
     fn identify(&self, pid: u32) -> Who;
 
-    /// What the calls of an agent's session may do by now.
+    /// Returns the present rights of an agent's session.
     fn rights(&self, session: &SessionId) -> Rights;
 
     /// Serves one request that the caller has the right to ask. It runs to its end even when the
@@ -141,7 +141,7 @@ pub async fn serve<S: Service>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Returns when the server is to stop, or nobody is left to say so.
+/// Returns when the server is to stop, or the sender of stop requests is gone.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // The value that it gives is a lock, which must not be held any longer.
     drop(stopping.wait_for(|stop| *stop).await);
@@ -190,7 +190,7 @@ fn admit_peer<S: Service>(
     Ok((caller, place))
 }
 
-/// One line, if the fresh socket takes it at once; then the connection is closed.
+/// Sends a line if the fresh socket takes it at once; then the connection is closed.
 fn refuse(stream: &UnixStream, error: ControlError) {
     let mut line = Response {
         id: Value::Null,
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes everybody for a person, and remembers who was refused.
+    /// A service that takes every caller for a person, and remembers refused callers.
     #[derive(Default)]
     struct Door(Mutex<Vec<u32>>);
 

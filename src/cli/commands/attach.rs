@@ -30,7 +30,7 @@ use terminal::{Signal, Terminal};
 /// Bytes taken from a socket or a keyboard at once.
 const CHUNK: usize = 64 * 1024;
 
-/// How an attached client ends.
+/// The end of an attached client.
 enum End {
     Detached,
     Ended(Ended),

@@ -17,7 +17,7 @@ use crate::control::protocol::{Exit, Op};
 
 use super::supervisor::{self, Lives};
 
-/// How long the process may take to go once everything it looked after has ended.
+/// The limit for the process to exit after all of its children have ended.
 const GONE_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {

@@ -36,7 +36,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("goose", "goose"),
 ];
 
-/// What the file names where none of them is there.
+/// The harness of the new file when none of the known programs is in the `PATH`.
 const DEFAULT: &str = "claude";
 
 pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
@@ -101,7 +101,7 @@ fn preset(named: &str) -> Result<String, CliError> {
     Err(CliError::usage(format!("there is no preset {named}")).hint(hint))
 }
 
-/// What keeps the harness of the new city from starting without a person.
+/// Returns the findings that keep the new city's harness from starting without a person.
 fn examined(file: &Path, harness: &str) -> Vec<Finding> {
     let Ok(loaded) = config::load(file, &config::Env::of_process()) else {
         return Vec::new();
@@ -141,7 +141,7 @@ fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
     output::say("  hd run \"what is to be done\"");
 }
 
-/// What to do where no coding agent was found.
+/// Returns advice for the case that no coding agent was found.
 fn without_agent(harness: Option<&str>) -> Vec<String> {
     if harness.is_some() {
         return Vec::new();
@@ -161,7 +161,7 @@ fn without_agent(harness: Option<&str>) -> Vec<String> {
     ]
 }
 
-/// Where the city goes.
+/// Returns the directory of the new city.
 fn place(args: &Init, here: &Path, rig: Option<&Path>) -> Result<PathBuf, CliError> {
     if let Some(dir) = &args.dir {
         return Ok(dir.clone());

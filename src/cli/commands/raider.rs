@@ -19,7 +19,7 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
             if !context.yes && Context::can_ask() {
                 args.incarnation = losses(&args, context)?;
             } else if !context.yes {
-                // Who is not there needs no consent.
+                // A raider that does not exist needs no consent.
                 let name = args.name.clone();
                 context.ask(&Op::RaiderShow(Named { name }))?;
             }
@@ -56,7 +56,7 @@ fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
     Err(error)
 }
 
-/// Whoever is asked for consent knows before what it costs. Answers whom the consent is for.
+/// Shows the losses before consent is asked for. Returns the incarnation that the consent is for.
 fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliError> {
     let look = RaiderNuke {
         dry_run: true,

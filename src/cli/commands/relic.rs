@@ -50,7 +50,7 @@ pub(super) fn text_or_stdin(text: String) -> Result<String, CliError> {
     io::read_to_string(io::stdin().lock()).doing("standard input")
 }
 
-/// A path as it is meant here, for somebody whose working directory is another.
+/// Returns the path relative to this working directory as an absolute one: the supervisor has another.
 pub(super) fn absolute(path: &str) -> Result<String, CliError> {
     let absolute = path::absolute(path).doing(path)?;
     absolute

@@ -21,9 +21,9 @@ use crate::control::protocol::args::Nothing;
 use crate::control::protocol::{Exit, Op};
 use crate::regular;
 
-/// How long a supervisor may take to answer.
+/// The limit for a new supervisor to answer.
 const READY_LIMIT: Duration = Duration::from_secs(60);
-/// Between two looks at whether it answers.
+/// The pause between two checks whether it answers.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The supervisor's exit code for "another one holds this city".
 const HELD_BY_ANOTHER: i32 = 4;
@@ -91,21 +91,21 @@ pub(super) fn become_it(city: &City, words: &[&str]) -> Result<(), CliError> {
     Err(error).doing("horde-supervisor")
 }
 
-/// What ends a supervisor in the background.
+/// The lifetime of a supervisor in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lives {
-    /// Nothing of this terminal's.
+    /// Independent of this terminal.
     Detached,
-    /// Ctrl-C ends it together with this program, and so does every other end of this program.
+    /// Ends with this program: on Ctrl-C and in every other case.
     WithUs,
 }
 
 /// A supervisor running in the background.
 pub(super) struct Background {
     child: Child,
-    /// Where it logs to.
+    /// The path of its log.
     pub log: PathBuf,
-    /// How long the log was before.
+    /// The size of the log before this start.
     logged: u64,
 }
 
@@ -232,7 +232,7 @@ impl Background {
     }
 }
 
-/// What a supervisor that ended at once wrote for people: its plain lines and its errors.
+/// Returns the lines for people from the log of a supervisor that ended at once: plain lines and errors.
 fn last_words(written: &str) -> String {
     const MOST: usize = 40;
     let plain = |line: &str| match serde_json::from_str::<Value>(line) {

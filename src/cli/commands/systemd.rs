@@ -11,16 +11,16 @@ use crate::cli::error::{CliError, Doing};
 use crate::config;
 use crate::domain::city::{City, OnTerm};
 
-/// What a stop may take besides the graces of the children: killing, and the last writes.
+/// The time that a stop may take besides the graces of the children: killing, and the last writes.
 const AFTER_GRACES: Duration = Duration::from_secs(90);
 
-/// What the unit is made of.
+/// The values that the unit is built from.
 struct Facts<'a> {
     city: &'a City,
     supervisor: PathBuf,
     hd: PathBuf,
     path: String,
-    /// Whose processes they are; none in a manager of the user's own.
+    /// The user that the services run as; none in a user's own service manager.
     user: Option<String>,
 }
 
@@ -137,8 +137,8 @@ fn on_term(city: &City) -> &'static str {
     }
 }
 
-/// Children end one after the other where they depend on each other: no chain is longer than the
-/// number of those that depend on somebody, and one.
+/// Returns the limit of a stop. Children that depend on each other end one after the other; the longest possible chain
+/// is the number of agents with dependencies plus one.
 fn stop_limit(city: &City) -> Duration {
     let agents = city.agents.iter();
     let longest = agents.clone().map(|agent| agent.shutdown_timeout).max();

@@ -7,7 +7,7 @@ use crate::domain::cause::Cause;
 
 use super::words::{at, cell, clean, clean_lines, cut, end};
 
-/// One event: number, time, type, subject, cause, particulars.
+/// Renders an event in a line: number, time, type, subject, cause, particulars.
 pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
     let kind = at(event, "/type");
     let time = at(event, "/ts");
@@ -50,7 +50,7 @@ fn cause(event: &Value) -> String {
 /// Texts of an event that are told whole in its story.
 const WHOLE: [&str; 4] = ["why", "error", "reason", "note"];
 
-/// What the line of an event could not show of such texts.
+/// Lists the long texts of an event that its line could not show in full.
 fn rest(event: &Value, line: &str, style: Style) -> Vec<String> {
     let texts = WHOLE.iter().filter_map(|key| {
         let text = event.get("data")?.get(key)?.as_str()?;

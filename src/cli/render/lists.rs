@@ -86,7 +86,7 @@ pub(in crate::cli) fn salvages(result: &Value, style: Style) -> String {
     list(result, &columns, "nothing was salvaged", style)
 }
 
-/// What `salvage prune` destroyed, and what it could not.
+/// Renders the salvages that `salvage prune` destroyed, and those that it could not.
 pub(in crate::cli) fn pruned(result: &Value, style: Style) -> String {
     let none = Value::Null;
     let part = |key: &str| result.get(key).unwrap_or(&none);
@@ -99,7 +99,7 @@ pub(in crate::cli) fn pruned(result: &Value, style: Style) -> String {
     format!("{pruned}\n{}", list(part("kept"), &columns, "", style))
 }
 
-/// Escalations are relics: what they are about is a label, how urgent they are their priority.
+/// Lists escalations. An escalation is a relic: its label names the subject, its priority the severity.
 pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
     let mut table = Table::new(&["ID", "SEVERITY", "STATE", "ABOUT", "CREATED", "PROBLEM"]);
     for escalation in items(result) {
@@ -139,7 +139,7 @@ fn severity(escalation: &Value) -> (String, Tone) {
     (word.to_owned(), tone)
 }
 
-/// Whether somebody knows of it.
+/// Returns the state of an escalation: new, acknowledged or raised again.
 fn answered(escalation: &Value) -> &'static str {
     let acked = escalation.get("acked").and_then(Value::as_bool);
     let again = escalation.get("again").and_then(Value::as_u64);
@@ -240,7 +240,7 @@ pub(super) fn state(child: &Value) -> (String, Tone) {
     (text, tone)
 }
 
-/// A raider without a session is `stalled`, whatever the reason: people are told the reason.
+/// Returns the state to show. A raider without a session is `stalled` for every reason; the reason is shown instead.
 pub(super) fn derived(child: &Value) -> String {
     let is = |key| {
         child
@@ -255,7 +255,7 @@ pub(super) fn derived(child: &Value) -> String {
     }
 }
 
-/// Whether a person is needed before it goes on.
+/// Returns whether the child is stuck until a person acts.
 pub(super) fn needs_person(child: &Value) -> bool {
     let stuck = matches!(
         derived(child).as_str(),

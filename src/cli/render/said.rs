@@ -1,4 +1,4 @@
-//! What an action came to, as one sentence each; whoever wants the whole record asks for `--json`.
+//! The outcome of an action in a sentence; `--json` prints the whole record.
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ pub(in crate::cli) fn with_ignored(text: String, told: &Value) -> String {
     }
 }
 
-/// Why a raider stays, and what it holds: a line for each, whatever names agents gave to their files.
+/// Tells why a raider is kept and what it holds, a line each, also when file names contain control characters.
 pub(in crate::cli) fn refused(told: &Value) -> String {
     let why = told.get("message").and_then(Value::as_str);
     let why = clean(why.unwrap_or("work would be lost"));
@@ -52,7 +52,7 @@ fn with_losses(text: String, told: &Value) -> String {
     losses.fold(text, |text, loss| text + "\n  " + &clean(loss))
 }
 
-/// What removing a raider would come to.
+/// Tells what `nuke --dry-run` found that a removal would do.
 pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     let raider = at(told, "/raider");
     let would = at(told, "/would");
@@ -93,7 +93,7 @@ pub(in crate::cli) fn relic(told: &Value, _: Style) -> String {
     format!("{id} is {status}: {}", at(told, "/title"))
 }
 
-/// A merge request that somebody decided on.
+/// Tells the state of a merge request after a person decided on it.
 pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
     let said = format!(
         "{} of {} is {}",
@@ -137,7 +137,7 @@ pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
     format!("{} {how}: {}", at(told, "/id"), at(told, "/title"))
 }
 
-/// Somebody knows of a call.
+/// Tells that an escalation was acknowledged.
 pub(in crate::cli) fn acked(told: &Value, _: Style) -> String {
     let id = at(told, "/id");
     format!("{id} is known, and not raised again; `hd relic close {id}` ends it")
@@ -204,7 +204,7 @@ pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
     }
 }
 
-/// What became of each agent and rig at a reload, and which raiders take it over later.
+/// Tells what a reload did to each agent and rig, and which raiders apply it later.
 pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
     let texts = |key: &str| {
         let lines = result[key].as_array().into_iter().flatten();

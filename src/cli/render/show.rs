@@ -1,4 +1,4 @@
-//! One thing in full: its facts line by line, and its longer texts below.
+//! A single object in full: its fields line by line, then its longer texts.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub(in crate::cli) fn raider(raider: &Value, style: Style) -> String {
     facts(&shown, style)
 }
 
-/// What is wrong, a finding a paragraph.
+/// Renders the findings of `doctor`, a paragraph each.
 pub(in crate::cli) fn findings(result: &Value, style: Style) -> String {
     let findings = result["findings"].as_array();
     let told = findings.into_iter().flatten().map(|finding| {
@@ -112,7 +112,7 @@ pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
     )
 }
 
-/// What `charge` and `run` say of each relic: who has it, or why nobody has.
+/// Renders the result of `charge` or `run` for each relic: its raider, or why it has none.
 pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
     let relics = match result {
         Value::Array(relics) => relics.as_slice(),
@@ -148,7 +148,7 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
-/// Where nothing is charged by itself, a relic that waits does so until a person charges it.
+/// Hints that a waiting relic needs `hd charge`, because `auto_charge` is off.
 fn nobody_comes(charged: &Value, style: Style) -> Option<String> {
     if charged.get("auto_charge")? != &Value::Bool(false) {
         return None;
@@ -168,7 +168,7 @@ pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
         .unwrap_or_default()
 }
 
-/// What a program wrote, with its control sequences.
+/// Returns a session's output unchanged, including control sequences.
 pub(in crate::cli) fn raw(result: &Value) -> String {
     let text = result.get("text").and_then(Value::as_str);
     let end = |text: &str| if text.ends_with('\n') { "" } else { "\n" };

@@ -126,7 +126,7 @@ struct Child<'a> {
     needs_person: bool,
 }
 
-/// Everybody; who needs a person first, otherwise as the supervisor orders them.
+/// Returns every raider and agent: those that need a person first, otherwise in the supervisor's order.
 fn children(result: &Value) -> Vec<Child<'_>> {
     let raiders = list(result, "/rigs").iter().flat_map(|rig| {
         let named = |raider| {
@@ -179,7 +179,8 @@ fn mark(needs_person: bool) -> String {
     mark.to_owned()
 }
 
-/// What exactly is asked of a person, and until when who is parked.
+/// Lists the open questions to a person, quarantines with their end, deferred restarts and other reasons of a child's
+/// state.
 fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     for child in children {
@@ -243,7 +244,7 @@ fn screen(child: &Value) -> Vec<String> {
     shown.map(|row| format!("    | {row}")).collect()
 }
 
-/// How a question can be answered, as far as that is known.
+/// Returns the choices of a question, as far as they are known, with the command that answers.
 fn answers(child: &Child<'_>) -> String {
     let choices = list(child.value, "/choices").iter().enumerate();
     let choices = choices.map(|(at, choice)| format!("{} {}", at + 1, cell(choice)));
@@ -258,7 +259,7 @@ fn answers(child: &Child<'_>) -> String {
     }
 }
 
-/// Why somebody is in a state that is no good one, where no condition tells it.
+/// Returns why a child is in a bad state, unless its condition tells it.
 fn why(child: &Child<'_>) -> Option<String> {
     let name = &child.name;
     let told = |key: &str| Some(at(child.value, key)).filter(|text| text != "-");
@@ -395,7 +396,7 @@ fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
     vec![table.text(style)]
 }
 
-/// How many members there should be, and that more, or fewer, were asked for than the bounds allow.
+/// Returns the number of members that a pool should have; adds the requested number when the bounds changed it.
 fn wanted(pool: &Value) -> String {
     let wanted = at(pool, "/wanted");
     match at(pool, "/asked") {

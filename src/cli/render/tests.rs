@@ -1,4 +1,4 @@
-//! What people see, for results as the contract shapes them.
+//! Tests of the text output for results shaped as in the contract.
 
 use serde_json::{Value, json};
 
@@ -142,7 +142,7 @@ fn an_event_is_one_line() {
     assert_eq!(story.lines().count(), 3, "and the error, whole");
 }
 
-/// Of what somebody printed before it died, the last words say why.
+/// The tail of a crashed session's output shows its last line, which tells why.
 #[test]
 fn of_an_output_the_end_is_shown() {
     let tail = format!("it starts\n{}\nout of memory\n", "working ".repeat(20));
@@ -160,7 +160,7 @@ fn of_an_output_the_end_is_shown() {
     }
 }
 
-/// What a reload came to is told in words, and not of those whom it did not concern.
+/// A `config.reloaded` event lists its actions in words, without the agents that it did not concern.
 #[test]
 fn a_reload_in_the_journal_is_told_in_words() {
     let reloaded = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "config.reloaded",
@@ -248,7 +248,7 @@ fn the_queue_leaves_out_what_has_ended_and_says_so() {
     assert!(all.contains("gt-2") && all.contains("gt-3"), "{all}");
 }
 
-/// What a terminal shows is as wide as it is; times end with the second.
+/// Lines are as wide as the terminal at most; times end with the second.
 #[test]
 fn lines_are_fitted_to_the_terminal() {
     let salvages = json!([{"id": "x-1", "rig": "horde", "relic": "gt-1", "bytes": 7,
@@ -277,7 +277,7 @@ fn lines_are_fitted_to_the_terminal() {
     assert!(line.chars().count() <= 74 && line.ends_with('…'), "{line}");
 }
 
-/// Why a raider has no session, where somebody knows.
+/// A raider without a session shows the reason if it is known.
 #[test]
 fn a_raider_that_is_suspended_or_quarantined_says_so() {
     let backoff = json!({"state": "stalled", "retry_at": "2026-01-31T12:00:00Z"});
@@ -296,7 +296,7 @@ fn a_raider_that_is_suspended_or_quarantined_says_so() {
     assert_eq!(row(false, Value::Null), "stalled");
 }
 
-/// Every mark has its reason below the table, and who only waits has none but the reason.
+/// Every marked child has its reason below the table; a child that only waits is not marked.
 #[test]
 fn whoever_is_marked_is_told_of() {
     let raider = |name: &str, state: &str, more: Value| {
@@ -332,7 +332,7 @@ fn whoever_is_marked_is_told_of() {
     }
 }
 
-/// One sentence for what was done, whatever fields are there.
+/// An action is told in a sentence, whichever fields its record has.
 #[test]
 fn an_action_is_said_in_a_sentence() {
     let toast = "horde/raiders/Toast";
@@ -450,7 +450,7 @@ fn a_reload_names_everybody_who_is_concerned() {
     assert!(said::reloaded(&json!({}), PLAIN).contains("nobody is concerned"));
 }
 
-/// What git said a while ago may not be so any more.
+/// Git counts that are old are shown with their age.
 #[test]
 fn counts_that_are_old_say_how_old_they_are() {
     let raider = |age: u64| {

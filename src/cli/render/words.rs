@@ -63,12 +63,12 @@ pub(super) fn count(value: &Value, pointer: &str) -> u64 {
     }
 }
 
-/// One line, safe to show: what agents wrote must not steer the reader's terminal.
+/// Returns the text as a single line that is safe to show: text of agents must not steer the reader's terminal.
 pub(super) fn clean(text: &str) -> String {
     shown::line(text).into_owned()
 }
 
-/// Several lines, likewise, of what a program printed or a person wrote.
+/// Returns the text of a program or person as several lines that are safe to show.
 pub(super) fn clean_lines(text: &str) -> String {
     shown::output(text).into_owned()
 }
@@ -86,7 +86,7 @@ pub(super) fn safe(value: &Value) -> Value {
     }
 }
 
-/// How long ago a time was, in two units at most: `2m14s`.
+/// Returns the age of a time in two units at most: `2m14s`.
 pub(super) fn ago(value: Option<&Value>, now: Timestamp) -> String {
     let then = value
         .and_then(Value::as_str)

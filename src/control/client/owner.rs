@@ -1,5 +1,5 @@
-//! Whose socket it is. Another user may have made a socket where this user's would be, and would be told
-//! what this one says, and believed.
+//! Verifies the owner of a socket. Another user may have made a socket at this user's path; it would receive this
+//! user's requests, and its answers would be believed.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat, statat};
 #[error("{message}")]
 pub struct Foreign {
     message: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     pub hint: String,
 }
 

@@ -54,7 +54,7 @@ pub(super) fn condition(
     }
 }
 
-/// The condition of a child whose limit is over and that goes on then.
+/// Returns the condition of a child whose account's limit is over, and that continues at `turn`.
 fn its_turn(turn: Timestamp) -> Condition {
     let turn = turn.round(Unit::Second).unwrap_or(turn);
     Condition::RateLimited {
@@ -63,7 +63,7 @@ fn its_turn(turn: Timestamp) -> Condition {
     }
 }
 
-/// What can be answered to a question, or to the dialog of a login, as far as it is known.
+/// Returns the known choices of a question, or of a login's dialog.
 pub(super) fn choices(
     world: &World,
     session: Option<&SessionView>,

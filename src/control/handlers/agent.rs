@@ -53,7 +53,7 @@ async fn say(
         .await?)
 }
 
-/// No session until it is resumed, whoever asks for one; or the end of that.
+/// Suspends a child, so that no request starts a session for it, or resumes it.
 pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
     let id = names::known(world, name).await?;
     let shown = id.to_string();
@@ -70,7 +70,7 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
     Ok(json!({ "name": shown, "state": state }))
 }
 
-/// Starts it, and says why when that fails; who rested rests on then.
+/// Starts the child, and returns why a start failed. A resting child goes on resting then.
 async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
     let said = world.store.run(|txn| standing::read(txn)).await?;

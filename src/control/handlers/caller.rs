@@ -79,7 +79,7 @@ pub(super) fn asker(world: &World, caller: &Caller) -> Asker {
     }
 }
 
-/// Returns whether the caller may decide what is a person's to decide.
+/// Returns whether the caller may take a decision that is reserved for a person.
 pub(super) fn speaks_for_person(world: &World, caller: &Caller) -> bool {
     match &caller.who {
         Who::Operator => true,

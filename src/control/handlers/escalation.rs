@@ -19,8 +19,8 @@ use crate::ports::relics::StoreError;
 /// A problem is one line of at most so many characters; the rest of it is evidence.
 const LINE: usize = 200;
 
-/// `escalate`: HELP from a session or errand, about itself; ESCALATION from an operator. Answered when the
-/// shaman has it in its book, which is in the same transaction: whoever calls can name it.
+/// `escalate`: HELP from a session or errand about itself, ESCALATION from an operator. The answer names the
+/// escalation: the shaman's book is written in the same transaction.
 pub(super) async fn escalate(
     world: &World,
     caller: &Caller,
@@ -72,7 +72,7 @@ pub(super) async fn escalate(
     Ok(shown)
 }
 
-/// The standing agent in whose session the caller runs.
+/// Returns the standing agent in whose session the caller runs.
 async fn agent(world: &World, caller: &Caller) -> Result<String, ControlError> {
     let session = caller::own_member(world, caller)?.session;
     let views = ask::views(world).await?;
@@ -108,7 +108,7 @@ pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     open.iter().map(shown).collect()
 }
 
-/// `escalations.ack`: somebody knows.
+/// `escalations.ack`: marks the escalation as known.
 pub(super) async fn ack(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let acked = world
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(unknown.kind, ErrorKind::NotFound);
     }
 
-    /// A rig's own automation is no person, whatever it may do to work.
+    /// An automation of a rig does not count as a person, whatever rights it has to work.
     #[tokio::test(start_paused = true)]
     async fn an_errand_calls_as_itself_and_answers_nobody() {
         let town = Scenario::new().start().await;

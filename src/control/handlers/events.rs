@@ -51,7 +51,7 @@ pub(super) async fn events(world: &Arc<World>, args: Events) -> Result<Items, Co
     };
     tokio::spawn(async move {
         if let Err(Over::Failed(error)) = reader.read(since, live).await {
-            // Nobody may be there any more to be told.
+            // The reader may be gone already.
             let _gone = reader.send.send(Err(error)).await;
         }
     });

@@ -55,7 +55,7 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// Handlers that act on this world; requests to stop go to whoever owns the process.
+    /// Makes handlers for this world; stop requests go to the owner of the process through `stop`.
     #[must_use]
     pub fn new(world: Arc<World>, stop: mpsc::Sender<StopRequest>) -> Self {
         let started = world.clock.mono();
@@ -127,7 +127,7 @@ impl Service for Handlers {
     }
 }
 
-/// What an agent may do beyond its own. Who is not configured any more is on the way out.
+/// Returns an agent's rights beyond its own session. An agent that is no longer configured may only read.
 fn rights_of(world: &World, session: &SessionId) -> Rights {
     let agent = world.city.agent_of(session);
     agent.map_or(Rights::Read, |agent| agent.rights)

@@ -105,7 +105,8 @@ fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Value {
     answer
 }
 
-/// What a merge request waits for that its raider has declared and nobody has to approve.
+/// Returns the refusal for a merge request that its raider has declared, and that waits for something else than an
+/// approval.
 fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreError> {
     let open = escalations::about(txn, &[&mr.relic, &mr.id], None)?;
     let why = match open.last() {

@@ -109,10 +109,10 @@ pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlErr
     }
 }
 
-/// A sandbox of this name that no hook is tied to, and the hook that it was made for.
+/// Returns the hook that the sandbox of this name was made for, if no hook is tied to the sandbox now.
 ///
 /// # Errors
-/// `missing` when there is none; why it cannot be said whose it is, or what a rig holds.
+/// `missing` when there is no such sandbox; otherwise an error when its owner or a rig's sandboxes cannot be read.
 pub(super) async fn hookless(
     world: &World,
     name: &str,

@@ -1,5 +1,5 @@
-//! What a session says of itself: `done`, `handoff`, `wait`, `rally`, `hook`. Who it is comes from the
-//! process that calls, never from its words.
+//! Verbs of a session about itself: `done`, `handoff`, `wait`, `rally`, `hook`. The caller is identified by its
+//! process, never by its arguments.
 
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ pub(super) async fn handoff(
         world
             .store
             .run(move |txn| {
-                // The newest note counts: an older one that nobody read is answered by it.
+                // The newest note counts: it replaces older notes that are still unread.
                 for old in txn.inbox(&address)? {
                     if matches!(old.body, Body::Handoff(_)) {
                         txn.handled(old.id)?;
@@ -150,8 +150,8 @@ pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), Con
     said.map_err(unavailable)
 }
 
-/// What a raider has to show for its work when it hands off: its commits, its relic and the relic's steps. None
-/// where git does not tell: that is no evidence against it.
+/// Returns the progress that a raider can show at a handoff: commits, relic and steps. None if git cannot tell, which
+/// is no evidence against the raider.
 async fn shown_for(world: &World, hook: &Hook) -> Progress {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let facts = effects::repo(world, &hook.raider.rig, move |repo| {
@@ -172,10 +172,10 @@ async fn shown_for(world: &World, hook: &Hook) -> Progress {
     Some(format!("{head} {relics}"))
 }
 
-/// The longest wait. Who is silent for longer is looked after: nobody else would be.
+/// The longest wait. A session that is silent for longer is treated as stalled; otherwise nothing would ever check it.
 const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// `wait`: this session is not stalled until then.
+/// `wait`: marks the session as not stalled until then.
 pub(super) async fn wait(
     world: &World,
     caller: &Caller,
@@ -396,7 +396,7 @@ mod tests {
         assert!(accounts::refuse_parked(&town.world, harness).is_err());
     }
 
-    /// The slot's session has the same name, whatever incarnation it is for.
+    /// The session of a slot keeps its name over incarnations.
     #[tokio::test(start_paused = true)]
     async fn a_late_process_of_an_earlier_incarnation_speaks_for_nobody() {
         const PID: u32 = 4242;

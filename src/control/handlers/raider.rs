@@ -1,4 +1,4 @@
-//! `raider.*`: who there is, and the two verbs that touch a sandbox.
+//! `raider.*`: the list of raiders, and the two verbs that touch a sandbox.
 
 use serde_json::Value;
 
@@ -51,8 +51,8 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
     }
 }
 
-/// Of the incarnation that is meant, whatever session it has by then: sessions come and go by themselves,
-/// and what they wrote is judged at the last moment.
+/// Removes the raider of the given incarnation, whichever session it has by then: sessions may be replaced meanwhile,
+/// and the safety protocol judges their work at the last moment.
 pub(super) async fn nuke(
     world: &World,
     asker: Asker,

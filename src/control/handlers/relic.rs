@@ -100,7 +100,7 @@ pub(super) async fn close(
     to_json(&relic)
 }
 
-/// Whether the caller may close the relic, and means to end the work at it.
+/// Checks that the caller may close the relic, and consents to the end of its work.
 fn may_close(
     txn: &mut dyn Txn,
     relic: &Relic,
@@ -150,7 +150,7 @@ fn end(
     for mut mr in txn.mrs_of(&relic.id)? {
         let why = Some("its relic was closed");
         if land::withdraw(txn, &mut mr, why, Cause::RelicClosed)? {
-            // Where it is taken up, should somebody reopen it.
+            // A reopened relic continues from this branch.
             relic.branch = Some(mr.branch);
         }
     }

@@ -36,12 +36,12 @@ use crate::domain::stall::{Steps, Wait};
 use crate::domain::usage::ledger::Sum;
 use crate::ports::relics::RelicFilter;
 
-/// What follows the end of a turn by itself follows within this.
+/// The time within which an automatic continuation follows the end of a turn.
 const FOLLOWS: Duration = Duration::from_secs(10);
-/// The disk is not waited for longer than this.
+/// The limit of waiting for the disk.
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Everything that the store knows and `status` shows.
+/// Everything in the store that `status` shows.
 pub(super) struct Stored {
     pub(super) hooks: Vec<Hook>,
     pub(super) sagas: Vec<Saga>,
@@ -51,7 +51,7 @@ pub(super) struct Stored {
     pub(super) escalations: usize,
     blocked: Vec<Blocked>,
     seq: u64,
-    /// What was done about raiders that are stalled.
+    /// The steps taken against stalled raiders.
     stalled: BTreeMap<RaiderId, Steps>,
     /// The last wait of each raider.
     waits: BTreeMap<RaiderId, Wait>,
@@ -191,7 +191,7 @@ pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
     }
 }
 
-/// Raiders whose sandbox is gone or broken, as far as that can be seen in time.
+/// Returns raiders whose sandbox is missing or broken, as far as that is seen in time.
 async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
     let looked = ailing::ailing(world, &rig.name);
     let seen = match tokio::time::timeout(GLANCE_LIMIT, looked).await {
@@ -203,7 +203,7 @@ async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
         .collect()
 }
 
-/// A raider of which only the sandbox is left: it should be at some work, and is at none.
+/// Describes a raider of which only the sandbox is left: it should be at work, and has no hook.
 fn hookless_json(world: &World, lone: &Hookless) -> Value {
     let was = lone.hook();
     let detail = match &lone.was {
@@ -223,7 +223,7 @@ fn hookless_json(world: &World, lone: &Hookless) -> Value {
     })
 }
 
-/// What git said of the sandbox last, and how many seconds ago; none before it was asked.
+/// Returns git's last figures of the sandbox and their age in seconds; none before the first look.
 fn git_json(world: &World, hook: &Hook) -> Option<Value> {
     let seen = world.directory.glances.of(hook, world.clock.mono());
     let ((ahead, dirty, untracked), age) = seen?;
@@ -232,7 +232,7 @@ fn git_json(world: &World, hook: &Hook) -> Option<Value> {
     }))
 }
 
-/// One line of the queue.
+/// Returns a merge request as a row of the queue.
 pub(super) fn mr_json(mr: &MergeRequest, now: Timestamp) -> Value {
     json!({
         "id": mr.id, "rig": mr.rig, "relic": mr.relic, "raider": mr.raider, "branch": mr.branch,
@@ -285,8 +285,8 @@ fn idle(world: &World, hook: &Hook, session: &SessionView) -> Option<Timestamp> 
     (hook.done.is_none() && age >= FOLLOWS).then_some(ended)
 }
 
-/// What was done about a stalled raider is remembered when it gets a fresh session; that one is not stalled
-/// before it had its time.
+/// Returns whether the session is younger than `stall_after`. The steps against a stalled raider are remembered over
+/// its next session, which must not count as stalled from its start.
 fn is_fresh(world: &World, hook: &Hook, view: Option<&ChildView>) -> bool {
     let rig = world.city.rig(&hook.raider.rig);
     let after = rig.and_then(|rig| rig.raiders.stall_after);
@@ -302,7 +302,7 @@ fn saga_of<'a>(sagas: &'a [Saga], kind: SagaKind, subject: &str) -> Option<&'a S
     sagas.find(|saga| saga.kind == kind && saga.subject == subject)
 }
 
-/// One raider, as `status`, `raider.list` and `raider.show` print it.
+/// Returns a raider as `status`, `raider.list` and `raider.show` print it.
 fn raider_json(
     world: &World,
     hook: &Hook,
@@ -390,7 +390,7 @@ pub(super) fn agents(
             rows.insert(name, Some(view));
         }
     }
-    // Nobody has the members that a person laid to rest before the supervisor began.
+    // Pool members that were laid to rest before this start have no view.
     let suspended = said.suspended.iter().filter_map(|id| match id {
         ChildId::Agent(name) => Some(name),
         ChildId::Raider(_) => None,
@@ -445,7 +445,7 @@ async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, Control
     Ok(pools.into_iter().map(row).collect())
 }
 
-/// One standing agent.
+/// Returns a standing agent as `status` prints it.
 fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspended: bool) -> Value {
     let state = match view.map(|view| view.state) {
         Some(ChildState::Stopped) | None if suspended => "suspended",
@@ -473,7 +473,7 @@ fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspend
         "screen": shown.as_ref().and_then(Condition::screen),
         "until": shown.as_ref().and_then(Condition::until),
         "session": session.map(|session| session.handle.id.clone()),
-        // It is restarted for its new configuration once nobody is attached, nor asked anything.
+        // Restarted with its new configuration once no client is attached and no question open.
         "deferred": view.is_some_and(|view| view.drifted),
     })
 }

@@ -19,7 +19,7 @@ use crate::ports::sessions::{AttachPoint, SessionError, Sessions};
 
 /// The end of the log that is shown unless more is asked for, in bytes.
 const LOG_BYTES: u64 = 64 * 1024;
-/// What is read of a log for the text that a person has seen, in bytes.
+/// The number of bytes of a log that are searched for the text that a person has seen.
 const READ_BYTES: u64 = 1024 * 1024;
 
 async fn up(world: &World, name: &str) -> Result<(String, SessionView), ControlError> {
@@ -94,7 +94,7 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
     Ok(json!({ "name": child.to_string(), "taken": true }))
 }
 
-/// Refuses a text for a session whose account is parked: its program would be refused again.
+/// Refuses a text for a session whose account is parked: the program would run into the limit again.
 fn refuse_held(world: &World, view: &ChildView, name: &str) -> Result<(), ControlError> {
     let Some(harness) = view.spec.harness() else {
         return Ok(());
@@ -181,7 +181,7 @@ pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlErro
     Ok(json!({ "name": name, "text": text, "bytes": text.len() }))
 }
 
-/// A slot of this name whose last session is over, and whose log is still there.
+/// Returns the slot of this name and its last session, if the session is over and its log still exists.
 async fn former(world: &World, name: &str) -> Result<Option<(String, SessionId)>, ControlError> {
     for raider in names::slots(world, name) {
         let id = raider.session_id();

@@ -1,4 +1,4 @@
-//! What operators ask for, on a town of fakes under the paused clock.
+//! Tests of an operator's requests, in a town of fakes under the paused clock.
 
 mod callers;
 mod doctor;
@@ -52,7 +52,7 @@ async fn ask_as(town: &Town, caller: Caller, op: &str, args: Value) -> Result<Va
     dispatch(&town.world.newest(), caller, op).await
 }
 
-/// One raider is done with a relic; its merge request goes its way.
+/// Completes a relic with one raider; its merge request is under way.
 async fn submitted(town: &Town) -> RelicId {
     let charged = town.worker("a").await;
     town.completed(&charged.raider).await.unwrap();
@@ -104,7 +104,7 @@ async fn closing_a_relic_takes_it_out_of_the_queue() {
     assert_eq!(mr.state, MrState::Rejected);
     assert_eq!(town.parts.repo.landings(), 0);
     assert_eq!(town.events(EventType::MrRejected).await.len(), 1);
-    // Nothing of it is lost, and whoever reopens the relic goes on from there.
+    // The work is kept: a reopened relic continues from it.
     assert_eq!(town.parts.repo.pins(), [mr.id]);
     assert_eq!(town.parts.repo.remote(&mr.branch), Some(mr.head));
     assert!(town.parts.repo.names().is_empty(), "the slot is free");
@@ -113,7 +113,7 @@ async fn closing_a_relic_takes_it_out_of_the_queue() {
     assert_eq!(relic.branch, Some(mr.branch));
 }
 
-/// Every relic that was made is told of: whoever says `run` again would have the work twice.
+/// `run` reports every relic that was made, so that a second `run` does not duplicate the work.
 #[tokio::test(start_paused = true)]
 async fn run_checks_first_and_tells_of_every_relic_afterwards() {
     let town = Scenario::new().start().await;
@@ -200,7 +200,7 @@ async fn empty_tasks_are_bad_requests() {
     assert!(relics.is_empty());
 }
 
-/// What waits is counted, and said to wait for a person where nothing is charged by itself.
+/// Waiting work is counted, and marked as waiting for a person if `auto_charge` is off.
 #[tokio::test(start_paused = true)]
 async fn work_that_nobody_starts_is_told_and_counted() {
     let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
@@ -216,7 +216,7 @@ async fn work_that_nobody_starts_is_told_and_counted() {
     assert_eq!(status["rigs"][0]["relics"], counted);
 }
 
-/// A completion whose branch lost its commits: nobody can approve that, and there is a way out.
+/// A completion whose branch lost its commits cannot be approved, but can be rejected.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_wait_for_a_person_is_not_approved_and_can_be_rejected() {
     let town = Scenario::new().start().await;
@@ -267,7 +267,7 @@ async fn approve_answers_with_what_was_decided() {
     assert_eq!(town.mr(&relic).await.unwrap().note, None);
 }
 
-/// What a session wrote is read by its slot's name as long as it exists.
+/// The log of a removed raider is read by its slot's name, as long as the log exists.
 #[tokio::test(start_paused = true)]
 async fn the_log_of_a_raider_that_is_gone_can_be_read() {
     let town = Scenario::new().start().await;
@@ -376,7 +376,7 @@ async fn events_say_that_the_journal_could_not_be_read() {
     assert!(items.recv().await.is_none());
 }
 
-/// Whoever only follows is not told of what was.
+/// Events that are only followed do not include earlier ones.
 #[tokio::test(start_paused = true)]
 async fn events_that_are_followed_begin_now_or_after_a_number() {
     let town = Scenario::new().start().await;

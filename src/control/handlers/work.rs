@@ -59,10 +59,10 @@ pub(super) async fn charge(
     to_json(&ask_charge(world, rig, request).await?)
 }
 
-/// `run`: a relic per task, charged where there is a free slot. Without one the relic is ready and
-/// the answer says so (`4-rules.md`, charge). What can be known beforehand is checked before any
-/// relic is made; from then on every relic is told of, also where its charge failed, so that nobody
-/// says `run` again and has the work twice.
+/// `run`: a relic per task, charged where there is a free slot. Without a free slot the relic is ready and the answer
+/// says so (`4-rules.md`, charge). Everything that can be checked beforehand is checked before the first relic is made.
+/// From then on the answer names every relic, even if its charge failed: otherwise a second `run` would duplicate the
+/// work.
 pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
     if rig.draining {

@@ -9,7 +9,7 @@ use crate::domain::suggest::closest;
 
 use super::VERSION;
 
-/// How `hd` ends. The only place where the numbers stand.
+/// The exit codes of `hd`; the numbers are defined nowhere else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
@@ -58,7 +58,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What kind of error it is; decides the exit code of `hd`.
+/// The kind of an error; decides the exit code of `hd`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -103,7 +103,7 @@ impl ErrorKind {
         Self::Internal,
     ];
 
-    /// How `hd` ends after it.
+    /// Returns the exit code of `hd` for this kind.
     #[must_use]
     pub fn exit(self) -> Exit {
         match self {
@@ -126,9 +126,9 @@ impl ErrorKind {
 pub struct ControlError {
     /// Its kind.
     pub kind: ErrorKind,
-    /// What happened: a lowercase fragment.
+    /// The message: a lowercase fragment.
     pub message: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }

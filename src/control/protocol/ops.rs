@@ -174,8 +174,8 @@ impl fmt::Display for OpName {
 }
 
 impl Op {
-    /// Refuses a destructive operation that nobody agreed to (`4-rules.md`, flags). Closing a
-    /// hooked relic needs consent too, but only its handler knows that it is hooked.
+    /// Refuses a destructive operation without consent (`4-rules.md`, flags). Closing a hooked relic needs consent too,
+    /// but only its handler knows whether the relic is hooked.
     ///
     /// # Errors
     /// `bad_request`.

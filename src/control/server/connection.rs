@@ -1,4 +1,4 @@
-//! One connection: a line in, an answer out, until the peer goes or the server stops.
+//! A single connection: reads a line, writes an answer, until the peer goes or the server stops.
 
 use std::io;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::control::rights;
 use super::places::{Doing, Place};
 use super::{Answer, Caller, Items, Service, WRITE_LIMIT, stopped};
 
-/// How often a peer that closed its sending half is looked at while a stream has nothing to say.
+/// The interval of checking for a hangup of a peer that closed its sending half, while a stream is silent.
 const HANGUP_TICK: Duration = Duration::from_secs(10);
 
-/// A connection that asks nothing for this long is closed.
+/// The limit after which an idle connection is closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(600);
 
-/// Whether the connection lives on.
+/// The state of the connection after a request.
 #[derive(PartialEq, Eq)]
 enum Next {
     Line,

@@ -33,7 +33,7 @@ impl Peer {
         Self(held.map(Arc::new))
     }
 
-    /// Whether it lives: then its number was its own until now.
+    /// Returns whether the process lives. If so, its pid was its own until now.
     #[must_use]
     pub fn lives(&self) -> bool {
         let now = Timespec {

@@ -14,12 +14,12 @@ use crate::domain::holder_wire::Ended;
 use crate::domain::ids::verb_group;
 use crate::domain::shown;
 
-/// How long the supervisor is asked for the reason: it hears of the end when this terminal does.
+/// The limit of asking the supervisor for the reason: the supervisor sees the end no earlier than this terminal.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two questions.
+/// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is told of the end. `point` is what the supervisor answered when this terminal was attached.
+/// Returns the message about a session's end. `point` is the supervisor's answer when this terminal was attached.
 pub(super) fn told(context: &mut Context, name: &str, point: &Value, ended: &Ended) -> String {
     let unknown = || format!("the session {}", how(ended));
     let id = point.get("name").and_then(Value::as_str);

@@ -1,9 +1,9 @@
-//! What is typed, and the one key that is not passed on: Ctrl-\.
+//! Keyboard input, and the only key that is not passed on: Ctrl-\.
 
 /// Ctrl-\ as a byte, and as terminals send it once a program asked for the extended encodings.
 const DETACH: &[&[u8]] = &[b"\x1c", b"\x1b[92;5u", b"\x1b[27;5;92~"];
 
-/// What to do with bytes from the keyboard.
+/// The action for bytes from the keyboard.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     /// Pass them on.

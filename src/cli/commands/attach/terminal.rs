@@ -1,4 +1,4 @@
-//! This terminal while it shows a session: raw, and given back as it was, whatever happens.
+//! This terminal in raw mode while it shows a session; always restored.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,11 +18,11 @@ const LEAVE: &[u8] =
     \x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[?6l\x1b[r\x0f\x1b(B\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\
     \x1b[999;1H\r\n";
 
-/// What a signal means here.
+/// The meaning of a signal here.
 pub(super) enum Signal {
     /// The window has another size.
     Resized,
-    /// Somebody wants this process to end.
+    /// This process is told to end.
     End,
 }
 

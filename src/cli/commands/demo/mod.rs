@@ -27,10 +27,10 @@ mod project;
 
 use project::{Project, RIG, Task};
 
-/// How long all of it may take.
+/// The limit of the whole demo.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What is shown of what happens; the rest is in `hd events`.
+/// The events that the demo shows; `hd events` has the rest.
 const SHOWN: &[&str] = &[
     "raider.charged",
     "raider.respawned",
@@ -114,7 +114,7 @@ fn land(city: &City, tasks: &[Task], style: Style) -> Result<(), CliError> {
             since: Some(0),
             kind: None,
         });
-        // Whatever ends the stream ends the channel, and that is seen at its other end.
+        // The end of the stream closes the channel, and its receiver sees that.
         let _ended = stream.stream(&events, |event| match happened.send(event) {
             Ok(()) => Ok::<_, ControlError>(Flow::Continue),
             Err(_) => Ok(Flow::Stop),

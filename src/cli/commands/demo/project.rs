@@ -1,4 +1,4 @@
-//! What the demo works on: a bare origin, a checkout of it, and a city whose agent is a script.
+//! The project of the demo: a bare origin, a checkout of it, and a city whose agent is a script.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const CHECK: &str = include_str!("check.sh");
 /// The name of the rig.
 pub(super) const RIG: &str = "greetings";
 
-/// What there is to do.
+/// The tasks: a greeting in each language.
 const LANGUAGES: &[(&str, &str)] = &[
     ("french", "Bonjour"),
     ("spanish", "Hola"),
@@ -114,7 +114,7 @@ impl Project {
         })
     }
 
-    /// What is on the origin's main branch, one line per commit, the newest first.
+    /// Returns the log of the origin's main branch, a line per commit, the newest first.
     pub fn log(&self) -> Result<String, CliError> {
         let format = "--format=%h  %<(24,trunc)%an %s";
         git(&self.origin, &["log", "--first-parent", format, "main"])

@@ -1,4 +1,4 @@
-//! What `hd` sees by itself: files, programs, the configuration, and the repositories that it names.
+//! The checks that need no supervisor: files, programs, the configuration, and its repositories.
 
 use std::env;
 use std::fs;
@@ -116,7 +116,7 @@ fn inspect(path: &Path) -> Result<Repository, String> {
     })
 }
 
-/// What git answers, or what it says instead.
+/// Returns git's output, or its error message.
 fn git(words: &[&str]) -> Result<String, String> {
     let mut git = Command::new("git");
     git.args(words).env("LC_ALL", "C");

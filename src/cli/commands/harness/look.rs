@@ -27,7 +27,7 @@ pub(super) const SETTINGS_MAX: u64 = 32 << 20;
 pub(in crate::cli::commands) struct Machine {
     /// The supervisor's environment; values of keys are not known, and stand in as their names.
     pub own: BTreeMap<String, String>,
-    /// Whether sessions run as root.
+    /// Set when sessions run as root.
     pub root: bool,
 }
 
@@ -56,26 +56,26 @@ impl Machine {
     }
 }
 
-/// What was seen of a harness.
+/// The facts observed about a harness.
 #[derive(Debug, Clone)]
 pub(in crate::cli::commands) struct Looked {
     /// Its program, as configured.
     pub program: Option<String>,
-    /// Whether the program is there; none where that depends on the sandbox.
+    /// Set when the program is there; none when that depends on the sandbox.
     pub found: Option<bool>,
     /// The file of its program.
     pub file: Option<PathBuf>,
     /// Its version, or why that is not known; none without a file.
     pub version: Option<Result<String, String>>,
-    /// What is known of its program.
+    /// The entry of the known programs that matches.
     pub known: Option<&'static Known>,
-    /// What was seen of what it needs; nothing where its program is not known or not there.
+    /// The requirements as observed; none if the program is unknown or missing.
     pub seen: Option<Seen>,
-    /// What becomes of a key of its API in the environment.
+    /// The use of an API key in the environment.
     pub key: Option<KeyUse>,
-    /// Whether its full mode does not start here.
+    /// Set when its full mode refuses to start as root.
     pub refuses_root: bool,
-    /// What keeps it from starting without a person.
+    /// The findings that keep it from starting without a person.
     pub findings: Vec<Finding>,
 }
 
@@ -129,7 +129,7 @@ pub(in crate::cli::commands) fn look(
     looked
 }
 
-/// What a harness is started with, for as long as a function needs it.
+/// Calls `then` with everything that a session of the harness is started with.
 pub(super) fn with_start<T>(
     loaded: &Loaded,
     harness: &Harness,

@@ -1,4 +1,4 @@
-//! What is known of harnesses without starting a session.
+//! Facts about harnesses that need no session.
 
 use std::thread;
 
@@ -29,7 +29,7 @@ pub(super) fn all(loaded: &Loaded) -> Value {
     })
 }
 
-/// One harness with all of its settings.
+/// Returns a harness with all of its settings.
 pub(super) fn one(loaded: &Loaded, harness: &Harness) -> Value {
     let all = settings(loaded);
     let mut row = brief(loaded, harness, &Machine::here());
@@ -84,12 +84,12 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
     })
 }
 
-/// Whether there is a preset for its program that was never tried against the program.
+/// Returns whether a preset exists for the program that was never tried against the program.
 fn is_unproven(harness: &Harness, known: Option<&Known>) -> bool {
     programs::of(harness).is_known() && known.is_none_or(|known| known.proven.is_none())
 }
 
-/// What becomes of a key of its API in the environment, in a word.
+/// Returns, in a word, what happens to an API key of the harness in the environment.
 fn api_key(key: KeyUse) -> &'static str {
     match key {
         KeyUse::Configured => "configured",

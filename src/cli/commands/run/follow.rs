@@ -1,4 +1,4 @@
-//! Following relics by the events until each has landed, or somebody has to act.
+//! Follows relics by events until each has landed, or needs a person.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::control::protocol::args::{Events, RelicRef};
 use crate::control::protocol::{Exit, Op};
 use crate::domain::shown;
 
-/// How a relic stands.
+/// The end of following a relic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
     /// It landed.
@@ -36,16 +36,16 @@ enum End {
 #[derive(Default)]
 pub(super) struct Follow {
     ends: BTreeMap<String, Option<End>>,
-    /// Who works on them: the events of a session name the raider only.
+    /// The relic of each raider: the events of a session name the raider only.
     raiders: BTreeMap<String, String>,
     /// Relics that the merge queue gave up on.
     exhausted: Vec<String>,
-    /// Where they landed, in words.
+    /// The commit and target where each relic landed, in words.
     landed: BTreeMap<String, String>,
 }
 
 impl Follow {
-    /// Those of a `run` that are worked on, or will be by themselves.
+    /// Follows the relics of a `run` that a raider works on, or that a later charge will pick up by itself.
     pub fn of(result: &Value) -> Self {
         let mut follow = Self::default();
         let relics = result.get("relics").and_then(Value::as_array);
@@ -94,7 +94,7 @@ impl Follow {
         self.verdict()
     }
 
-    /// What became of those that are closed, a sentence each.
+    /// Returns a sentence for each closed relic.
     fn closed(&self) -> Vec<String> {
         let closed = self
             .ends
@@ -107,8 +107,8 @@ impl Follow {
         said.collect()
     }
 
-    /// Which of the followed relics an event is about. Slots are given out again: who is charged
-    /// with something else is no longer ours.
+    /// Returns the followed relic that an event is about. Slots are reused: a raider that is charged with another relic
+    /// is no longer followed.
     fn about(&mut self, event: &Value) -> Option<String> {
         let subject = event.get("subject").and_then(Value::as_str)?;
         let named = event.pointer("/data/relic").and_then(Value::as_str);
@@ -186,7 +186,8 @@ impl Follow {
     }
 }
 
-/// What an event says of waiting for a person: that it begins, that it is over, or nothing.
+/// Returns what an event says of waiting for a person: `Some(Some(_))` begins, `Some(None)` ends, `None` is no
+/// statement.
 fn waits(event: &Value) -> Option<Option<End>> {
     let word = |at| event.pointer(at).and_then(Value::as_str);
     match word("/type")? {
@@ -206,7 +207,7 @@ fn waits(event: &Value) -> Option<Option<End>> {
     }
 }
 
-/// What an event says of where a relic landed.
+/// Returns the commit and target of a landed relic, in words.
 fn landed(event: &Value) -> Option<String> {
     let word = |at| event.pointer(at).and_then(Value::as_str).map(shown::line);
     let (commit, target) = (word("/data/merge_commit")?, word("/data/target")?);
@@ -216,7 +217,7 @@ fn landed(event: &Value) -> Option<String> {
     })
 }
 
-/// What an event says of the account that parks a raider.
+/// Returns why an account is parked, and until when.
 fn parked(what: &str, event: &Value) -> String {
     let word = |at| event.pointer(at).and_then(Value::as_str);
     // Of its screen.
@@ -227,7 +228,7 @@ fn parked(what: &str, event: &Value) -> String {
     }
 }
 
-/// Whether an event says that no more raiders are mustered for a relic that could not land.
+/// Returns whether an event says that no more raiders are started for a relic that could not land.
 fn is_given_up(event: &Value) -> bool {
     let word = |at| event.pointer(at).and_then(Value::as_str);
     match word("/cause") {
@@ -248,8 +249,7 @@ fn end(relic: &Value, exhausted: bool) -> Option<End> {
     }
 }
 
-/// How an end is told, when it is not the one that was wanted. A relic that was put off is no
-/// failure: it is only said.
+/// Returns the error for an end that was not wanted. A deferred relic is no failure: it is only reported.
 fn failure(relic: &str, end: &End) -> Option<CliError> {
     let failed = |exit, what: &str| CliError::new(exit, format!("{relic} {what}"));
     let why = format!(

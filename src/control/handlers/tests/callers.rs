@@ -1,4 +1,4 @@
-//! What comes of a request names its caller, and those that may only work end no work of others.
+//! Results of a request name its caller, and callers with the right to work end no work of others.
 
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
     }
 }
 
-/// `run` says who asked, and `reopen`, and a nuke.
+/// The events of `run`, `reopen` and a nuke name the caller.
 #[tokio::test(start_paused = true)]
 async fn so_do_the_events_of_run_reopen_and_nuke() {
     let town = town(Rights::All).await;

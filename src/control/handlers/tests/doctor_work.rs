@@ -1,4 +1,4 @@
-//! `doctor`: work that nobody is at, and intents that nobody carried out.
+//! `doctor`: work without a worker, and intents that were never carried out.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Whatever anybody writes on the socket: each line gets one answer, nothing panics or hangs, and who
-//! may only look changes nothing. Real server, real handlers, a town of fakes.
+//! Fuzzing of the socket: each line gets an answer, nothing panics or hangs, and a caller with read rights changes
+//! nothing. Real server, real handlers, a town of fakes.
 //!
 //! In `cargo test` a few cases of one seed; in the long tier a million lines of others. The seed is
 //! printed, and `HORDE_SEED` repeats it.
@@ -31,7 +31,7 @@ use crate::testing::world::{Scenario, Town, agent};
 
 /// Of virtual time; no operation takes as long.
 const HANG: Duration = Duration::from_secs(2 * 3600);
-/// Who writes.
+/// The writer of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
     Operator,
@@ -199,7 +199,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// What nobody may change who only looks.
+/// The state that a caller with read rights must not change.
 async fn snapshot(town: &Town) -> Vec<String> {
     let stored = town.store(|txn| {
         let mut events = txn.events(&EventFilter {
@@ -233,7 +233,7 @@ async fn snapshot(town: &Town) -> Vec<String> {
     ]
 }
 
-/// What is another raider's.
+/// The state of another raider.
 async fn others(town: &Town, other: &Charged) -> String {
     let hook = town.hook(&other.raider).await;
     let relic = town.relic_now(&other.relic).await;

@@ -1,4 +1,4 @@
-//! What people may send to agents of an account that is parked.
+//! Texts that people may send to agents of a parked account.
 
 use std::time::Duration;
 

@@ -201,7 +201,7 @@ async fn resumed_session_that_was_ended_at_once_keeps_its_conversation() {
     }
 }
 
-/// Whatever ends the session of a standing agent, the next one goes on with its conversation.
+/// A standing agent's next session continues its conversation, for every reason that ended the last one.
 #[tokio::test(start_paused = true)]
 async fn standing_agent_resumes_after_a_stop_a_restart_a_drift_and_a_new_supervisor() {
     let mut town = scenario().start().await;

@@ -1,4 +1,4 @@
-//! What is shown of those who do not get on, and why.
+//! Tests of the state and reason shown for children that make no progress.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn toast(town: &Town) -> Value {
     ask(town, "raider.show", toast).await.unwrap()
 }
 
-/// What was done about the session before it is remembered, and is nothing that it has done.
+/// The steps taken against a stalled session are remembered, but its replacement is not stalled for them.
 #[tokio::test(start_paused = true)]
 async fn a_fresh_session_is_not_stalled_before_its_time() {
     let scenario = Scenario::new().rig(|rig| rig.raiders.stall_after = Some(10 * MINUTE));
@@ -159,7 +159,7 @@ async fn a_suspended_raider_is_not_stalled() {
     assert_eq!(toast(&town).await["state"], "suspended");
 }
 
-/// One that waits for its time is held, and not in its turn.
+/// A merge request with a retry time is held, not queued.
 #[tokio::test(start_paused = true)]
 async fn a_parked_merge_request_is_shown_as_held() {
     let town = Scenario::new().start().await;

@@ -1,5 +1,5 @@
-//! What persons said of children: it outlives the supervisor, can be unsaid, and holds wherever a
-//! session would start.
+//! Orders of an operator about children (suspend, rest): they outlive the supervisor, can be revoked, and hold wherever
+//! a session would start.
 
 use std::time::Duration;
 
@@ -151,7 +151,7 @@ async fn the_repair_of_a_suspended_raider_starts_no_session() {
     assert_eq!(town.state(&held).await, Some(ChildState::Running));
 }
 
-/// A reload says `start` only of who is started.
+/// A reload reports `start` only for agents that it starts.
 #[tokio::test(start_paused = true)]
 async fn a_reload_starts_nobody_who_is_held_back() {
     let town = Scenario::new()
