@@ -47,16 +47,16 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::shown;
 use crate::telemetry;
 
-/// How a supervisor ends without an error of its own.
+/// The exit code of a supervisor that ended without an error of its own.
 const STOPPED: u8 = 0;
 /// `2-contract.md`, 2.1.
 const FAILED: u8 = 1;
 const CONFIG_INVALID: u8 = 2;
 const HELD_BY_ANOTHER: u8 = 4;
 
-/// How long the last lines of the log may take to be written.
+/// The limit for writing the last lines of the log.
 const LAST_LINES: Duration = Duration::from_secs(1);
-/// How long answers under way may take once the tree has stopped.
+/// The limit for answers under way once the tree has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Why the daemon did not run, or not to its end.
@@ -90,7 +90,7 @@ fn failed(what: &str) -> impl Fn(std::io::Error) -> DaemonError + '_ {
     move |error| DaemonError::Failed(format!("{what}: {error}"))
 }
 
-/// What to look at when the city's disk takes nothing.
+/// A hint for errors that mean that the city's disk cannot be written.
 const NO_ROOM: &str = "is there room on its disk, and may it be written to?";
 
 fn failed_at(path: &Path, what: &str) -> impl Fn(std::io::Error) -> DaemonError {
@@ -148,8 +148,8 @@ pub fn run(path: &Path, store: Store) -> ExitCode {
 }
 
 fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
-    // Once: a link that leads elsewhere later does not move a city under its supervisor. What is
-    // wrong with the path is said by whoever reads it.
+    // Resolved once: a link that leads elsewhere later does not move a city under its supervisor. The reader of the
+    // file reports errors in the path.
     let file = config::city_file(path).unwrap_or_else(|_| path.to_owned());
     let loaded = config::load(&file, &config::Env::of_process())
         .map_err(|wrong| DaemonError::Config(wrong.render(false)))?;
@@ -184,7 +184,7 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     }
 }
 
-/// What a supervisor begins with.
+/// The values that a supervisor starts with.
 struct Start {
     city: Arc<City>,
     shown: serde_json::Value,
@@ -287,7 +287,7 @@ impl Control {
         Ok((control, requests))
     }
 
-    /// Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
+    /// Stops listening; callers that asked for the stop get their answer.
     async fn end(self) {
         self.keeping.abort();
         // With it goes the file of the socket. A look that it is at ends before the process does.
@@ -298,7 +298,7 @@ impl Control {
     }
 }
 
-/// What the first signal asks for.
+/// Returns the stop mode of the first signal.
 fn on_term(world: &Arc<World>) -> StopMode {
     match world.newest().city.daemon.on_term {
         OnTerm::Stop => StopMode::Graceful,
@@ -311,12 +311,12 @@ struct Tree {
     root: ActorRef<RootMsg>,
     /// Ends with the root.
     ended: tokio::task::JoinHandle<()>,
-    /// What a stop has not ended.
+    /// The processes that a stop did not end.
     left: Arc<Left>,
 }
 
-/// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second
-/// signal skips the grace. Who asked is told how it was stopped.
+/// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second signal skips the
+/// grace. Every caller that asked is told how the stop ended.
 async fn until_stopped(
     world: &Arc<World>,
     Tree { root, ended, left }: Tree,
@@ -362,7 +362,7 @@ async fn until_stopped(
     };
     let end = StopEnd { mode, left };
     for done in asked {
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let _gone = done.send(end.clone());
     }
     match end.left.is_empty() {

@@ -24,10 +24,10 @@ use crate::domain::shown;
 /// The target that the journal's events carry.
 const JOURNAL: &str = "horde::journal";
 
-/// How logs look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object per line.
+    /// A JSON object per line.
     Json,
     /// For people.
     Pretty,
@@ -56,7 +56,7 @@ pub fn init(format: Format, filter: EnvFilter) -> Result<(), Box<dyn std::error:
     Ok(())
 }
 
-/// Where this process logs to.
+/// The sink of this process's log.
 static SINK: OnceLock<Sink> = OnceLock::new();
 
 /// Says something to people, in the words that are given and in line with the log.

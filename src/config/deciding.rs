@@ -1,5 +1,5 @@
-//! What on disk decides a configuration: which directories to watch, and which of the changes there
-//! matter. Agents write into the city's directory, too.
+//! The files that a configuration depends on: the directories to watch, and the changes there that matter. Agents write
+//! into the city's directory, too.
 //!
 //! Every path is followed as it is written, through every link on the way, to its file or to the
 //! first that is missing:
@@ -19,7 +19,7 @@ use super::include::{Level, has_wildcard};
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// What was looked for while a configuration was read, found or not.
+/// The files that were looked for while a configuration was read, found or not.
 #[derive(Debug, Default)]
 pub(super) struct Sought {
     /// The patterns of `include`.
@@ -30,13 +30,13 @@ pub(super) struct Sought {
     pub paths: Vec<PathBuf>,
 }
 
-/// What decides a configuration. All paths are canonical up to their last part.
+/// The entries that a configuration depends on. All paths are canonical up to their last part.
 pub struct Deciding {
     root: PathBuf,
     dirs: BTreeSet<PathBuf>,
-    /// What was followed, be it there or not.
+    /// The entries that were followed, also those that do not exist.
     entries: BTreeSet<PathBuf>,
-    /// What may come to match in a directory.
+    /// The patterns of entries that may appear in a directory.
     levels: Vec<(PathBuf, Level)>,
 }
 
@@ -63,13 +63,14 @@ impl Deciding {
         deciding
     }
 
-    /// The directories whose entries decide what it says.
+    /// Returns the directories to watch.
     #[must_use]
     pub fn dirs(&self) -> Vec<PathBuf> {
         self.dirs.iter().cloned().collect()
     }
 
-    /// Whether a change of this entry, or of a folder on the way to one that matters, may change it.
+    /// Returns whether a change of this entry may change the configuration: it is one that matters, or a folder on the
+    /// way.
     #[must_use]
     pub fn depends_on(&self, path: &Path) -> bool {
         let may_match = |(dir, level): &(PathBuf, Level)| {
@@ -122,7 +123,7 @@ impl Deciding {
     }
 }
 
-/// One part of a path.
+/// A part of a path.
 #[derive(Clone)]
 struct Step {
     part: OsString,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, for people (with carets) and for programs (as JSON).
+//! Errors and warnings of a configuration, for people (with carets) and for programs (as JSON).
 
 use std::fmt;
 use std::path::Path;
@@ -8,23 +8,23 @@ use serde_json::json;
 
 use super::document::{Place, Source};
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
-    /// It can, but is probably not meant so.
+    /// The configuration can be used, but is probably a mistake.
     Warning,
 }
 
-/// One thing that is wrong.
+/// A single error or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// A lowercase fragment.
     pub message: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     pub hint: Option<String>,
     pub(super) place: Option<Place>,
     pub(super) related: Vec<(Place, String)>,
@@ -87,13 +87,13 @@ impl Diagnostics {
         Self { sources, items }
     }
 
-    /// Whether nothing is wrong.
+    /// Returns whether there are no diagnostics.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Each thing that is wrong.
+    /// Iterates over the diagnostics.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.items.iter()
     }
@@ -160,7 +160,7 @@ impl Diagnostics {
         group
     }
 
-    /// One snippet per source that the diagnostic points into, the one with the caret first.
+    /// Returns a snippet per source that the diagnostic points into, that with the caret first.
     fn snippets<'a>(
         &'a self,
         item: &'a Diagnostic,

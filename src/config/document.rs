@@ -1,5 +1,5 @@
-//! A TOML document whose every key and value remembers where it was written, so that an error can
-//! point at it after several files were laid over one another.
+//! A TOML document that remembers the place of every key and value, so that an error can point at it after several
+//! files were merged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::diagnostics::Diagnostic;
 
-/// One file, or the built-in defaults.
+/// A file, or the built-in defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// The text of the file.
     pub text: String,
 }
 
@@ -39,7 +39,7 @@ impl Place {
         }
     }
 
-    /// Whether the built-in defaults say it.
+    /// Returns whether the place is in the built-in defaults.
     pub fn is_default(&self) -> bool {
         self.source == DEFAULTS
     }
@@ -50,16 +50,16 @@ pub const DEFAULTS: usize = 0;
 /// `city.toml` is always the second.
 pub const CITY: usize = 1;
 
-/// A value and where it was written.
+/// A value and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Where.
+    /// The place of the value.
     pub place: Place,
-    /// What.
+    /// The value.
     pub value: Value,
 }
 
-/// What a TOML value can be.
+/// The kinds of a TOML value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A string.
@@ -84,7 +84,7 @@ pub type Table = BTreeMap<String, Entry>;
 /// A value under a key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Where the key was written.
+    /// The place of the key.
     pub key: Place,
     /// The value.
     pub node: Node,
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// What it is, for messages.
+    /// Returns the kind of the value in words, for messages.
     pub fn kind(&self) -> &'static str {
         match self.value {
             Value::Text(_) => "a string",

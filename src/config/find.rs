@@ -1,4 +1,4 @@
-//! Finding a city, also one whose configuration is broken.
+//! Finds a city, also if its configuration is broken.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ pub fn find_city(start: &Path) -> Option<PathBuf> {
     city.map(|dir| dir.join(FILE))
 }
 
-/// Whether a directory lies in a sandbox or a restored worktree of a city above it, or among that city's own state: what is
-/// in there was written by an agent.
+/// Returns whether a directory lies in a sandbox or restored worktree of a city above it, or in that city's state
+/// directory: an agent may have written its files.
 fn is_agents(dir: &Path) -> bool {
     let mut above = dir.ancestors().skip(1);
     above.any(|city| is_there(&city.join(FILE)) && is_of_agents_of(city, dir))
@@ -38,8 +38,8 @@ fn is_of_agents_of(city: &Path, dir: &Path) -> bool {
     }
 }
 
-/// Whether something has that name. What is no file is said when it is read: a running supervisor is to be
-/// reachable all the same.
+/// Returns whether an entry of that name exists. If it is no file, the reader reports that: a running supervisor must
+/// be reachable all the same.
 fn is_there(file: &Path) -> bool {
     fs::symlink_metadata(file).is_ok()
 }
@@ -68,9 +68,9 @@ pub fn city_file(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The city's directory and its `[daemon] socket` as configured (empty when it is not), whatever
-/// else is wrong with the configuration: a running supervisor must be reachable after a bad edit.
-/// None when there is no such file.
+/// Returns the city's directory and its `[daemon] socket` as configured (empty when it is not). Other errors in the
+/// configuration do not matter: a running supervisor must be reachable after a bad edit. None when there is no such
+/// file.
 #[must_use]
 pub fn socket(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let file = city_file(path).ok()?;

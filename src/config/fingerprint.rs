@@ -7,10 +7,9 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::city::{Agent, Provider};
 
-/// Over everything of an agent that only a fresh session can take over: command, first input,
-/// prompt (its file's text, too), directory, configured environment and the names that are passed
-/// on, and who keeps its terminal. Not over `restart`,
-/// `rights` and `shutdown_timeout`, which take effect at once, and never over inherited values.
+/// Returns the hash of every setting of an agent that only a fresh session can apply: command, first input, prompt
+/// (with its file's text), directory, configured environment, names of passed variables, and provider. Leaves out
+/// `restart`, `rights` and `shutdown_timeout`, which take effect at once, and inherited values.
 pub fn agent(agent: &Agent, prompt: &str, provider: Provider) -> String {
     let mut hash = Fields::default();
     hash.list("command", &agent.command);

@@ -10,7 +10,7 @@ use globset::{GlobBuilder, GlobMatcher};
 /// file, which must be there; one with wildcards may match nothing.
 ///
 /// # Errors
-/// What is wrong with the pattern.
+/// An invalid pattern.
 pub fn expand(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let pattern_path = Path::new(pattern);
     if !has_wildcard(pattern) {
@@ -44,7 +44,7 @@ pub fn expand(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         .collect())
 }
 
-/// What one folder of a pattern matches: hidden entries only when the pattern says so.
+/// A part of a pattern, matched against the entries of one folder: hidden entries only when the pattern says so.
 #[derive(Debug)]
 pub struct Level {
     glob: GlobMatcher,
@@ -53,7 +53,7 @@ pub struct Level {
 
 impl Level {
     /// # Errors
-    /// What is wrong with this part of a pattern.
+    /// An invalid part of a pattern.
     pub fn new(part: &str) -> Result<Self, String> {
         let glob = GlobBuilder::new(part).literal_separator(true).build();
         let glob = glob.map_err(|error| error.kind().to_string())?;
@@ -63,7 +63,7 @@ impl Level {
         })
     }
 
-    /// Whether an entry of this name is meant.
+    /// Returns whether the pattern matches an entry of this name.
     pub fn matches(&self, name: &str) -> bool {
         (self.hidden || !name.starts_with('.')) && self.glob.is_match(name)
     }
@@ -76,12 +76,12 @@ impl Level {
     }
 }
 
-/// Whether this means more than one name.
+/// Returns whether the text is a pattern that may match more than one name.
 pub fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// The entries of these folders whose names match, in order.
+/// Returns the entries of these folders whose names match, in order.
 fn matching(folders: &[PathBuf], part: &str) -> Result<Vec<PathBuf>, String> {
     let level = Level::new(part)?;
     let entries = folders.iter().flat_map(|folder| level.entries(folder));

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use crate::domain::city::RigSource;
 
-/// What is asked or guessed before.
+/// The answers and guesses that the file is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Init {
     /// `[workspace] name`.
     pub workspace: String,
     /// The rig: its name and where its repository is; none leaves an example in comments.
     pub rig: Option<(String, RigSource)>,
-    /// Who works.
+    /// The harness of the workers.
     pub harness: String,
 }
 

@@ -3,7 +3,7 @@
 
 /// Section and key.
 pub const LATER: &[(&str, &[&str])] = &[
-    // Before there is mail, nobody can be mailed to.
+    // There is no mail yet.
     ("notify", &["mail_to"]),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),

@@ -47,7 +47,7 @@ pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 /// The little of the environment that a configuration may speak of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Env {
-    /// What `~` stands for.
+    /// The directory that `~` stands for.
     pub home: Option<PathBuf>,
 }
 
@@ -65,11 +65,11 @@ impl Env {
 /// A configuration that is right.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What it says.
+    /// The configuration.
     pub city: City,
     /// Every file that it was read from: the city's, fragments, automations, prompt files.
     pub sources: Vec<PathBuf>,
-    /// What is probably not meant so.
+    /// Settings that are probably mistakes.
     pub warnings: Diagnostics,
     effective: Node,
 }

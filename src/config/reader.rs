@@ -21,7 +21,7 @@ impl Report {
         self.items.borrow_mut().push(diagnostic);
     }
 
-    /// Whether nothing was added.
+    /// Returns whether the report is empty.
     pub fn is_empty(&self) -> bool {
         self.items.borrow().is_empty()
     }
@@ -40,7 +40,7 @@ pub struct Reader<'a> {
     table: &'a Table,
     place: Place,
     asked: Vec<&'static str>,
-    /// Where complaints go.
+    /// The report that receives the diagnostics.
     pub report: &'a Report,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         items.iter().filter_map(open).collect()
     }
 
-    /// The entries of a table whose keys are names.
+    /// Returns the entries of a table whose keys are names.
     pub fn named(&mut self, key: &'static str) -> Vec<(&'a str, &'a Place, &'a Node)> {
         let Some(node) = self.node(key) else {
             return Vec::new();
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// Where a value stands; the table itself when there is none.
+    /// Returns the place of a value, or of the table when the value is missing.
     pub fn place(&self, key: &str) -> Place {
         let entry = self.table.get(key);
         entry.map_or_else(|| self.place.clone(), |entry| entry.node.place.clone())

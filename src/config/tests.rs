@@ -68,7 +68,7 @@ impl Place {
         load(&self.path(""), &self.env())
     }
 
-    /// What is said, without the name of the temporary directory.
+    /// Returns the rendered diagnostics, without the name of the temporary directory.
     fn said(&self, diagnostics: &Diagnostics) -> String {
         let root = self.path("");
         let root = root.to_str().unwrap().trim_end_matches('/');
@@ -211,7 +211,7 @@ fn without(defaults: &toml::Table, path: &[String]) -> toml::Table {
     defaults
 }
 
-/// What one of these says itself, the other leaves to its default.
+/// Configurations that complement each other: a key that is set in one is left to its default in another.
 const COMPLEMENTS: [&str; 5] = [
     "workspace.name = \"c\"\nworkspace.budget = { usd_per_day = 1 }\n\
      [harness.pi.prices]\nm = { input = 1, output = 1 }\n",

@@ -12,7 +12,7 @@ use crate::domain::suggest::closest;
 /// A value, or what is wrong with it.
 pub type Parsed<T> = Result<T, Vec<Diagnostic>>;
 
-/// One complaint about a value, where the value stands.
+/// Returns a single error at the place of the value.
 pub fn complain<T>(node: &Node, message: impl Into<String>) -> Parsed<T> {
     Err(vec![Diagnostic::error(message).at(&node.place)])
 }
@@ -214,7 +214,7 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// One of a few words; `later` are words of the contract that do not work yet.
+/// Parses one of a few words; `later` are words of the contract that do not work yet.
 pub fn choice<T: Copy>(
     options: &'static [(&'static str, T)],
     later: &'static [&'static str],

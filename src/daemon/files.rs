@@ -27,7 +27,7 @@ type ReadFiles = Box<dyn Fn(&Path) -> (Deciding, Read) + Send + Sync>;
 struct Watching {
     /// None while the kernel has none left: the patrol looks anyway.
     watch: Option<DirWatch>,
-    /// What decided the configuration when it was last read.
+    /// The directories that the configuration depended on when it was last read.
     dirs: Vec<PathBuf>,
     trouble: Trouble,
 }
@@ -95,13 +95,13 @@ impl ConfigSource for OnDisk {
             let still_more;
             (deciding, loaded, still_more) = self.read(&mut watching);
             if still_more {
-                // Somebody is at it. They will be waited for.
+                // The files are still changing: load again after the next pause.
                 self.tell()();
             }
         }
         if let Some(watch) = &watching.watch {
             let matters = Box::new(move |path: &Path| deciding.depends_on(path)) as _;
-            // What would mend a configuration that is wrong is not known: anything might.
+            // An invalid configuration may be mended by any change, so all count.
             watch.filter(loaded.is_ok().then_some(matters));
         }
         let loaded = loaded.map_err(|wrong| wrong.render(false))?;
@@ -128,7 +128,7 @@ impl ConfigSource for OnDisk {
 struct Trouble(Option<String>);
 
 impl Trouble {
-    /// What has not been said yet.
+    /// Returns the trouble if it differs from the last one.
     fn news(&mut self, trouble: Option<String>) -> Option<String> {
         let is_news = self.0 != trouble;
         self.0.clone_from(&trouble);

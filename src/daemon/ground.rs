@@ -31,10 +31,10 @@ use crate::regular;
 pub(super) const STATE: &str = ".horde";
 /// The directory of the sessions, in that.
 const SESSIONS: &str = "sessions";
-/// What is made in it when it was removed: others look there before they make anything.
+/// The directories that are made in it again after it was removed: other parts expect them.
 const ROOMS: [&str; 3] = [SESSIONS, "outbox", "trash"];
 
-/// What a supervisor holds of its city, for as long as it lives.
+/// The open files by which a supervisor holds its city, for as long as it lives.
 pub(super) struct Ground {
     city: PathBuf,
     /// The city's directory, locked.
@@ -322,7 +322,7 @@ fn same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Where an open directory is now; none when it was removed.
+/// Returns the present path of an open directory; none when it was removed.
 fn place(dir: &File, seen: &Metadata) -> io::Result<Option<PathBuf>> {
     match seen.nlink() {
         0 => Ok(None),

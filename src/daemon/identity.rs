@@ -23,7 +23,7 @@ const FILE: &str = "identity";
 /// No record is longer: a path is the most of it.
 const RECORD_MAX: u64 = 16 * 1024;
 
-/// What is recorded: a line with the id, one with device and inode, and the path to the end.
+/// The record: a line with the id, a line with device and inode, and the path to the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Identity {
     id: String,
@@ -90,7 +90,7 @@ pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), Daemo
         tracing::info!(city = %city.display(), %was, "the city was moved or restored");
     }
     if let Err(error) = beneath::replace_durably(state, Path::new(FILE), &now.record()) {
-        // A full disk keeps nobody from looking after the sessions that run.
+        // A full disk must not keep the supervisor from its running sessions.
         tracing::warn!(file = %file.display(), %error, "where the city is cannot be recorded");
     }
     Ok(())
@@ -105,12 +105,12 @@ fn read(state: &Path) -> io::Result<Option<Identity>> {
     }
 }
 
-/// Whether the city that was recorded is there yet. Devices get other numbers at a restart of the machine, so its own
-/// record counts; where that is closed to this user, its inode.
+/// Returns whether the recorded city is still there. Device numbers change at a reboot, so that city's own record
+/// decides; if this user cannot read the record, the inode does.
 fn is_there(recorded: &Identity) -> io::Result<bool> {
     let found = match fs::symlink_metadata(&recorded.path) {
         Err(error) if is_nothing(&error) => return Ok(false),
-        // Nobody can tell, and no session of it can be touched from here.
+        // Nothing there can be read, and none of its sessions can be touched from here.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(false),
         found => found?,
     };
@@ -121,12 +121,13 @@ fn is_there(recorded: &Identity) -> io::Result<bool> {
     }
 }
 
-/// Whether a link at the old place leads to the city that was moved.
+/// Returns whether the old path is a link to the city that was moved.
 fn leads_to(recorded: &Identity, here: &Metadata) -> bool {
     fs::metadata(&recorded.path).is_ok_and(|it| (it.dev(), it.ino()) == (here.dev(), here.ino()))
 }
 
-/// Where a city was that cannot be looked at, as on a disk that is broken: a backup of it is to start elsewhere.
+/// Treats a city whose old place cannot be read, as on a broken disk, as moved: a backup must be able to start
+/// elsewhere.
 fn unknown(recorded: &Identity, error: &io::Error) -> bool {
     let was = recorded.path.display();
     tracing::warn!(%was, %error, "whether the city is still where it was cannot be told; it is taken for moved");

@@ -13,11 +13,11 @@ use crate::actors::world::World;
 use crate::control::server::{AtSocket, SocketFile, bind};
 use crate::domain::ground::{Look, Part};
 
-/// What looks after the files.
+/// Looks after the supervisor's own files: state directory, lock and socket.
 pub(super) struct Keeper {
     ground: Arc<Ground>,
     socket: SocketFile,
-    /// A socket that was made again is served from then on.
+    /// Receives a socket that was made again, to be served from then on.
     renew: mpsc::Sender<UnixListener>,
 }
 

@@ -14,13 +14,13 @@ use rustix::fs::OFlags;
 use super::{DaemonError, failed_at};
 use crate::regular;
 
-/// How long a lock may outlive a supervisor that was killed.
+/// The time that a lock may outlive a killed supervisor.
 const MOMENT: Duration = Duration::from_millis(500);
 /// The lock's file in the directory of the supervisor's state.
 pub(super) const FILE: &str = "supervisor.lock";
 
-/// Locks the city's directory, for as long as the file is open; the kernel lets go of it however the process
-/// ends. `city` is for messages.
+/// Locks the city's directory for as long as the file is open; the kernel releases the lock however the process ends.
+/// `city` is for messages.
 pub(super) fn directory(dir: &File, city: &Path) -> Result<(), DaemonError> {
     match try_for_a_moment(dir) {
         Ok(()) => Ok(()),

@@ -1,11 +1,11 @@
-//! What a service manager is told (`sd_notify`), in an order that makes sense to it.
+//! Notifies the service manager (`sd_notify`) in an order that it accepts.
 //!
 //! ```text
 //!  starting ── READY ──► running ── RELOADING ──► reloading ── READY ──► running ── STOPPING ──► stopping
 //! ```
 //!
-//! What comes out of turn is not said: a reload while the city is being brought up or down is no
-//! matter of the manager's, and READY there would be a lie.
+//! A message out of turn is left out: a reload while the city starts or stops does not concern the manager, and READY
+//! would be wrong there.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -86,8 +86,8 @@ impl Manager {
     }
 }
 
-/// Feeds the watchdog for as long as the root answers: who does not is ended by the manager, and
-/// started again, which adopts what runs.
+/// Feeds the watchdog for as long as the root answers. Without that the manager kills the supervisor and starts it
+/// again; the next start adopts the running sessions.
 pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
     limit: Duration,
     look: impl Fn() -> F,
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether it is fed after the root began to answer like that.
+    /// Returns how often the root was asked and the watchdog fed; from the third time on, the root answers with `then`.
     async fn fed(then: impl AsyncFn() -> Result<Vec<ChildView>, Refusal>) -> (usize, usize) {
         let (asked, fed) = (Cell::new(0), Cell::new(0));
         let look = || {

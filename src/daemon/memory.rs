@@ -1,4 +1,4 @@
-//! How much memory the daemon holds.
+//! The memory that the daemon holds.
 
 /// Has all threads allocate from one arena.
 ///

@@ -13,13 +13,13 @@ use crate::adapters::sessions::is_holder;
 
 /// Between TERM, at which git removes its locks, and KILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long blocking work, and then what it leaves, may hold up the end of the process.
+/// The time that blocking work, and then its child processes, may hold up the end of the process.
 const LAST_WORK: Duration = Duration::from_secs(5);
-/// Between two looks at what was started meanwhile.
+/// The pause between two looks for new child processes.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Shuts the runtime down and ends whatever its blocking work has started. What is left undone was
-/// fenced or is idempotent: the next start goes on with it. Returns the processes that do not end.
+/// Shuts the runtime down and ends the processes that its blocking work has started. Unfinished work was fenced or is
+/// idempotent: the next start resumes it. Returns the processes that do not end.
 pub(super) fn end(runtime: Runtime) -> Vec<u32> {
     // What a child of ours leaves behind when it ends stays below us.
     let own = rustix::process::getpid();
@@ -53,11 +53,11 @@ fn signal(begun: Instant) -> bool {
         false => Signal::KILL,
     };
     let Ok(own) = proc::descendants_but(std::process::id(), is_holder) else {
-        // Who is there cannot be seen: somebody may be.
+        // The processes cannot be listed, so some may be left.
         return true;
     };
     for process in &own {
-        // One that is gone, or cannot be reached, needs no more of this.
+        // A process that is gone or cannot be reached needs no signal.
         if let Ok(Some(process)) = Pidfd::open(process) {
             let _gone = process.signal(signal);
         }

@@ -97,7 +97,7 @@ pub(super) async fn build(
     })
 }
 
-/// Whether the HEAD of a sandbox has these bytes under that name. Not, as far as it cannot be told.
+/// Returns whether the sandbox's HEAD has a file of that name with these bytes. False when that cannot be read.
 fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> bool {
     let is_its = |rig: &&Rig| sandbox.parent() == Some(&world.city.raiders_dir(&rig.name));
     let rig = world.city.rigs.iter().find(is_its);
@@ -132,7 +132,7 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
     // The first time only: what is lost later is not taken for granted.
     let any = AtomicBool::new(known == Store::Any);
     let starts = AtomicBool::new(true);
-    // A store that was opened here was there, whatever is left of it.
+    // A store that was opened here is not new, whatever is left of it.
     let was_opened = AtomicBool::new(false);
     Arc::new(move || {
         let any = any.swap(false, Ordering::Relaxed);
@@ -153,14 +153,14 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
     })
 }
 
-/// Whether there was no store yet: neither is anything left of one, nor a sandbox of a raider.
+/// Returns whether there was no store yet: no trace of a store is left, nor a raider's sandbox.
 fn is_fresh(store: &Path, worked_on: &[PathBuf]) -> bool {
     let has = |dir: &PathBuf| std::fs::read_dir(dir).is_ok_and(|mut dir| dir.next().is_some());
     !mark::is_left(store) && !worked_on.iter().any(has)
 }
 
-/// Every rig's git, made ready side by side. One that cannot be worked on is held: nothing is done in it until
-/// it is ready, which is tried again at each patrol, and the other rigs do not depend on it.
+/// Prepares the git repositories of all rigs in parallel. A rig that cannot be prepared is held: it does no work until
+/// a patrol has prepared it. The other rigs do not depend on it.
 async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonError> {
     let mut preparing = tokio::task::JoinSet::new();
     for rig in &city.rigs {
@@ -212,7 +212,7 @@ fn random() -> f64 {
     unit
 }
 
-/// What the world says by itself goes to whoever must know.
+/// Connects the sources of events with the actors that handle them.
 fn connect(world: &Arc<World>, source: &dyn ConfigSource) {
     let told = Arc::clone(world);
     source.listen(Box::new(move || {

@@ -1,6 +1,6 @@
-//! Where log lines go: to a thread that writes them to standard error. Nothing that logs waits for it. Where
-//! standard error takes nothing, as a full pipe that nobody reads, or is closed, lines are dropped above a
-//! bound, and the next line that is taken says how many.
+//! The sink of log lines: a thread that writes them to standard error, so that logging never waits. While standard
+//! error takes nothing (a full pipe without a reader, or closed), lines above a bound are dropped, and the next line
+//! that is taken reports their number.
 //!
 //! ```text
 //!  any thread ─ push ─► queue (at most MOST bytes) ─► the writer's thread ─► descriptor 2
@@ -164,7 +164,7 @@ fn told(dropped: u64) -> Vec<u8> {
     format!("{line}\n").into_bytes()
 }
 
-/// Where standard error leads, if that is a regular file that has this name now.
+/// Returns the path of the file that standard error leads to, if it is a regular file that still has this name.
 fn stderr_file() -> Option<PathBuf> {
     let path = std::fs::read_link("/proc/self/fd/2").ok()?;
     let own = File::open("/proc/self/fd/2").ok()?.metadata().ok()?;
@@ -173,7 +173,7 @@ fn stderr_file() -> Option<PathBuf> {
     (same && own.is_file()).then_some(path)
 }
 
-/// One event of the layer that writes for people: all of it is one line to the sink.
+/// An event of the layer that writes for people, passed to the sink as one line.
 pub struct Lines {
     sink: Sink,
     text: Vec<u8>,

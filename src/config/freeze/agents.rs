@@ -29,11 +29,11 @@ use crate::regular;
 pub struct ReadAgent {
     /// Its name.
     pub name: Option<AgentName>,
-    /// Where the name stands.
+    /// The place of the name.
     pub name_at: Place,
-    /// What it depends on, with places.
+    /// The agents that it depends on, with places.
     pub depends_on: Vec<(AgentName, Place)>,
-    /// Whether it is a pool.
+    /// Set for a pool.
     pub is_pool: bool,
     /// The file that its prompt comes from, with its text.
     pub prompt_file: Option<(PathBuf, String)>,
@@ -41,7 +41,7 @@ pub struct ReadAgent {
     pub agent: Option<Agent>,
 }
 
-/// What the sections before have said.
+/// Values of earlier sections.
 struct Known<'a> {
     context: &'a Context<'a>,
     harnesses: &'a Harnesses,
@@ -188,7 +188,7 @@ fn pool(reader: &mut Reader<'_>) -> Option<Option<Pool>> {
     frozen.map(Some)
 }
 
-/// What an agent runs and what its harness adds.
+/// The command of an agent, with the settings that its harness adds.
 #[derive(Default)]
 struct Runs {
     command: Vec<String>,

@@ -39,7 +39,7 @@ const GATED: &[(&str, &[&str])] = &[
     ("on", &["event"]),
 ];
 
-/// What `[automations]` and the sections before have said.
+/// Values of `[automations]` and of earlier sections.
 struct Known {
     skip: Vec<(String, Place)>,
     max_timeout: Option<Duration>,
@@ -119,7 +119,7 @@ fn complain_about_skip(known: &Known, folders: &[Folder], report: &Report) {
 struct Folder {
     id: AutomationId,
     path: PathBuf,
-    /// Where it works.
+    /// The working directory of its commands.
     dir: PathBuf,
 }
 
@@ -145,7 +145,8 @@ impl Folder {
         }
     }
 
-    /// A command whose first word is a file of the folder runs that file, from wherever it works.
+    /// Reads a command. If its first word is a file of the folder, that file is run, in whichever directory the command
+    /// works.
     fn command(&self, node: &Node) -> Parsed<String> {
         let line = filled(node)?;
         let line = line.trim();
@@ -308,7 +309,7 @@ fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &Known) -> Option<Gate>
     }
 }
 
-/// What a gate cannot do without.
+/// Returns the value, or reports that the gate needs it.
 fn needed<T>(reader: &Reader<'_>, gate: &str, key: &str, value: Option<T>) -> Option<T> {
     if value.is_none() {
         reader.complain("gate", format!("the gate \"{gate}\" needs `{key}`"));

@@ -22,7 +22,7 @@ use super::{Env, values};
 use crate::domain::budget::{self, Budget};
 use crate::domain::city::City;
 
-/// What freezing needs besides the document.
+/// The context that freezing needs besides the document.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The directory that holds `city.toml`.
@@ -55,18 +55,18 @@ impl Context<'_> {
     }
 }
 
-/// What automations are read with: each is a file of its own.
+/// The context that automations are read with: each is a file of its own.
 #[derive(Debug)]
 pub struct Files<'a> {
     /// Every file so far; theirs are added.
     pub sources: &'a mut Vec<Source>,
-    /// What they start from.
+    /// The templates that they start from.
     pub templates: &'a Table,
-    /// Where they are looked for.
+    /// The directories that were searched for them.
     pub searched: &'a mut Vec<PathBuf>,
 }
 
-/// What came out of the document.
+/// The result of freezing a document.
 #[derive(Debug)]
 pub struct Frozen {
     /// The city; its revision is still empty.

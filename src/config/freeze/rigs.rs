@@ -25,15 +25,15 @@ const RESERVED: &[&str] = &["automations", "rituals"];
 pub struct ReadRig {
     /// Its name.
     pub name: Option<RigName>,
-    /// Where the name stands.
+    /// The place of the name.
     pub name_at: Place,
     /// Prefix of relic ids, and where it stands (the name, when it was derived).
     pub prefix: Option<(String, Place)>,
     /// The pool, with places; empty when it is the built-in one.
     pub names: Vec<(SlotName, Place)>,
-    /// Where the repository is, when that could be read.
+    /// The repository, when that could be read.
     pub source: Option<RigSource>,
-    /// Whether the automations that it carries are run, and where that stands.
+    /// Set when the automations that the repository carries may run, with the place of that setting.
     pub trust: (bool, Place),
     /// The whole, when all of it is right.
     pub rig: Option<Rig>,

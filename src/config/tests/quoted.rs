@@ -9,7 +9,7 @@ use crate::domain::condition::{Condition, judge};
 use crate::domain::ids::HarnessName;
 use crate::domain::screen::ScreenView;
 
-/// What programs say of limits and logins, in the words of all of them.
+/// Messages of programs about limits and logins, in each program's own words.
 const SAID: [&str; 20] = [
     "You've hit your session limit · resets 5:52pm (UTC)",
     "You’ve hit your usage limit. Visit https://x.example or try again at 5:52 PM.",
@@ -33,7 +33,8 @@ const SAID: [&str; 20] = [
     "Authentication failed with provider at http://127.0.0.1 (HTTP 401). Please use /login",
 ];
 
-/// The screen of a program whose agent ran a command that printed this, and said it, in a row of its own and in one.
+/// The screen of a program whose agent ran a command that printed this text, and quoted it: in a row of its own and
+/// inside a row.
 fn screens(preset: &str, said: &str) -> Vec<String> {
     let frame = "─".repeat(60);
     match preset {

@@ -18,7 +18,7 @@ use crate::domain::ids::HarnessName;
 /// The size of a session's terminal.
 const SIZE: (u16, u16) = (50, 200);
 
-/// What a screen comes to, in one line.
+/// Describes the judgement of a screen in a line.
 fn line(harness: &Harness, recording: &Path) -> String {
     let bytes = fs::read(recording).unwrap();
     let view = view_of(&bytes, SIZE.0, SIZE.1);
