@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::domain::city::Rights;
 use crate::ports::runner::{Command, Ended, Runner, Running};
 
-/// How a command line goes: how long it takes, and its exit code then.
+/// The course of a command: its duration, then its exit code.
 type Course = (Duration, i32);
 
 /// A runner without processes.
@@ -48,7 +48,7 @@ impl FakeRunner {
         self.state().refuses = why.map(str::to_owned);
     }
 
-    /// What was started with this line, in order.
+    /// Returns the commands that were started with this line, in order.
     #[must_use]
     pub fn started(&self, line: &str) -> Vec<Command> {
         let state = self.state();
@@ -66,7 +66,7 @@ impl FakeRunner {
         self.state().names.insert(pid, name.to_owned());
     }
 
-    /// Records whose leftovers were ended.
+    /// Returns the records whose leftover processes were ended.
     #[must_use]
     pub fn leftovers(&self) -> Vec<PathBuf> {
         self.state().leftovers.clone()

@@ -61,25 +61,25 @@ struct Inner {
     undead: Vec<SessionId>,
     deaf: Vec<SessionId>,
     clogged: Vec<SessionId>,
-    /// What comes of what is sent to these, which do not answer.
+    /// Sessions whose terminal does not confirm input, and how much it takes.
     silent: HashMap<SessionId, Silence>,
-    /// What their terminals have taken.
+    /// The input that each terminal has taken.
     inputs: HashMap<SessionId, Inputs>,
-    /// Their holders tell of no inputs.
+    /// Sessions whose holder does not report inputs.
     olds: Vec<SessionId>,
-    /// Their holders drop each connection.
+    /// Sessions whose holder drops each connection.
     hung_up: Vec<SessionId>,
-    /// Of those, the ones to which something was sent that waits.
+    /// Sessions among the clogged with input that still waits.
     draining: Vec<SessionId>,
-    /// Their terminals are full of what somebody else typed.
+    /// Sessions whose terminal is full of other input.
     stuffed: Vec<SessionId>,
-    /// Their programs show something else as soon as a text is pasted.
+    /// Sessions whose program changes its screen as soon as a text is pasted.
     hiders: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
-    /// Their programs ask for pastes to be marked.
+    /// Sessions whose program asks for pastes to be marked.
     pasters: Vec<SessionId>,
-    /// What programs show at their start.
+    /// The text that programs show at their start.
     at_start: String,
     doubles: usize,
     looks: HashMap<SessionId, usize>,
@@ -107,9 +107,9 @@ struct Fake {
     ignores_term: bool,
     /// None when it cannot be seen.
     screen: Option<String>,
-    /// When a person typed last who has begun a line.
+    /// The last time that a person typed, if a line is begun.
     begun: Option<Timestamp>,
-    /// When a person pressed a key last, where which one is not seen.
+    /// The last time that a person pressed a key, when the provider does not see which key.
     touched: Option<Timestamp>,
     meta: BTreeMap<String, String>,
     meta_hidden: bool,
@@ -137,7 +137,7 @@ impl Fake {
         facts
     }
 
-    /// What the program was told to do, if it is a `fake` one.
+    /// Returns the task of a `fake` program.
     fn task(&self) -> Option<(&str, &str)> {
         match self.spec.argv.as_slice() {
             [program, verb] if program == "fake" => Some((verb, "")),
@@ -147,7 +147,7 @@ impl Fake {
     }
 }
 
-/// How a fake session runs this program.
+/// Returns the command by which a fake session runs this program.
 #[must_use]
 pub fn argv(program: &Program) -> Vec<String> {
     let (verb, more) = match program {
@@ -181,7 +181,7 @@ impl FakeSessions {
         }
     }
 
-    /// The same world as a new daemon finds it: nobody listens yet.
+    /// Returns the same world as a new daemon finds it, without a listener.
     #[must_use]
     pub fn successor(&self) -> Self {
         Self {
@@ -309,7 +309,7 @@ impl FakeSessions {
         self.inner().stubborn.push(id.clone());
     }
 
-    /// The agent exits, and nobody is told.
+    /// The agent exits, and the listener is not told.
     pub fn exit_unheard(&self, id: &SessionId, code: i32) {
         let exit = self.exited(Some(code), None);
         let mut inner = self.inner();
@@ -331,7 +331,7 @@ impl FakeSessions {
         self.inner().undead.retain(|other| other != id);
     }
 
-    /// Whether its terminal takes nothing that is sent to it.
+    /// Sets whether the terminal refuses all input.
     pub fn deafen(&self, id: &SessionId, deaf: bool) {
         let mut inner = self.inner();
         inner.deaf.retain(|other| other != id);
@@ -349,25 +349,25 @@ impl FakeSessions {
         self.world.released.notify_all();
     }
 
-    /// Whoever lists the sessions waits, from now on or not any more.
+    /// Sets whether calls of `list` are held.
     pub fn hold_lists(&self, hold: bool) {
         self.inner().holds_lists = hold;
         self.world.released.notify_all();
     }
 
-    /// The first of those that wait gets its list.
+    /// Lets the first held call of `list` return.
     pub fn release_list(&self) {
         self.inner().lists_released += 1;
         self.world.released.notify_all();
     }
 
-    /// How many wait for their list.
+    /// Returns the number of held calls of `list`.
     #[must_use]
     pub fn lists_held(&self) -> usize {
         self.inner().lists_held.len()
     }
 
-    /// When the session last did something.
+    /// Sets the time of the session's last activity.
     pub fn set_last_activity(&self, id: &SessionId, at: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.facts.last_activity = at;
@@ -377,14 +377,14 @@ impl FakeSessions {
         }
     }
 
-    /// Whether a person is attached.
+    /// Sets whether a person is attached.
     pub fn set_attached(&self, id: &SessionId, attached: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.facts.attached = attached;
         }
     }
 
-    /// Whether the provider only guesses that a person is attached.
+    /// Sets whether the provider only guesses that a person is attached.
     pub fn guess_attached(&self, id: &SessionId, guessed: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             (fake.facts.attached, fake.facts.guessed) = (guessed, guessed);
@@ -392,15 +392,15 @@ impl FakeSessions {
     }
 }
 
-/// What a test finds out.
+/// Methods that observe.
 impl FakeSessions {
-    /// Everything that was started, in order.
+    /// Returns every spec that was started, in order.
     #[must_use]
     pub fn starts(&self) -> Vec<SessionSpec> {
         self.inner().starts.clone()
     }
 
-    /// Every process that began (true) or ended, in order.
+    /// Returns every process that began (true) or ended, in order.
     #[must_use]
     pub fn history(&self) -> Vec<(SessionHandle, bool)> {
         self.inner().history.clone()
@@ -420,7 +420,7 @@ impl FakeSessions {
         to.map(|(_, input)| input.clone()).collect()
     }
 
-    /// How often the interrupt key was pressed in sessions of this id.
+    /// Returns the number of presses of the interrupt key in sessions of this id.
     #[must_use]
     pub fn interrupts(&self, id: &SessionId) -> usize {
         let inner = self.inner();
@@ -428,19 +428,19 @@ impl FakeSessions {
         of.count()
     }
 
-    /// How often sessions of this id were looked at one by one.
+    /// Returns the number of times that sessions of this id were looked at one by one.
     #[must_use]
     pub fn looks(&self, id: &SessionId) -> usize {
         self.inner().looks.get(id).copied().unwrap_or(0)
     }
 
-    /// How often a session was to be started beside a running one of its id.
+    /// Returns the number of starts that were refused because a session of that id was running.
     #[must_use]
     pub fn doubles(&self) -> usize {
         self.inner().doubles
     }
 
-    /// The ids of the sessions that run.
+    /// Returns the ids of the running sessions.
     #[must_use]
     pub fn running(&self) -> Vec<SessionId> {
         let inner = self.inner();

@@ -41,12 +41,12 @@ struct Inner {
     pruned: Vec<Pruned>,
 }
 
-/// What was to be pruned: below where, from before when, and what not.
+/// A call of `prune`: the directory, the age limit, and the exceptions.
 type Pruned = (PathBuf, Timestamp, Vec<PathBuf>);
 
 type Interlude = Arc<dyn Fn() + Send + Sync>;
 
-/// What `hd done` leaves in the outbox when a raider's session calls it.
+/// Returns the intent that `hd done` leaves in the outbox when a raider's session calls it.
 #[must_use]
 pub fn done_intent(charged: &Charged) -> Intent {
     let intent = Intent {
@@ -79,15 +79,15 @@ pub fn secret() -> Secret {
     Secret::new([7; 32])
 }
 
-/// What a test does, and what it finds out.
+/// Methods for tests: actions and observations.
 impl FakeTasks {
-    /// Nothing is there yet.
+    /// Makes an empty fake.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same files as a new daemon finds them: nobody listens yet.
+    /// Returns the same files as a new daemon finds them, without a listener.
     #[must_use]
     pub fn successor(&self) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl FakeTasks {
         self.tell(TaskEvent::Outcome(dir.to_owned()));
     }
 
-    /// The agent writes its outcome file while nobody watches.
+    /// The agent writes its outcome file while the file is not watched.
     pub fn say_unheard(&self, dir: &Path, text: &str) {
         self.inner()
             .outcomes
@@ -136,12 +136,12 @@ impl FakeTasks {
         self.tell(TaskEvent::Outbox);
     }
 
-    /// `hd` leaves an intent while nobody watches.
+    /// `hd` leaves an intent while the outbox is not watched.
     pub fn leave_unheard(&self, intent: Intent) {
         self.leave_file(|_| Ok(intent));
     }
 
-    /// Somebody leaves something that is no intent.
+    /// Leaves a file in the outbox that is no intent.
     pub fn leave_garbage(&self, why: &str) {
         let why = why.to_owned();
         self.leave_file(|path| Err(TaskError { path, why }));
@@ -175,13 +175,13 @@ impl FakeTasks {
         self.inner().on_empty = Some(Arc::new(act));
     }
 
-    /// What was to be pruned, in order.
+    /// Returns the calls of `prune`, in order.
     #[must_use]
     pub fn pruned(&self) -> Vec<Pruned> {
         self.inner().pruned.clone()
     }
 
-    /// How often the trash was emptied.
+    /// Returns the number of times that the trash was emptied.
     #[must_use]
     pub fn emptied(&self) -> usize {
         self.inner().emptied
@@ -199,19 +199,19 @@ impl FakeTasks {
         self.inner().beside.get(path).cloned()
     }
 
-    /// How many files are left.
+    /// Returns the number of intents in the outbox.
     #[must_use]
     pub fn intents(&self) -> usize {
         self.inner().outbox.len()
     }
 
-    /// Intents that were kept for a person.
+    /// Returns the intents that were kept for a person.
     #[must_use]
     pub fn aside(&self) -> Vec<Intent> {
         self.inner().aside.clone()
     }
 
-    /// Whether the directory is watched.
+    /// Returns whether the directory is watched.
     #[must_use]
     pub fn is_watched(&self, dir: &Path) -> bool {
         self.inner().watched.contains(dir)

@@ -1,4 +1,4 @@
-//! A clock whose wall time can be set, as an administrator or a time server does.
+//! A clock whose wall time can be set, as by an administrator or a time server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::ports::clock::Clock;
 
-/// Another clock, and how far its wall time was set forth or back.
+/// Wraps another clock with an offset of its wall time.
 pub struct JumpyClock {
     inner: Arc<dyn Clock>,
     seconds: AtomicI64,

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::tier::is_long;
 
 const MEMORY: &str = "/dev/shm";
-/// What all tests together never need, in bytes.
+/// The bytes that all tests together never need.
 const ENOUGH: u64 = 3 << 30;
 
 /// Makes a directory of a test's own, which goes when this is dropped.
@@ -44,7 +44,7 @@ pub fn place() -> &'static Path {
     &PLACE
 }
 
-/// Whether there is room in memory, for programs too.
+/// Returns whether memory has room, for programs too.
 fn has_room() -> bool {
     rustix::fs::statvfs(MEMORY).is_ok_and(|disk| {
         disk.f_bavail * disk.f_frsize >= ENOUGH

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-/// Whether the long tier runs.
+/// Returns whether the long tier runs.
 #[must_use]
 pub fn is_long() -> bool {
     let wanted = std::env::var("HORDE_SWEEP").unwrap_or_default();
@@ -21,8 +21,8 @@ pub fn asked() -> Option<u64> {
     std::env::var("HORDE_SEED").ok()?.parse().ok()
 }
 
-/// Whether a case is tested: in the long tier every one, otherwise one in so many, others each time. The
-/// seed is printed.
+/// Returns whether a case is tested: in the long tier every case, otherwise each `one_in`-th, from an offset that
+/// changes with the seed. The seed is printed.
 #[must_use]
 pub fn takes(place: usize, one_in: usize) -> bool {
     static SEED: LazyLock<u64> = LazyLock::new(|| {

@@ -37,7 +37,7 @@ impl Tripwire {
         }
     }
 
-    /// Whether it has panicked.
+    /// Returns whether it has panicked.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.torn.load(Ordering::SeqCst)

@@ -69,7 +69,7 @@ pub const MOMENT: Duration = Duration::from_millis(1);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a town is made from. Everything has a sensible value.
+/// The parts of a town. Every field has a sensible default.
 pub struct Scenario {
     /// The configuration.
     pub city: City,
@@ -104,7 +104,7 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// One rig with four slots, a harness that just runs, no agents, no gates.
+    /// A rig with four slots, a harness that just runs, no agents, no gates.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -194,7 +194,7 @@ impl Scenario {
         town
     }
 
-    /// A town whose root waits to be booted.
+    /// Makes a town whose root waits to be booted.
     pub async fn begin_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
         let repo = self.repo.unwrap_or_else(|| Arc::clone(&parts.repo) as _);
         parts.sessions.follow(Arc::clone(&clock));
@@ -244,7 +244,7 @@ impl Scenario {
 
 /// A running town.
 pub struct Town {
-    /// What the actors see.
+    /// The world that the actors see.
     pub world: Arc<World>,
     /// The root.
     pub root: ActorRef<RootMsg>,
@@ -252,9 +252,9 @@ pub struct Town {
     pub task: JoinHandle<()>,
     /// The fakes.
     pub parts: Parts,
-    /// What a stop has not ended.
+    /// The processes that a stop did not end.
     pub left: Arc<Left>,
-    /// Ends the actors with the town: in a test of many towns, those that are done with cost nothing.
+    /// Ends the actors with the town, so that finished towns of a large test cost nothing.
     end: End,
 }
 

@@ -1,5 +1,5 @@
-//! What every provider of sessions must do. Each function is one test; the macro
-//! `sessions_conformance!` makes a module of them for one provider.
+//! The conformance suite for providers of sessions. Each function is a test; the macro `sessions_conformance!` makes a
+//! module of them for a provider.
 
 mod terminal;
 
@@ -54,7 +54,7 @@ pub trait Bench {
     fn sessions(&self) -> Arc<dyn Sessions>;
     /// A provider in a new daemon after the first one died.
     fn successor(&self) -> Arc<dyn Sessions>;
-    /// How this provider runs the program.
+    /// Returns the command by which this provider runs the program.
     fn argv(&self, program: &Program) -> Vec<String>;
     /// A directory that is there.
     fn cwd(&self) -> PathBuf;
@@ -367,7 +367,7 @@ pub fn zero_grace_kills_at_once(bench: &dyn Bench) {
     assert_eq!(ended(&*sessions, &id("s")).signal, Some(9));
 }
 
-/// The name alone gives no power over whoever has it now.
+/// A name alone gives no power over the session that has it now.
 pub fn a_handle_never_acts_on_a_successor(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let spec = spec(bench, "s", &Program::Prints(String::new()));
@@ -414,7 +414,7 @@ pub fn an_agent_is_known_by_its_name(bench: &dyn Bench) {
     assert_eq!(lives(&["the-agent"]), None, "it has ended");
 }
 
-/// What lives is not forgotten; what is not there is forgotten already.
+/// A living session is not forgotten; a missing one is forgotten already.
 pub fn a_living_session_is_not_forgotten(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(

@@ -1,4 +1,4 @@
-//! Processes that call: whose they are, where they stand, and what they claim.
+//! Processes that call: their session, working directory, and the session that their environment claims.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::ports::sessions::{Member, Membership, Standing};
 
 #[derive(Default)]
 pub(super) struct Callers {
-    /// Where processes stand; one that is not here stands in its session's directory.
+    /// The working directories of processes; a process without entry works in its session's directory.
     places: HashMap<u32, Option<PathBuf>>,
     /// The sessions that the environments of processes name.
     claims: HashMap<u32, String>,
@@ -38,7 +38,7 @@ impl FakeSessions {
         self.inner().callers.claims.insert(pid, claim);
     }
 
-    /// Where this process belongs cannot be told.
+    /// Makes the session of this process unknown.
     pub fn obscure(&self, pid: u32) {
         self.inner().processes.insert(pid, Membership::Unknown);
     }

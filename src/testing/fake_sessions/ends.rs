@@ -1,11 +1,11 @@
-//! How pretended sessions end.
+//! Ends of pretended sessions.
 
 use super::FakeSessions;
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::SessionId;
 
 impl FakeSessions {
-    /// How a session ended now.
+    /// Returns the exit of a session that ends now.
     pub(super) fn exited(&self, code: Option<i32>, signal: Option<i32>) -> SessionExit {
         SessionExit {
             code,

@@ -1,4 +1,4 @@
-//! What a test has happen in the middle of a call, and by which clock.
+//! Actions of a test in the middle of a call, and the clock of the fake.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl FakeSessions {
         }
     }
 
-    /// The session ends, and at once another of its name is there, of this incarnation. Nobody is told.
+    /// The session ends, and another of its name is there at once, of this incarnation. The listener is not told.
     ///
     /// # Panics
     /// There is none of that name.

@@ -432,7 +432,7 @@ impl FakeSessions {
 }
 
 impl Inner {
-    /// Whether this may be started now.
+    /// Checks that this session may be started now.
     fn admit(&mut self, spec: &SessionSpec) -> Result<(), StartError> {
         if self.sessions.get(&spec.id).is_some_and(Fake::runs) {
             self.doubles += 1;

@@ -1,4 +1,4 @@
-//! What fake programs write and use.
+//! Output and resource use of fake programs, and the state of their terminals.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use super::{Fake, FakeSessions};
 use crate::domain::ids::SessionId;
 
-/// What a terminal does with what is sent to it, and does not say.
+/// The amount of input that a terminal takes without confirming it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
-    /// It takes all of it.
+    /// Takes all of it.
     TakesAll,
-    /// It takes a part of it, or is not known to have taken the rest.
+    /// Takes a part of it, or is not known to have taken the rest.
     TakesAPart,
 }
 
@@ -48,14 +48,14 @@ impl FakeSessions {
         }
     }
 
-    /// A person who is attached to its pane in tmux has pressed a key at this time.
+    /// A person who is attached to the pane in tmux pressed a key at this time.
     pub fn touch(&self, id: &SessionId, pressed: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.touched = pressed;
         }
     }
 
-    /// Whether what is sent to it is taken and not answered, because its program does not read.
+    /// Sets whether input is taken and not confirmed, because the program does not read.
     pub fn clog(&self, id: &SessionId, clogged: bool) {
         let mut inner = self.inner();
         inner.clogged.retain(|other| other != id);
@@ -66,33 +66,33 @@ impl FakeSessions {
         inner.clogged.extend(clogged.then(|| id.clone()));
     }
 
-    /// Whether its terminal is full of what somebody else typed, so that it takes nothing more.
+    /// Sets whether the terminal is full of other input, so that it takes nothing more.
     pub fn stuff(&self, id: &SessionId, stuffed: bool) {
         let mut inner = self.inner();
         inner.stuffed.retain(|other| other != id);
         inner.stuffed.extend(stuffed.then(|| id.clone()));
     }
 
-    /// Whether what is sent to it is taken so, and not answered.
+    /// Sets how much input is taken without being confirmed.
     pub fn silence(&self, id: &SessionId, silence: Option<Silence>) {
         let mut inner = self.inner();
         inner.silent.remove(id);
         inner.silent.extend(silence.map(|how| (id.clone(), how)));
     }
 
-    /// Its holder is of a version that tells of no inputs.
+    /// Its holder is of a version that reports no inputs.
     pub fn is_old(&self, id: &SessionId) {
         self.inner().olds.push(id.clone());
     }
 
-    /// Whether its holder drops each connection of those that look, although its session runs.
+    /// Sets whether the holder drops each connection that looks, although the session runs.
     pub fn hang_up(&self, id: &SessionId, hung_up: bool) {
         let mut inner = self.inner();
         inner.hung_up.retain(|other| other != id);
         inner.hung_up.extend(hung_up.then(|| id.clone()));
     }
 
-    /// Its program shows `Loading` as soon as a text is pasted.
+    /// Makes the program show `Loading` as soon as a text is pasted.
     pub fn hides_pastes(&self, id: &SessionId) {
         self.inner().hiders.push(id.clone());
     }
@@ -112,7 +112,7 @@ impl FakeSessions {
         }
     }
 
-    /// Whether its agent runs a command.
+    /// Sets whether the agent runs a command.
     pub fn run_command(&self, id: &SessionId, runs: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.runs_command = runs;

@@ -1,4 +1,4 @@
-//! What there is in a town.
+//! Observes a town.
 
 #[cfg_attr(
     not(test),
@@ -6,10 +6,10 @@
 )]
 use super::*;
 
-/// What there is.
+/// Methods that observe.
 impl Town {
-    /// Has the root look so many times, one after the other, while a call of a fake is held and time
-    /// stands still. What a look decided is done when the next begins.
+    /// Has the root look so many times in a row, while a call of a fake is held and time stands still. The actions of a
+    /// look are done before the next begins.
     pub async fn look(&self, times: usize) {
         let sessions = &self.parts.sessions;
         for _ in 0..times {
@@ -48,12 +48,12 @@ impl Town {
         all.into_iter().rfind(|mr| &mr.relic == relic)
     }
 
-    /// How many sagas are open.
+    /// Returns the number of open sagas.
     pub async fn sagas(&self) -> usize {
         self.store(|txn| Ok(txn.sagas(None)?.len())).await
     }
 
-    /// Open escalations.
+    /// Returns the open escalations.
     pub async fn escalations(&self) -> Vec<Relic> {
         let filter = RelicFilter {
             kind: Some(RelicKind::Escalation),
@@ -85,25 +85,25 @@ impl Town {
         views.into_iter().find(|view| &view.spec.id == id)
     }
 
-    /// What the child does.
+    /// Returns the state of the child.
     pub async fn state(&self, id: &ChildId) -> Option<ChildState> {
         self.view(id).await.map(|view| view.state)
     }
 
-    /// How many sessions of this id were started.
+    /// Returns the number of sessions of this id that were started.
     #[must_use]
     pub fn starts(&self, id: &SessionId) -> usize {
         let starts = self.parts.sessions.starts();
         starts.iter().filter(|spec| &spec.id == id).count()
     }
 
-    /// Whether a session of this id runs.
+    /// Returns whether a session of this id runs.
     #[must_use]
     pub fn runs(&self, id: &SessionId) -> bool {
         self.parts.sessions.running().contains(id)
     }
 
-    /// The session's id of a child.
+    /// Returns the session id of a child.
     #[must_use]
     pub fn session(&self, id: &ChildId) -> SessionId {
         id.session_id(&self.world.city.name)

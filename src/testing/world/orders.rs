@@ -1,4 +1,4 @@
-//! What a test orders the root to do with a child, and how it kills actors.
+//! Orders to the root about a child, and the killing of actors.
 
 use ractor::ActorRef;
 

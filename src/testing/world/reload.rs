@@ -9,7 +9,7 @@ use crate::actors::conditions;
 use crate::actors::mail::Reload;
 use crate::domain::reload::AgentChange;
 
-/// How often a patrol comes while hours pass.
+/// The interval of patrols while hours pass.
 const SELDOM: Duration = Duration::from_secs(300);
 
 impl Town {
@@ -47,7 +47,7 @@ impl Town {
                 city: Arc::new(city),
                 shown: Arc::clone(&old.shown),
                 repos: old.repos.clone(),
-                // While they cannot be seen nobody is known to be attached.
+                // If sessions cannot be listed, no person counts as attached.
                 undisturbed: undisturbed.unwrap_or_default(),
                 dry_run: false,
                 reply,

@@ -1,4 +1,4 @@
-//! What every provider must do with the terminal: screen, log, input, size.
+//! The conformance suite for terminals: screen, log, input, size.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub fn the_screen_can_be_looked_at(bench: &dyn Bench) {
     finish(&*sessions, &first.handle);
 }
 
-/// What a session uses can be told while it runs, and does not become less.
+/// A session's processor time can be read while it runs, and does not become less.
 pub fn processor_time_is_counted_while_it_runs(bench: &dyn Bench) {
     let sessions = bench.sessions();
     assert_eq!(sessions.cpu(&id("s")), None);
@@ -58,7 +58,7 @@ pub fn the_log_outlives_the_session_and_its_record(bench: &dyn Bench) {
     assert_eq!(log(5), all[all.len() - 5..]);
 }
 
-/// A submitted text arrives as one line, whatever is in it.
+/// A submitted text arrives as one line, also with special characters.
 pub fn a_text_reaches_the_program(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(&*sessions, &spec(bench, "s", &Program::Echoes));
@@ -96,7 +96,7 @@ pub fn the_size_can_be_changed(bench: &dyn Bench) {
     finish(&*sessions, &first.handle);
 }
 
-/// Logs of what lives stay, whatever their age; so do those of what ended later.
+/// Logs of a living session stay at any age; so do those of a session that ended later.
 pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let prints = Program::Prints("hello".to_owned());
