@@ -73,7 +73,7 @@ impl City {
         up.expect("a session says that it runs")
     }
 
-    /// Whether no session was started that nobody asked for.
+    /// Returns whether no further session was announced.
     pub fn nothing_else_came_up(&self) -> bool {
         self.announced.try_recv().is_err()
     }
@@ -164,7 +164,7 @@ fn daemon(city: &Path) -> Child {
 
 /// Reads what sessions say of themselves, for as long as the process lives.
 fn listen(pipe: &Path) -> Receiver<(String, i32)> {
-    // Open for writing too: it never comes to its end, and nobody waits to open it.
+    // Open for writing too: the pipe never ends, and the open does not wait.
     let file = OpenOptions::new().read(true).write(true).open(pipe);
     let lines = BufReader::new(file.expect("the pipe opens")).lines();
     let (said, heard) = mpsc::channel();

@@ -1,14 +1,14 @@
-//! What processes have cost so far, by the kernel's own counters.
+//! The cost of processes so far, by the kernel's own counters.
 
 use std::fs;
 use std::iter::Sum;
 use std::ops::Sub;
 use std::time::Duration;
 
-/// A process and what it has cost.
+/// A process and its cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
-    /// How often one of its threads was put on a processor.
+    /// The number of times that one of its threads was put on a processor.
     pub wakeups: u64,
     /// Processor time of all its threads; the kernel counts it in hundredths of a second.
     pub cpu: Duration,

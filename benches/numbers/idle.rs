@@ -1,4 +1,4 @@
-//! What a city costs while nothing happens.
+//! The cost of an idle city.
 
 use std::thread;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::city::City;
 use crate::cost::{Cost, parent, private_kib};
 
-/// How long nothing happens.
+/// The length of the idle period.
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long patrols are counted.
+/// The number of patrols that are counted.
 const PATROLS: u32 = 20;
 
 /// A minute between two patrols, with a hundred sessions.

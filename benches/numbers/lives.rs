@@ -1,4 +1,4 @@
-//! What happens after a death: of an agent, of the daemon.
+//! The time after a death: of an agent, of the daemon.
 
 use std::time::{Duration, Instant};
 

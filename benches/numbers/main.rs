@@ -38,7 +38,7 @@ fn percentiles(name: &str, mut samples: Vec<Duration>) {
     );
 }
 
-/// Whether the command line asks for what is called so.
+/// Returns whether the command line asks for this name.
 fn asked_for(name: &str) -> bool {
     let mut words = std::env::args()
         .skip(1)

@@ -13,7 +13,7 @@ use horde_supervisor::ports::sessions::{SessionSpec, Sessions};
 /// As many starts at once as the daemon allows by default.
 const AT_ONCE: usize = 16;
 
-/// One session of `sh`, a hundred, a thousand.
+/// Starts a session of `sh`, a hundred, a thousand.
 pub fn start(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a directory");
     let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));

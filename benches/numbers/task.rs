@@ -1,6 +1,6 @@
-//! What one task costs in a repository of 20,000 files, from its charge until its sandbox is gone: processor time of
-//! the supervisor and of the git processes that it waits for, and how many of those there are. Beside it,
-//! what the git commands alone cost that such a task cannot do without.
+//! The cost of a task in a repository of 20,000 files, from its charge until its sandbox is gone: processor time of the
+//! supervisor and of the git processes that it waits for, and their number. For comparison, the cost of the git
+//! commands alone that such a task needs.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ const PARTS: [(&str, &str); 4] = [
     ("raider.merged", "landing"),
     ("raider.nuked", "release"),
 ];
-/// How often it is measured.
+/// The number of measurements.
 const SAMPLES: usize = 5;
 
 /// Prints both.
@@ -63,7 +63,7 @@ fn median(mut samples: Vec<Duration>) -> Duration {
     samples[samples.len() / 2]
 }
 
-/// What a part of the task came to.
+/// The measured part of a task.
 struct Part {
     cpu: Duration,
     processes: usize,

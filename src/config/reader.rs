@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         entry.map_or_else(|| self.place.clone(), |entry| entry.node.place.clone())
     }
 
-    /// Where the elements of an array stand.
+    /// Returns the places of an array's elements.
     pub fn element_places(&self, key: &str) -> Vec<Place> {
         match self.table.get(key).map(|entry| &entry.node.value) {
             Some(Value::Array(items)) => items.iter().map(|item| item.place.clone()).collect(),

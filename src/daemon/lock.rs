@@ -1,5 +1,5 @@
-//! One supervisor per city: a lock on the city's directory itself, which no removal of a file undoes, and
-//! one on a file in `.horde` that programs may look at. The pid in the file is for people.
+//! The locks that allow a single supervisor per city: one on the city's directory itself, which no removal of a file
+//! undoes, and one on a file in `.horde` that programs may look at. The pid in the file is for people.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

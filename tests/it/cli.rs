@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::fake_city::{FakeCity, VARIABLES, event, hd, until};
 
-/// What a run of `hd` came to.
+/// The result of a run of `hd`.
 pub struct Ran {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub fn run(command: &mut assert_cmd::Command) -> Ran {
     let output = command.output().unwrap();
     Ran {

@@ -149,7 +149,7 @@ fn a_wrong_configuration_has_no_unit() {
     assert!(ran.stdout.is_empty());
 }
 
-/// Where systemd is installed it may judge for itself.
+/// If systemd is installed, its own check accepts the unit.
 #[test]
 fn systemd_finds_nothing_wrong_with_it() {
     let analyze = Path::new("/usr/bin/systemd-analyze");

@@ -126,7 +126,7 @@ fn followed_logs_steer_no_terminal() {
     assert_eq!(out, "one\ntwo\\u{9b}31m\\u{202e}\n");
 }
 
-/// What answers may name a pane of tmux, and neither a program nor an argument.
+/// An answer may name a pane of tmux, but neither a program nor an argument.
 #[test]
 fn attach_executes_nothing_that_the_answer_names() {
     let city = FakeCity::start();
@@ -264,7 +264,7 @@ fn run_ends_when_nothing_moves_without_a_person() {
     }
 }
 
-/// Nobody takes it up by itself: there is nothing to wait for.
+/// Without `auto_charge` no raider takes the relic up: there is nothing to wait for.
 #[test]
 fn run_does_not_follow_what_nobody_starts() {
     let city = FakeCity::start();
@@ -381,7 +381,7 @@ fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
         ws_ypixel: 0,
     };
     termios::tcsetwinsize(&end, wider).unwrap();
-    // This terminal controls no session here, so the kernel tells nobody by itself.
+    // This terminal controls no session here, so the kernel sends no signal by itself.
     let pid = rustix::process::Pid::from_child(&hd);
     rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
     holder.expect(&Request::Resize {

@@ -109,7 +109,7 @@ fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
     }
 }
 
-/// What happened before it was gone is in its log.
+/// The log tells what happened before the supervisor was gone.
 #[test]
 fn where_nobody_answers_the_log_is_named() {
     let city = FakeCity::away();

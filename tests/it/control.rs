@@ -234,7 +234,7 @@ async fn one_session_cannot_take_all_connections() {
     person.lives().await;
 }
 
-/// Somebody removes the file of the socket: who connects to the next one is served as before.
+/// The socket's file is removed: connections to the next socket are served as before.
 #[tokio::test]
 async fn a_socket_that_was_removed_is_made_again_and_served() {
     let server = Server::start();

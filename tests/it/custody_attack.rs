@@ -1,5 +1,5 @@
-//! What one raider's agent leaves in the repository that all sandboxes of the rig share does not reach another raider:
-//! neither its commits, nor what would stop its charge.
+//! Files that one raider's agent leaves in the rig's shared repository do not reach another raider: neither its
+//! commits, nor anything that would stop the other's charge.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::custody_theirs::whole_life;
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, feed_git, git, rev, try_git, write};
 
-/// What an agent does in its sandbox so that another raider starts on its commits.
+/// An act in a sandbox by which another raider would start on this agent's commits.
 type Plant = (&'static str, fn(&Path) -> String);
 
 /// Commits something in a worktree, and removes its directory. Returns the commit.
@@ -73,7 +73,7 @@ fn fresh_raider_starts_at_its_base_whatever_others_left_under_its_name() {
     }
 }
 
-/// A rig whose supervisor was killed amid a charge goes on with it, and still starts at the base.
+/// A charge that was interrupted by a kill is continued, and still starts at the base.
 #[test]
 fn charge_that_was_cut_short_is_not_completed_on_what_was_planted_meanwhile() {
     let city = City::new();
@@ -119,7 +119,7 @@ fn entry_that_another_claims_does_not_take_the_place_of_a_sandboxs_own() {
     assert_eq!(rev(&spec.path, "HEAD"), own);
     city.repo.repair_sandbox(&spec).unwrap();
     assert_eq!(rev(&spec.path, "HEAD"), own);
-    // And a charge of one that is not there leaves a sandbox alone whose entry claims to be that.
+    // And the charge of a missing sandbox leaves another sandbox alone whose entry claims to be it.
     let nux = city.spec_of("Nux", 1);
     let claims = city.repo.theirs().join("worktrees/Shadow/gitdir");
     let text = format!("{}\n", nux.path.join(".git").display());
@@ -231,7 +231,7 @@ fn what_one_agent_puts_in_the_way_of_a_charge_is_set_aside() {
         let head = commit_all(&sandbox, "mine");
         block(city.repo.theirs(), &sandbox);
         whole_life(&city, "Nux");
-        // git reads no index of packs in the sandboxes, so that a bogus one is in nobody's way.
+        // git reads no index of packs in the sandboxes, so a bogus one does no harm.
         let told = city.repo.take_mended().join("; ");
         let is_told = told.contains("aside");
         assert_eq!(
@@ -314,7 +314,7 @@ fn commit_that_only_the_reflog_of_the_branch_names_is_seen_and_saved() {
     let ours = city.repo.repo_dir();
     let kept = git(ours, &["for-each-ref", "--contains", &alone]);
     assert!(kept.contains("refs/horde/salvage/"), "{record:?}");
-    // A pipe in its place is the matter of nobody.
+    // A pipe in its place does no harm.
     let log = theirs.join("logs").join(&name);
     fs::remove_file(&log).unwrap();
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -10,7 +10,8 @@ use crate::custody_theirs::whole_life;
 use crate::support::city::City;
 use crate::support::git::{commit_all, git, rev, write};
 
-/// A rig with Toast, whose work is committed, and Nux, who has done nothing. Returns their sandboxes and Toast's head.
+/// Makes a rig with Toast, whose work is committed, and Nux, who has done nothing. Returns their sandboxes and Toast's
+/// head.
 fn two(city: &City) -> ([std::path::PathBuf; 2], String) {
     let (toast, nux) = (city.spec(1), city.spec_of("Nux", 1));
     for spec in [&toast, &nux] {
@@ -21,7 +22,7 @@ fn two(city: &City) -> ([std::path::PathBuf; 2], String) {
     ([toast.path, nux.path], head)
 }
 
-/// What an agent does to the refs of all, in the repository that they share.
+/// A change that an agent makes to the refs of all raiders, in the repository that they share.
 type Harm = (&'static str, fn(&Path));
 
 fn empty(theirs: &Path, text: &str) {
@@ -88,7 +89,7 @@ fn branch_of_a_living_raider_that_another_removes_is_put_back_where_it_was() {
     }
 }
 
-/// What is behind a link may be anything.
+/// The file behind a link may hold anything.
 #[test]
 fn ref_behind_a_link_that_names_no_commit_is_not_taken_over() {
     let city = City::new();

@@ -1,5 +1,5 @@
-//! A sandbox is its bytes: whatever an agent wrote into git's configuration, attributes or index, what lies on
-//! the disk is measured, saved and comes back. The oracle reads the disk before and after, without git.
+//! A sandbox is its bytes: whatever an agent wrote into git's configuration, attributes or index, the files on the disk
+//! are measured, saved and restored. The oracle reads the disk before and after, without git.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -385,7 +385,7 @@ fn everything_that_a_directory_holds_comes_back() {
     assert_eq!(inode("one"), inode("two"));
 }
 
-/// What conversion alone explains is no work: it can be made again from the commit.
+/// A difference that our own conversion explains is no work: it can be made again from the commit.
 #[test]
 fn file_that_our_own_conversion_gives_is_clean() {
     let city = City::with(|checkout| {

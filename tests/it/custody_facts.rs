@@ -1,4 +1,4 @@
-//! What is measured of a sandbox.
+//! The facts that are measured of a sandbox.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -82,7 +82,7 @@ fn without_pushing_the_target_makes_it_reachable() {
     assert!(landed.head_reachable && landed.ahead == 0);
 }
 
-/// What a push leaves on a remote is kept here, and counts like it.
+/// A commit that a push would leave on the remote is kept in our repository instead, and counts as pushed.
 #[test]
 fn without_pushing_a_push_makes_it_reachable() {
     let mut city = City::bare();
@@ -266,7 +266,7 @@ fn what_is_no_worktree_of_the_rig_cannot_be_judged() {
     fs::remove_dir_all(sandbox.join(".git")).unwrap();
     fs::rename(sandbox.join("dot-git"), sandbox.join(".git")).unwrap();
     assert!(city.facts(&sandbox).is_clean());
-    // Nor a copy, whose index would be another's.
+    // A copy has another sandbox's index.
     fs::create_dir(raiders.join("Copy")).unwrap();
     fs::copy(sandbox.join(".git"), raiders.join("Copy/.git")).unwrap();
     city.repo.facts(&raiders.join("Copy"), "main").unwrap_err();
@@ -317,7 +317,7 @@ fn what_head_has_left_is_not_clean() {
     let says = |text: &str| facts.special.iter().any(|line| line.contains(text));
     assert!(says("left its own branch"), "{:?}", facts.special);
     assert!(says(&left[..7]), "{:?}", facts.special);
-    // Of another branch it is told, and salvage has it; nobody has to decide about what was tried out.
+    // Work tried out on another branch is reported, and salvage has it; no operator has to decide about it.
     git(&sandbox, &["checkout", "-q", "-"]);
     git(&sandbox, &["checkout", "-q", "-b", "try"]);
     write(&sandbox, "README", "2\n");
@@ -407,7 +407,7 @@ fn what_only_a_branch_beside_has_is_told() {
     assert_eq!(city.facts(&sandbox).special, special);
     fs::remove_dir_all(&other.path).unwrap();
     assert_eq!(city.facts(&sandbox).special, special);
-    // What lies elsewhere nobody looks after.
+    // A worktree outside the city is not watched.
     let beside = city.root().join("beside").display().to_string();
     git(
         &sandbox,
@@ -431,7 +431,7 @@ fn half_a_worktree_of_somebody_else_is_nothing_to_this_one() {
     city.repo.spare_branches().unwrap();
 }
 
-/// What is noted of a file that was read must not change what is said of it: a salvage would be refused, for "it changed
+/// The cached bytes of a file must not change the facts of the sandbox: a salvage would be refused, for "it changed
 /// while it was saved".
 #[test]
 fn measurement_is_the_same_once_the_bytes_of_a_file_are_known() {

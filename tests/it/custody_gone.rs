@@ -1,4 +1,4 @@
-//! A sandbox whose directory was deleted: what git still knows of it is told, saved, and comes back.
+//! A sandbox whose directory was deleted: the facts that git still has of it are reported, saved, and restored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use horde_supervisor::ports::repo::Repo;
 use crate::support::city::{City, toast};
 use crate::support::git::{commit_all, git, rev, write};
 
-/// What git still knows of it.
+/// Returns the facts that git still has of it.
 fn remains(city: &City, sandbox: &Path) -> Option<GitFacts> {
     city.repo.remains(sandbox, "main").unwrap()
 }
@@ -135,7 +135,7 @@ fn an_operation_in_progress_is_told_and_saved() {
     assert_eq!(git(&to, &["ls-files", "--unmerged"]).lines().count(), 3);
 }
 
-/// Where it is on a branch is of no interest any more.
+/// A detached HEAD without work of its own is forgotten.
 #[test]
 fn nothing_is_nothing() {
     let city = City::new();
@@ -148,7 +148,7 @@ fn nothing_is_nothing() {
     assert!(city.facts(&sandbox).dirty.is_empty());
 }
 
-/// One that was never filled has no index, and nobody was in it.
+/// A sandbox that was never filled has no index, and no session ran in it.
 #[test]
 fn of_one_that_was_never_filled_nothing_is_left() {
     let city = City::new();

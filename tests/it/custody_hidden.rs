@@ -27,7 +27,7 @@ fn restored(city: &City, sandbox: &Path) -> PathBuf {
     to
 }
 
-/// A tag is as local as a branch, unless somebody pushed it.
+/// A tag is as local as a branch, unless it was pushed.
 #[test]
 fn what_only_a_tag_names_is_not_saved_by_it() {
     let (city, sandbox, origin) = ignoring();
@@ -54,8 +54,8 @@ fn what_only_a_tag_names_is_not_saved_by_it() {
     }
 }
 
-/// What only the administrative directory of such a worktree names is neither listed nor kept once that
-/// is gone: commits that its HEAD has left, changes that a rebase put aside.
+/// Commits that only the administrative directory of such a worktree names (left by its HEAD, or put aside by a rebase)
+/// are neither listed nor kept once that directory is gone.
 #[test]
 fn what_a_worktree_inside_names_alone_is_saved() {
     let (city, sandbox, _) = ignoring();
@@ -141,7 +141,7 @@ fn meta(refs: &[String]) -> &str {
     refs.next().unwrap()
 }
 
-/// Whoever commits there can write what the reflogs say, and the refs of remotes.
+/// An agent can write reflogs and remote refs of its own clone by hand.
 #[test]
 fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     let (city, sandbox, origin) = ignoring();
@@ -168,8 +168,8 @@ fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     assert_eq!(rev(&to.join("vendor/library"), "HEAD"), made);
 }
 
-/// What the agent has closed may be work: it is no obstacle to a completion, and is not removed. A user
-/// whom permissions do not stop sees what is in it.
+/// A file or directory without read permission may be work: it does not hold up a completion, and is not removed. A
+/// user that permissions do not stop reads it.
 #[test]
 fn what_is_closed_holds_up_only_its_removal() {
     let (city, sandbox, origin) = ignoring();
@@ -200,7 +200,7 @@ fn what_is_closed_holds_up_only_its_removal() {
     }
 }
 
-/// What was staged before is in the file that a repair set aside, and nowhere else.
+/// The index that a repair set aside is the only place of work that was staged before.
 #[test]
 fn what_a_repair_set_aside_is_saved_unasked() {
     let (city, sandbox, _) = ignoring();

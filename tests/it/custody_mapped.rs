@@ -1,6 +1,5 @@
-//! What changes between a look at a sandbox and its removal. A program that has a file mapped changes its times with its
-//! first write alone, and in memory (tmpfs) with none where it read the page before: fingerprints do not tell of what it
-//! writes later.
+//! Changes between a look at a sandbox and its removal. A program with a mapped file changes the file's times with its
+//! first write only, and in memory (tmpfs) with none after it has read the page: fingerprints miss its later writes.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -109,7 +108,7 @@ fn write_through_a_mapping_after_a_file_was_hashed_is_seen_before_it_goes() {
     is_found(&city, &sandbox, &judged);
 }
 
-/// What is saved was hashed before the write.
+/// The hash in the salvage was taken before the write.
 #[test]
 fn salvage_reads_what_a_mapping_wrote_after_it_was_hashed() {
     let city = City::on_disk();

@@ -91,7 +91,7 @@ impl Taken {
         assert!(only_left_behind(&facts), "{facts:?}");
         let (record, to) = roundtrip(&self.city, &self.sandbox, "a");
         assert!(record.bytes > 0, "{record:?}");
-        // Who asked for the status has written an index.
+        // The `git status` above has written an index.
         let permit = permit(&self.city.spec(1), &self.city.facts(&self.sandbox));
         let trash = self.city.trash();
         self.city
@@ -171,7 +171,7 @@ fn commits_of_a_submodule_that_was_removed_are_saved() {
     taken.is_kept(line, &commit, "admin/modules/lib");
 }
 
-/// What was staged or put aside in it is nowhere else either.
+/// Staged or stashed work of a submodule exists nowhere else either.
 #[test]
 fn so_are_its_stash_and_its_index() {
     let hold = |at: &Path, how: &[&str]| {
@@ -222,7 +222,7 @@ fn files_where_a_submodule_is_not_checked_out_are_work() {
     assert_ne!(taken.city.facts(&taken.sandbox), facts);
 }
 
-/// Where all that a submodule has came with the base, neither its reflog nor its git directory holds anything.
+/// If all commits of a submodule came with the base, neither its reflog nor its git directory holds work.
 #[test]
 fn a_submodule_in_which_nothing_was_made_is_nothing() {
     let taken = Taken::new();
@@ -316,7 +316,7 @@ fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
     }
 }
 
-/// What the base records comes from outside, although no branch of the library's has it any more.
+/// A commit that the base records came from outside, even if no branch of the library has it any more.
 #[test]
 fn a_commit_that_came_with_the_base_is_nobodys_work() {
     let city = City::bare();
@@ -341,8 +341,7 @@ fn a_commit_that_came_with_the_base_is_nobodys_work() {
     assert!(city.facts(&sandbox).is_clean());
 }
 
-/// Libraries pin their own at tags, which no branch need have: a clone in which nobody has done anything
-/// holds nothing, hidden or not.
+/// Libraries pin their submodules at tags, which need no branch: an untouched clone holds no work, hidden or not.
 #[test]
 fn a_pin_that_no_branch_has_is_nobodys_work() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
@@ -376,7 +375,7 @@ fn a_pin_that_no_branch_has_is_nobodys_work() {
     with_local(&sandbox, &clone);
     let facts = city.facts(&sandbox);
     assert!(facts.is_clean(), "{facts:?}");
-    // What is made there and pinned is somebody's.
+    // A commit that was made there is work, even if it is pinned.
     let mine = sandbox.join("lib/inner");
     write(&mine, "code", "mine\n");
     commit_all(&mine, "only here");

@@ -40,7 +40,7 @@ fn forge(objects: &Path, name: &str, content: &str) {
     fs::write(&index, bytes).unwrap();
 }
 
-/// Line ends of a changed file passed for a conversion of git's, by attributes that nobody had committed.
+/// Changed line ends once passed for a conversion of git's, by attributes that were never committed.
 #[test]
 fn blobs_of_the_commit_are_not_read_from_a_forged_pack() {
     let city = City::with(|checkout| write(checkout, ".gitattributes", "*.bin binary\n"));
@@ -95,7 +95,7 @@ fn nothing_of_a_damaged_head_gets_into_ours_and_its_sandbox_is_saved() {
     }
 }
 
-/// A sandbox with changes whose last commit is damaged; that commit, and the one before it.
+/// Makes a sandbox with changes whose last commit is damaged. Returns that commit and the one before it, too.
 fn damaged(what: &str, how: &str) -> (City, PathBuf, String, String) {
     let city = City::new();
     let sandbox = city.sandbox();
@@ -171,7 +171,7 @@ fn saved_without_a_head(what: &str, how: &str) {
     if heals {
         return;
     }
-    // Its branch stays, for whoever can mend the object.
+    // Its branch stays, in case the object can be mended.
     let branch = city
         .repo
         .theirs()
@@ -250,7 +250,7 @@ fn link_in_the_place_of_all_objects_holds_back_only_who_has_work_there() {
     let to = city.root().join("back");
     city.repo.restore(&record.unwrap(), &to).unwrap();
     assert_eq!(snapshot(&to), snapshot(&sandbox));
-    // Nothing was written through it, and who puts the objects back has all.
+    // Nothing was written through the link; once the objects are put back, everything is there.
     assert!(objects.is_dir() && !objects.is_symlink());
     assert!(objects.with_extension("aside").is_symlink());
     fs::remove_dir_all(&objects).unwrap();
@@ -411,7 +411,7 @@ fn what_a_hidden_clone_says_of_its_remotes_hides_no_commit() {
     }
 }
 
-/// What is in a clone as it was fetched is nobody's work, whatever its branches are called by.
+/// The fetched contents of a clone are no work, whatever its branches are called.
 #[test]
 fn clone_in_which_nothing_was_made_is_no_work() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));

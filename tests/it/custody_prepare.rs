@@ -35,7 +35,7 @@ fn the_checkout_is_copied_and_never_touched() {
     assert!(!bare.join("objects/info/alternates").exists());
 }
 
-/// What agents wrote is in it, and what remotes are asked with.
+/// The repository holds files of agents, and the credentials that remotes are asked with.
 #[test]
 fn rigs_own_repository_that_was_opened_to_others_is_closed_at_prepare() {
     let city = City::new();
@@ -146,7 +146,7 @@ fn a_checkout_without_origin_is_its_own() {
         rev(city.repo.repo_dir(), "refs/remotes/origin/main"),
         rev(&checkout, "main")
     );
-    // The branch that was the default stays it, whatever the user checks out meanwhile.
+    // The first default branch stays the default, also after the user checks out another.
     git(&checkout, &["checkout", "--quiet", "-b", "feature"]);
     city.repo.prepare().unwrap();
     assert_eq!(city.repo.default_branch().unwrap(), "main");

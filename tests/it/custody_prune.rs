@@ -38,7 +38,7 @@ fn the_refs_of_one_salvage_go_and_those_of_another_stay() {
     city.repo.delete_refs(&tips).expect("gone already is fine");
 }
 
-/// Interrupted by a crash, it goes on; with one that somebody moved, nothing goes.
+/// A prune that crashed is continued; a prune with a moved ref removes nothing.
 #[test]
 fn refs_are_compared_before_any_of_them_goes() {
     let city = City::new();
@@ -107,7 +107,7 @@ fn only_what_is_not_stored_yet_counts_for_the_size() {
     assert_eq!(city.repo.salvage_size(&sandbox), Ok(13 + 3));
 }
 
-/// Whoever asks again for what is saved already needs no more room.
+/// A repeated salvage of the same state needs no more room.
 #[test]
 fn what_was_saved_before_from_the_same_state_needs_no_room() {
     let city = City::new();

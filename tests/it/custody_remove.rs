@@ -23,7 +23,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What was not measured may be the last that names some work.
+/// A directory that was not measured may be the last that names some work.
 #[test]
 fn only_the_measured_directory_of_a_worktree_is_thrown_away() {
     let city = City::new();
@@ -97,8 +97,8 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     assert!(city.facts(&other.path).is_clean());
 }
 
-/// Killed at any point behind the rename: what is left of it goes when the removal is resumed, and
-/// whatever nothing else reaches stays.
+/// Killed at any point after the rename: the resumed removal removes the remains, and keeps objects that nothing else
+/// reaches.
 #[test]
 fn a_removal_that_was_interrupted_is_finished() {
     for admin_gone in [false, true] {
@@ -180,7 +180,7 @@ fn salvage_reaches_the_branch() {
     assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "2\n");
 }
 
-/// Whatever changes after the permit makes it stale, and nothing is touched.
+/// Every change after the permit makes the permit stale, and nothing is touched.
 #[test]
 fn a_change_after_the_permit_is_noticed() {
     let city = City::new();
@@ -324,7 +324,7 @@ fn sandbox_that_was_on_its_way_out_is_renamed_back_and_not_forgotten() {
     assert!(sandbox.join("other").exists());
 }
 
-/// What is written with the same bytes, or removed, is no work that nothing measured; nor is what rules hide.
+/// A file that was rewritten with the same bytes, or removed, is no unmeasured work; nor is an ignored file.
 #[test]
 fn late_write_that_changes_nothing_holds_up_no_removal() {
     let city = City::new();

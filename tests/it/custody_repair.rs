@@ -28,7 +28,7 @@ fn busy(city: &City) -> std::path::PathBuf {
 /// Something done to a sandbox and its administrative directory.
 type Break = (&'static str, fn(&Path, &Path));
 
-/// What can break. None of it touches the files of the work tree.
+/// The things that can break. None of them touches the files of the work tree.
 const BREAKS: [Break; 14] = [
     ("nothing", |_, _| {}),
     ("no link", |dir, _| {
@@ -257,7 +257,7 @@ fn another_incarnations_sandbox_is_not_repaired() {
     );
 }
 
-/// What was staged and nowhere else may be in it.
+/// The index may be the only place of staged work.
 #[test]
 fn an_index_that_was_set_aside_is_salvaged() {
     let city = City::new();

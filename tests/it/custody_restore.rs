@@ -94,7 +94,7 @@ fn a_restore_that_fails_leaves_nothing_and_the_next_one_succeeds() {
     assert!(again.to_string().contains("exists already"), "{again}");
 }
 
-/// What somebody else has under that name is not touched.
+/// A directory that is not ours under that name is not touched.
 #[test]
 fn what_is_not_ours_is_in_the_way() {
     let saved = saved();
@@ -105,10 +105,10 @@ fn what_is_not_ours_is_in_the_way() {
     assert_eq!(Saved::names(&saved.part), ["precious"]);
 }
 
-/// What a kill leaves, and how that is made.
+/// A state that a kill leaves, and the function that makes it.
 type Kill<'a> = (&'static str, &'a dyn Fn(&Saved));
 
-/// What kill -9 leaves, from one end of a restore to the other.
+/// The states that kill -9 leaves, from one end of a restore to the other.
 #[test]
 fn what_a_killed_restore_left_is_replaced() {
     let whole = |saved: &Saved| {

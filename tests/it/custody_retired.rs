@@ -1,4 +1,4 @@
-//! What was set aside of worktrees that are gone: it goes when refs hold all that it names.
+//! Set-aside entries of removed worktrees: they are deleted once refs hold everything that they name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,7 @@ fn mr() -> RelicId {
     RelicId::new("gt-9").unwrap()
 }
 
-/// Where the entry of Toast's first sandbox lies once its directory was removed and a second one made, with
-/// what was done in it before.
+/// Removes the directory of Toast's first sandbox after `act`, and makes a second one. Returns the entry of the first.
 fn retired(city: &City, act: impl FnOnce(&Path)) -> PathBuf {
     let sandbox = city.sandbox();
     act(&sandbox);
@@ -77,7 +76,7 @@ fn an_entry_stays_while_only_its_reflog_names_a_commit() {
     assert!(!entry.exists());
 }
 
-/// What was added and never committed is in no commit.
+/// An added file that was never committed is in no commit.
 #[test]
 fn an_entry_stays_for_what_was_staged() {
     let city = City::new();
@@ -143,7 +142,7 @@ fn a_tag_that_a_ref_has_is_held() {
     assert!(!entry.exists());
 }
 
-/// What refs do not hold is kept for as long as salvage, and no longer.
+/// Work that refs do not hold is kept for as long as salvage, and no longer.
 #[test]
 fn an_entry_goes_when_it_was_kept_for_long_enough() {
     let city = City::new();
@@ -160,7 +159,7 @@ fn an_entry_goes_when_it_was_kept_for_long_enough() {
     assert!(!entry.exists());
 }
 
-/// The list is one for all sandboxes: entries of living ones stay, whatever their age.
+/// All sandboxes share one list: entries of living sandboxes stay at any age.
 #[test]
 fn stash_entries_of_raiders_that_are_gone_go_when_they_were_kept_for_long_enough() {
     let city = City::new();

@@ -1,4 +1,4 @@
-//! Salvage and back: whatever a sandbox holds is the same after a restore.
+//! Salvage and restore: a restored sandbox equals the original.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -332,7 +332,7 @@ fn work_in_a_submodule_is_one_again() {
     let (_, to) = roundtrip(&city, &sandbox, "a");
     assert_eq!(rev(&to.join("lib"), "HEAD"), commit);
     assert_eq!(git(&to.join("lib"), &["status", "--short"]), " M lib");
-    // A submodule that is clean, and whose commit nobody else has.
+    // A clean submodule with a commit that exists nowhere else.
     git(&sandbox.join("lib"), &["checkout", "--quiet", "lib"]);
     git(&sandbox, &["commit", "--quiet", "-am", "newer library"]);
     let facts = city.facts(&sandbox);

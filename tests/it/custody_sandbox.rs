@@ -112,7 +112,7 @@ fn branch_that_was_there_before_keeps_its_commits_under_another_name() {
     assert!(!spec.path.exists());
 }
 
-/// What a killed attempt can leave: each is finished by the next.
+/// The states that a killed attempt can leave: the next attempt finishes each.
 #[test]
 fn a_half_made_sandbox_is_completed() {
     let whole = {
@@ -324,7 +324,7 @@ fn sandboxes_whose_directory_is_not_there_cannot_be_seen() {
     assert_eq!(city.repo.sandboxes().unwrap(), before);
 }
 
-/// Whose it is, it says itself: by our note, and without that by its branch; not without an entry of git's.
+/// The sandbox names its owner: by our note, and without that by its branch; not without an entry of git's.
 #[test]
 fn a_sandbox_tells_whose_it_is() {
     let city = City::new();
@@ -355,8 +355,7 @@ fn a_sandbox_tells_whose_it_is() {
     assert_eq!(city.repo.provenance(&sandbox).unwrap(), None);
 }
 
-/// A directory that somebody deleted has nothing checked out, whatever git remembers of it. One that git
-/// cannot use is there all the same.
+/// A deleted sandbox has nothing checked out, whatever git remembers of it. A sandbox that git cannot use still exists.
 #[test]
 fn a_branch_is_spare_once_its_directory_is_gone() {
     let city = City::new();

@@ -129,7 +129,7 @@ fn pins_of_a_sandbox_that_is_forgotten_stay_for_as_long_as_salvage() {
     assert_eq!(pins(&city), "");
 }
 
-/// What cannot be read there is the matter of nobody else.
+/// A stash list that cannot be read concerns only its own sandbox.
 #[test]
 fn list_that_cannot_be_read_stops_no_patrol() {
     let city = City::new();
@@ -259,7 +259,7 @@ fn stash_entry_that_claims_to_be_old_is_its_sandboxs() {
     assert_eq!(city.repo.expire_stash(later), Ok(1));
 }
 
-/// Neither its message nor its base tells whose it is.
+/// Neither its message nor its base tells the owner of the entry.
 #[test]
 fn stash_entry_of_nobody_is_kept_when_an_agent_drops_it() {
     let city = City::new();
@@ -403,14 +403,14 @@ fn entry_that_names_no_branch_holds_up_no_other_raider() {
         city.repo
             .discard_sandbox(&permit(&nux, &facts), &city.trash(), &|| Ok(()))
             .unwrap();
-        // It is safe in ours, whoever made it.
+        // The entry is safe in ours, with or without an owner.
         git(sandbox, &["stash", "clear"]);
         git(sandbox, &["gc", "-q", "--prune=now"]);
         let kept = pins(&city);
         let place = if is_told { "/Toast/" } else { "/unclaimed/" };
         let is_kept = |line: &str| line.contains(place) && line.contains(&entry);
         assert!(kept.lines().any(is_kept), "{kept}");
-        // And goes the way of all work of its sandbox.
+        // And it is treated like all other work of its sandbox.
         let left = city.facts(sandbox).special;
         let count = left.iter().filter(|it| it.kind() == WorkKind::LeftBehind);
         assert!(!is_told || count.count() > 0, "{left:?}");

@@ -1,5 +1,4 @@
-//! What agents write into the repository that they share decides nothing. That it runs nothing is shown in
-//! `custody_traps`.
+//! Files that agents write into the shared repository decide nothing. `custody_traps` shows that they run nothing.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -163,8 +162,8 @@ fn ref_that_an_agent_wrote_does_not_pass_for_the_remotes() {
     }
 }
 
-/// An outcome file that the repository has is nobody's word. git was asked in the sandbox, with what agents had
-/// configured and replaced there.
+/// An outcome file that the repository has is no raider's report. git used to be asked in the sandbox, with the
+/// configuration and objects that agents had put there.
 #[test]
 fn ours_says_what_is_committed() {
     let city = City::new();
@@ -207,7 +206,7 @@ fn replaced_objects_and_grafts_change_nothing() {
     assert_eq!(landed, "mine");
 }
 
-/// An object whose content is another than its name says must not get into ours.
+/// An object whose content does not match its name must not get into ours.
 #[test]
 fn object_with_another_content_is_refused() {
     let city = City::new();

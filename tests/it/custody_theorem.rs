@@ -1,6 +1,5 @@
-//! The salvage theorem: whatever a raider did to its sandbox, a restore gives the same HEAD, the
-//! same index and the same bytes. The seed is printed, `HORDE_SEED` repeats it, and `HORDE_CASES` says how many
-//! cases there are.
+//! The salvage theorem: after any acts of a raider in its sandbox, a restore gives the same HEAD, the same index and
+//! the same bytes. The seed is printed, `HORDE_SEED` repeats it, and `HORDE_CASES` sets the number of cases.
 
 mod verdict;
 
@@ -20,7 +19,7 @@ use verdict::{Born, Verdict};
 use crate::support::city::City;
 use crate::support::git::{git, try_git};
 
-/// One thing a raider does. Where git refuses it (a commit of nothing), nothing happens.
+/// A single act of a raider. If git refuses it (a commit without changes), nothing happens.
 #[derive(Debug, Clone)]
 enum Act {
     Write(usize, Vec<u8>),
@@ -297,9 +296,9 @@ fn tell(dir: &Path, settings: &[usize], lines: &[usize]) {
     fs::write(dir.join(".gitattributes"), lines.collect::<String>()).expect("written");
 }
 
-/// Whatever an agent has git configured to, and whatever git makes of it then: a file whose bytes are not the
-/// commit's is not called clean, and every byte comes back after the sandbox is gone and no ref reaches what was
-/// not salvaged. git is not asked for any of it.
+/// Whatever configuration an agent gives git: a file whose bytes differ from the commit is never called clean, and
+/// every byte comes back after the sandbox is gone and no ref reaches anything that was not salvaged. git is not asked
+/// for any of it.
 #[test]
 fn whatever_git_is_told_every_byte_is_seen_and_comes_back() {
     let settings = proptest::collection::vec(0..SETTINGS.len(), 0..5);

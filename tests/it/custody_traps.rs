@@ -1,5 +1,5 @@
-//! Trip wires: whatever an agent writes to have git run a program, nothing that the supervisor does runs it, and what
-//! lands is what plain git makes in a clean clone.
+//! Trip wires: whatever an agent writes to have git run a program, the supervisor never runs it, and the landed work
+//! equals that of plain git in a clean clone.
 
 mod any;
 mod ways;
@@ -18,7 +18,7 @@ use crate::support::city::{City, permit};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 use ways::{WAYS, Way};
 
-/// Where a trap is set, and what springs it.
+/// The places where traps are set, and the actions that spring them.
 struct Wires {
     city: City,
     /// Of the agent that sets it.
@@ -28,12 +28,12 @@ struct Wires {
     /// Leaves the mark and fails.
     fails: String,
     mark: PathBuf,
-    /// Whether the rig has a remote.
+    /// Set when the rig has a remote.
     remote: bool,
 }
 
 impl Wires {
-    /// A city in which an agent has committed, and somebody else has pushed meanwhile.
+    /// Makes a city in which an agent has committed, and another client has pushed meanwhile.
     fn new() -> Self {
         Self::on(true)
     }
@@ -83,7 +83,7 @@ impl Wires {
         }
     }
 
-    /// What work lands in.
+    /// Returns the repository that work lands in.
     fn origin(&self) -> PathBuf {
         match self.remote {
             true => self.city.origin(),
@@ -167,7 +167,7 @@ impl Wires {
         assert!(!self.mark.exists(), "a program of an agent ran at {when}");
     }
 
-    /// What an agent's sandbox is asked. It may be that nothing can be said of it.
+    /// Runs every read-only operation on an agent's sandbox. Each may fail.
     fn look(&self, spec: &SandboxSpec) {
         let (repo, sandbox) = (&self.city.repo, &*spec.path);
         let asked: [(&str, &dyn Fn()); 9] = [
@@ -284,7 +284,7 @@ impl Wires {
         self.unsprung("delete_branch");
     }
 
-    /// What is left is saved, brought back and removed.
+    /// Saves the rest, restores it and removes the sandbox.
     fn release(&self, spec: &SandboxSpec, at: u64) {
         let (repo, city) = (&self.city.repo, &self.city);
         let incarnation = Incarnation(at);

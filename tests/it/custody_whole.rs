@@ -191,7 +191,7 @@ fn shared_repository_is_a_repository_again_after_a_patrol() {
 /// The directory in which git keeps the last commit.
 const FAN: &str = "objects/..";
 
-/// What an agent closed to its owner, the owner opens: of root nothing is closed.
+/// A directory that an agent closed to its owner is opened again. For root nothing is closed.
 #[test]
 fn what_one_agent_closes_stops_no_sandbox() {
     if !unprivileged(what_one_agent_closes_stops_no_sandbox) {

@@ -17,18 +17,18 @@ use horde_supervisor::testing::poll::poll;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-/// How long anything may take before a test gives up.
+/// The limit after which a test gives up.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// Answers by echo, but for a few operations that behave badly on purpose.
 pub struct Fake {
-    /// Who every caller is taken for.
+    /// The caller that every connection is taken for.
     pub who: Mutex<Who>,
     /// Operations that were asked, as they read on the wire.
     pub asked: Mutex<Vec<Value>>,
     /// Operations that came to their end.
     pub ended: AtomicUsize,
-    /// What was forbidden.
+    /// The refusals that were reported as `forbidden`.
     pub forbidden: Mutex<Vec<String>>,
     /// `peek slow` waits for a permit of these.
     pub release: Semaphore,
@@ -62,7 +62,7 @@ impl Shared {
         self.0.results.lock().unwrap().push((op, result));
     }
 
-    /// What was asked of this operation.
+    /// Returns the arguments of all requests of this operation.
     pub fn asked(&self, op: &str) -> Vec<Value> {
         let asked = self.0.asked.lock().unwrap();
         let of = asked.iter().filter(|asked| asked["op"] == op);

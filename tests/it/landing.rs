@@ -177,7 +177,7 @@ fn revert_on_a_rewritten_target_is_not_undone_by_work_that_merged_what_it_revert
     }
 }
 
-/// A city whose target has got one more file, and a sandbox that was begun on that.
+/// Makes a city whose target has an additional file, and a sandbox that was begun on that.
 fn begun_on(file: &str) -> (City, Oid) {
     let city = City::new();
     write(&city.checkout(), file, "password\n");

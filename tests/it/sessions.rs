@@ -71,7 +71,7 @@ impl LocalBench {
         tmux.output().unwrap()
     }
 
-    /// Where the sessions are kept.
+    /// Returns the directory of the sessions.
     pub fn state_dir(&self) -> PathBuf {
         self.path().join("sessions")
     }

@@ -1,4 +1,4 @@
-//! Where nothing can be written: a disk that is full, one that is read-only, a limit on the size of files.
+//! Disks that cannot be written: a full disk, a read-only disk, a limit on the size of files.
 
 mod full;
 mod quota;
@@ -77,7 +77,7 @@ fn sessions_run_on_and_restart_while_nothing_can_be_written() {
     // SAFETY: between fork and exec only `signal` is called, which is async-signal-safe.
     unsafe {
         supervisor.pre_exec(|| {
-            // Else the kernel ends who writes too much, where a full disk only says no.
+            // Without this the kernel kills the process at the limit; a full disk only returns an error.
             signal(Signal::SIGXFSZ, SigHandler::SigIgn)?;
             Ok(())
         });
@@ -103,7 +103,7 @@ fn sessions_run_on_and_restart_while_nothing_can_be_written() {
     assert_eq!(crashed.len(), 1, "told afterwards");
 }
 
-/// A log that cannot be written ends nobody, whatever it looks like.
+/// A log that cannot be written ends no process, in either format.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_log_that_takes_nothing_costs_only_the_log() {

@@ -1,4 +1,4 @@
-//! Who does not move, and who does not stop: SIGSTOP, signals that are ignored, output without end.
+//! Processes that do not move or do not stop: SIGSTOP, ignored signals, endless output.
 
 use std::fs;
 
@@ -11,8 +11,8 @@ use crate::support::live::until;
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// Each takes its own grace and no more; who is polite is gone before those who use theirs up. (An agent
-/// that was stopped is let go on to hear the signal.)
+/// Each agent takes its own grace and no more; a polite agent is gone before those that use up their grace. (A stopped
+/// agent is continued, so that it hears the signal.)
 #[test]
 #[ignore = "long tier: chaos"]
 fn who_is_deaf_or_frozen_is_ended_and_delays_nobody() {

@@ -28,7 +28,7 @@ fn patrolled(agents: usize) -> Plan {
     crowd(agents).set("daemon", "patrol_interval", r#""1s""#)
 }
 
-/// What a second supervisor of the city comes to.
+/// Runs a second supervisor of the city and returns its output.
 fn second(city: &City, words: &[&str]) -> Output {
     let mut second = city.program("horde-supervisor");
     second.arg(city.root()).args(words).output().unwrap()

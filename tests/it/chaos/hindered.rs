@@ -126,7 +126,7 @@ fn log_is_opened_again_after_it_was_rotated() {
     assert!(!says(&rotated, "agent.crashed"));
 }
 
-/// What may be in the place of a file that is read, as it is named: none of it can be read to its end.
+/// Objects in the place of a file that is read; none can be read to its end.
 const ODD: [&str; 4] = ["FIFO", "device", "directory", "longer"];
 
 fn make_odd(what: &str, path: &Path) {

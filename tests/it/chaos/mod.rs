@@ -93,7 +93,7 @@ fn name(number: usize) -> String {
     format!("a{number}")
 }
 
-/// A city whose sessions are where the test asks for them.
+/// A city whose provider of sessions is the one that the test is run for.
 fn plan() -> Plan {
     match tmux::is_asked_for() {
         true => Plan::new().set("session", "provider", "\"tmux\""),
@@ -135,7 +135,7 @@ fn named(city: &City, name: &str) -> Vec<u32> {
     all.into_iter().filter(is).collect()
 }
 
-/// How often an event of this type happened, whoever it is about.
+/// Returns the number of events of this type, about any subject.
 fn count(city: &City, kind: &str) -> usize {
     city.all_of(kind).len()
 }

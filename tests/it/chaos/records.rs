@@ -1,4 +1,4 @@
-//! What stands in the directory of a session is removed, garbled, forged or replaced.
+//! Files in a session's directory are removed, garbled, forged or replaced.
 
 use std::fs;
 use std::path::PathBuf;

@@ -19,7 +19,7 @@ on_tmux_too!(
     directory_of_a_session_that_is_replaced_is_put_back
 );
 
-/// What is put in the place of a directory.
+/// The objects that are put in the place of a directory.
 const THINGS: [&str; 3] = ["file", "FIFO", "link"];
 
 fn city() -> City {

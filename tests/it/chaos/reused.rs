@@ -60,7 +60,7 @@ fn who_has_the_pid_of_ours_is_neither_adopted_nor_ended() {
     }
 }
 
-/// Whether the process waits for an answer: it has a socket, and sleeps.
+/// Returns whether the process waits for an answer: it has a socket, and sleeps.
 fn waits_on_a_socket(pid: u32) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()

@@ -33,8 +33,8 @@ fn open(city: &City) -> u64 {
     files.count() as u64
 }
 
-/// Who is connected already is answered, who runs runs on, and nothing is concluded from what cannot be
-/// seen. A start that fails is tried again, until there are descriptors.
+/// Connected clients get answers, running sessions go on, and nothing is concluded from facts that cannot be read. A
+/// start that fails is retried until there are file descriptors.
 #[test]
 #[ignore = "long tier: chaos"]
 fn without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some() {

@@ -1,4 +1,4 @@
-//! What is work in a sandbox, by its bytes alone: they are read from the disk and compared with those of the commit,
+//! Finds the work in a sandbox by its bytes alone: files are read from the disk and compared with those of the commit,
 //! which are read from ours. No git looks at the sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,18 +29,18 @@ impl Born {
         Self { disk, files }
     }
 
-    /// Whether a file has the bytes that were checked out from its blob: they hold nothing of an agent's.
+    /// Returns whether a file has the bytes that were checked out from its blob: it holds nothing of an agent's then.
     fn made(&self, path: &Vec<u8>, now: &[u8], blob: &[u8]) -> bool {
         let same_blob = self.files.get(path).is_some_and(|(_, text)| text == blob);
         same_blob && self.disk.get(path).is_some_and(|then| then.3 == now)
     }
 }
 
-/// How a disk differs from a commit.
+/// The differences between a disk and a commit.
 pub struct Verdict {
     /// Paths that hold other bytes, or another kind of file, than the commit.
     other: BTreeSet<String>,
-    /// Paths of the commit where no file is.
+    /// Paths of the commit that have no file.
     absent: BTreeSet<String>,
 }
 
@@ -73,7 +73,7 @@ impl Verdict {
         }
     }
 
-    /// What the facts do not name. In a sparse sandbox a file may be absent.
+    /// Returns the differences that the facts do not name. In a sparse sandbox a file may be absent.
     pub fn unseen(&self, facts: &GitFacts, sparse: bool) -> Vec<String> {
         let named: BTreeSet<&str> = facts
             .dirty

@@ -166,7 +166,7 @@ fn add_to_user(wires: &Wires) {
     fs::write(of_user(), text).unwrap();
 }
 
-/// Whether this test runs with a configuration of the user of its own.
+/// Runs the test again with a user configuration of its own; returns whether this process is that run.
 fn with_user<T: Fn()>(test: T) -> bool {
     let dir = horde_supervisor::testing::scratch();
     let file = dir.path().join("gitconfig");
@@ -206,7 +206,8 @@ fn nothing_springs(chance: &mut Chance) {
     wires.release(&beside, 2);
 }
 
-/// Whatever an agent writes, in whatever style its work lands.
+/// Whatever an agent writes, and whatever the style in which its work lands, no program of it runs below the
+/// supervisor.
 #[test]
 fn no_chance_of_an_agent_runs_a_program_below_the_supervisor() {
     if !with_user(no_chance_of_an_agent_runs_a_program_below_the_supervisor) {
@@ -221,7 +222,7 @@ fn no_chance_of_an_agent_runs_a_program_below_the_supervisor() {
     }
 }
 
-/// What the user adds after the rig was prepared runs nowhere; what was there before is used, where its command cannot be
+/// A driver that the user adds after the rig was prepared never runs; an earlier one is used, unless its command may be
 /// an agent's file.
 #[test]
 fn filter_and_merge_driver_of_the_user_count_as_they_were_when_the_rig_was_prepared() {

@@ -9,7 +9,7 @@ use crate::support::git::{commit_all, git, rev, write};
 pub(super) struct Way {
     pub(super) name: &'static str,
     pub(super) set: fn(&Wires),
-    /// What runs it when the agent says it in its sandbox; nothing where this git runs it at no such command.
+    /// The commands that spring the trap in the agent's sandbox; empty where this git runs it at no such command.
     pub(super) springs: &'static [&'static str],
 }
 

@@ -150,7 +150,7 @@ fn an_agents_terminal_can_be_read_and_written() {
     assert_eq!(attached.code, 2, "without a terminal: {attached:?}");
 }
 
-/// Whose command asks to be let go as soon as there is a file `finish`.
+/// A worker that asks to be let go as soon as the file `finish` exists.
 const WORKER: &str = r#"
 [[agents]]
 name = "worker"
@@ -188,7 +188,7 @@ fn a_member_that_drains_ends_when_it_says_that_it_has_finished() {
     assert!(city.happened("agent.crashed", "worker-1").is_empty());
 }
 
-/// People read sentences; whoever wants the record asks for it.
+/// People get sentences; `--json` gives the record.
 #[test]
 fn an_action_is_answered_with_a_sentence() {
     let city = Plan::new().add(MAYOR).start();

@@ -122,8 +122,8 @@ fn a_manual_run_finds_its_script_and_the_supervisor() {
     assert!(lines(&city, "made.log").join("").contains("relic.created"));
 }
 
-/// A timeout ends the whole group and who left it; the output so far is kept, and exit codes say
-/// how it went.
+/// A timeout ends the whole process group and processes that left it; the output so far is kept, and exit codes tell
+/// the outcome.
 #[test]
 fn a_timeout_ends_everything_that_was_started() {
     let script = "exec = \"echo begun; setsid sleep 600 & echo $! > pid; sleep 600\"\n";

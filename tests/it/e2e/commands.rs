@@ -24,7 +24,7 @@ setsid sh "$0" child &
 slow slow
 "#;
 
-/// A city whose gate, or set-up, is `sh slow.sh`.
+/// Makes a city whose gate, or set-up, is `sh slow.sh`.
 fn slow(section: &'static str, key: &'static str, value: &str) -> City {
     let plan = Plan::new()
         .set("raiders", "auto_charge", "true")
@@ -103,7 +103,7 @@ fn a_set_up_ends_with_a_signal_and_runs_again_after_the_next_start() {
     );
 }
 
-/// What a killed supervisor left running is ended by the next before it does the same again.
+/// A command that a killed supervisor left running is ended by the next before that runs it again.
 #[test]
 fn a_set_up_of_a_killed_supervisor_never_runs_beside_the_next() {
     let mut city = slow_set_up();

@@ -129,9 +129,9 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
     assert!(places.is_sorted() && places[0].is_some(), "{log}");
 }
 
-/// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerDifferentSessions`,
-/// `TestCrashTrackerClearHistory`; `health-patrol.md`, crash quarantine; `4-rules.md`, restart: N restarts pass, the N+1st death
-/// quarantines, once; nobody else is touched; an operator lets it out with a clean sheet.
+/// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerDifferentSessions`, `TestCrashTrackerClearHistory`;
+/// `health-patrol.md`, crash quarantine; `4-rules.md`, restart: N restarts pass, the N+1st death quarantines, once; no
+/// other child is touched; an operator releases it with a clean history.
 #[test]
 fn a_crash_loop_is_quarantined_and_others_work_on() {
     let city = Plan::new().set("daemon", "max_restarts", "2").start();

@@ -50,7 +50,7 @@ fn kinds(found: &[(String, String, bool)]) -> Vec<&str> {
     found.iter().map(|(kind, ..)| kind.as_str()).collect()
 }
 
-/// A session of this city that nobody of it asked for: its agent's process.
+/// Starts a session of this city without an owner. Returns its agent's pid.
 fn orphan(city: &City) -> u32 {
     let sessions = city.root().join(".horde/sessions");
     let provider = LocalSessions::new(sessions, cargo_bin("horde-supervisor"), "none").unwrap();
@@ -259,7 +259,7 @@ fn without_a_supervisor_it_says_what_can_be_seen() {
     assert_eq!((code, kinds(&found)), (3, vec!["supervisor", "config"]));
 }
 
-/// Whose it is, and who cannot start without it.
+/// The finding names the harness and the agents that cannot start without the program.
 #[test]
 fn a_program_that_sessions_do_not_find_is_named() {
     let harness = "[harness.ghost]\ncommand = [\"no-such-agent\"]\n\

@@ -191,7 +191,7 @@ fn deferred_work_keeps_its_branch_and_frees_its_slot() {
     assert!(!city.landed().contains(&"a.txt".to_owned()));
 }
 
-/// `4-rules.md`, security: who is in no raider's session has nothing to be done with.
+/// `4-rules.md`, security: a caller outside a raider's session has no work to finish.
 #[test]
 fn done_from_outside_a_session_is_refused() {
     let city = City::new();
@@ -243,8 +243,8 @@ fn a_silent_raider_is_explained_and_let_go_when_its_relic_is_closed() {
     assert!(log["text"].as_str().unwrap().contains("nothing to say"));
 }
 
-/// What a harness drops, and the hook file that the supervisor writes into the sandbox for it, hold up no work: the
-/// real gemini and aider landed nothing.
+/// Files that a harness drops, and the hook file that the supervisor writes into the sandbox for it, hold up no work:
+/// with the real gemini and aider nothing landed.
 #[test]
 fn files_of_the_harness_and_of_the_supervisor_are_no_work() {
     let harness = "[harness.dropper]\ncommand = [\"sh\", \"../../../agent.sh\"]\nprompt = \"file\"\n\

@@ -93,7 +93,7 @@ fn a_raider_calls_for_help_people_are_told_and_answer() {
     people_are_told_and_answer(&city);
 }
 
-/// Whoever asks for it by its id hears at least as much as whoever lists them all.
+/// A request for the escalation by its id tells at least as much as the list.
 fn it_says_as_much_by_its_id(city: &City, listed: &Value) {
     let shown = city.hd(&["relic", "show", "esc-1"]).json();
     assert_eq!(shown, *listed);
@@ -116,7 +116,7 @@ fn people_are_told_and_answer(city: &City) {
     assert_eq!(raised.len(), 2);
     until("both are told", || told(city).len() == 2);
     assert_eq!(told(city), raised);
-    // Somebody knows, which ends nothing; the end of the work does.
+    // An acknowledgement ends nothing; the end of the work does.
     assert_eq!(
         city.hd(&["escalations", "ack", "esc-1"]).json()["acked"],
         true

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::live::{City, wait};
 use crate::support::plan::Plan;
 
-/// What status says of rigs that are held.
+/// Returns the held rigs in the status.
 fn held(city: &City) -> Vec<Value> {
     let status = city.hd(&["status"]).json();
     let ground = status["ground"].as_array().unwrap().clone();

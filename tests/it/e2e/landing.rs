@@ -26,7 +26,7 @@ fn messages(events: &[Value], relic: &str) -> [usize; 3] {
 fn eight_raiders_in_parallel_land_eight_commits_and_leave_nothing() {
     let city = Plan::new().set("raiders", "max", "8").start();
     let names: Vec<_> = (1..=8).map(|n| format!("file-{n}.txt")).collect();
-    // Nobody finishes before all eight are at work.
+    // No raider finishes before all eight are at work.
     let tasks: Vec<_> = names
         .iter()
         .map(|name| {

@@ -117,7 +117,7 @@ command = ["sh", "-c", "exec sleep 1000"]
     assert!(after["process_resident_memory_bytes"] > 1e6);
 }
 
-/// What lands, what gates take, who asks for what; and a raider may look.
+/// Landings, durations of gates and requests by caller are counted; and a raider may read the metrics.
 #[test]
 fn work_and_requests_are_counted() {
     let plan = Plan::new().set("forge", "gates", r#"[{ name = "test", run = "true" }]"#);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::live::City;
 use crate::support::plan::Plan;
 
-/// Nobody sets a raider's state from outside.
+/// A raider's state cannot be set from outside.
 #[test]
 fn raider_done_and_reset_are_refused_with_advice() {
     let city = City::new();

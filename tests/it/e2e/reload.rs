@@ -45,7 +45,7 @@ fn save(city: &City, toml: &str) {
     fs::rename(new, city.root().join("city.toml")).unwrap();
 }
 
-/// An edit is seen without anybody's telling; who drifted gets a fresh session, nobody else.
+/// An edit is seen without a request; an agent that drifted gets a fresh session, and no other does.
 #[test]
 fn an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns() {
     let city = Plan::new().add(TWO).start();
@@ -77,7 +77,7 @@ fn a_dry_run_only_says_what_would_be_done() {
     assert!(told["errors"].as_array().unwrap().is_empty());
     city.wait_event(2, "agent.started", "mayor");
     assert_ne!(running(&city, "mayor"), mayor);
-    // The edit is in force: nothing more would be done, whatever was done for it.
+    // The edit is in force: a further reload would change nothing.
     let none = |name| json!({ "agent": name, "action": "none" });
     let again = city.hd(&["reload", "--dry-run"]).json();
     assert_eq!(again["actions"][0], none("mayor"));
@@ -236,7 +236,7 @@ fn committed_outcome_file_is_no_word_in_a_rig_that_was_added() {
     assert!(files.lines().any(|name| name == "rest.txt"), "{files}");
 }
 
-/// A rig's settings change under its raiders: who works goes on, what comes next goes by the new ones.
+/// A rig's settings change under its raiders: running raiders go on, later ones use the new settings.
 #[test]
 fn the_settings_of_a_rig_change_while_it_works() {
     let city = Plan::new().set("raiders", "max", "1").start();
@@ -258,7 +258,7 @@ fn the_settings_of_a_rig_change_while_it_works() {
     city.wait_status(&relic, "closed");
 }
 
-/// Automation folders are watched, also one whose file comes later than it does.
+/// Automation folders are watched, also a folder whose file comes later.
 #[test]
 fn a_new_automation_is_found_without_a_restart() {
     let city = City::new();

@@ -48,7 +48,7 @@ fn what_a_sandbox_holds_is_in_salvage_before_it_is_repaired() {
     assert_eq!(rev(restored.as_ref(), "HEAD"), head);
 }
 
-/// What is broken, and how.
+/// A name, and the act that breaks a sandbox.
 type Break = (&'static str, fn(&City));
 
 /// Broken in ways that git cannot read: the branch and every file are there afterwards, and the agent
@@ -130,8 +130,8 @@ fn in_a_broken_sandbox_git_finds_no_other_repository() {
     assert!(said.contains("not a git repository"), "{said}");
 }
 
-/// Somebody removes the directory under a living session: everybody says so, a death of that session costs
-/// one restart and no more, and what was committed is there after the repair that is named.
+/// The directory is removed under a living session: every verb reports that, a death of that session costs one restart
+/// and no more, and the commits are there after the repair that is named.
 #[test]
 fn a_sandbox_that_vanished_is_named_and_made_anew() {
     let city = Plan::new().set("daemon", "max_restarts", "1").start();

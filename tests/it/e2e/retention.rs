@@ -1,5 +1,4 @@
-//! What is kept, and for how long, with the real daemon (`2-contract.md`, 2.2; `health-patrol.md`,
-//! wisp GC; `4-rules.md`, flags).
+//! Retention with the real daemon (`2-contract.md`, 2.2; `health-patrol.md`, wisp GC; `4-rules.md`, flags).
 
 use std::fs;
 use std::sync::Arc;
@@ -98,7 +97,7 @@ fn prune_asks_and_then_destroys_what_was_named() {
     assert_eq!((said.len(), &said[0]["cause"]), (1, &json!("operator")));
 }
 
-/// Nor may a raider, whatever it agrees to.
+/// A raider may not prune, even with `--yes`.
 #[test]
 fn a_session_may_not_prune() {
     let city = City::new();
@@ -114,7 +113,7 @@ fn a_session_may_not_prune() {
     assert!(tried.err.contains("may act only as itself"), "{tried:?}");
 }
 
-/// Old salvage and old events go after the next start; whoever asks for them is told.
+/// Old salvage and old events are deleted after the next start; a request for them says so.
 #[test]
 fn what_is_old_goes_and_whoever_asks_for_it_is_told() {
     let mut city = City::new();

@@ -77,7 +77,7 @@ fn what_is_rejected_goes_to_a_fresh_raider_who_is_told_why() {
     assert!(!city.landed().contains(&"bad.txt".to_owned()));
 }
 
-/// Nobody looks: the slot is free again after `review_hold`, and what was pushed lands when somebody does.
+/// Without a review the slot is free again after `review_hold`, and the pushed work lands when it is approved.
 #[test]
 fn what_nobody_looks_at_waits_on_without_its_raider() {
     let plan = Plan::new().set("daemon", "patrol_interval", r#""1s""#).set(

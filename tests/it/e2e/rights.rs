@@ -1,6 +1,5 @@
-//! A caller in a raider's session may act only as that raider, and what the supervisor runs of an
-//! agent's work only looks; both are recognised by their processes (`2-contract.md`, 2.4;
-//! `4-rules.md`, security and flags).
+//! A caller in a raider's session may act only as that raider, and commands that the supervisor runs on an agent's work
+//! may only read; both are recognised by their processes (`2-contract.md`, 2.4; `4-rules.md`, security and flags).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +11,7 @@ use crate::support::git::write;
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 
-/// What changes nothing and so may be asked at any time, before and after.
+/// Returns the state of the city by read-only requests, to compare before and after.
 fn state_of(city: &City) -> Value {
     let ask = |op: &str| city.ask(op, json!({})).unwrap();
     let raiders: Vec<_> = city.raiders().iter().map(|one| one["id"].clone()).collect();
@@ -36,7 +35,7 @@ fn assert_forbidden(city: &City, subject: &str, names: &[&str], prefix: &str) {
     });
 }
 
-/// Forbidden whatever the arguments, told in the journal, and without effect; looking is allowed.
+/// Forbidden with any arguments, recorded in the journal, and without effect; looking is allowed.
 #[test]
 fn an_agent_may_not_act_on_others_or_on_the_city() {
     let mayor = "[[agents]]\nname = \"mayor\"\ncommand = [\"sleep\", \"1000\"]\n";
@@ -199,8 +198,7 @@ fn an_agent_may_what_its_rights_say_by_now() {
     assert_eq!(city.happened("agent.started", "mayor").len(), 1);
 }
 
-/// With the socket away nobody is recognised by a process: what is written down for the supervisor
-/// must fit whom it names.
+/// With the socket away no process can be recognised: an intent in the outbox must fit the raider that it names.
 #[test]
 fn another_raiders_done_is_not_taken_from_the_outbox() {
     let mut city = City::new();

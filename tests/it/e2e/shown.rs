@@ -1,4 +1,4 @@
-//! What agents write reaches people as text: titles, names of files, what gates print, terminals.
+//! Text of agents reaches people as plain text: titles, names of files, output of gates, terminals.
 
 use horde_supervisor::domain::shown::is_hidden;
 use serde_json::json;
@@ -26,7 +26,7 @@ fn look(city: &City, words: &[&str]) -> [Ran; 2] {
     ran
 }
 
-/// Whatever verb shows it, to a person or as JSON, on standard output or as an error.
+/// Whichever verb shows it, to a person or as JSON, on standard output or as an error.
 #[test]
 fn nothing_that_an_agent_wrote_steers_the_terminal_of_a_person() {
     let gate = format!(

@@ -41,7 +41,7 @@ fn a_silent_session_is_told_then_replaced() {
     assert_eq!(city.happened("agent.crashed", TOAST), Vec::<Value>::new());
 }
 
-/// Who says that it waits is left alone, and `status` says so; who does not is shown as stalled.
+/// A raider that declares a wait is left alone, and `status` shows the wait; another is shown as stalled.
 #[test]
 fn a_declared_wait_is_no_stall() {
     let city = city();
@@ -73,7 +73,7 @@ fn a_declared_wait_is_no_stall() {
         "{toast}"
     );
     assert_eq!(city.happened("raider.stalled", TOAST), Vec::<Value>::new());
-    // It is not somebody else's to say.
+    // Only the raider itself may declare its wait.
     assert_eq!(
         city.hd(&["wait", "1h", "--reason", "x"]).error(1)["kind"],
         "forbidden"

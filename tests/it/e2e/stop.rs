@@ -1,5 +1,5 @@
-//! Stopping, and who holds the city (issue 2, point 12; `4-rules.md`, stop and start;
-//! `health-patrol.md`, single controller).
+//! Stops, and the lock of the city (issue 2, point 12; `4-rules.md`, stop and start; `health-patrol.md`, single
+//! controller).
 
 use std::fs;
 use std::net::TcpListener;

@@ -49,7 +49,7 @@ fn sessions_survive_the_kill_of_the_daemon_and_are_adopted() {
     city.wait_no_raiders();
 }
 
-/// An agent that dies while nobody watches is found dead and started again on its sandbox.
+/// An agent that dies while the daemon is away is found dead and started again on its sandbox.
 #[test]
 fn an_agent_that_dies_while_the_daemon_is_away_is_respawned() {
     let mut city = City::new();

@@ -1,4 +1,4 @@
-//! What a person reads of a session's terminal.
+//! A session's terminal as a person reads it.
 
 use crate::support::live::until;
 use crate::support::plan::Plan;

@@ -150,8 +150,7 @@ command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $li
     end(city);
 }
 
-/// A reload moves a city agent by agent: who stands gets a fresh session at once, a raider with its
-/// next one.
+/// A reload moves a city agent by agent: a standing agent gets a fresh session at once, a raider with its next session.
 #[test]
 fn a_reload_moves_a_city_to_tmux_agent_by_agent() {
     if !tmux::is_there() {

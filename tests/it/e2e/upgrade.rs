@@ -59,7 +59,7 @@ fn an_upgrade_under_a_running_city_ends_no_session() {
     assert_eq!(program(&holder(&city, &early)), supervisor);
 
     city.install("two");
-    // The old daemon goes on with what it is itself, whatever is in its place.
+    // The old daemon goes on with its own program, even after the file was replaced.
     let between = city.work(
         "between",
         &["sign between", "await go", "commit b.txt", "hd done"],

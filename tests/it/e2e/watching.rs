@@ -1,5 +1,5 @@
-//! What a supervisor notices by itself (`health-patrol.md`, config reload): no patrol comes in the
-//! time of these tests, and nobody tells it.
+//! Changes that a supervisor notices by itself (`health-patrol.md`, config reload): no patrol and no request comes
+//! during these tests.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -90,7 +90,7 @@ fn an_include_is_followed_wherever_it_leads() {
     wait_agents(&city, vec!["two", "new", "back", "azure"]);
 }
 
-/// What would mend it is waited for, wherever it is.
+/// The missing file is watched for, wherever it is.
 #[test]
 fn an_include_that_was_missing_mends_the_city() {
     let far = horde_supervisor::testing::scratch();

@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use super::super::support::git::{commit_all, git, write};
 
-/// How long a condition may take. Generous: CI machines are slow, and nothing waits for it in vain.
+/// The limit of waiting for a condition. Generous, because CI machines are slow and a passing test never waits that
+/// long.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Runs the lines of its task that begin with `run: `, as a shell would.
@@ -28,7 +29,7 @@ task=TASK.md
 eval "$(sed -n 's/^[[:space:]]*run: //p' "$task")"
 "#;
 
-/// What a city is made with.
+/// The configuration of a city.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Lines for `[rigs.forge]`.
@@ -37,7 +38,7 @@ pub struct Plan {
     pub raiders: String,
     /// The agent's command, as a TOML array; the script when empty.
     pub command: String,
-    /// Whether the checkout has an origin.
+    /// Set when the checkout has an origin.
     pub remote: bool,
 }
 
@@ -53,7 +54,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// A city whose forge is configured so.
+    /// A plan with these lines for the forge.
     pub fn forge(lines: impl Into<String>) -> Self {
         Self {
             forge: lines.into(),
@@ -105,14 +106,14 @@ impl City {
         self
     }
 
-    /// A made city whose daemon runs.
+    /// Makes a city whose daemon runs.
     pub fn running(plan: &Plan) -> Self {
         let city = Self::new(plan);
         city.start(&[]);
         city
     }
 
-    /// The temporary directory: origin, checkout, city and whatever a test puts there.
+    /// Returns the temporary directory with origin, checkout, city and the test's own files.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -219,7 +220,7 @@ impl City {
         });
     }
 
-    /// One request; the error's kind and message, or `unreachable` when there was no answer.
+    /// Sends a request. Returns the error's kind and message, or `unreachable` when there was no answer.
     pub fn try_ask(&self, op: &str, args: &Value) -> Result<Value, String> {
         let gone = |error: std::io::Error| format!("unreachable: {error}");
         let socket = self.dir().join(".horde/control.sock");
@@ -246,7 +247,7 @@ impl City {
         Err("unreachable: the connection ended".to_owned())
     }
 
-    /// One request that must succeed.
+    /// Sends a request that must succeed.
     pub fn ask(&self, op: &str, args: &Value) -> Value {
         match self.try_ask(op, args) {
             Ok(result) => result,
@@ -321,7 +322,7 @@ impl City {
         found.unwrap_or_else(|| panic!("not within {LIMIT:?}: {what}\n{}", self.story()))
     }
 
-    /// What the daemon logged, for failures.
+    /// Returns the end of the daemon's log, for failures.
     pub fn story(&self) -> String {
         let log = fs::read_to_string(self.root.join("daemon.log")).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();

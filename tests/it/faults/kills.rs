@@ -1,4 +1,4 @@
-//! The daemon is killed at moments that nobody chose. The seed is printed; `HORDE_SEED` repeats it.
+//! The daemon is killed at random moments. The seed is printed; `HORDE_SEED` repeats it.
 
 use std::thread;
 use std::time::Duration;

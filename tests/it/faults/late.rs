@@ -1,4 +1,4 @@
-//! What is written after `done` is neither landed nor lost: a person is called, once.
+//! A file written after `done` is neither landed nor lost: an operator is called, once.
 
 use std::fs;
 

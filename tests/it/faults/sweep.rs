@@ -1,8 +1,8 @@
 //! The crash sweep: the daemon is aborted at every fault point there is, and the end is the same.
 //!
-//! `cargo test` kills once in each story, at a point that nobody chose; the seed is printed, and
-//! `HORDE_SEED` repeats it. The long tier kills at each point, once with one raider, and at its first,
-//! second and third time with three raiders at work; `HORDE_SWEEP=<point>` has it sweep one point.
+//! `cargo test` kills once in each story, at a random point; the seed is printed, and `HORDE_SEED` repeats it. The long
+//! tier kills at each point, once with one raider, and at its first, second and third time with three raiders at work;
+//! `HORDE_SWEEP=<point>` has it sweep a single point.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use super::super::support::chance::Chance;
 use super::super::support::git::{commit_all, git, rev, write};
 use super::city::{City, Plan, does, touch};
 
-/// How many cities live at once: most of their time is spent waiting for processes.
+/// The number of cities at once: most of their time is spent waiting for processes.
 const AT_ONCE: usize = 4;
 
 /// A piece of work that passes a point.
@@ -77,7 +77,7 @@ fn stories(point: FaultPoint) -> &'static [Story] {
     }
 }
 
-/// One run of the sweep.
+/// A run of the sweep.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     story: Story,
@@ -221,7 +221,7 @@ fn work(case: Case) {
     let city = City::new(&Plan::forge(
         "gates = [{ name = \"test\", run = \"test -d work\" }]",
     ));
-    // The gate's own baseline: red on a target without any work would be nobody's fault.
+    // The gate's own baseline: a target that is red without any work must not be blamed on the raider.
     city.start(&[("HORDE_FAULT", &case.fault())]);
     let names = case
         .names()
@@ -342,7 +342,7 @@ fn prune(case: Case) {
     city.stop();
 }
 
-/// One salvage of each, which gives everything back, and no ref that no salvage knows of.
+/// Asserts a salvage of each raider, which restores everything, and no salvage ref without a salvage.
 fn assert_salvaged(city: &City, raiders: &[Value]) {
     let salvages = city.ask("salvage.list", &json!({}));
     let salvages = salvages.as_array().expect("a list");

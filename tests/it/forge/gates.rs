@@ -72,7 +72,7 @@ fn what_lands_is_what_was_tested_even_when_somebody_pushes_meanwhile() {
     let city = gated("");
     let root = city.root().display().to_string();
     foreign(&city, "theirs", "first\n");
-    // The first run is overtaken: somebody pushes after the tree was made, before it lands.
+    // The first run is overtaken: another push arrives after the tree was made, before it lands.
     program::script(
         &city.root().join("gate"),
         &format!(

@@ -103,7 +103,7 @@ fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over
     city.stop();
 }
 
-/// What lands may be a file that a person has and ignores.
+/// A file of the landing may be one that a person has and ignores.
 #[test]
 fn an_ignored_file_in_the_way_is_never_overwritten() {
     let city = without_remote();

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::faults::city::City;
 use super::support::git::{commit_all, git, write};
 
-/// Somebody else pushes a change of one file to main.
+/// Another client pushes a change of one file to main.
 fn foreign(city: &City, file: &str, content: &str) -> String {
     let other = city.root().join("other");
     if !other.exists() {
@@ -43,7 +43,7 @@ fn failures(city: &City, relic: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Nobody was blamed: no MERGE_FAILED, and one raider did all of it.
+/// Asserts that the work was not blamed: no MERGE_FAILED, and a single raider did all of it.
 fn assert_nobody_blamed(city: &City, relic: &str) {
     assert_eq!(failures(city, relic), Vec::<Value>::new());
     let charged = city.events("raider.charged");

@@ -1,5 +1,4 @@
-//! What cannot land as it is goes to a fresh raider that is told why, so many times, and then to a
-//! person.
+//! Work that cannot land goes to a fresh raider with the reason, a limited number of times, and then to a person.
 
 use std::fs;
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::agent;
 
-/// A city whose harness `fake` is the agent in this role.
+/// Makes a city whose harness `fake` is the agent in this role.
 fn city(root: &Path, role: &str) {
     let exe = std::env::current_exe().unwrap();
     let (exe, test, variable) = (exe.display(), agent::TEST, agent::ROLE);

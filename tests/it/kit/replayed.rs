@@ -16,8 +16,8 @@ use super::agent;
 /// The cases that a recording stands for.
 const CASES: [&str; 3] = ["question", "limit", "login"];
 
-/// What programs do at a limit, as the agent does it; the others wait for text. aider ends in the end, which the
-/// recording does not show. A limit of copilot is told by a hook alone: no screen shows it.
+/// The behaviour of programs at a limit, as the agent imitates it; the others wait for text. aider ends after a while,
+/// which the recording does not show. A hook alone reports a limit of copilot: no screen shows it.
 const LIMITS: [(&str, &str); 6] = [
     ("aider", "waits"),
     ("claude", "menu"),

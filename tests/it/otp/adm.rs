@@ -71,7 +71,7 @@ fn every_order_is_answered_in_every_state() {
     in_state(&city, "mayor", "running");
 }
 
-/// `extra_return`: the session is the agent's own, whatever started it: one at a time, of one name.
+/// `extra_return`: a session belongs to its agent, however it was started: one at a time, under one name.
 #[test]
 fn the_name_of_a_session_outlives_it_and_there_is_only_ever_one() {
     let mut city = started(&with(&[agent("mayor", "polite", "")]));
@@ -97,8 +97,8 @@ fn the_name_of_a_session_outlives_it_and_there_is_only_ever_one() {
     );
 }
 
-/// `sup_start_child_returns_error`, `sup_start_restart_child_returns_error`: whoever starts a child
-/// that cannot start is told why, and it stays at rest.
+/// `sup_start_child_returns_error`, `sup_start_restart_child_returns_error`: the caller that starts a child that cannot
+/// start gets the reason, and the child stays at rest.
 #[test]
 fn who_starts_what_cannot_start_is_told_why() {
     let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n";

@@ -1,4 +1,4 @@
-//! Restart type × kind of end: who is started again.
+//! Restart type × kind of end: the children that are started again.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{agent, bystander, in_state, later, runs_as, stamps_of, started, with
 use crate::support::live::City;
 use crate::support::processes;
 
-/// How a stub ends: a name, its words, and what the journal says of it.
+/// The ends of a stub: a name, its command, and code and signal in the journal.
 const ENDS: [(&str, &str, Option<i64>, Option<i64>); 5] = [
     ("normal", "exit 0", Some(0), None),
     ("shutdown", "kill -TERM $$", None, Some(15)),
@@ -112,8 +112,8 @@ fn a_command_that_does_not_exist_is_named() {
     runs_as(&city, "other", 1);
 }
 
-/// `sup_stop_race`: whoever ends by itself while everything is being stopped is not started again,
-/// whatever its restart type, and the order of the others is kept.
+/// `sup_stop_race`: a child that ends by itself during the stop is not started again, with any restart type, and the
+/// order of the others is kept.
 #[test]
 fn who_ends_by_itself_during_the_stop_stays_down() {
     let names: Vec<_> = cells().into_iter().map(|(_, name, _)| name).collect();
@@ -123,7 +123,7 @@ fn who_ends_by_itself_during_the_stop_stays_down() {
         let lines = format!("await stopping; stamp over; {}", ENDS[end].1);
         parts.push(agent(name.as_str(), &lines, &keys));
     }
-    // Ended first, and only when all the others are gone: they depend on nobody's being told.
+    // Ended first, but exits only after all the others: their ends must not depend on its exit.
     let lines = "gone() { [ $(grep -c over stamps) = 15 ] && sleep 0.3 && stamp down && exit 0; }\n\
                  trap 'sign stopping; until gone; do sleep 0.05; done' INT TERM\nrest";
     let keys = format!("shutdown_timeout = \"1m\"\ndepends_on = {names:?}");

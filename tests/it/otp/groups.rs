@@ -1,4 +1,4 @@
-//! Groups: whom a death concerns besides who died.
+//! Groups: the members that a death concerns besides the dead one.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -28,8 +28,8 @@ fn generations(city: &City, wanted: [u64; 3]) -> Vec<u32> {
         .collect()
 }
 
-/// What the journal says of the three since so many of its events, in order. The processes themselves
-/// say it in the order in which the machine lets them.
+/// Returns the journal's events of the three after the first `seen`, in order. The processes' own stamps come in the
+/// order in which the machine schedules them.
 fn since(city: &City, seen: usize) -> Vec<String> {
     let mut events = city.all_events();
     events.retain(|event| NAMES.iter().any(|name| event["subject"] == *name));
@@ -45,8 +45,8 @@ fn since(city: &City, seen: usize) -> Vec<String> {
     words.skip(seen).collect()
 }
 
-/// `one_for_one`, `one_for_all`, `rest_for_one`: who is restarted with the second of three, in which
-/// order, and that nobody else's pid changes.
+/// `one_for_one`, `one_for_all`, `rest_for_one`: the members restarted with the second of three, their order, and that
+/// no other pid changes.
 #[test]
 fn the_strategy_says_whom_a_death_concerns() {
     for (strategy, after, happened) in [
@@ -129,7 +129,7 @@ fn another_one_that_fails_at_the_restart() {
         generations(&city, [1, 1, 1]);
         until("all are told of", || since(&city, 0).len() == 3);
         kill(&city, "zeta");
-        // The one before has been started, and waits for nobody.
+        // The member before has been started, and waits for no other.
         runs_as(&city, "alpha", 2);
         runs_as(&city, "zeta", 2);
         city.sign("fail");
@@ -195,8 +195,8 @@ fn whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it() {
     }
 }
 
-/// `temporary_bystander`: a temporary sibling that its group's restart ends is not started again, and
-/// that costs nobody anything.
+/// `temporary_bystander`: a temporary sibling that its group's restart ends is not started again, and that counts as no
+/// death.
 #[test]
 fn a_temporary_bystander_ends_with_its_group() {
     for strategy in ["one_for_all", "rest_for_one"] {

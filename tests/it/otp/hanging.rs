@@ -9,8 +9,7 @@ use crate::support::git::write;
 use crate::support::live::{City, until};
 use crate::support::processes;
 
-/// What an answer may take on a machine that is busy: far less than an attempt and its back-off would
-/// take for ever.
+/// The limit of an answer on a busy machine: far less than endless attempts with back-off would take.
 const PROMPT: Duration = Duration::from_secs(20);
 
 /// An agent whose program disappears.
@@ -18,7 +17,7 @@ fn flaky() -> String {
     "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n".to_owned()
 }
 
-/// A city whose flaky agent is tried again for ever.
+/// Makes a city whose flaky agent is retried for ever.
 fn looping(more: &[String]) -> City {
     let parts = [&[flaky(), bystander()], more].concat();
     let mut city = made(&with(&parts).set("daemon", "max_restarts", "0"));

@@ -90,13 +90,13 @@ fn with(parts: &[String]) -> Plan {
     Plan::new().add(&parts.concat())
 }
 
-/// What has happened to the stubs, in order.
+/// Returns the stamps that the stubs have written, in order.
 fn stamps(city: &City) -> Vec<String> {
     let stamps = fs::read_to_string(city.root().join("stamps")).unwrap();
     stamps.lines().map(str::to_owned).collect()
 }
 
-/// What has happened to one of them.
+/// Returns the stamps of one stub.
 fn stamps_of(city: &City, name: &str) -> Vec<String> {
     let prefix = format!("{name} ");
     let own = stamps(city).into_iter();
@@ -134,8 +134,7 @@ fn pid(agent: &Value) -> u32 {
     pid.try_into().unwrap()
 }
 
-/// Restarts an agent that is at hand for that, and waits until it has been told: whatever happened
-/// before stands in the journal then.
+/// Restarts the bystander and waits for its event: the journal has everything that happened before then.
 fn later(city: &City) {
     in_state(city, "later", "running");
     let before = city.happened("agent.restarted", "later").len();

@@ -9,7 +9,7 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// A city with a pool whose size stands in the file `wanted`.
+/// Makes a city with a pool whose size stands in the file `wanted`.
 fn pool(plan: Plan, lines: &str, size: usize) -> City {
     let keys = "pool = { min = 0, max = 120, check = \"cat wanted\", check_interval = \"100ms\", \
                 drain_timeout = \"0s\" }\nshutdown_timeout = \"0s\"";
@@ -36,9 +36,9 @@ fn members(city: &City, count: usize) -> Vec<Value> {
     })
 }
 
-/// `simple_one_for_one`, `simple_one_for_one_escalation`, `simple_one_for_one_extra`,
-/// `sup_start_map_simple`: one dies: as many as before, the others as they were, and it comes back as
-/// who it was; over the limit it alone is quarantined.
+/// `simple_one_for_one`, `simple_one_for_one_escalation`, `simple_one_for_one_extra`, `sup_start_map_simple`: after a
+/// death the pool has as many members as before, the others unchanged, and the dead member returns under its name; over
+/// the limit it alone is quarantined.
 #[test]
 fn a_member_that_dies_comes_back_as_who_it_was() {
     let lines = "stamp \"is $HD_SESSION $0 $PWD\"\nrest";

@@ -119,7 +119,7 @@ fn a_specification_can_go_in_every_state_and_come_again() {
     city.stop();
 }
 
-/// A group that is being restarted while it is changed: nobody is forgotten.
+/// A group that changes while it is restarted: no member is forgotten.
 #[test]
 fn a_group_that_goes_while_it_is_restarted_leaves_nobody_behind() {
     let lines = "[ $n = 1 ] || [ -e $signs/mended ] || exit 1\npolite";
@@ -147,8 +147,8 @@ fn a_group_that_goes_while_it_is_restarted_leaves_nobody_behind() {
     in_state(&city, "alpha", "running");
 }
 
-/// A culprit whose specification was mended is released (`3-architecture.md`, 3.1), and with it those
-/// who waited for it.
+/// A culprit whose specification was mended is released (`3-architecture.md`, 3.1), and with it the children that
+/// waited for it.
 #[test]
 fn a_culprit_that_is_mended_by_a_reload_lets_its_group_go_on() {
     let zeta = agent("zeta", "polite", "");

@@ -20,8 +20,8 @@ fn a_city_without_agents_starts_answers_and_stops_without_a_trace() {
     assert_eq!(processes::of(city.root()), Vec::<u32>::new());
 }
 
-/// `sup_start_ignore_child`: with us who has nothing to do is suspended. It is listed and does not
-/// keep the next one from starting.
+/// `sup_start_ignore_child`: a child without work is suspended here. It is listed and does not keep the next one from
+/// starting.
 #[test]
 fn a_suspended_agent_is_listed_and_the_next_one_starts() {
     let off = agent("off", "rest", "suspended = true");
@@ -37,7 +37,7 @@ fn a_suspended_agent_is_listed_and_the_next_one_starts() {
     );
 }
 
-/// `horde-supervisor`, on a city whose `city.toml` ends with these lines.
+/// Runs `horde-supervisor` on a city whose `city.toml` ends with these lines.
 fn refused(city: &City, toml: &str, more: &str) -> Ran {
     let path = city.root().join("city.toml");
     fs::write(&path, format!("{toml}\n{more}\n")).unwrap();
@@ -53,7 +53,7 @@ fn refused(city: &City, toml: &str, more: &str) -> Ran {
     }
 }
 
-/// What is wrong with a city that has an agent `good`, and what is said of it.
+/// The errors of a city with an agent `good`, and words of the message for each.
 fn malformed() -> Vec<(String, &'static [&'static str])> {
     let group = |strategy: &str| super::group(strategy, &["good"]);
     vec![

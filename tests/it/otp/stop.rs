@@ -1,4 +1,4 @@
-//! Stop: grace, no grace, order, and those who will not go.
+//! Stop: with grace, without, in order, and with agents that will not end.
 
 use std::fs;
 use std::thread;
@@ -13,7 +13,7 @@ use crate::support::processes;
 
 const STUBBORN: usize = 12;
 
-/// How every agent of a city ends, all at once.
+/// Agents with every kind of end, ended all at once.
 fn crowd() -> Vec<String> {
     let stubborn = (0..STUBBORN).map(|number| {
         agent(
@@ -101,8 +101,8 @@ fn a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed() {
     assert_eq!(how("odd"), "Gracefully");
 }
 
-/// `order_of_children`: with us `depends_on` says what comes after what, whatever the names and the
-/// order in the file; the stop is the exact reverse.
+/// `order_of_children`: here `depends_on` decides the order, not names or the order in the file; the stop is the exact
+/// reverse.
 #[test]
 fn who_depends_starts_after_and_ends_before() {
     let parts = [

@@ -1,5 +1,5 @@
-//! What only real sessions can show: processes, signals, files, sockets. What holds for a detached
-//! holder holds for one in a tmux pane.
+//! Tests that need real sessions: processes, signals, files, sockets. They run with a detached holder and with a holder
+//! in a tmux pane.
 
 /// Makes two tests of each function: with detached holders, and in tmux.
 macro_rules! on_both {

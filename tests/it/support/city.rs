@@ -17,7 +17,7 @@ use horde_supervisor::testing::{scratch, scratch_on_disk};
 
 use super::git::{commit_all, git, rev, write};
 
-/// One rig in a temporary directory.
+/// A rig in a temporary directory.
 pub struct City {
     /// Gone when dropped.
     pub dir: tempfile::TempDir,
@@ -93,7 +93,7 @@ impl City {
         self.root().join("origin.git")
     }
 
-    /// Where removed sandboxes go.
+    /// Returns the directory of removed sandboxes.
     pub fn trash(&self) -> PathBuf {
         self.root().join("city/.horde/trash")
     }

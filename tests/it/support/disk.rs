@@ -24,7 +24,7 @@ impl Disk {
         Self { dir }
     }
 
-    /// Where it is.
+    /// Returns the path of the disk.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -72,8 +72,8 @@ impl Drop for Disk {
     }
 }
 
-/// Lets nobody write below this path any more, or lets them again. What is open for writing stays open for
-/// it: the kernel turns no disk read-only under that.
+/// Makes this path read-only, or writable again. Files that are open for writing stay writable: the kernel refuses to
+/// remount a disk under them.
 pub fn read_only(path: &Path, yes: bool) {
     let none = None::<&str>;
     let ours = fs::read_to_string("/proc/self/mountinfo").unwrap();

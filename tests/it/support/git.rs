@@ -32,12 +32,12 @@ fn command(dir: &Path) -> Command {
     command
 }
 
-/// Runs git and returns whatever it came to.
+/// Runs git and returns its output, also of a failure.
 pub fn try_git(dir: &Path, args: &[&str]) -> Output {
     command(dir).args(args).output().expect("git runs")
 }
 
-/// Runs git, which must succeed; its output without the last newline.
+/// Runs git, which must succeed. Returns its output without the last newline.
 pub fn git(dir: &Path, args: &[&str]) -> String {
     let output = try_git(dir, args);
     assert!(

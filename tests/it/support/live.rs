@@ -18,10 +18,10 @@ use super::git::{commit_all, git, write};
 use super::plan::Plan;
 use super::{processes, tmux};
 
-/// How long anything may take: the machine may be slow and busy.
+/// The limit of every wait: the machine may be slow and busy.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
-/// How long processes may take to leave after the daemon has ended.
+/// The limit for processes to leave after the daemon has ended.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// Waits until there is something, and returns it.
@@ -34,7 +34,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     wait(what, || condition().then_some(()));
 }
 
-/// What a run of `hd` came to.
+/// The result of a run of `hd`.
 #[derive(Debug)]
 pub struct Ran {
     /// Exit code.
@@ -64,15 +64,15 @@ impl Ran {
 pub struct City {
     dir: tempfile::TempDir,
     root: PathBuf,
-    /// Where its programs are; where they were built, if nothing is said.
+    /// The directory of its programs; that of the build if none is given.
     programs: Option<PathBuf>,
     daemon: Option<Child>,
-    /// Whether sessions may be running that only a graceful stop of a new daemon would end.
+    /// Set when sessions may be running that only a graceful stop of a new daemon would end.
     abandoned: bool,
 }
 
 impl City {
-    /// One rig `horde`, as every default has it, and the daemon running.
+    /// Starts a city with one rig `horde` and default settings.
     pub fn new() -> Self {
         Plan::new().start()
     }
@@ -125,7 +125,7 @@ impl City {
         files.lines().map(str::to_owned).collect()
     }
 
-    /// One of our programs, with nothing of the machine's settings.
+    /// Returns a command for one of our programs, without the machine's settings.
     pub fn program(&self, name: &str) -> Command {
         let built = || cargo_bin(name);
         let installed = self.programs.as_ref().map(|dir| dir.join(name));
@@ -273,7 +273,7 @@ impl City {
         self.journal(json!({}))
     }
 
-    /// Events of a type, whoever they are about.
+    /// Returns the events of a type, about any subject.
     pub fn all_of(&self, kind: &str) -> Vec<Value> {
         self.journal(json!({ "type": kind }))
     }
@@ -382,7 +382,7 @@ impl City {
         })
     }
 
-    /// How many sessions a relic has had.
+    /// Returns the number of sessions that a relic has had.
     pub fn sessions_of(&self, relic: &str) -> usize {
         let seen = fs::read_dir(self.root.join("seen")).unwrap();
         let names = seen.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -404,7 +404,7 @@ impl City {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Ends the daemon in the ordinary way; whatever is left then, and should not be.
+    /// Ends the daemon in the ordinary way. Returns the processes that are left and should not be.
     fn close(&mut self) -> Vec<u32> {
         let Some(mut daemon) = self.daemon.take() else {
             let left = processes::of(&self.root);
@@ -476,7 +476,7 @@ fn shortened(line: &str) -> String {
     }
 }
 
-/// The body of a relic whose agent does these lines.
+/// Returns the body of a relic whose agent does these lines.
 pub fn body(steps: &[&str]) -> String {
     steps.iter().map(|step| format!("$ {step}\n")).collect()
 }

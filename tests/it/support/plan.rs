@@ -1,5 +1,4 @@
-//! What a test's `city.toml` says: quick restarts, no patrol in the time of a test, and whatever the
-//! test sets over that.
+//! The `city.toml` of a test: quick restarts, no patrol during a test, and the test's own settings over that.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// One rig `horde` with relics `gt-1`, `gt-2` ...
+    /// A plan with one rig `horde`, whose relics are `gt-1`, `gt-2` ...
     pub fn new() -> Self {
         let empty = Self {
             sections: BTreeMap::new(),

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use horde_supervisor::domain::city::tmux_server;
 
-/// Whether tmux is there. Tests of it end at once where it is not; where `HORDE_TESTS_NEED_TMUX` is
-/// set, its absence is a failure.
+/// Returns whether tmux is installed. Without it, tests of tmux return at once; with `HORDE_TESTS_NEED_TMUX` set, its
+/// absence is a failure.
 pub fn is_there() -> bool {
     let there = Command::new("tmux").arg("-V").output().is_ok();
     let needed = std::env::var_os("HORDE_TESTS_NEED_TMUX").is_some();
@@ -33,7 +33,7 @@ pub fn run_on_tmux(test: impl FnOnce()) {
     }
 }
 
-/// Whether the sessions of this test are to be on tmux.
+/// Returns whether the sessions of this test are to be on tmux.
 pub fn is_asked_for() -> bool {
     ON_TMUX.get() || std::env::var_os(AGAIN).is_some()
 }

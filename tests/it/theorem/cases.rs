@@ -1,4 +1,4 @@
-//! One sandbox, from its charge to its end, with what is done to it between.
+//! The life of a sandbox, from its charge to its end, with the acts in between.
 
 mod remuster;
 
@@ -36,13 +36,13 @@ struct Run<'a> {
     tally: &'a mut Tally,
     charged: Charged,
     dir: PathBuf,
-    /// What must not be lost.
+    /// The work that must not be lost.
     seen: Seen,
-    /// What other sandboxes stashed.
+    /// The stash entries of other sandboxes.
     before: Vec<Oid>,
-    /// Whether HEAD or index were lost, and with them what made some forms precious.
+    /// Set when HEAD or index were lost, and with them the reason for which some forms were precious.
     poorer: bool,
-    /// Whether its directory was deleted and filled anew.
+    /// Set when its directory was deleted and filled again.
     refilled: bool,
 }
 
@@ -140,7 +140,7 @@ impl Run<'_> {
         false
     }
 
-    /// Whether it still has to be salvaged, after what was repaired.
+    /// Returns whether it still has to be salvaged after the repairs.
     fn is_precious(&self) -> bool {
         let facts = || self.lab.repo.facts(&self.dir, "main").unwrap();
         !self.poorer || CleanupStatus::measured(&facts()) != CleanupStatus::Clean
@@ -179,7 +179,7 @@ impl Run<'_> {
         self.unchanged("a refused completion");
     }
 
-    /// Asks for the end, where nobody is at it.
+    /// Asks for the end, unless a saga is already at it.
     async fn ask(&self, end: End) -> Result<(), Refusal> {
         let (town, raider) = (self.lab.town(), &self.charged.raider);
         match town.hook(raider).await.filter(|_| end == End::Done) {
@@ -193,7 +193,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What was asked for, by a daemon that dies at each of the steps, one after the other.
+    /// Asks for the end with a daemon that dies at each of the steps, one after the other.
     async fn dying(&mut self, end: End, mut steps: &[FaultPoint]) {
         self.lab.fate.die(steps);
         loop {
@@ -306,7 +306,7 @@ impl Run<'_> {
         self.tally.count();
     }
 
-    /// The daemon dies while a repair fills the work tree anew: nobody works in half of it.
+    /// The daemon dies while a repair fills the work tree: no session starts in half a work tree.
     async fn die_filling(&mut self) {
         if !self
             .seen
@@ -338,7 +338,7 @@ impl Run<'_> {
         );
     }
 
-    /// Somebody closes its relic.
+    /// Closes the sandbox's relic, as an operator would.
     async fn close(&self, relic: &RelicId) {
         let id = relic.clone();
         let close = self.lab.town().store(move |txn| {
@@ -419,7 +419,7 @@ impl Run<'_> {
         files.chain(staged).collect::<Vec<_>>().join(", ")
     }
 
-    /// What was salvaged of it, the newest first: a repair may have saved what was broken.
+    /// Returns its salvages, the newest first: a repair may have saved a broken state.
     async fn salvages(&self) -> Vec<SalvageRecord> {
         let (name, incarnation) = (self.charged.raider.name.clone(), self.charged.incarnation);
         let mut all = self.lab.town().store(|txn| txn.salvages()).await;
@@ -427,8 +427,7 @@ impl Run<'_> {
         all.iter().rev().map(SalvageEntry::record).collect()
     }
 
-    /// Restores it and compares; leaves nothing to the next case. What was pushed and clean needs no
-    /// salvage.
+    /// Restores it and compares; leaves nothing to the next case. Pushed and clean work needs no salvage.
     async fn settle(&mut self, needed: bool) {
         let (mut back, mut differs) = (false, Vec::new());
         for record in self.salvages().await {

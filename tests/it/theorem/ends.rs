@@ -1,11 +1,11 @@
-//! What is tested: which forms come to which ends, and what comes along by chance.
+//! The tested pairs of forms and ends, and the forms that are added by chance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::forms::Form;
 use horde_supervisor::domain::saga::FaultPoint;
 
-/// How a sandbox ends.
+/// The end of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
     /// A nuke, during which the daemon dies at each of [`NUKE`].
@@ -61,13 +61,13 @@ impl End {
         Self::Closed,
     ];
 
-    /// Whether nobody asks for its removal.
+    /// Returns whether the patrol removes it without being asked.
     pub fn is_patrols(self) -> bool {
         matches!(self, Self::Kept | Self::Closed)
     }
 }
 
-/// Whether a nuke refuses it.
+/// Returns whether a nuke refuses the form.
 pub fn is_at_risk(form: Form) -> bool {
     !matches!(
         form,
@@ -87,7 +87,7 @@ pub fn is_at_risk(form: Form) -> bool {
     )
 }
 
-/// Whether a completion refuses it.
+/// Returns whether a completion refuses the form.
 pub fn is_dirty(form: Form) -> bool {
     let committed = matches!(
         form,
@@ -104,7 +104,7 @@ pub fn is_dirty(form: Form) -> bool {
     is_at_risk(form) && !committed
 }
 
-/// One of them.
+/// A single case.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     pub form: Form,
@@ -112,12 +112,12 @@ pub struct Case {
     pub seed: u64,
 }
 
-/// So many things break that are not the work.
+/// The number of things that can break besides the work.
 pub const BREAKS: usize = 7;
 /// And this one takes the work along that no commit and no index holds: the directory is deleted.
 pub const DELETED: usize = BREAKS;
 
-/// What was tested.
+/// The counts of tested cases.
 #[derive(Default)]
 pub struct Tally {
     ended: BTreeMap<(Form, End), usize>,
@@ -126,7 +126,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts what another part counted as well.
+    /// Adds the counts of another part.
     pub fn add(&mut self, other: Self) {
         for (pair, times) in other.ended {
             *self.ended.entry(pair).or_default() += times;
@@ -137,12 +137,12 @@ impl Tally {
         self.total += other.total;
     }
 
-    /// How many cases there were.
+    /// Returns the number of cases.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// One more.
+    /// Counts a case.
     pub fn count(&mut self) {
         self.total += 1;
     }
@@ -152,8 +152,8 @@ impl Tally {
         *self.died.entry((end, at.as_str())).or_default() += 1;
     }
 
-    /// Whether it died at all of the steps of this end. What a completion leaves may be kept, and
-    /// the nuke behind it refused.
+    /// Returns whether the daemon died at all of the steps of this end. A sandbox may be kept after a completion, and
+    /// its nuke refused.
     pub fn has_died_at(&self, end: End, steps: &[FaultPoint]) -> bool {
         let has = |at: &FaultPoint| self.died.contains_key(&(end, at.as_str()));
         let own = |at: &&FaultPoint| end == End::Nuke || !NUKE.contains(at);
@@ -165,7 +165,7 @@ impl Tally {
         *self.ended.entry(pair).or_default() += 1;
     }
 
-    /// How often this form came to this end.
+    /// Returns the number of times that this form came to this end.
     pub fn ended(&self, pair: (Form, End)) -> usize {
         self.ended.get(&pair).copied().unwrap_or(0)
     }
@@ -199,7 +199,7 @@ impl Dice {
         (self.next() % most as u64) as usize
     }
 
-    /// What an agent writes: a line of its own, and anything at all.
+    /// Returns a text for an agent to write: a line of its own, then any bytes.
     pub fn text(&mut self) -> Vec<u8> {
         let mut text = format!("{:x}\n", self.next()).into_bytes();
         let odd = self.next().to_le_bytes();
@@ -209,7 +209,7 @@ impl Dice {
     }
 }
 
-/// Forms of which one is at home in any sandbox, whatever else is in it.
+/// Returns whether the form can be added to any sandbox, whatever else is in it.
 fn goes_along(form: Form) -> bool {
     // Under any settings another form may not be what it is called, and nothing is made where git does not work.
     let plain = form != Form::Told && !form.is_ruin();
@@ -240,8 +240,8 @@ const MOVES: [Form; 11] = [
     Form::Revert,
 ];
 
-/// Whether this one may be made before the other. While an operation is in progress, no other begins; and
-/// what is left behind is on the raider's own branch.
+/// Returns whether the first form may be made before the second. While an operation is in progress, no other begins;
+/// and work that is left behind is on the raider's own branch.
 fn goes_before(first: Form, then: Form) -> bool {
     let leaves_off = first < Form::Bisect || first == Form::Sparse;
     // Outside of what is checked out nothing is promised, and no submodule is taken in; nor is one committed

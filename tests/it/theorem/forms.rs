@@ -183,17 +183,17 @@ impl Form {
 }
 
 impl Form {
-    /// Whether git is told something under which it takes work for nothing.
+    /// Returns whether git has a setting under which it overlooks work.
     fn is_told(self) -> bool {
         (Self::LossyFilter..=Self::Told).contains(&self)
     }
 
-    /// Whether it is a repository that git passes over, or looks like one.
+    /// Returns whether the form is a repository that git passes over, or looks like one.
     fn is_odd(self) -> bool {
         (Self::GitCase..=Self::Pipes).contains(&self)
     }
 
-    /// Whether git works in the sandbox no more.
+    /// Returns whether git no longer works in the sandbox.
     pub fn is_ruin(self) -> bool {
         (Self::StaleLocks..=Self::OtherGit).contains(&self)
     }
@@ -214,7 +214,7 @@ const ODD: [&[u8]; 7] = [
 pub struct Agent<'a> {
     /// Its sandbox.
     pub dir: &'a Path,
-    /// What it writes: differs from case to case.
+    /// The text that it writes: differs from case to case.
     pub text: Vec<u8>,
     /// A repository that it may take in.
     pub library: &'a Path,
@@ -347,7 +347,7 @@ impl Agent<'_> {
         }
     }
 
-    /// What lies in index and files.
+    /// Makes the forms that lie in index and files.
     fn lay(&self, form: Form) {
         let dir = self.dir;
         match form {
@@ -426,7 +426,7 @@ impl Agent<'_> {
         beside.write("README", "dirty beside\n");
     }
 
-    /// What needs no git.
+    /// Makes the forms that need no git.
     fn leave(&self, form: Form) {
         let dir = self.dir;
         match form {

@@ -22,7 +22,7 @@ const FLAGS: u16 = 0x3000 | 0x8000;
 const EXTENDED: u16 = 0x4000;
 const SKIP_WORKTREE: u16 = 0x4000;
 const INTENT_TO_ADD: u16 = 0x2000;
-/// What comes before the path: stat data, mode, id and flags.
+/// The length of an entry before its path: stat data, mode, id and flags.
 const FIXED: usize = 62;
 
 impl Entry {
@@ -31,12 +31,12 @@ impl Entry {
         (self.flags & 0x3000) >> 12
     }
 
-    /// Whether git is told not to look at the file.
+    /// Returns whether git is told not to look at the file.
     pub fn is_flagged(&self) -> bool {
         self.flags & 0x8000 != 0 || self.is_skipped()
     }
 
-    /// Whether no file is wanted for it.
+    /// Returns whether the entry wants no file.
     pub fn is_skipped(&self) -> bool {
         self.extended & SKIP_WORKTREE != 0
     }
@@ -46,12 +46,12 @@ impl Entry {
         self.extended &= !SKIP_WORKTREE;
     }
 
-    /// Whether the file is only promised.
+    /// Returns whether the file is only promised.
     pub fn is_promised(&self) -> bool {
         self.extended & INTENT_TO_ADD != 0
     }
 
-    /// Whether it names the commit of another repository.
+    /// Returns whether it names the commit of another repository.
     pub fn is_submodule(&self) -> bool {
         self.mode == 0o160_000
     }

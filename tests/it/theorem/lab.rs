@@ -25,17 +25,17 @@ pub const HELD: &str = "src/last.held";
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What happens at a fault point.
+/// The action at a fault point.
 enum Act {
     Die,
     Do(Box<dyn FnOnce() + Send>),
 }
 
-/// What happens at the next fault points.
+/// The action at the next fault points.
 #[derive(Default)]
 pub struct Fate {
     next: Mutex<Option<(Vec<FaultPoint>, Act)>>,
-    /// Where it died.
+    /// The point at which the daemon died.
     dead: Mutex<Option<FaultPoint>>,
 }
 
@@ -51,12 +51,12 @@ impl Fate {
         *self.next.lock().unwrap() = Some((vec![at], Act::Do(Box::new(act))));
     }
 
-    /// Where it died, if it did.
+    /// Returns the point at which the daemon died, if it did.
     pub fn dead(&self) -> Option<FaultPoint> {
         *self.dead.lock().unwrap()
     }
 
-    /// What was to happen is not to happen any more.
+    /// Cancels the planned action.
     pub fn spare(&self) {
         *self.next.lock().unwrap() = None;
     }
@@ -72,7 +72,7 @@ impl Fate {
             Some(Act::Die) => *self.dead.lock().unwrap() = Some(point),
             None => {}
         }
-        // Not a panic: those are printed. Whoever waits is gone with the daemon.
+        // Not a panic, because that would be printed. Waiting tasks are gone with the daemon.
         if self.dead().is_some() {
             std::panic::resume_unwind(Box::new("dead"));
         }
@@ -85,11 +85,11 @@ pub struct Lab {
     pub repo: Arc<GitRepo>,
     pub fate: Arc<Fate>,
     town: Option<Town>,
-    /// What agents tell git for all sandboxes, before any did: files of theirs and what was in them.
+    /// Files by which agents configure git for all sandboxes, as they were before any did.
     plain: Vec<(PathBuf, Vec<u8>)>,
 }
 
-/// Files of theirs in which agents tell git something for all sandboxes.
+/// The names of those files, below theirs.
 const TOLD: [&str; 4] = ["config", "info/attributes", "info/exclude", "info/grafts"];
 
 impl Lab {
@@ -156,7 +156,7 @@ impl Lab {
         self.town = Some(self.scenario().start_on(parts, clock).await);
     }
 
-    /// What an agent told git for all sandboxes is undone: the next case begins as the first.
+    /// Undoes the configuration that an agent gave git for all sandboxes: the next case begins as the first.
     pub fn untell(&self) {
         for (file, text) in &self.plain {
             match text.is_empty() {
@@ -200,7 +200,7 @@ impl Lab {
         }
     }
 
-    /// Somebody else changes a file on the target.
+    /// Another client changes a file on the target.
     pub fn move_target(&self, file: &str, text: &[u8]) {
         let repo = git2::Repository::open(self.path("origin.git")).expect("a repository");
         let tip = repo

@@ -1,5 +1,5 @@
-//! What there is in a sandbox: files, index, HEAD, reflogs, all read from the disk as bytes. Neither git nor a library
-//! that knows its configuration is asked, nor a word of the adapter that is being tested.
+//! The contents of a sandbox: files, index, HEAD, reflogs, all read from the disk as bytes. Neither git nor a library
+//! that reads its configuration is asked, nor the adapter that is being tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,23 +17,23 @@ use super::index::{self, Entry};
 pub struct File {
     /// `file`, `exec` or `link`.
     pub kind: &'static str,
-    /// What is in it, or where it leads.
+    /// The content of a file, or the target of a link.
     pub bytes: Vec<u8>,
 }
 
 impl File {
-    /// The name of its content.
+    /// Returns the id of its content.
     pub fn id(&self) -> Oid {
         Oid::hash_object(ObjectType::Blob, &self.bytes).expect("a hash")
     }
 }
 
-/// A repository whose git directory is not in the sandbox: a submodule, a worktree of the agent's.
+/// A repository whose git directory is not in the sandbox: a submodule, or a worktree of the agent's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {
     head: Option<Oid>,
     pub index: Vec<Entry>,
-    /// Its git directory, the index apart, where that goes with the sandbox.
+    /// The files of its git directory, without the index, if that goes with the sandbox.
     files: BTreeMap<Vec<u8>, File>,
 }
 
@@ -42,21 +42,21 @@ pub struct Inner {
 pub struct Seen {
     /// Everything but its own `.git` and what is ignored, repositories there apart.
     pub files: BTreeMap<Vec<u8>, File>,
-    /// Whether its `.git` leads to its administrative directory. What is in that is not known otherwise.
+    /// Set when `.git` leads to the administrative directory. Without that, its contents are unknown.
     pub linked: bool,
     pub index: Vec<Entry>,
     pub head: Option<Oid>,
     pub head_line: String,
     /// Of the whole repository.
     pub stashes: Vec<Oid>,
-    /// What the reflog of HEAD names.
+    /// The commits that the reflog of HEAD names.
     pub reflog: BTreeSet<Oid>,
     /// Files of an operation in progress.
     pub state: BTreeMap<String, Vec<u8>>,
     pub inner: BTreeMap<Vec<u8>, Inner>,
 }
 
-/// What git keeps of an operation in progress, and refs of the worktree's own.
+/// The files of an operation in progress, and refs of the worktree's own.
 const STATE: &[&str] = &[
     "rebase-merge",
     "rebase-apply",
@@ -97,7 +97,8 @@ fn is_ignored(name: &[u8]) -> bool {
     name == b".env" || name == b"target" || name.ends_with(b".ignored")
 }
 
-/// Whether it is the link of a worktree or submodule whose git directory is elsewhere: it is made anew.
+/// Returns whether the file is the link of a worktree or submodule whose git directory is elsewhere: a restore makes it
+/// anew.
 fn is_relinked(path: &Path, file: &File) -> bool {
     let apart = |part: &[u8]| file.bytes.windows(part.len()).any(|found| found == part);
     path.ends_with(".git")
@@ -164,7 +165,7 @@ fn hidden(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Where a `.git` leads, if that is a git directory.
+/// Returns the target of a `.git`, if that is a git directory.
 fn git_dir(home: &Path) -> Option<PathBuf> {
     let link = home.join(".git");
     let meta = fs::symlink_metadata(&link).ok()?;
@@ -222,13 +223,13 @@ impl Seen {
         text.trim().strip_prefix("gitdir: ").expect("a link").into()
     }
 
-    /// Whether there is a file for the entry, where one is wanted.
+    /// Returns whether there is a file for the entry, or none is wanted.
     pub fn has_file_of(&self, entry: &Entry) -> bool {
         let wanted = !entry.is_skipped() && !entry.is_submodule() && entry.stage() == 0;
         !wanted || self.files.contains_key(&entry.path)
     }
 
-    /// Looks.
+    /// Reads the sandbox.
     pub fn of(dir: &Path) -> Self {
         let files = Self::below(dir);
         let link = fs::symlink_metadata(dir.join(".git"));
@@ -287,7 +288,7 @@ impl Seen {
         files
     }
 
-    /// A directory whose `.git` leads to no administrative one: that is a file, or files, like all others.
+    /// Reads a directory whose `.git` leads to no administrative directory: it counts as ordinary files then.
     fn unlinked(dir: &Path, mut files: BTreeMap<Vec<u8>, File>) -> Self {
         let link = dir.join(".git");
         if let Ok(to) = fs::read_link(&link) {
@@ -371,7 +372,7 @@ impl Seen {
             .collect()
     }
 
-    /// What is not the same in another one.
+    /// Returns the parts that differ from another sandbox.
     pub fn differs(&self, other: &Self) -> Vec<String> {
         let paths = self.files.keys().chain(other.files.keys());
         let paths = paths.filter(|path| self.files.get(*path) != other.files.get(*path));
@@ -388,7 +389,7 @@ impl Seen {
         paths.chain(differs).collect()
     }
 
-    /// What came back of it: a `.git` that was no link is beside the one of the restored sandbox.
+    /// Reads the restored sandbox: a `.git` that was no link is beside that of the restored one.
     pub fn restored(&self, to: &Path) -> Self {
         let mut found = Self::of(to);
         if !self.linked {
@@ -402,16 +403,16 @@ impl Seen {
         found
     }
 
-    /// Inner repositories whose git directory goes with the sandbox. A worktree that the agent made
-    /// comes back as files: its repository is still there.
+    /// Returns the inner repositories whose git directory goes with the sandbox. A worktree that the agent made comes
+    /// back as files, because its repository still exists.
     fn own_inner(&self) -> impl Iterator<Item = (&Vec<u8>, &Inner)> {
         self.inner
             .iter()
             .filter(|(_, inner)| !inner.files.is_empty())
     }
 
-    /// Every content that was tracked, staged or untracked. What an inner repository has staged whose git
-    /// directory goes with the sandbox is in that.
+    /// Returns the ids of all contents that were tracked, staged or untracked. Staged contents of an inner repository
+    /// are part of its git directory if that goes with the sandbox.
     pub fn contents(&self) -> BTreeSet<Oid> {
         let staged = |entry: &&Entry| !entry.is_submodule() && !entry.is_promised();
         let elsewhere = self.inner.values().filter(|inner| inner.files.is_empty());

@@ -32,7 +32,7 @@ const ORDER: &[&[&str]] = &[
 /// Parts of one line that are one idea.
 const TOGETHER: &[[&str; 2]] = &[["world", "directory"], ["conditions", "accounts"]];
 
-/// What the world holds for those above it, and names the types of. The aim is that it holds nothing of an actor.
+/// The fields of the world that use types of the parts above it. The aim is that the world holds nothing of an actor.
 const HELD: &[(&str, &str)] = &[
     ("directory", "accounts"),
     ("directory", "conditions"),

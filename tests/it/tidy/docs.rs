@@ -1,4 +1,4 @@
-//! What documents promise: paths that exist, golden files that are there.
+//! Promises of the documents: paths that exist, golden files that are there.
 
 use std::path::Path;
 

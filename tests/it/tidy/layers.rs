@@ -6,13 +6,13 @@ use super::{below, expect_none};
 /// A part of the library: a module path under `crate`. The longest one that fits holds.
 struct Layer {
     at: &'static str,
-    /// What it may name besides itself. `control` means all of it.
+    /// The layers that it may name besides itself. `control` means all of it.
     may: &'static [&'static str],
     /// Crates that it may not name at all.
     never: &'static [&'static str],
 }
 
-/// What has no place where things are only decided: time, files, processes, threads, logs.
+/// The crates and modules that pure code must not use: time, files, processes, threads, logs.
 const IMPURE: &[&str] = &[
     "tokio",
     "ractor",
@@ -36,7 +36,7 @@ const IMPURE: &[&str] = &[
     "Zoned::now",
 ];
 
-/// What only adapters (and the programs around them) touch.
+/// The crates and modules that only adapters (and the programs around them) touch.
 const THE_WORLD: &[&str] = &[
     "git2",
     "rusqlite",
@@ -47,7 +47,7 @@ const THE_WORLD: &[&str] = &[
     "std::process",
 ];
 
-/// The server asks the kernel who is at the other end of a socket, and makes the socket's file.
+/// The server asks the kernel for the peer of a socket, and makes the socket's file.
 const ALL_BUT_SOCKETS: &[&str] = &["git2", "rusqlite", "notify", "std::process::Command"];
 
 /// The command line and the wire know nothing of the daemon's machinery.

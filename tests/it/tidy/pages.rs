@@ -1,5 +1,4 @@
-//! What the documents say of the program: generated pages, verbs, options, events, exit codes, and
-//! links between pages.
+//! Documents compared with the program: generated pages, verbs, options, events, exit codes, and links between pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -47,7 +46,7 @@ fn split(text: &str) -> (String, Vec<(String, String)>) {
     (prose, blocks)
 }
 
-/// What stands in single backticks.
+/// Returns the texts in single backticks.
 fn quoted(prose: &str) -> Vec<String> {
     let odd = prose.split('`').skip(1).step_by(2);
     odd.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -175,7 +174,7 @@ impl Verbs {
         }
     }
 
-    /// What is wrong with a call of `hd`, given the words behind it.
+    /// Returns the error in a call of `hd`, given the words behind it.
     fn wrong(&self, words: &[String]) -> Option<String> {
         const GLOBAL: &[&str] = &["--json", "--yes", "--help", "--version", "--city"];
         let mut rest = words;

@@ -50,7 +50,7 @@ impl Source {
     }
 }
 
-/// Whether the module is declared under `#[cfg(test)]` in the file above it.
+/// Returns whether the module is declared under `#[cfg(test)]` in the file above it.
 fn mentions_itself_as_test(name: &str) -> bool {
     let path = super::root().join(name);
     let (Some(stem), Some(dir)) = (path.file_stem(), path.parent()) else {

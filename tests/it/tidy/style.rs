@@ -80,7 +80,7 @@ fn ignored(source: &Source) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Where tests may sleep: everything else waits for its condition by what is there.
+/// The file in which tests may sleep: all others wait for a condition through it.
 const POLL: &str = "src/testing/poll.rs";
 
 /// A test waits for a condition, by `testing::poll`. Sleeping under paused time costs none, and is left

@@ -21,9 +21,9 @@ fn fill(disk: &Disk, city: &City) {
     });
 }
 
-/// Orders are refused, looks are answered, who runs runs on. A session that ends cannot be replaced, for that
-/// has to be written down: it waits, uncounted. Nothing of a raider's work is touched. With the first room all
-/// goes on by itself.
+/// Orders are refused, looks are answered, running sessions go on. A session that ends cannot be replaced, because its
+/// start must be recorded: it waits, and the wait does not count as a restart. No work of a raider is touched.
+/// Everything continues by itself as soon as there is room.
 #[test]
 #[ignore = "long tier: chaos"]
 fn on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room() {

@@ -1,5 +1,5 @@
-//! A city whose user has used up the quota of the disk (EDQUOT, where a full disk says ENOSPC). A library that is preloaded
-//! into the supervisor says it: few kernels have quotas that a test can set.
+//! A city whose user has used up the disk quota (EDQUOT, where a full disk gives ENOSPC). A library that is preloaded
+//! into the supervisor returns that error: few kernels have quotas that a test can set.
 
 use std::fs;
 use std::path::{Path, PathBuf};

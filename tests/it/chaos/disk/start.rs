@@ -50,7 +50,7 @@ fn a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some(
     runs_as(&city, "a0", 2);
 }
 
-/// Where its own files are there already, it needs no room to take its sessions over.
+/// If its own files exist already, a supervisor needs no room to adopt its sessions.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_supervisor_that_is_killed_on_a_full_disk_loses_nobody() {

@@ -99,7 +99,7 @@ impl Agent {
         }
     }
 
-    /// Asks the model and does what it says, until nobody types anything any more.
+    /// Asks the model and follows its answers, until the input ends.
     fn work(&mut self) {
         if self.role == "asks" {
             let yes_no = ["Yes, I trust it".to_owned(), "No, exit".to_owned()];

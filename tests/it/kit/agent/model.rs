@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// What the model answered.
+/// The answer of the model.
 pub enum Reply {
     /// A text.
     Text(String),

@@ -13,15 +13,15 @@ use super::times::moved;
 /// A provider takes requests again a moment after the end of a limit.
 const AFTER: Duration = Duration::from_secs(1);
 
-/// What was typed.
+/// A typed entry.
 pub enum Entry {
     /// A text, submitted.
     Text(String),
-    /// Nothing more will be.
+    /// The end of the input.
     End,
 }
 
-/// A key, or what came as a paste.
+/// A key, or a paste.
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     Char(char),
@@ -169,7 +169,7 @@ const ESCAPE: u8 = 0x1b;
 const PASTE: &[u8] = b"\x1b[200~";
 const PASTED: &[u8] = b"\x1b[201~";
 
-/// Whether these bytes, which begin with Escape, are a whole control sequence.
+/// Returns whether these bytes, which begin with Escape, are a whole control sequence.
 fn is_whole_sequence(bytes: &[u8]) -> bool {
     match bytes {
         [_] => false,

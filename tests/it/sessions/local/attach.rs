@@ -141,7 +141,7 @@ fn who_only_follows_the_output_is_not_attached() {
     assert!(words.ends_with('R'), "{words}");
 }
 
-/// Nobody would look after a session that seems to be attached to for ever.
+/// A session that seems attached for ever would never be looked after.
 #[test]
 fn who_only_makes_the_marker_is_not_attached_for_long() {
     let bench = LocalBench::new(Provider::Holder);
@@ -156,8 +156,8 @@ fn who_only_makes_the_marker_is_not_attached_for_long() {
     eventually("the marker goes", || (!attached()).then_some(()));
 }
 
-/// `idle_timeout` counts from the start where nothing was printed since, whatever an earlier session
-/// of the name printed before.
+/// `idle_timeout` counts from the start if nothing was printed since; output of an earlier session of the name does not
+/// count.
 #[test]
 fn a_silent_session_has_been_silent_since_its_start() {
     let bench = LocalBench::new(Provider::Holder);
@@ -181,7 +181,7 @@ fn another_session_of_the_name_is_not_attached_to() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
-    // The token alone decides: whatever were asked after it could meet a closed socket.
+    // The token alone decides: a further request could meet a closed socket.
     let mut attached = Attached::connect(&sessions, &started.handle, "another token");
     assert_eq!(attached.hear(), Some(Answer::Gone));
     assert_eq!(attached.hear(), None);
@@ -264,7 +264,7 @@ fn the_end_of_a_program_by_what_an_attached_person_typed_is_told_as_that() {
     }
 }
 
-/// Ctrl-C of a person who is attached, of one who only watches, and of a program that types.
+/// Ctrl-C of an attached person, of a person who only watches, and of a program that types.
 #[test]
 fn the_end_of_a_program_by_a_key_of_an_attached_person_is_told_as_that() {
     let bench = LocalBench::new(Provider::Holder);

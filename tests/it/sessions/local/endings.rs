@@ -1,5 +1,5 @@
-//! Deaths of every kind: nothing survives a stop, nothing is started twice, nobody waits for a
-//! terminal that somebody else holds open.
+//! Deaths of every kind: nothing survives a stop, nothing is started twice, and nothing waits for a terminal that
+//! another process holds open.
 
 use std::time::{Duration, Instant};
 
@@ -204,7 +204,7 @@ fn what_a_killed_holder_left_can_be_stopped(bench: &LocalBench) {
 
 fn a_survivor_without_the_mark_is_found(bench: &LocalBench) {
     let sessions = bench.provider();
-    // Its environment is empty, so only what it inherited otherwise tells whose it is.
+    // Its environment is empty, so only its inherited descriptors tell its session.
     let cleared = "setsid env -i sh -c 'trap \"\" HUP; echo $$ > pid; while :; do /bin/sleep 1000; done' & wait";
     let started = sessions.start(&script(bench, cleared)).unwrap();
     let pid = await_file(&bench.path().join("pid"));

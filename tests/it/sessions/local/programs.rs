@@ -1,4 +1,4 @@
-//! What the agent gets: input as it reads it, answers from its terminal, a clean start.
+//! The agent's side of a terminal: input as the agent reads it, answers of the terminal, a clean start.
 
 use std::fs;
 

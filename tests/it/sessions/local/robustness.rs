@@ -107,8 +107,8 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench)
     assert_eq!(rest[length - 1..], [0, 0, 0, 1, 0x81], "subscribed");
 }
 
-/// Whatever it speaks, it lives, and so does its session; only a stop that is asked for ends it, in
-/// the way that every version understands.
+/// A holder of an unknown version lives, and so does its session; only a stop on request ends it, in the way that every
+/// version understands.
 fn a_holder_of_a_version_that_nobody_knows_is_left_alone(bench: &LocalBench) {
     let first = bench.provider();
     let spec = script(

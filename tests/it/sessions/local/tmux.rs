@@ -1,4 +1,4 @@
-//! What only tmux can show: its server, its clients, and moving in and out of it.
+//! Tests that need tmux: its server, its clients, and moving in and out of it.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn server(bench: &LocalBench) -> ProcessId {
     proc::identify(pid).unwrap()
 }
 
-/// Whether tmux knows a session of exactly this name.
+/// Returns whether tmux knows a session of exactly this name.
 fn in_tmux(bench: &LocalBench, name: &str) -> bool {
     let target = format!("={name}");
     let known = bench.tmux(&["has-session", "-t", &target]);
@@ -67,7 +67,7 @@ fn a_pane_that_is_killed_by_a_person_is_lost_and_the_other_sessions_live_on() {
     await_lost(&sessions);
     assert_eq!(marked(&first), []);
     assert_eq!(state(&sessions, &id("s-2")), RunState::Running);
-    // Nobody means the session whose name only begins so.
+    // A session whose name has that prefix is not meant.
     assert_eq!(sessions.forget(&id("s")), Ok(()));
     assert!(sessions.peek(&other.handle).is_ok(), "it runs");
 }
@@ -161,7 +161,8 @@ fn person_that_attaches_to_the_pane_counts_as_attached() {
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
 }
 
-/// The keys are pressed in tmux: that a person did it is known by who is attached. Keys that are sent are a person's, too.
+/// The keys are pressed in tmux: an attached client is the sign that a person pressed them. Keys sent by `hd` count as
+/// a person's, too.
 #[test]
 fn an_interrupt_is_a_persons_while_one_is_attached() {
     let Some(bench) = LocalBench::on_tmux() else {
@@ -416,7 +417,7 @@ fn a_tmux_that_is_missing_or_too_old_is_refused_and_the_choice_stays() {
     }
 }
 
-/// What a supervisor with this PATH says that is to use tmux.
+/// Returns the error of a supervisor with this PATH that is to use tmux.
 fn start_city(bench: &LocalBench, path: &Path) -> String {
     let city = "[workspace]\nname = \"c\"\n[session]\nprovider = \"tmux\"\n";
     fs::write(bench.path().join("city.toml"), city).unwrap();
@@ -456,7 +457,7 @@ fn a_server_that_hangs_leaves_the_state_known_and_the_activity_unknown() {
     await_screen(&sessions, &started.handle, "ready");
 }
 
-/// `hd attach` is left the same way whatever holds the session: the agent never sees the key.
+/// The key detaches `hd attach` under every provider: the agent never sees the key.
 #[test]
 fn the_key_that_leaves_a_session_detaches_from_tmux() {
     let Some(bench) = LocalBench::on_tmux() else {

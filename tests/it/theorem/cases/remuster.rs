@@ -63,7 +63,7 @@ impl Run<'_> {
         if run.is_held().await {
             run.unchanged("a fresh raider");
         }
-        // The fresh one has nothing yet: it goes when nobody wants its work.
+        // The fresh raider has no work yet: it is removed once the relic is closed.
         run.close(&relic).await;
         for _ in 0..30 {
             run.lab.town().pass(SECOND).await;

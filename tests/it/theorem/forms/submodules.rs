@@ -35,7 +35,7 @@ impl Agent<'_> {
     }
 }
 
-/// Whether it is there: a commit that is neither in its index nor among its files.
+/// Returns whether the form is there: a commit that is neither in its index nor among its files.
 pub(super) fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
     let git_dir = Seen::admin(dir).join("modules/lib");
     let log = fs::read_to_string(git_dir.join("logs/HEAD")).unwrap_or_default();

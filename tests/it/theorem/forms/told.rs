@@ -1,4 +1,4 @@
-//! What an agent tells git: settings, attributes and filters under which git takes work for nothing.
+//! Configuration that an agent gives git: settings, attributes and filters under which git overlooks work.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -45,10 +45,10 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("submodule.recurse", &["true"]),
 ];
 
-/// What stands left of a line of attributes.
+/// The left side of a line of attributes.
 const PATTERNS: &[&str] = &["*", "*.txt", "README", "src/**", "told", "/run.sh"];
 
-/// What stands right of it.
+/// The right side of a line of attributes.
 const ATTRIBUTES: &[&str] = &[
     "text",
     "-text",
@@ -66,7 +66,7 @@ const ATTRIBUTES: &[&str] = &[
     "export-subst",
 ];
 
-/// What a filter may run.
+/// The commands of a filter.
 const FILTERS: &[&str] = &[
     "cat",
     "head -c 2",
