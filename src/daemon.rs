@@ -410,7 +410,7 @@ impl Signals {
 fn reopen_log() {
     match telemetry::reopen() {
         Ok(Some(path)) => tracing::info!(path = %path.display(), "the log was opened again"),
-        Ok(None) => tracing::info!("the log goes to no file: there is nothing to open again"),
+        Ok(None) => tracing::info!("the log goes to no file; there is nothing to reopen"),
         Err(error) => tracing::error!(%error, "the log cannot be opened again"),
     }
 }
@@ -452,7 +452,11 @@ fn panic_hook() {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let text = text.unwrap_or("(no text)");
-        tracing::error!(place, panic = text, "a panic was caught");
+        tracing::error!(
+            place,
+            panic = text,
+            "an actor or task panicked; the supervisor goes on"
+        );
     }));
 }
 

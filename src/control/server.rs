@@ -111,7 +111,7 @@ pub async fn serve<S: Service>(
             () = stopped(&mut stopping) => break,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "a control connection failed");
+                    tracing::error!(%error, "the task of a control connection panicked; other connections go on");
                 }
                 continue;
             }
@@ -124,7 +124,7 @@ pub async fn serve<S: Service>(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a control connection could not be accepted");
+                tracing::warn!(%error, "could not accept a control connection; trying again");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -201,7 +201,7 @@ fn refuse(stream: &UnixStream, error: ControlError) {
     if let Err(error) = stream.try_write(line.as_bytes())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        tracing::debug!(%error, "a refused connection was not told why");
+        tracing::debug!(%error, "could not send the reason to a refused control connection");
     }
 }
 

@@ -138,7 +138,11 @@ impl Trouble {
     fn say(&mut self, trouble: Option<String>) {
         if let Some(error) = self.news(trouble) {
             let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
-            tracing::warn!(error, hint, "changes are seen by the patrol only");
+            tracing::warn!(
+                error,
+                hint,
+                "cannot watch the configuration's files; only patrols see changes"
+            );
         }
     }
 }

@@ -190,7 +190,7 @@ impl Ground {
             None => return Ok(false),
         };
         if let Err(error) = identity::settle(&self.city, path, &self.root) {
-            tracing::warn!(%error, "where the city is cannot be recorded");
+            tracing::warn!(%error, "could not check and record the city's place after .horde was made again");
         }
         look.mend(Part::State, path, "it was removed, and is made again");
         Ok(true)
@@ -363,7 +363,7 @@ fn private_dir(root: &File, shown: &Path) -> io::Result<File> {
     }
     let dir = open_dir(&path)?;
     if private(&dir)? {
-        tracing::warn!(path = %shown.display(), "others could look into it; that was changed");
+        tracing::warn!(path = %shown.display(), "the directory was open to other users; its mode is 0700 now");
     }
     Ok(dir)
 }

@@ -87,11 +87,11 @@ pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), Daemo
     }
     if let Some(found) = &found {
         let was = found.path.display();
-        tracing::info!(city = %city.display(), %was, "the city was moved or restored");
+        tracing::info!(city = %city.display(), %was, "the city was moved, or restored from a backup; its new place is recorded");
     }
     if let Err(error) = beneath::replace_durably(state, Path::new(FILE), &now.record()) {
         // A full disk must not keep the supervisor from its running sessions.
-        tracing::warn!(file = %file.display(), %error, "where the city is cannot be recorded");
+        tracing::warn!(file = %file.display(), %error, "could not record the city's place; a copy of the city may go undetected");
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ fn leads_to(recorded: &Identity, here: &Metadata) -> bool {
 /// elsewhere.
 fn unknown(recorded: &Identity, error: &io::Error) -> bool {
     let was = recorded.path.display();
-    tracing::warn!(%was, %error, "whether the city is still where it was cannot be told; it is taken for moved");
+    tracing::warn!(%was, %error, "cannot read the place where the city was recorded; the city is taken for moved");
     false
 }
 

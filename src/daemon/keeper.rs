@@ -45,7 +45,7 @@ impl Keeper {
             (self, look) = match looking.await {
                 Ok(looked) => looked,
                 Err(panic) => {
-                    tracing::error!(%panic, "the supervisor's own files are not looked at any more");
+                    tracing::error!(%panic, "the check of the supervisor's own files panicked; it stays off until the next start");
                     return;
                 }
             };

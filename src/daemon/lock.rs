@@ -29,7 +29,7 @@ pub(super) fn directory(dir: &File, city: &Path) -> Result<(), DaemonError> {
         }),
         // A network file system may lock files only: the file's lock is there yet.
         Err(TryLockError::Error(error)) if cannot_lock(&error) => {
-            tracing::warn!(%error, city = %city.display(), "the city's directory cannot be locked");
+            tracing::warn!(%error, city = %city.display(), "the file system cannot lock the city's directory; its lock file alone keeps out a second supervisor");
             Ok(())
         }
         Err(TryLockError::Error(error)) => Err(failed_at(city, "cannot be locked")(error)),

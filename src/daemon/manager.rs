@@ -59,7 +59,9 @@ impl Manager {
                     tell(&[NotifyState::Reloading, now]);
                 }
                 // Without the time it would be taken for a failed reload.
-                Err(error) => tracing::warn!(%error, "a reload without a time is not told"),
+                Err(error) => {
+                    tracing::warn!(%error, "no monotonic time; the service manager is not notified of this reload");
+                }
             },
             (Phase::Reloading, Reloading::Over { refused }) => {
                 *phase = Phase::Running;
@@ -97,7 +99,9 @@ pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
         tokio::time::sleep(limit / 2).await;
         match look().await {
             Ok(views) => lives(&views),
-            Err(error) => tracing::error!(%error, "the root does not answer"),
+            Err(error) => {
+                tracing::error!(%error, "the root supervisor does not answer; the service manager's watchdog is not fed");
+            }
         }
     }
 }
@@ -110,7 +114,7 @@ fn tell(states: &[NotifyState]) {
         _ => sd_notify::notify(states),
     };
     if let Err(error) = told {
-        tracing::warn!(%error, ?socket, "the service manager could not be told");
+        tracing::warn!(%error, ?socket, "could not notify the service manager");
     }
 }
 

@@ -11,6 +11,6 @@ pub(super) fn one_arena() {
     let set = unsafe { nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1) };
     #[cfg(target_env = "gnu")]
     if set == 0 {
-        tracing::debug!("the number of the allocator's arenas stays as it is");
+        tracing::debug!("could not limit the allocator to one arena; memory use may be higher");
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn end(runtime: Runtime) -> Vec<u32> {
     // What a child of ours leaves behind when it ends stays below us.
     let own = rustix::process::getpid();
     if let Err(error) = rustix::process::set_child_subreaper(Some(own)) {
-        tracing::warn!(%error, "orphans of this process cannot be followed");
+        tracing::warn!(%error, "cannot become a subreaper; orphans of blocking work may outlive the supervisor");
     }
     let begun = Instant::now();
     let (done, waits) = mpsc::channel::<()>();

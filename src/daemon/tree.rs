@@ -105,7 +105,7 @@ fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> boo
         return false;
     };
     repo.has_committed(sandbox, name, bytes).unwrap_or_else(|error| {
-        tracing::warn!(sandbox = %sandbox.display(), name, %error, "whether a file is as it was committed cannot be told");
+        tracing::warn!(sandbox = %sandbox.display(), name, %error, "cannot compare the file with the commit; it is taken for the agent's");
         false
     })
 }
@@ -176,7 +176,7 @@ async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonEr
         match joined {
             Ok((rig, repo, prepared)) => {
                 if let Err(why) = prepared {
-                    tracing::error!(%rig, %why, "the rig cannot be made ready and is held; the others start");
+                    tracing::error!(%rig, %why, "could not prepare the rig; it is held until a patrol can; the other rigs start");
                 }
                 repos.insert(rig, repo);
             }

@@ -60,7 +60,7 @@ pub(super) async fn run<S: Service>(
         place,
     };
     if let Err(error) = connection.serve().await {
-        tracing::debug!(%error, pid = connection.caller.pid, "a control connection broke off");
+        tracing::debug!(%error, pid = connection.caller.pid, "a control connection ended with an I/O error");
     }
 }
 
@@ -141,7 +141,7 @@ impl<S: Service> Connection<S> {
         // an answer and not the end of the connection.
         let call = tokio::spawn(self.service.call(self.caller.clone(), op));
         call.await.unwrap_or_else(|failed| {
-            tracing::error!(error = %failed, op = %request.op, "a request failed");
+            tracing::error!(error = %failed, op = %request.op, "a control request panicked; its caller gets an internal error");
             Err(
                 ControlError::internal(format!("{} failed inside", request.op))
                     .hint("the supervisor's log says more"),

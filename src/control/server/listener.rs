@@ -131,7 +131,7 @@ impl Drop for SocketFile {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| id(&found) == self.id)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(%error, path = %self.path.display(), "the control socket stays");
+            tracing::warn!(%error, path = %self.path.display(), "could not remove the control socket's file; the next start replaces it");
         }
     }
 }
