@@ -17,7 +17,7 @@ use super::output::{self, Style};
 /// Turns a result into text for people.
 pub(super) type Render = fn(&Value, Style) -> String;
 
-/// The global flags, and the city once it is looked for.
+/// The global flags, and the city once it was looked for.
 pub(super) struct Context {
     given: Option<PathBuf>,
     found: Option<City>,
@@ -37,7 +37,7 @@ impl Context {
         }
     }
 
-    /// The city that is meant.
+    /// Returns the city of this call.
     pub fn city(&mut self) -> Result<City, CliError> {
         if let Some(city) = &self.found {
             return Ok(city.clone());
@@ -47,7 +47,7 @@ impl Context {
         Ok(city)
     }
 
-    /// The `city.toml` that is meant.
+    /// Returns the `city.toml` of this call.
     pub fn city_file(&self) -> Result<PathBuf, CliError> {
         city::file(self.given.as_deref())
     }
@@ -78,7 +78,7 @@ impl Context {
         self.print(&result, render)
     }
 
-    /// Shows a result: itself with `--json`, else what `render` makes of it.
+    /// Shows a result: as JSON with `--json`, else as text by `render`.
     pub fn print(&self, result: &Value, render: Render) -> Result<(), CliError> {
         if self.json {
             return output::json(result);
@@ -110,7 +110,7 @@ impl Context {
         !in_session && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Consent to something destructive: `--yes`, or a person's answer. Fails closed without one.
+    /// Asks for consent to something destructive: `--yes`, or a person's answer. Without either it fails.
     pub fn consent(&self, question: &str) -> Result<(), CliError> {
         if self.yes {
             return Ok(());

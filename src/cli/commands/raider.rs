@@ -1,4 +1,4 @@
-//! `hd raider`: what the safety protocol allows to be done with raiders from outside.
+//! `hd raider`: operations on raiders from outside, as far as the safety protocol permits.
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
     }
 }
 
-/// Answers as the nuke itself would, with its exit code.
+/// Rehearses a nuke; answers and exit code are those of the nuke itself.
 fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
     let told = context.ask(&Op::RaiderNuke(args))?;
     context.print(&told, said::rehearsed)?;

@@ -49,20 +49,20 @@ pub(super) fn program() -> Result<PathBuf, CliError> {
         })
 }
 
-/// When the file was written last; none when there is none.
+/// Returns the time of the file's last write; none if it is missing.
 fn written(file: &Path) -> Option<SystemTime> {
     file.metadata().and_then(|found| found.modified()).ok()
 }
 
-/// Under `cargo run --bin hd` only `hd` was built: the other program is missing or of older sources,
-/// and is built likewise.
+/// Builds `horde-supervisor` under `cargo run --bin hd`, which builds only `hd`: the other program is missing or out of
+/// date then.
 fn build(own: &Path) -> Result<(), CliError> {
     let (Some(cargo), Some(manifest)) = (env::var_os("CARGO"), env::var_os("CARGO_MANIFEST_DIR"))
     else {
         return Ok(());
     };
     if Path::new(&manifest) != Path::new(env!("CARGO_MANIFEST_DIR")) {
-        // Cargo runs another project's program, which runs this one.
+        // Cargo runs another project's program, which runs `hd`.
         return Ok(());
     }
     let profile = own.parent().and_then(Path::file_name).unwrap_or_default();
@@ -184,7 +184,7 @@ fn bind(command: &mut Command) {
 }
 
 impl Background {
-    /// Waits until it answers, and returns what it says to a ping.
+    /// Waits until the supervisor answers, and returns its answer to a ping.
     pub fn ready(&mut self, city: &City) -> Result<Value, CliError> {
         let deadline = Instant::now() + READY_LIMIT;
         loop {
@@ -205,7 +205,7 @@ impl Background {
     }
 
     fn ended(&self, code: Option<i32>) -> CliError {
-        // What cannot be read now is where the hint leads.
+        // The hint names the log, in case it cannot be read here.
         let log = fs::read(&self.log).unwrap_or_default();
         let from = usize::try_from(self.logged).unwrap_or(usize::MAX);
         let written = String::from_utf8_lossy(log.get(from..).unwrap_or_default());

@@ -1,5 +1,5 @@
-//! `hd config systemd`: a unit for the city's supervisor. It is printed and not installed: where it
-//! goes, and what is added to it, is the machine's owner's to say.
+//! `hd config systemd`: a unit for the city's supervisor. The unit is printed and not installed: its place and
+//! additions are up to the machine's owner.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn text(facts: &Facts<'_>) -> Result<String, CliError> {
         ),
         None => (user_manual(city), "", String::new(), "default.target"),
     };
-    // A program is no variable; in its arguments a dollar sign would begin one.
+    // The program itself is not expanded; in its arguments a dollar sign would begin a variable.
     let argument = file.replace('$', "$$");
     let name = plain(city.name.as_str());
     let path = quoted(&format!("PATH={}", facts.path));
@@ -148,7 +148,8 @@ fn stop_limit(city: &City) -> Duration {
     longest.unwrap_or_default().saturating_mul(links) + AFTER_GRACES
 }
 
-/// A path that systemd executes; it takes no quotes and backslashes there, however they are written.
+/// Returns a path for a program that systemd executes; quotes and backslashes are refused, because systemd takes none
+/// there.
 fn program(path: &Path) -> Result<String, CliError> {
     let text = path.to_string_lossy();
     let strange = |c: char| c.is_control() || "\"'\\".contains(c);
@@ -159,7 +160,7 @@ fn program(path: &Path) -> Result<String, CliError> {
     word(path)
 }
 
-/// A path as one word of a command line.
+/// Returns a path as a word of a command line.
 fn word(path: &Path) -> Result<String, CliError> {
     let text = path.to_str().ok_or_else(|| {
         let path = path.display();
@@ -168,7 +169,7 @@ fn word(path: &Path) -> Result<String, CliError> {
     Ok(quoted(text))
 }
 
-/// As `systemd.syntax(7)` unquotes it, with specifiers (`%`) made harmless.
+/// Quotes a text for `systemd.syntax(7)`, with specifiers (`%`) made harmless.
 fn quoted(text: &str) -> String {
     let plainly = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
     if !text.is_empty() && text.chars().all(plainly) {
@@ -188,7 +189,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Text that is no command line.
+/// Escapes a text that is no command line.
 fn plain(text: &str) -> String {
     text.replace('%', "%%")
 }

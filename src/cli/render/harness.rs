@@ -1,4 +1,4 @@
-//! Harnesses, and what came of trying one.
+//! Harnesses, and the results of testing one.
 
 use serde_json::{Value, json};
 
@@ -76,10 +76,10 @@ pub(in crate::cli) fn list(rows: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
-/// Stands for the program of a harness that has no command.
+/// Stands for the program of a harness without a command.
 const NO_COMMAND: &str = "(no command)";
 
-/// The version of its program, and that its preset was never tried.
+/// Tells the version of the program, and whether its preset was never tried.
 fn version(row: &Value) -> Cell {
     let version = row["version"].as_str().unwrap_or_default();
     match (row["unproven"] == true, version) {
@@ -256,7 +256,7 @@ pub(in crate::cli) fn changed(result: &Value) -> String {
     told.collect::<Vec<_>>().join("\n")
 }
 
-/// A case of `hd harness test`, with the screen of one that did not hold.
+/// Renders a case of `hd harness test`, with the screen of a case that failed.
 pub(in crate::cli) fn outcome(outcome: &Outcome, style: Style) -> String {
     let tone = match &outcome.result {
         Ok(_) => Tone::Good,

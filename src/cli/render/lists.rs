@@ -7,7 +7,7 @@ use crate::cli::output::{Style, Tone};
 use super::table::{Cell, Table};
 use super::words::{at, clean, condition, git};
 
-/// A column: its heading, and where its cell is in an item.
+/// A column: its heading, and the place of its cell in an item.
 type Column = (&'static str, &'static str);
 
 fn list(result: &Value, columns: &[Column], none: &str, style: Style) -> String {
@@ -43,7 +43,7 @@ pub(in crate::cli) fn relics(result: &Value, style: Style) -> String {
     list(result, &columns, "no relics", style)
 }
 
-/// Those that may still land.
+/// Lists the merge requests that may still land.
 pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
     let over = |mr: &Value| {
         let state = at(mr, "/state");
@@ -150,7 +150,7 @@ fn answered(escalation: &Value) -> &'static str {
     }
 }
 
-/// `about:horde/raiders/Toast:gt-1` is a label of an escalation about Toast and its work.
+/// Returns the subject of an escalation from its label, such as `about:horde/raiders/Toast:gt-1`.
 fn about(escalation: &Value) -> String {
     let labels = escalation.get("labels").and_then(Value::as_array);
     let labels = labels.into_iter().flatten().filter_map(Value::as_str);
@@ -226,7 +226,7 @@ pub(in crate::cli) fn raiders(result: &Value, style: Style) -> String {
     or_none(&table, "no raiders: nothing is being worked on", style)
 }
 
-/// A child's state with its condition, and how good that is.
+/// Returns a child's state with its condition, and the tone for it.
 pub(super) fn state(child: &Value) -> (String, Tone) {
     let state = derived(child);
     let condition = condition(child);

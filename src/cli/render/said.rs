@@ -8,7 +8,7 @@ use crate::domain::ignored::Ignored;
 
 use super::words::{at, cell, clean, clean_lines};
 
-/// A standing agent or raider that was told to start, stop or rest.
+/// Tells the state of an agent or raider after a request to start, stop or rest.
 pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
     let name = at(told, "/name");
     let group = verb_group(&name);
@@ -20,7 +20,7 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
     }
 }
 
-/// A raider that was removed.
+/// Tells that a raider was removed.
 pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let raider = at(told, "/raider");
     let gone = match at(told, "/salvage").as_str() {
@@ -30,7 +30,7 @@ pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     with_ignored(gone, told)
 }
 
-/// The text, and below it which ignored files the sandbox takes along, where it has any.
+/// Appends the list of ignored files that go with the sandbox, if it has any.
 pub(in crate::cli) fn with_ignored(text: String, told: &Value) -> String {
     let ignored = serde_json::from_value::<Ignored>(told.clone());
     match ignored.ok().and_then(|ignored| ignored.line()) {
@@ -70,7 +70,7 @@ pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     with_ignored(with_losses(head, told), told)
 }
 
-/// A sandbox that was made whole.
+/// Tells that a sandbox was repaired.
 pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
     let sandbox = format!(
         "{} of {} is whole",
@@ -87,7 +87,7 @@ pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
     }
 }
 
-/// A relic that was made, closed or opened again.
+/// Tells that a relic was made, closed or reopened.
 pub(in crate::cli) fn relic(told: &Value, _: Style) -> String {
     let (id, status) = (at(told, "/id"), at(told, "/status"));
     format!("{id} is {status}: {}", at(told, "/title"))
@@ -107,7 +107,7 @@ pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
     }
 }
 
-/// An automation that was switched on or off.
+/// Tells that an automation was enabled or disabled.
 pub(in crate::cli) fn switched(told: &Value, _: Style) -> String {
     let word = match told.get("enabled") == Some(&Value::Bool(true)) {
         true => "enabled",
@@ -116,7 +116,7 @@ pub(in crate::cli) fn switched(told: &Value, _: Style) -> String {
     format!("{} is {word}", at(told, "/name"))
 }
 
-/// A run that was started by hand.
+/// Tells that a run was started by hand.
 pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
     let name = at(told, "/name");
     format!(
@@ -125,7 +125,7 @@ pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
     )
 }
 
-/// A person was called, or had been called before.
+/// Tells that an operator was called, now or before.
 pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
     let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
     let how = match (is("known"), is("called"), is("acked")) {
@@ -143,12 +143,12 @@ pub(in crate::cli) fn acked(told: &Value, _: Style) -> String {
     format!("{id} is known, and not raised again; `hd relic close {id}` ends it")
 }
 
-/// A text that was typed into a terminal.
+/// Tells that a text was typed into a terminal.
 pub(in crate::cli) fn taken(told: &Value, _: Style) -> String {
     format!("{} has taken it", at(told, "/name"))
 }
 
-/// A dialog that was answered.
+/// Tells that a dialog was answered.
 pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
     let next = told.get("next").and_then(Value::as_str);
     let next = next.map_or_else(String::new, |next| {
@@ -161,7 +161,7 @@ pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
     )
 }
 
-/// A completion that was declared.
+/// Tells that a completion was declared.
 pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
     if told.get("outbox").is_some() {
         return format!("it waits in {}", at(told, "/outbox"));
@@ -181,12 +181,12 @@ pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
     )
 }
 
-/// A session that makes room for a fresh one.
+/// Tells that a session makes room for a fresh one.
 pub(in crate::cli) fn handed_off(told: &Value, _: Style) -> String {
     format!("{} goes on in a fresh session", at(told, "/name"))
 }
 
-/// A wait that was declared.
+/// Tells that a wait was declared.
 pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
     let (name, until) = (at(told, "/name"), at(told, "/until"));
     format!(
@@ -195,7 +195,7 @@ pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
     )
 }
 
-/// A worktree of what was salvaged.
+/// Tells where a salvage was restored.
 pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
     let said = format!("{} is restored in {}", at(told, "/id"), at(told, "/path"));
     match at(told, "/stashes").as_str() {

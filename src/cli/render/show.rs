@@ -11,14 +11,14 @@ const TEXTS: &[&str] = &[
     "body", "context", "note", "tail", "text", "handoff", "prompt",
 ];
 
-/// Any result: facts, then texts. Objects inside are shown beneath their name.
+/// Renders any result: fields, then texts. Objects inside are shown below their name.
 pub(in crate::cli) fn facts(result: &Value, style: Style) -> String {
     let mut lines = Vec::new();
     put(result, 0, style, &mut lines);
     lines.join("\n")
 }
 
-/// A raider, in the words of the lists.
+/// Renders a raider in the words of the lists.
 pub(in crate::cli) fn raider(raider: &Value, style: Style) -> String {
     let mut shown = raider.clone();
     if let Some(fields) = shown.as_object_mut()
@@ -94,7 +94,7 @@ fn put(value: &Value, depth: usize, style: Style, lines: &mut Vec<String>) {
     }
 }
 
-/// A relic: its heading, its facts, its body.
+/// Renders a relic: heading, fields, body.
 pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
     let heading = format!("{}  {}", at(relic, "/id"), at(relic, "/title"));
     let mut rest = relic.clone();
@@ -159,7 +159,7 @@ fn nobody_comes(charged: &Value, style: Style) -> Option<String> {
     Some(style.paint(Tone::Waits, &text))
 }
 
-/// A text result: the screen, the log.
+/// Returns the text of a result: a screen or a log.
 pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
     let text = ["text", "screen"].iter().find_map(|key| result.get(*key));
     text.or(Some(result))
@@ -175,13 +175,13 @@ pub(in crate::cli) fn raw(result: &Value) -> String {
     text.map_or_else(String::new, |text| format!("{text}{}", end(text)))
 }
 
-/// The end of an automation's run: the end of what it printed.
+/// Returns the end of the output of an automation's run.
 pub(in crate::cli) fn run(end: &Value, _: Style) -> String {
     let tail = end.pointer("/data/tail").and_then(Value::as_str);
     clean_lines(tail.unwrap_or_default().trim_end())
 }
 
-/// An agent's orders: a text when the supervisor wrote one, else the facts.
+/// Renders an agent's orders: the supervisor's text if there is one, else the fields.
 pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
     match result.get("text").and_then(Value::as_str) {
         Some(text) => clean_lines(text),
@@ -189,7 +189,7 @@ pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
     }
 }
 
-/// `stop`: what was ended.
+/// Tells how many sessions a stop has ended or left running.
 pub(in crate::cli) fn stopped(result: &Value, _: Style) -> String {
     match result.get("sessions").and_then(Value::as_u64) {
         Some(sessions) => {

@@ -68,7 +68,7 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     ");
 }
 
-/// A pool says why it has its size.
+/// A pool shows the reason of its size.
 #[test]
 fn status_shows_pools() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
@@ -217,7 +217,7 @@ fn a_terminals_log_reads_as_text() {
     );
 }
 
-/// Escalations come as the relics they are.
+/// Escalations are rendered from their relics.
 #[test]
 fn an_escalation_says_how_urgent_it_is_about_what_and_how_to_close_it() {
     let relics = json!([
@@ -402,7 +402,7 @@ fn an_action_is_said_in_a_sentence() {
     }
 }
 
-/// Also where a time stands in the middle of a text.
+/// A time in the middle of a text is shortened, too.
 #[test]
 fn times_end_with_the_second_everywhere() {
     let mut city = city();
@@ -416,7 +416,7 @@ fn times_end_with_the_second_everywhere() {
     );
 }
 
-/// Why an agent does not have its new configuration yet.
+/// The screen tells why an agent does not have its new configuration yet.
 #[test]
 fn a_restart_that_waits_is_said_with_what_it_waits_for() {
     let mut city = city();
@@ -461,7 +461,7 @@ fn counts_that_are_old_say_how_old_they_are() {
     assert_eq!(raider(125), "+3 ~2 (2m05s ago)");
 }
 
-/// A file may be called anything.
+/// A file may have any name.
 #[test]
 fn loss_is_one_line_whatever_its_file_is_called() {
     let told = json!({"raider": "horde/raiders/Toast", "would": "refuse", "safe": false,

@@ -13,11 +13,11 @@ use crate::kit::programs;
 
 use super::look::{Machine, look, users};
 
-/// Every harness in one line.
+/// Lists every harness in a line.
 pub(super) fn all(loaded: &Loaded) -> Value {
     let machine = Machine::here();
     thread::scope(|scope| {
-        // Programs are asked for their versions all at once.
+        // Programs are asked for their versions in parallel.
         let asked: Vec<_> = loaded
             .city
             .harnesses
@@ -98,7 +98,7 @@ fn api_key(key: KeyUse) -> &'static str {
     }
 }
 
-/// The kind of its hooks as the configuration has it; none where it reports nothing.
+/// Returns the kind of its hooks as the configuration has it; none if it reports nothing.
 fn word(hooks: Hooks) -> Option<&'static str> {
     let mut words = Hooks::WORDS.iter();
     let (word, _) = words.find(|(_, kind)| *kind == hooks && hooks != Hooks::None)?;

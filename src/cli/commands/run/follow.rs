@@ -63,7 +63,7 @@ impl Follow {
         follow
     }
 
-    /// Shows what happens to them until all have ended; the worst end decides the exit code.
+    /// Shows the events of the relics until all have ended; the worst end decides the exit code.
     pub fn finish(mut self, context: &mut Context, since: u64) -> Result<(), CliError> {
         if self.ends.is_empty() {
             return Ok(());
@@ -127,7 +127,7 @@ impl Follow {
         relic.or_else(|| self.raiders.get(subject).cloned())
     }
 
-    /// Takes in an event, and how its relic stands now.
+    /// Takes in an event together with its relic's present state.
     fn saw(&mut self, relic: &str, event: &Value, shown: &Value) {
         if is_given_up(event) {
             self.exhausted.push(relic.to_owned());
@@ -149,7 +149,7 @@ impl Follow {
         let end = match (end(shown, exhausted), said) {
             // The event that says why its relic is blocked comes next.
             (Some(End::Blocked), None) if crashed => None,
-            // Its relic is blocked because of that, which says more than that it is blocked.
+            // The quarantine is the reason of the block, so it says more.
             (Some(End::Blocked), Some(End::Quarantined(raider))) => Some(End::Quarantined(raider)),
             (end, said) => end.or(said),
         };
@@ -168,7 +168,7 @@ impl Follow {
                 _ => 2,
             };
             worst = Some(match worst {
-                // All are told; the worst decides.
+                // All are reported; the worst decides.
                 Some(mut before) => {
                     let mut worse = error;
                     if rank(&before) >= rank(&worse) {
@@ -191,7 +191,7 @@ impl Follow {
 fn waits(event: &Value) -> Option<Option<End>> {
     let word = |at| event.pointer(at).and_then(Value::as_str);
     match word("/type")? {
-        // With a time it is tried again by itself.
+        // With a time the forge retries by itself.
         "mr.held" if word("/data/not_before").is_none() => Some(Some(End::Held(
             shown::line(word("/data/note").unwrap_or_default()).into_owned(),
         ))),
@@ -220,7 +220,7 @@ fn landed(event: &Value) -> Option<String> {
 /// Returns why an account is parked, and until when.
 fn parked(what: &str, event: &Value) -> String {
     let word = |at| event.pointer(at).and_then(Value::as_str);
-    // Of its screen.
+    // The text of the session's screen.
     let text = shown::line(word("/data/text").unwrap_or_default());
     match word("/data/until") {
         Some(until) => format!("{what} until {until}: {text}"),
@@ -353,7 +353,7 @@ mod tests {
         );
     }
 
-    /// Contract 2.3, exit 9: a limit or a login ends the following, and it says until when.
+    /// Contract 2.3, exit 9: a limit or a login ends the following, with the time of its end.
     #[test]
     fn parked_relic_ends_the_following_unless_its_session_has_gone_on() {
         let hooked = json!({"status": "hooked"});
@@ -394,7 +394,7 @@ mod tests {
         assert!(!said("stuck", "blocked"));
     }
 
-    /// The relic is hooked all the while; only the events say that nothing moves.
+    /// The relic stays hooked; only the events tell that nothing moves.
     #[test]
     fn waiting_for_a_person_lasts_until_the_person_acted() {
         let hooked = json!({"status": "hooked"});
