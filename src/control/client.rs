@@ -1,4 +1,4 @@
-//! The `hd` end of the control socket: blocking, small, and never stuck on a supervisor that hangs.
+//! The `hd` end of the control socket: blocking, small, and never stuck on a hanging supervisor.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
@@ -47,7 +47,7 @@ impl Client {
         })
     }
 
-    /// Asks, and waits for the result.
+    /// Sends a request, and waits for the result.
     ///
     /// # Errors
     /// The supervisor's error; `unavailable` when it no longer lives; `timeout` when it lives and does not finish.
@@ -66,11 +66,10 @@ impl Client {
         }
     }
 
-    /// Asks, and gives each item to `each` until that says stop, or the stream ends. Waits without
-    /// a limit.
+    /// Sends a request, and gives each item to `each` until that says stop, or the stream ends. Waits without a limit.
     ///
     /// # Errors
-    /// As [`Client::call`], or what `each` failed with.
+    /// As [`Client::call`], or the error of `each`.
     pub fn stream<E: From<ControlError>>(
         mut self,
         op: &Op,
@@ -90,7 +89,7 @@ impl Client {
         }
     }
 
-    /// The process at the other end.
+    /// Returns the process at the other end.
     #[must_use]
     pub fn peer_pid(&self) -> Option<u32> {
         let peer = owner::peer(self.reader.get_ref()).ok()?;
@@ -107,15 +106,15 @@ impl Client {
             .set_write_timeout(Some(SILENCE))
             .and_then(|()| stream.write_all(line.as_bytes()));
         match sent {
-            // A refused connection is closed at once, and the reason waits to be read.
+            // A refused connection is closed at once, but the reason can still be read.
             Ok(()) => Ok(Value::String(id)),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Value::String(id)),
             Err(error) => Err(unreachable(&self.path, &error)),
         }
     }
 
-    /// The next line. Where there is a limit, a silence is broken by asking, on another connection,
-    /// whether it lives; a stream may be silent for days, and its end is heard.
+    /// Reads the next line. With a limit, a silence makes the client ping the supervisor on another connection. A
+    /// stream has no limit: it may be silent for days, and its end is noticed.
     fn line(
         &mut self,
         op: OpName,
@@ -156,7 +155,7 @@ impl Client {
     }
 
     fn still_lives(&self, op: OpName) -> Result<(), ControlError> {
-        // A supervisor that is stopping takes no new connections, and its end is heard on this one.
+        // A stopping supervisor takes no new connections, and its end is noticed on this one.
         if op == OpName::Stop {
             return Ok(());
         }
@@ -211,7 +210,7 @@ fn limit(op: OpName) -> Duration {
 /// Verifies that a socket and its directory are this user's.
 ///
 /// # Errors
-/// They are not, or cannot be seen.
+/// They are not, or cannot be read.
 pub fn is_ours(path: &Path) -> io::Result<()> {
     owner::dir_of(path).map(drop)
 }
@@ -223,8 +222,8 @@ pub fn is_foreign(path: &Path) -> bool {
     found.is_err_and(|error| error.get_ref().is_some_and(|inner| inner.is::<Foreign>()))
 }
 
-/// Connects to a socket of this user's, without ever waiting: a full queue of a supervisor that hangs is an
-/// error, too. A path too long for a socket's address is reached through its opened directory.
+/// Connects to a socket of this user's without waiting: the full queue of a hanging supervisor is an error, too. A path
+/// too long for a socket's address is reached through its opened directory.
 ///
 /// # Errors
 /// It belongs to another user ([`Foreign`]), or nothing listens.

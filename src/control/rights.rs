@@ -37,7 +37,7 @@ pub enum Who {
 }
 
 impl Who {
-    /// The session that the caller is in.
+    /// Returns the session that the caller is in.
     #[must_use]
     pub fn session(&self) -> Option<&SessionId> {
         match self {
@@ -46,7 +46,7 @@ impl Who {
         }
     }
 
-    /// The name it goes by in the journal.
+    /// Returns the caller's name in the journal.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -106,7 +106,7 @@ fn need(op: OpName) -> Need {
         | OpName::RelicCreate
         | OpName::RelicClose
         | OpName::RelicReopen => Need::Work,
-        // The terminal that `attach` leads to can be typed into.
+        // `attach` leads to a terminal that takes input.
         OpName::Attach
         | OpName::Send
         | OpName::Answer
@@ -241,7 +241,7 @@ mod tests {
         let agent = Who::Agent(session("city-mayor"));
         let rows: [(&Who, Rights, &[Need]); 8] = [
             (&Who::Operator, Rights::Read, &[Look, Call, Work, Operate]),
-            // What an agent may do is nothing to a raider.
+            // The rights of an agent mean nothing for a raider.
             (&raider, Rights::All, &[Look, Call, Own]),
             (&agent, Rights::Read, &[Look, Call, Own]),
             (&agent, Rights::Work, &[Look, Call, Own, Work]),
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// A new operation is put into the table by hand, and into this list if it only looks.
+    /// A new operation must be added to the table by hand, and to this list if it only reads.
     #[test]
     fn these_and_no_others_only_look() {
         let looks: Vec<_> = needing(&[Need::Look])

@@ -45,13 +45,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The caller at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Its pid as the kernel says; none when it is not visible here.
+    /// The pid as the kernel tells it; none when the process is not visible here.
     pub pid: Option<u32>,
-    /// Its user.
+    /// The user of the process.
     pub uid: u32,
-    /// Which session it belongs to, if any.
+    /// The kind of caller, with its session if there is one.
     pub who: Who,
-    /// Tells whether the pid is still its own.
+    /// Tells whether the pid still belongs to the process.
     pub peer: Peer,
 }
 
@@ -60,8 +60,8 @@ pub struct Caller {
 pub enum Answer {
     /// A single result.
     Value(Value),
-    /// Items until the sender is dropped, or until an error, which ends the stream. Make the channel
-    /// small: a slow reader holds it up.
+    /// Items until the sender is dropped, or until an error, which ends the stream. The channel should be small: a slow
+    /// reader holds up the sender.
     Stream(Items),
 }
 
@@ -73,28 +73,26 @@ pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send
 
 /// The service behind the socket.
 pub trait Service: Send + Sync + 'static {
-    /// Which session the process belongs to, by membership. Called once per connection, and never
-    /// for a pid that is not visible. Must be cheap.
+    /// Returns the session that the process is a member of. Called once per connection, and never for an invisible pid.
+    /// Must be cheap.
     fn identify(&self, pid: u32) -> Who;
 
     /// Returns the present rights of an agent's session.
     fn rights(&self, session: &SessionId) -> Rights;
 
-    /// Serves one request that the caller has the right to ask. It runs to its end even when the
-    /// caller goes away.
+    /// Serves a request that the caller has the right to make. The call runs to its end even when the caller goes away.
     fn call(&self, caller: Caller, op: Op) -> Call;
 
-    /// Told of each request that was `forbidden`, for the journal; without operation, of a connection.
+    /// Records a `forbidden` request for the journal; without operation, a forbidden connection.
     fn forbidden(&self, caller: &Caller, op: Option<OpName>, error: &ControlError);
 
-    /// Told of each answer, and how long it took; of a stream, when it begins.
+    /// Records an answer and its duration; for a stream, its beginning.
     fn answered(&self, op: OpName, failed: Option<ErrorKind>, took: Duration);
 }
 
-/// Serves until `stopping` becomes true or its sender is gone; then takes no new connection, lets
-/// requests in flight end, ends streams, and returns when every connection is closed. The caller
-/// puts a limit on that by dropping the future. A listener that comes later takes the place of the one
-/// before: its socket was removed.
+/// Serves until `stopping` becomes true or its sender is gone; then takes no new connection, lets requests in flight
+/// end, ends streams, and returns when every connection is closed. The caller limits that by dropping the future. A
+/// newer listener replaces the one before, whose socket was removed.
 pub async fn serve<S: Service>(
     mut listeners: mpsc::Receiver<UnixListener>,
     service: Arc<S>,
@@ -143,11 +141,11 @@ pub async fn serve<S: Service>(
 
 /// Returns when the server is to stop, or the sender of stop requests is gone.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // The value that it gives is a lock, which must not be held any longer.
+    // The returned value is a lock, which must not be held any longer.
     drop(stopping.wait_for(|stop| *stop).await);
 }
 
-/// Decides on a new connection: the right user, recognised, and with a place left.
+/// Decides on a new connection: right user, recognised caller, free place.
 fn admit<S: Service>(
     stream: &UnixStream,
     service: &S,
@@ -168,7 +166,7 @@ fn admit<S: Service>(
     admit_peer(own, caller, service, places)
 }
 
-/// Recognises the caller by its number, which has to be its own all the while.
+/// Recognises the caller by its pid, which must belong to the process all the while.
 fn admit_peer<S: Service>(
     own: u32,
     mut caller: Caller,

@@ -12,7 +12,7 @@ use crate::domain::condition::Condition;
 use crate::domain::ids::HarnessName;
 use crate::domain::suggest::closest;
 
-/// The accounts that are parked, and until when.
+/// Returns the parked accounts, and until when.
 pub(super) fn list(world: &World) -> Vec<Value> {
     let parked = world.directory.accounts.all_parked();
     let parked = parked.into_iter().map(|(name, park)| {
@@ -27,7 +27,7 @@ pub(super) fn list(world: &World) -> Vec<Value> {
     parked.collect()
 }
 
-/// The condition of a child: what its session shows, or why it has none.
+/// Returns the condition of a child: that of its session, or why it has none.
 pub(super) fn condition(
     world: &World,
     view: Option<&ChildView>,
@@ -41,10 +41,10 @@ pub(super) fn condition(
     let park = || directory.accounts.parked(world, harness?);
     let waits = session.is_none() && view.parked.is_some();
     match (shown, turn) {
-        // What is over is not shown as if it went on: several sessions go on one after another.
+        // A limit that is over is not shown as present: several sessions continue one after another.
         (Some(Condition::RateLimited { .. }), Some(turn)) => Some(its_turn(turn)),
         (None, Some(turn)) if waits => Some(its_turn(turn)),
-        // The account has the one clock of all its sessions.
+        // All sessions of an account have the same end of the limit.
         (Some(Condition::RateLimited { text, until }), None) => {
             let until = park().and_then(|park| park.until).or(until);
             Some(Condition::RateLimited { text, until })
@@ -86,7 +86,7 @@ fn as_condition(park: Park) -> Condition {
     }
 }
 
-/// Lets the sessions of a harness's account go on now: a person logged in, or the limit is over.
+/// Lets the sessions of a harness's account continue now: a person logged in, or the limit is over.
 pub(super) fn resume(world: &World, name: &str) -> Result<Value, ControlError> {
     let harnesses = &world.city.harnesses;
     let named = HarnessName::new(name).ok();

@@ -10,7 +10,7 @@ use crate::control::protocol::OpName;
 /// the number of attempts left out.
 const PAUSE: Duration = Duration::from_secs(60);
 const BURST: u64 = 16;
-/// So many of both are remembered. Beyond that nothing is: it costs events, and no memory.
+/// The limit of remembered attempts. At the limit all counts are dropped: that costs additional events, and no memory.
 const MAX: usize = 1024;
 
 /// The caller and the operation; no operation means a connection.
@@ -21,16 +21,16 @@ type Attempt = (String, Option<OpName>);
 pub(super) struct Denials(Mutex<BTreeMap<Attempt, Count>>);
 
 struct Count {
-    /// When its time began.
+    /// The start of its period.
     since: Duration,
-    /// Events since then.
+    /// Events in this period.
     told: u64,
-    /// Attempts that no event speaks of.
+    /// Attempts without an event.
     untold: u64,
 }
 
 impl Denials {
-    /// Counts one more. How many an event is to speak of, or nothing while there were enough.
+    /// Counts an attempt. Returns the number that its event is to tell of; none when the period has had enough events.
     pub(super) fn count(&self, who: &str, op: Option<OpName>, now: Duration) -> Option<u64> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (who.to_owned(), op);

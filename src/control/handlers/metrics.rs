@@ -66,7 +66,7 @@ fn gauge(
     now.register(Box::new(gauges))
 }
 
-/// A gauge without labels.
+/// Registers a gauge without labels.
 fn plain(now: &Registry, name: &str, help: &str, value: f64) -> prometheus::Result<()> {
     gauge(now, (name, help), &[], [(Vec::new(), value)])
 }
@@ -136,7 +136,7 @@ fn tokens(now: &Registry, stored: &Stored) -> prometheus::Result<()> {
     gauge(now, ("horde_rig_tokens_today", help), &["rig"], rows)
 }
 
-/// Under the names that every Prometheus client uses.
+/// Registers metrics of this process, under the names that every Prometheus client uses.
 fn process(now: &Registry, used: Usage) -> prometheus::Result<()> {
     let help = "Processor time of the supervisor, without its sessions.";
     let cpu = Counter::new("process_cpu_seconds_total", help)?;

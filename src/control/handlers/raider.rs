@@ -15,7 +15,7 @@ use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RaiderId};
 
-/// Salvage of a large tree takes its time.
+/// The limit of a nuke: salvage of a large tree takes a while.
 const NUKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
 
 pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
@@ -45,7 +45,7 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
         (Some(_), false) => Err(ControlError::conflict(format!(
             "there is a {name} in several rigs; say RIG/{name}"
         ))),
-        // It may have gone between the two looks.
+        // The raider may have gone between the two looks.
         (None, _) => Err(ControlError::not_found(format!("no raider named {name}"))
             .hint("`hd raider list` shows who there is")),
     }

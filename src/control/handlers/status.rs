@@ -1,5 +1,5 @@
-//! `status`: one look at everything (`2-contract.md`, 2.4). States are derived here, from facts, at
-//! the moment of asking.
+//! `status`: one look at everything (`2-contract.md`, 2.4). States are derived here, from facts, at the moment of
+//! asking.
 
 mod blocked;
 
@@ -183,7 +183,7 @@ async fn rig_status(
     }))
 }
 
-/// Sandboxes without a hook, as far as they can be seen in time.
+/// Returns the sandboxes without a hook, as far as they are found in time.
 pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
     match tokio::time::timeout(GLANCE_LIMIT, sandboxes::hookless(world, rig)).await {
         Ok(Ok(lone)) => lone,
@@ -242,7 +242,7 @@ pub(super) fn mr_json(mr: &MergeRequest, now: Timestamp) -> Value {
     })
 }
 
-/// The state of the raider that holds this hook.
+/// Returns the state of the raider that holds this hook.
 pub(super) fn raider_state(
     world: &World,
     hook: &Hook,
@@ -278,7 +278,7 @@ fn is_suspended(world: &World, raider: &RaiderId, stored: &Stored) -> bool {
     world.city.suspends(&id) || stored.said.suspended.contains(&id)
 }
 
-/// Since when a raider's turn is over without an end of its work; none before something could have followed.
+/// Returns when a raider's turn ended without an end of its work; none while an automatic continuation may follow.
 fn idle(world: &World, hook: &Hook, session: &SessionView) -> Option<Timestamp> {
     let ended = world.directory.conditions.turn_over(&session.handle)?;
     let age = Duration::try_from(world.clock.now().duration_since(ended)).ok()?;
@@ -372,8 +372,8 @@ fn raider_json(
     })
 }
 
-/// Every agent of the configuration, members of pools one by one, and those that are not configured
-/// any more and come to their end.
+/// Returns every agent of the configuration, members of pools one by one, and agents that are no longer configured and
+/// about to end.
 pub(super) fn agents(
     world: &World,
     views: &[ChildView],
@@ -424,7 +424,7 @@ pub(super) fn agents(
     rows.into_iter().map(row).collect()
 }
 
-/// Every pool: how many members are wanted and why, and how many there are.
+/// Returns every pool: the desired number of members with its reason, and the present number.
 async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, ControlError> {
     let pools = ask::pools(world).await?;
     let row = |pool: PoolView| {
@@ -478,7 +478,7 @@ fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspend
     })
 }
 
-/// Several raiders, for `raider.list`.
+/// Returns several raiders, for `raider.list`.
 pub(super) async fn raiders(
     world: &World,
     rig: Option<&RigName>,

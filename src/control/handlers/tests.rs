@@ -34,7 +34,7 @@ use crate::testing::world::{Scenario, Town, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
 
-/// An operator's request, as it comes over the socket.
+/// Sends an operator's request, as it comes over the socket.
 async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> {
     let caller = Caller {
         pid: None,
@@ -45,7 +45,7 @@ async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> 
     ask_as(town, caller, op, args).await
 }
 
-/// The request of this caller, as it comes over the socket.
+/// Sends a request of this caller, as it comes over the socket.
 async fn ask_as(town: &Town, caller: Caller, op: &str, args: Value) -> Result<Value, ControlError> {
     let args = args.as_object().unwrap().clone();
     let op = Op::parse(op.parse().unwrap(), args).unwrap();
@@ -60,7 +60,7 @@ async fn submitted(town: &Town) -> RelicId {
     charged.relic
 }
 
-/// The remote's refusal blocked the relic; once it lets the target move, a retry lands it.
+/// The remote's refusal blocked the relic; once the remote lets the target move, a retry lands the work.
 #[tokio::test(start_paused = true)]
 async fn a_failed_merge_request_that_blocked_its_relic_can_be_retried() {
     let town = Scenario::new().start().await;
@@ -82,14 +82,14 @@ async fn a_failed_merge_request_that_blocked_its_relic_can_be_retried() {
     assert!(again.is_err(), "it has landed");
 }
 
-/// `relic close` ends the work, also where it is in the queue already.
+/// `relic close` ends the work, also if it is in the queue already.
 #[tokio::test(start_paused = true)]
 async fn closing_a_relic_takes_it_out_of_the_queue() {
     let town = Scenario::new().gate("test").start().await;
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     town.parts.repo.interlude("run_gate", move || {
-        // Over as well when the test is.
+        // Returns also when the test ends.
         let _told = wait.lock().unwrap().recv();
     });
     let charged = town.worker("a").await;
@@ -141,7 +141,7 @@ async fn run_checks_first_and_tells_of_every_relic_afterwards() {
     assert_eq!(ids, made);
 }
 
-/// That no slot is free is no failure; that what was tried did not work is one.
+/// A missing free slot is no failure; a failed charge is.
 #[tokio::test(start_paused = true)]
 async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
     let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
@@ -161,7 +161,7 @@ async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
     );
 }
 
-/// A charge that cannot be taken back holds its slot without a hook, and answers to its name.
+/// A charge that cannot be undone holds its slot without a hook, and is found by its name.
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
     let town = Scenario::new()
@@ -184,7 +184,7 @@ async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
     assert_eq!(town.sagas().await, 0);
 }
 
-/// A task that says nothing makes no relic.
+/// An empty task makes no relic.
 #[tokio::test(start_paused = true)]
 async fn empty_tasks_are_bad_requests() {
     let town = Scenario::new().start().await;
@@ -297,7 +297,7 @@ async fn story(town: &Town, name: &str) -> Vec<(String, Value)> {
     events.map(brief).collect()
 }
 
-/// A relic's story has what happened to its raider, and a rig's what happened in it.
+/// A relic's story includes its raider's events, and a rig's story all events in the rig.
 #[tokio::test(start_paused = true)]
 async fn why_tells_of_deaths_and_failed_charges() {
     let town = Scenario::new().start().await;
@@ -322,7 +322,7 @@ async fn why_tells_of_deaths_and_failed_charges() {
     assert!(rig.iter().any(|(kind, _)| kind == "raider.charged"));
 }
 
-/// Class 4, of a raider that keeps ending without a word.
+/// A class 4 zombie: a raider that keeps ending without a declaration.
 #[tokio::test(start_paused = true)]
 async fn closing_the_relic_of_a_quarantined_raider_frees_its_slot() {
     let town = Scenario::new().start().await;
@@ -341,7 +341,7 @@ async fn closing_the_relic_of_a_quarantined_raider_frees_its_slot() {
     assert!(town.view(&id).await.is_none());
 }
 
-/// The safety protocol holds up a slot only until a person says what to do, and says what that is.
+/// A slot that the safety protocol holds is free once a person decides, and the refusal tells the choices.
 #[tokio::test(start_paused = true)]
 async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
     let town = Scenario::new().start().await;
@@ -356,7 +356,7 @@ async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
     assert!(town.hook(&charged.raider).await.is_none());
 }
 
-/// A journal that cannot be read is no journal that ends there.
+/// A journal that cannot be read is not taken for a journal that ends there.
 #[tokio::test(start_paused = true)]
 async fn events_say_that_the_journal_could_not_be_read() {
     let (town, full) = (Scenario::new().start().await, Arc::default());

@@ -1,8 +1,8 @@
 //! Arguments of the operations. One definition for both ends: the keys of a request are the
 //! positional names and long flags of `hd`, because these structs are `hd`'s own arguments.
 //!
-//! Names of things are plain text here: whether `gt-9` or `horde/Toast` is there is for the handler
-//! to say (`not_found`), and what cannot be a name is not there either.
+//! Names of objects are plain text here: the handler decides whether `gt-9` or `horde/Toast` exists (`not_found`), and
+//! an invalid name does not exist either.
 
 mod cost;
 mod read;

@@ -1,4 +1,4 @@
-//! Errors of the protocol, and the one table of exit codes (`2-contract.md`, 2.1 and 2.4).
+//! Errors of the protocol, and the only table of exit codes (`2-contract.md`, 2.1 and 2.4).
 
 use std::process::ExitCode;
 
@@ -45,7 +45,7 @@ Exit codes:
   5 refused, work would be lost · 6 timed out · 7 waiting for a human · 8 merge or gate failed
   9 parked (rate limit, login) · 10 protocol version mismatch";
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn code(self) -> u8 {
         self as u8
@@ -120,7 +120,7 @@ impl ErrorKind {
     }
 }
 
-/// Why a request was not served.
+/// The reason why a request was not served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ControlError {
@@ -210,7 +210,7 @@ impl ControlError {
     }
 }
 
-/// A word that is not among the known ones, with the nearest of them or all of them as the hint.
+/// Returns the error for an unknown word, with the nearest known word or all of them as the hint.
 pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> ControlError {
     let error = ControlError::bad_request(format!("unknown {what} {word:?}"));
     match closest(word, known.iter().copied()) {

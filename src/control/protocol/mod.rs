@@ -28,7 +28,7 @@ pub const LINE_MAX: usize = 1024 * 1024;
 /// first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Given back with the answer: a string, a number or null.
+    /// Returned with the answer: a string, a number or null.
     pub id: Value,
     /// The operation.
     pub op: OpName,
@@ -41,12 +41,12 @@ pub struct Request {
 pub struct Rejected {
     /// Null when the line was not readable.
     pub id: Value,
-    /// Why.
+    /// The reason.
     pub error: ControlError,
 }
 
 impl Request {
-    /// Reads one line.
+    /// Reads a line.
     ///
     /// # Errors
     /// The line is no request of this protocol, or of another version of it.
@@ -101,7 +101,7 @@ impl Request {
         }
     }
 
-    /// The line that asks for this, without its line end.
+    /// Returns the line for this request, without its line end.
     #[must_use]
     pub fn line(id: &str, op: &Op) -> String {
         json!({"v": VERSION, "id": id, "op": op.name().as_str(), "args": op.args()}).to_string()
@@ -175,7 +175,7 @@ impl TryFrom<RawResponse> for Response {
 }
 
 impl Response {
-    /// The line, without its line end.
+    /// Returns the line, without its line end.
     #[must_use]
     pub fn line(self) -> String {
         // Strings, numbers and maps with string keys always have a JSON text.

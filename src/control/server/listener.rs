@@ -22,9 +22,9 @@ use tokio::net::UnixListener;
 
 use crate::regular;
 
-/// Connections that wait to be accepted.
+/// The limit of connections that wait to be accepted.
 const BACKLOG: i32 = 256;
-/// A process that was killed while it started another one leaves its socket open until that one's `exec`.
+/// The time that a killed process's socket may stay open: until a child that it was starting calls `exec`.
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// A socket that has a file, and does not listen yet.
@@ -33,13 +33,13 @@ pub struct Bound {
     file: SocketFile,
 }
 
-/// The file of a socket of ours. It is removed with this value, if it is ours then.
+/// The file of our socket. Dropping this value removes the file, if it still is ours.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
     /// Device and inode.
     id: (u64, u64),
-    /// Keeps the inode's number from being given to another file.
+    /// Keeps the inode's number from being reused.
     _pin: OwnedFd,
 }
 
@@ -48,7 +48,7 @@ pub struct SocketFile {
 pub enum AtSocket {
     /// Our socket.
     Ours,
-    /// Nothing, or a socket that nothing listens at.
+    /// Nothing, or a stale socket.
     Free,
     /// An object that must not be removed, in words.
     Taken(String),

@@ -69,7 +69,7 @@ impl Places {
     /// Takes a place for a new connection of this caller.
     ///
     /// # Errors
-    /// There is none, and none of those that are taken may be closed for it.
+    /// No place is free, and no connection may be closed to make room.
     pub fn take(places: &Arc<Self>, who: &Who) -> Result<Place, ControlError> {
         let mut held = places.held();
         held.make_room(who)?;
@@ -120,7 +120,7 @@ impl Held {
         holders.filter(|holder| counts(&holder.who)).count()
     }
 
-    /// Closes the connection of this caller that has been doing this for longest; whether there was one.
+    /// Closes the connection of this caller that has been in this activity for longest. Returns whether there was one.
     fn close(&mut self, who: &Who, doing: Doing) -> bool {
         let holders = self.by_number.iter();
         let alike = holders.filter(|(_, holder)| holder.who == *who && holder.doing == doing);
@@ -141,7 +141,7 @@ fn full(limit: usize, which: &str) -> ControlError {
 }
 
 impl Place {
-    /// Notes what the connection does from now on.
+    /// Notes the connection's present activity.
     pub fn does(&self, doing: Doing) {
         if let Some(holder) = self.places.held().by_number.get_mut(&self.number) {
             (holder.doing, holder.since) = (doing, Instant::now());

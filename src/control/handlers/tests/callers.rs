@@ -54,7 +54,7 @@ async fn an_agent_that_may_work_does_not_close_what_a_raider_is_hooked_to() {
     assert_eq!(closed.unwrap()["status"], "closed");
 }
 
-/// Its work waits to land, and its sandbox is gone.
+/// The work waits to land, and its sandbox is gone.
 #[tokio::test(start_paused = true)]
 async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
     let town = town(Rights::Work).await;

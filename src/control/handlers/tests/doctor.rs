@@ -20,7 +20,7 @@ async fn doctor(town: &Town, fix: bool) -> Value {
     ask(town, "doctor", json!({ "fix": fix })).await.unwrap()
 }
 
-/// Kinds and subjects of what is wrong, and whether it was mended.
+/// Returns kind and subject of each finding, and whether it was fixed.
 fn told(answer: &Value) -> Vec<(&str, &str, bool)> {
     fn text<'a>(finding: &'a Value, key: &str) -> &'a str {
         finding[key].as_str().unwrap()
@@ -30,7 +30,7 @@ fn told(answer: &Value) -> Vec<(&str, &str, bool)> {
     told.collect()
 }
 
-/// A sandbox that no hook knows of.
+/// Makes a sandbox without a hook.
 fn stray(town: &Town, name: &str) {
     let path = town.world.city.sandbox(&raider(name));
     let spec = SandboxSpec {
@@ -141,7 +141,7 @@ async fn nothing_that_holds_work_is_mended_away() {
     assert!(town.parts.repo.salvages().is_empty());
 }
 
-/// The look said that nothing would be lost; the agent wrote something before the removal.
+/// The first look found nothing to lose; then the agent wrote something before the removal.
 #[tokio::test(start_paused = true)]
 async fn a_stray_sandbox_is_judged_again_when_it_is_removed() {
     let town = Scenario::new().start().await;

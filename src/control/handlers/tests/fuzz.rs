@@ -29,7 +29,7 @@ use crate::testing::seeded;
 use crate::testing::tier::by_tier;
 use crate::testing::world::{Scenario, Town, agent};
 
-/// Of virtual time; no operation takes as long.
+/// The virtual time after which a request counts as hanging; no operation takes as long.
 const HANG: Duration = Duration::from_secs(2 * 3600);
 /// The writer of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +137,7 @@ fn odd_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Requests that are right, one of each kind.
+/// Returns a valid request of each kind.
 fn golden() -> Vec<Value> {
     serde_json::from_str(include_str!(
         "../../../../tests/data/protocol/requests.json"
@@ -145,7 +145,7 @@ fn golden() -> Vec<Value> {
     .unwrap()
 }
 
-/// A request that is right but for a few places.
+/// Generates a request with a few invalid places.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 0..3);
     let extra = prop::option::weighted(0.1, (odd_text(), odd_value()));
@@ -258,7 +258,7 @@ impl Peer {
         self.0.get_mut().write_all(b"\n").await.unwrap();
     }
 
-    /// The next answer, with the items of a stream passed over.
+    /// Reads the next answer, and skips the items of a stream.
     async fn answer(&mut self) -> Value {
         loop {
             let mut said = String::new();
@@ -272,7 +272,7 @@ impl Peer {
         }
     }
 
-    /// The answer to the next line is the next answer: none came twice.
+    /// Checks that the answer to the next line is the next answer: no answer came twice.
     async fn is_in_step(&mut self, n: usize) {
         let line = json!({"v": 1, "id": format!("step-{n}"), "op": "ping", "args": {}});
         self.send(line.to_string().as_bytes()).await;

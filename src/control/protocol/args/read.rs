@@ -9,7 +9,7 @@ pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
 }
 
-/// A text that says something.
+/// Refuses a blank text.
 pub(super) fn not_blank(text: &str) -> Result<String, String> {
     match text.trim().is_empty() {
         true => Err("it is empty: say what is to be done".to_owned()),
