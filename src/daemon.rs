@@ -1,5 +1,4 @@
-//! The composition root: the only place that knows the concrete adapters. Reads as the story of the
-//! process:
+//! The composition root: the only place that knows the concrete adapters. The life of the process:
 //!
 //! ```text
 //!  config ─► ground, lock ─► socket made ─► adapters ─► tree booted (sessions adopted) ─► it listens ─► ready
@@ -49,7 +48,7 @@ use crate::telemetry;
 
 /// The exit code of a supervisor that ended without an error of its own.
 const STOPPED: u8 = 0;
-/// `2-contract.md`, 2.1.
+/// Exit codes of `2-contract.md`, 2.1.
 const FAILED: u8 = 1;
 const CONFIG_INVALID: u8 = 2;
 const HELD_BY_ANOTHER: u8 = 4;
@@ -59,7 +58,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// The limit for answers under way once the tree has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why the daemon did not run, or not to its end.
+/// The reason why the daemon did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// The configuration is invalid.
@@ -68,7 +67,7 @@ pub enum DaemonError {
     /// Another supervisor holds the city.
     #[error("another supervisor (pid {pid}) holds this city")]
     Held {
-        /// As it says itself; for display only.
+        /// The pid as the other supervisor wrote it; for display only.
         pid: String,
     },
     /// Anything else.
@@ -106,7 +105,7 @@ fn failed_at(path: &Path, what: &str) -> impl Fn(std::io::Error) -> DaemonError 
     }
 }
 
-/// Validates a city and says what is wrong with it.
+/// Validates a city and returns the errors.
 #[must_use]
 pub fn check(path: &Path) -> ExitCode {
     match config::load(path, &config::Env::of_process()) {
@@ -118,12 +117,12 @@ pub fn check(path: &Path) -> ExitCode {
     }
 }
 
-/// Which relic store a supervisor begins with.
+/// The relic store that a supervisor accepts at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
-    /// The one that was there; a new one only in a city that never had one.
+    /// The store that was there; a new one only in a city that never had one.
     Known,
-    /// Whichever is there, also where that is an older one or none.
+    /// Any store, also an older one or none.
     Any,
 }
 
@@ -193,12 +192,12 @@ struct Start {
     ground: Arc<Ground>,
 }
 
-/// From the adapters to the last word.
+/// Runs from the adapters to the end of the process.
 async fn live(start: Start) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let ground = Arc::clone(&start.ground);
     let socket = socket_of(&start.city);
-    // Before anything is started that a supervisor without a socket could not be asked about.
+    // Before any child is started: a supervisor without a socket could not be asked about it.
     let bound = bind(&socket)?;
     let manager = Arc::new(Manager::new());
     let args = tokio::select! {
@@ -229,7 +228,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
     }
     let (control, requests) = Control::serve(bound, ground, &world)?;
     note(&world, EventType::ControllerReady);
-    // Only now: what they run may ask the supervisor.
+    // Only now, because automations may ask the supervisor.
     world.automations.open(world.clock.now());
     world.directory.tell_root(RootMail::Ready);
     world.directory.tell_dispatcher(DispatcherMsg::Look);
@@ -245,7 +244,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
     outcome
 }
 
-/// Makes the control socket; nothing can connect to it yet.
+/// Creates the control socket; nothing can connect to it yet.
 fn bind(socket: &Path) -> Result<Bound, DaemonError> {
     server::bind(socket).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => DaemonError::Held {
@@ -273,7 +272,7 @@ impl Control {
         let (stop, requests) = mpsc::channel(4);
         let (stopping, watching) = watch::channel(false);
         let (renew, listeners) = mpsc::channel(1);
-        // It has room for one.
+        // The channel has room for one.
         let _taken = renew.try_send(listener);
         let handlers = Arc::new(Handlers::new(Arc::clone(world), stop));
         let serving = tokio::spawn(server::serve(listeners, handlers, watching));
@@ -290,7 +289,7 @@ impl Control {
     /// Stops listening; callers that asked for the stop get their answer.
     async fn end(self) {
         self.keeping.abort();
-        // With it goes the file of the socket. A look that it is at ends before the process does.
+        // The keeper's end removes the socket's file. A running look ends before the process does.
         let _aborted = self.keeping.await;
         // The receiver is gone only if the server has ended by itself.
         let _ended = self.stopping.send(true);
@@ -331,7 +330,7 @@ async fn until_stopped(
     loop {
         if let Some(mode) = reason.take() {
             manager.stopping();
-            // Sessions that are being ended cannot be kept any more, nor the other way round.
+            // A session that is being ended cannot be kept any more, nor the reverse.
             stopping.get_or_insert(mode);
             if root
                 .cast(RootMail::Stop { mode, reply: None }.into())
@@ -371,7 +370,7 @@ async fn until_stopped(
     }
 }
 
-/// TERM and INT; HUP and USR1 must not end the process.
+/// The signals: TERM and INT stop; HUP and USR1 must not end the process.
 struct Signals {
     term: unix::Signal,
     int: unix::Signal,
@@ -389,7 +388,7 @@ impl Signals {
         })
     }
 
-    /// Returns at the next signal to stop. HUP is for a world that has a configuration.
+    /// Returns at the next signal to stop. HUP reloads, if there is a world.
     async fn stop(&mut self, world: Option<&World>) {
         loop {
             tokio::select! {
@@ -406,7 +405,7 @@ impl Signals {
     }
 }
 
-/// Goes on logging to the file that has the log's name now: the one before was rotated away.
+/// Continues the log in the file that has the log's name now, after the old file was rotated away.
 fn reopen_log() {
     match telemetry::reopen() {
         Ok(Some(path)) => tracing::info!(path = %path.display(), "the log was opened again"),
@@ -441,7 +440,7 @@ fn socket_of(city: &City) -> PathBuf {
     socket_path(&city.root, &city.daemon.socket, runtime_dir.as_deref(), uid)
 }
 
-/// A panic ends one actor or task: it is a log line, not a backtrace on the hot path.
+/// Logs a panic: it ends only an actor or task, so it becomes a log line without a backtrace.
 fn panic_hook() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
@@ -460,7 +459,7 @@ fn panic_hook() {
     }));
 }
 
-/// The environment of this process, for what sessions and gates may be given of it.
+/// Returns the environment of this process, for the part that sessions and gates may get.
 fn own_env() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -1,5 +1,5 @@
-//! Logs on stderr. An event of the journal is one JSON line with the journal's own fields
-//! (`2-contract.md`, 2.6); any other line has `ts`, `level`, `target`, `message` and its fields.
+//! Logs on stderr. An event of the journal is a JSON line with the journal's own fields (`2-contract.md`, 2.6); any
+//! other line has `ts`, `level`, `target`, `message` and its fields.
 
 mod sink;
 
@@ -21,7 +21,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 use self::sink::Sink;
 use crate::domain::shown;
 
-/// The target that the journal's events carry.
+/// The target of the journal's events.
 const JOURNAL: &str = "horde::journal";
 
 /// The format of log lines.
@@ -43,7 +43,7 @@ pub fn init(format: Format, filter: EnvFilter) -> Result<(), Box<dyn std::error:
     match format {
         Format::Json => registry.with(JsonLines(sink.clone())).try_init()?,
         Format::Pretty => {
-            // It would say on stderr that stderr takes nothing, and panic of that.
+            // It would report on stderr that stderr takes nothing, and panic.
             let pretty = tracing_subscriber::fmt::layer().log_internal_errors(false);
             let safe = sink.clone();
             registry
@@ -59,7 +59,7 @@ pub fn init(format: Format, filter: EnvFilter) -> Result<(), Box<dyn std::error:
 /// The sink of this process's log.
 static SINK: OnceLock<Sink> = OnceLock::new();
 
-/// Says something to people, in the words that are given and in line with the log.
+/// Prints a text for people unchanged, in order with the log.
 pub fn say(text: &str) {
     match SINK.get() {
         Some(sink) => sink.push(text.as_bytes().to_vec()),
@@ -67,18 +67,18 @@ pub fn say(text: &str) {
     }
 }
 
-/// Waits until what was logged is written, at most this long.
+/// Waits until the log is written, at most this long.
 pub fn flush(limit: Duration) {
     if let Some(sink) = SINK.get() {
         sink.flush(limit);
     }
 }
 
-/// Opens the file that the log goes to again, by the name that it had when the process began. Returns its
-/// path; none where the log goes to no file.
+/// Reopens the log's file by the name that it had when the process began. Returns its path; none if the log goes to no
+/// file.
 ///
 /// # Errors
-/// It cannot be opened, or is no regular file: the log stays where it is.
+/// The file cannot be opened, or is no regular file: the log stays where it is.
 pub fn reopen() -> std::io::Result<Option<&'static Path>> {
     SINK.get().map_or(Ok(None), Sink::reopen)
 }
@@ -95,7 +95,7 @@ impl<S: Subscriber> Layer<S> for JsonLines {
     }
 }
 
-/// Shows what agents, git and files say in a line as text that steers no terminal. Each line comes whole.
+/// Makes text of agents, git and files in a line safe for terminals. Each line comes whole.
 struct Safe<W>(W);
 
 impl<W: Write> Write for Safe<W> {
@@ -117,7 +117,7 @@ fn line(event: &Event<'_>) -> Value {
     let Fields(mut fields) = fields;
     let ts = Value::String(Timestamp::now().to_string());
     if metadata.target() == JOURNAL {
-        // The journal's particulars travel as text through tracing.
+        // The event's data travels through tracing as text.
         let data = fields.get("data").and_then(Value::as_str);
         if let Some(data) = data.and_then(|text| serde_json::from_str(text).ok()) {
             fields.insert("data".to_owned(), data);
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// A writer that remembers.
+    /// A writer that stores its input.
     #[derive(Clone, Default)]
     struct Memory(Arc<Mutex<Vec<u8>>>);
 

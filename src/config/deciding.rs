@@ -1,8 +1,7 @@
 //! The files that a configuration depends on: the directories to watch, and the changes there that matter. Agents write
 //! into the city's directory, too.
 //!
-//! Every path is followed as it is written, through every link on the way, to its file or to the
-//! first that is missing:
+//! Every path is followed as it is written, through every link on the way, to its file or to the first missing part:
 //!
 //! ```text
 //!  frag/*.toml ──► city/frag ──► (a link) ──► store/v1 ──► store/v1/*.toml
@@ -16,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::include::{Level, has_wildcard};
 
-/// As many as the kernel follows.
+/// The limit of links in a path: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
 /// The files that were looked for while a configuration was read, found or not.
@@ -56,7 +55,7 @@ impl Deciding {
         }
         for folder in &sought.automations {
             let mut within = steps(folder, false);
-            // Any file in there may be the one that an automation runs.
+            // Any file in there may be run by an automation.
             within.extend(steps(Path::new("*/*"), true));
             deciding.follow(root, &within, MOST_LINKS);
         }
@@ -89,7 +88,7 @@ impl Deciding {
             (Some("."), _) => self.follow(dir, rest, links),
             (Some(".."), _) => self.follow(dir.parent().unwrap_or(dir), rest, links),
             (Some(part), true) => {
-                // What is wrong with a pattern is said where it stands.
+                // The reader reports the error in the pattern at its place.
                 let Ok(level) = Level::new(part) else { return };
                 let found = level.entries(dir);
                 self.dirs.insert(dir.to_owned());
@@ -106,7 +105,8 @@ impl Deciding {
         let path = dir.join(name);
         self.entries.insert(path.clone());
         let is_dir = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
-        // What holds the city is there for good, as is what holds other places that are named.
+        // Outside the city, a directory is watched only for its files and links: its subdirectories on the way are
+        // taken as permanent.
         if !is_dir || dir.starts_with(&self.root) {
             self.dirs.insert(dir.to_owned());
         }

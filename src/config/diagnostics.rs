@@ -31,7 +31,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// An error without a place.
+    /// Makes an error without a place.
     pub(super) fn error(message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -42,7 +42,7 @@ impl Diagnostic {
         }
     }
 
-    /// A warning without a place.
+    /// Makes a warning without a place.
     pub(super) fn warning(message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Warning,
@@ -50,21 +50,21 @@ impl Diagnostic {
         }
     }
 
-    /// Points at a place.
+    /// Adds the place.
     #[must_use]
     pub(super) fn at(mut self, place: &Place) -> Self {
         self.place = Some(place.clone());
         self
     }
 
-    /// Says what to do.
+    /// Adds advice on what to do.
     #[must_use]
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Points at a second place that has to do with it.
+    /// Adds a second place that is related.
     #[must_use]
     pub(super) fn related(mut self, place: &Place, label: impl Into<String>) -> Self {
         self.related.push((place.clone(), label.into()));
@@ -72,7 +72,7 @@ impl Diagnostic {
     }
 }
 
-/// Everything that is wrong, with the sources it is wrong in.
+/// All diagnostics of a configuration, with the sources that they are about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Diagnostics {
     sources: Vec<Source>,
@@ -80,7 +80,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// In the order of the files, then of the lines.
+    /// Sorts the diagnostics by file, then by line.
     pub(super) fn new(sources: Vec<Source>, mut items: Vec<Diagnostic>) -> Self {
         items.sort_by(|a, b| a.place.cmp(&b.place));
         items.dedup();
@@ -98,7 +98,7 @@ impl Diagnostics {
         self.items.iter()
     }
 
-    /// For people; `color` when a terminal shows it.
+    /// Renders for people; with colours if `color` is set.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
         let renderer = if color {
@@ -113,8 +113,7 @@ impl Diagnostics {
         rendered.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// For programs: `[{severity,file,line,column,message,hint}]`, file and position null where
-    /// there is none.
+    /// Renders for programs: `[{severity,file,line,column,message,hint}]`; file and position are null when unknown.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let items = self.items.iter().map(|item| {
@@ -134,7 +133,7 @@ impl Diagnostics {
         items.collect()
     }
 
-    /// File, line and column, both counted from 1 in characters.
+    /// Returns file, line and column, both counted from 1 in characters.
     fn position(&self, place: &Place) -> Option<(&Path, usize, usize)> {
         let source = self.sources.get(place.source)?;
         let before = source.text.get(..place.start)?;

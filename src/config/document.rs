@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// This range of that source.
+    /// Makes the place for this range of that source.
     pub fn new(source: usize, range: Range<usize>) -> Self {
         Self {
             source,
@@ -45,9 +45,9 @@ impl Place {
     }
 }
 
-/// The built-in defaults are always the first source.
+/// The index of the built-in defaults, always the first source.
 pub const DEFAULTS: usize = 0;
-/// `city.toml` is always the second.
+/// The index of `city.toml`, always the second source.
 pub const CITY: usize = 1;
 
 /// A value and its place.
@@ -70,7 +70,7 @@ pub enum Value {
     Float(f64),
     /// A boolean.
     Flag(bool),
-    /// A date or time, which no key wants.
+    /// A date or time, which no key takes.
     Datetime(String),
     /// An array, also of tables.
     Array(Vec<Node>),
@@ -91,7 +91,7 @@ pub struct Entry {
 }
 
 impl Node {
-    /// The entries, when it is a table.
+    /// Returns the entries of a table.
     pub fn table(&self) -> Option<&Table> {
         match &self.value {
             Value::Table(table) => Some(table),
@@ -99,7 +99,7 @@ impl Node {
         }
     }
 
-    /// The entries, when it is a table.
+    /// Returns the entries of a table.
     pub fn table_mut(&mut self) -> Option<&mut Table> {
         match &mut self.value {
             Value::Table(table) => Some(table),
@@ -121,7 +121,7 @@ impl Node {
     }
 }
 
-/// Reads a source; every syntax error in it is reported, not only the first.
+/// Parses a source. Every syntax error is reported, not only the first.
 pub fn parse(text: &str, source: usize) -> Result<Node, Vec<Diagnostic>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -186,7 +186,7 @@ fn convert(
     Node { place, value }
 }
 
-/// The value without its places, for showing.
+/// Returns the value without its places, for showing.
 pub fn plain(node: &Node) -> toml::Value {
     match &node.value {
         Value::Text(text) | Value::Datetime(text) => toml::Value::String(text.clone()),
@@ -203,7 +203,7 @@ pub fn plain(node: &Node) -> toml::Value {
     }
 }
 
-/// Lays `upper` over `lower`: tables entry by entry, everything else replaces.
+/// Overlays `upper` on `lower`: tables are merged entry by entry, every other value is replaced.
 pub fn overlay(lower: &mut Node, upper: Node) {
     let (Value::Table(below), Value::Table(_)) = (&mut lower.value, &upper.value) else {
         *lower = upper;

@@ -10,7 +10,7 @@ use super::{DEFAULTS, sources};
 /// The name of a city's file.
 pub const FILE: &str = "city.toml";
 
-/// The nearest `city.toml` at or above a directory that is none of the files which agents work on.
+/// Returns the nearest `city.toml` at or above a directory, except among files that agents work on.
 #[must_use]
 pub fn find_city(start: &Path) -> Option<PathBuf> {
     let is_city = |dir: &&Path| is_there(&dir.join(FILE)) && !is_agents(dir);
@@ -44,10 +44,10 @@ fn is_there(file: &Path) -> bool {
     fs::symlink_metadata(file).is_ok()
 }
 
-/// The canonical path of a city's file, given it or its directory.
+/// Returns the canonical path of a city's file, given the file or its directory.
 ///
 /// # Errors
-/// There is none.
+/// There is no such file.
 pub fn city_file(path: &Path) -> Result<PathBuf, String> {
     let is_file = path.file_name() == Some(FILE.as_ref()) && !is_there(&path.join(FILE));
     let file = if path.is_dir() && !is_file {
@@ -59,8 +59,8 @@ pub fn city_file(path: &Path) -> Result<PathBuf, String> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // Only the directory is made canonical: the city is where its file is found, also when that
-    // file is a link to somewhere else.
+    // Only the directory is made canonical: the city is where its file is found, even if that file is a link to another
+    // place.
     let found = fs::canonicalize(parent).map(|dir| dir.join(file.file_name().unwrap_or_default()));
     match found {
         Ok(found) if is_there(&found) => Ok(found),
@@ -112,7 +112,7 @@ mod tests {
             assert_eq!(find_city(&inside), Some(city.join(FILE)), "{dir}");
         }
         let cities = [
-            // No rig is called so.
+            // No rig has this name.
             "city/other/raiders/Toast",
             "city/rig/inner",
             "city/inner",

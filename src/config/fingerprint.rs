@@ -1,5 +1,4 @@
-//! Hashes that say "something changed": the revision of all sources, and the fingerprint of what an
-//! agent runs.
+//! Hashes that tell a change: the revision of all sources, and the fingerprint of an agent's settings.
 
 use std::path::PathBuf;
 
@@ -26,7 +25,7 @@ pub fn agent(agent: &Agent, prompt: &str, provider: Provider) -> String {
     hash.finish()
 }
 
-/// Over the path and the bytes of every source, in order.
+/// Returns the hash of the path and the bytes of every source, in order.
 pub fn revision(sources: &[(PathBuf, Vec<u8>)]) -> String {
     let mut hash = Fields::default();
     for (path, bytes) in sources {
@@ -35,8 +34,8 @@ pub fn revision(sources: &[(PathBuf, Vec<u8>)]) -> String {
     hash.finish()
 }
 
-/// Every field and every element carries its length, so that no two different lists of fields give
-/// the same bytes.
+/// Hashes fields. Every field and every element carries its length, so that different lists of fields never give the
+/// same bytes.
 #[derive(Default)]
 struct Fields(Sha256);
 

@@ -1,13 +1,13 @@
-//! Finds the files that `include` names. Globs match within one folder each: a pattern that reached
-//! into every folder of the city would pick up files from the sandboxes of raiders.
+//! Finds the files that `include` names. A glob matches within a single folder: a pattern that reached into every
+//! folder of the city would pick up files from raiders' sandboxes.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The files that a pattern names, in order of their paths. A pattern without wildcards names one
-/// file, which must be there; one with wildcards may match nothing.
+/// Returns the files that a pattern names, in order of their paths. A pattern without wildcards names a file that must
+/// exist; one with wildcards may match nothing.
 ///
 /// # Errors
 /// An invalid pattern.
@@ -68,7 +68,7 @@ impl Level {
         (self.hidden || !name.starts_with('.')) && self.glob.is_match(name)
     }
 
-    /// The entries of a folder that are meant. A folder that cannot be listed holds none.
+    /// Returns the matching entries of a folder; none of a folder that cannot be listed.
     pub fn entries(&self, folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let meant = entries.filter(|entry| self.matches(&entry.file_name().to_string_lossy()));

@@ -1,4 +1,4 @@
-//! The city's files: read anew each time, and watched.
+//! The city's configuration files: read afresh each time, and watched.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use crate::domain::city::{City, Rig};
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
 
-/// The files of one city.
+/// The configuration files of a city.
 pub(super) struct OnDisk {
     file: PathBuf,
     listener: Arc<OnceLock<ConfigListener>>,
@@ -25,7 +25,7 @@ type ReadFiles = Box<dyn Fn(&Path) -> (Deciding, Read) + Send + Sync>;
 
 #[derive(Default)]
 struct Watching {
-    /// None while the kernel has none left: the patrol looks anyway.
+    /// None while the kernel has no watch left: the patrol looks anyway.
     watch: Option<DirWatch>,
     /// The directories that the configuration depended on when it was last read.
     dirs: Vec<PathBuf>,
@@ -59,11 +59,11 @@ impl OnDisk {
         }
     }
 
-    /// Reads, and watches what decides that. Whether some of it was not watched while it was read.
+    /// Reads the configuration, and watches the files that it depends on. Also returns whether some of them were not
+    /// watched while they were read.
     fn read(&self, watching: &mut Watching) -> (Deciding, Read, bool) {
         if let Some(watch) = &watching.watch {
-            // First: what is written while the files are read is seen afterwards, and judged by what
-            // decides then.
+            // Held first: a change during the read is seen afterwards, and judged by the new dependencies.
             watch.hold();
             watch.watch(&watching.dirs);
         }
@@ -118,12 +118,12 @@ impl ConfigSource for OnDisk {
     }
 
     fn listen(&self, listener: ConfigListener) {
-        // A second listener would be a mistake of the caller's.
+        // A second listener would be a mistake of the caller.
         let _only_once = self.listener.set(listener);
     }
 }
 
-/// Why changes are not seen, as it was last said.
+/// The last reported reason why changes are not seen.
 #[derive(Default)]
 struct Trouble(Option<String>);
 

@@ -1,6 +1,6 @@
-//! Which city this is: an id and the place of the city's directory, recorded in `.horde`. A copy (`cp -a`) has the record of
-//! its original, too. Everything else in it is the original's as well: records of sessions name the original's
-//! processes, and the links of its sandboxes lead into the original's repositories.
+//! The identity of a city: an id and the place of the city's directory, recorded in `.horde`. A copy (`cp -a`) has the
+//! record of its original, too. Everything else in the copy is the original's as well: records of sessions name the
+//! original's processes, and the links of its sandboxes lead into the original's repositories.
 //!
 //! | The place that is recorded | This city is |
 //! |---|---|
@@ -20,7 +20,7 @@ use crate::adapters::beneath;
 
 /// The file of the record, in `.horde`.
 const FILE: &str = "identity";
-/// No record is longer: a path is the most of it.
+/// The largest record: a path is the most of it.
 const RECORD_MAX: u64 = 16 * 1024;
 
 /// The record: a line with the id, a line with device and inode, and the path to the end.
@@ -55,10 +55,11 @@ impl Identity {
     }
 }
 
-/// Records where this city is. Its directory is `root`, its state directory lies below `city`, and it is locked.
+/// Records the place of this city. `root` is its directory, locked; `city` the path of it, and `state` that of
+/// `.horde`.
 ///
 /// # Errors
-/// It is a copy of a city that is there; or that cannot be told.
+/// The city is a copy of a city that still exists; or the record cannot be read.
 pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), DaemonError> {
     let file = state.join(FILE);
     let here = root.metadata();
@@ -96,7 +97,7 @@ pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), Daemo
     Ok(())
 }
 
-/// The record in a state directory. None where there is none, or it is garbled.
+/// Reads the record in a state directory. None if it is missing or garbled.
 fn read(state: &Path) -> io::Result<Option<Identity>> {
     match beneath::read(state, Path::new(FILE), RECORD_MAX) {
         Err(error) if beneath::is_odd(&error) => Ok(None),
@@ -149,7 +150,7 @@ fn refusal(city: &Path, original: &Path) -> String {
     )
 }
 
-/// 128 random bits.
+/// Returns an id of 128 random bits.
 fn new_id() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -224,7 +225,7 @@ mod tests {
         fs::remove_dir_all(&moved).unwrap();
         fs::rename(lab.root.join("backup"), &moved).unwrap();
         settled(&moved).unwrap();
-        // A link is left where it was.
+        // A link is left at the old path.
         let linked = lab.root.join("linked");
         lab.copy("moved", "linked");
         fs::remove_dir_all(&moved).unwrap();
@@ -233,14 +234,14 @@ mod tests {
         fs::remove_file(&moved).unwrap();
         fs::rename(&linked, &moved).unwrap();
         settled(&moved).unwrap();
-        // Its place is taken by another city.
+        // Another city is at its place now.
         let elsewhere = lab.root.join("elsewhere");
         fs::rename(&moved, &elsewhere).unwrap();
         settled(&lab.city("moved")).unwrap();
         settled(&elsewhere).unwrap();
     }
 
-    /// The original was moved, a copy has its place, and both were there before.
+    /// The original was moved, a copy has its place, and both existed before.
     #[test]
     fn city_whose_copy_took_its_place_is_no_copy() {
         let lab = Lab::new();

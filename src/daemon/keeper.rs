@@ -1,5 +1,5 @@
-//! The patrol of the supervisor's own files: ground, control socket, store and watches. What can be mended is;
-//! the rest is said.
+//! The patrol of the supervisor's own files: ground, control socket, store and watches. It mends what it can, and
+//! reports the rest.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Keeper {
         }
     }
 
-    /// Looks at the start and at every patrol, for ever. Dropped, it removes the socket's file.
+    /// Checks the files at the start and at every patrol, for ever. Dropping it removes the socket's file.
     pub(super) async fn run(mut self, world: Arc<World>) {
         loop {
             let looking = tokio::task::spawn_blocking(move || {
@@ -69,7 +69,7 @@ impl Keeper {
                 let hint = "take what you need out of it, and delete the directory";
                 look.leave(Part::Trash, entry, says, hint);
             }
-            // What was in use may have been left by now.
+            // Entries of the trash may no longer be in use.
             effects::empty_trash(&world);
             for (rig, why) in effects::prepare_held(&world) {
                 let says = format!("rig {rig} is held: {why}");
@@ -89,7 +89,7 @@ impl Keeper {
 
     fn look(&mut self) -> Look {
         let mut look = self.ground.look();
-        // Without its directory there is no place for the socket, and that was said.
+        // Without its directory there is no place for the socket; the missing directory is reported already.
         if look
             .left
             .iter()

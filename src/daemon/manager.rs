@@ -35,12 +35,12 @@ impl Manager {
         Self(Mutex::new(Phase::Starting))
     }
 
-    /// Held while it is told, so that it hears things in the order in which they happened.
+    /// Locked while the manager is notified, so that notifications keep their order.
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The control socket answers.
+    /// Notifies that the control socket answers.
     pub(super) fn ready(&self) {
         let mut phase = self.phase();
         if *phase == Phase::Starting {
@@ -49,7 +49,7 @@ impl Manager {
         }
     }
 
-    /// The configuration is being read, or that is over.
+    /// Notifies that the configuration is being read, or that reading is over.
     pub(super) fn reloads(&self, reloading: &Reloading) {
         let mut phase = self.phase();
         match (*phase, reloading) {
@@ -58,7 +58,7 @@ impl Manager {
                     *phase = Phase::Reloading;
                     tell(&[NotifyState::Reloading, now]);
                 }
-                // Without the time it would be taken for a failed reload.
+                // Without the time the manager would take it for a failed reload.
                 Err(error) => {
                     tracing::warn!(%error, "no monotonic time; the service manager is not notified of this reload");
                 }
@@ -72,13 +72,13 @@ impl Manager {
         }
     }
 
-    /// The root answers; this is what it looks after.
+    /// Notifies that the root answers, with a status of its children.
     pub(super) fn lives(&self, views: &[ChildView], reload_error: Option<&str>) {
         let status = status(views, reload_error);
         tell(&[NotifyState::Watchdog, NotifyState::Status(&status)]);
     }
 
-    /// Everything is being ended.
+    /// Notifies that everything is being ended.
     pub(super) fn stopping(&self) {
         let mut phase = self.phase();
         if *phase != Phase::Stopping {
@@ -109,7 +109,7 @@ pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
 fn tell(states: &[NotifyState]) {
     let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
     let told = match socket.as_bytes().split_first() {
-        // The library knows sockets by path only.
+        // The library only knows sockets with a path.
         Some((b'@', name)) => tell_abstract(name, states),
         _ => sd_notify::notify(states),
     };
@@ -118,12 +118,12 @@ fn tell(states: &[NotifyState]) {
     }
 }
 
-/// Tells a manager that listens at a socket without a file.
+/// Notifies a manager that listens at a socket without a file.
 fn tell_abstract(name: &[u8], states: &[NotifyState]) -> std::io::Result<()> {
     let address = SocketAddr::from_abstract_name(name)?;
     let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
     let socket = UnixDatagram::unbound()?;
-    // A manager that does not listen holds up nothing.
+    // A manager that does not read must not hold up the supervisor.
     socket.set_nonblocking(true)?;
     socket.send_to_addr(lines.as_bytes(), &address).map(drop)
 }
@@ -137,7 +137,7 @@ fn status_of_reload(refused: Option<&str>) -> String {
 
 const REFUSED: &str = "the configuration on disk is refused, the one before stays in force";
 
-/// `12 sessions running, 1 quarantined`: one line, for `systemctl status`.
+/// Returns the line for `systemctl status`: `12 sessions running, 1 quarantined`.
 fn status(views: &[ChildView], reload_error: Option<&str>) -> String {
     let running = views.iter().filter(|view| view.session.is_some()).count();
     let quarantined = |view: &&ChildView| view.state == ChildState::Quarantined;
@@ -152,7 +152,7 @@ fn status(views: &[ChildView], reload_error: Option<&str>) -> String {
     status
 }
 
-/// More would be further assignments to the manager.
+/// Returns the first line only: further lines would be assignments to the manager.
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }

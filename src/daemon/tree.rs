@@ -1,4 +1,4 @@
-//! Adapters, world and infrastructure: what the tree is made of.
+//! Makes the parts of the tree: adapters, world and infrastructure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ use crate::ports::repo::Repo;
 use crate::ports::sessions::Sessions as _;
 use crate::ports::tasks::TaskEvent;
 
-/// Makes the world and says how its infrastructure is started, in order.
+/// Makes the world, and the specifications of its infrastructure, in order.
 pub(super) async fn build(
     start: Start,
     socket: PathBuf,
@@ -52,7 +52,7 @@ pub(super) async fn build(
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
     let open = store_opener(city, &clock, start.store);
-    // A damaged store is said at once, before anything is started on top of it.
+    // A damaged store is reported at once, before anything is started on top of it.
     open().map_err(|error| match error {
         StoreError::Unavailable(_) => DaemonError::Failed(format!("{error}; {NO_ROOM}")),
         _ => failed("the relic store cannot be opened", &error),
@@ -112,8 +112,8 @@ fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> boo
 
 fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {
     let server = tmux_server(&city.root, &city.session.tmux_socket);
-    // This very program, also when its file has been replaced or removed by an upgrade: a holder of
-    // another version may not understand what it is to start.
+    // This very program, even if an upgrade has replaced or removed its file: a holder of another version may not
+    // understand its arguments.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let dir = city.state_dir().join("sessions");
     let sessions = LocalSessions::new(dir.clone(), exe, &server);
@@ -129,7 +129,7 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
     let (path, clock) = (city.state_dir().join("relics.db"), Arc::clone(clock));
     let worked_on = city.rigs.iter().map(|rig| city.raiders_dir(&rig.name));
     let worked_on: Vec<PathBuf> = worked_on.collect();
-    // The first time only: what is lost later is not taken for granted.
+    // Only the first time: a store that is lost later must be noticed.
     let any = AtomicBool::new(known == Store::Any);
     let starts = AtomicBool::new(true);
     // A store that was opened here is not new, whatever is left of it.
@@ -144,7 +144,7 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
         };
         let opened = SqliteRelics::open_known(&path, Arc::clone(&clock), known);
         let store = opened.map_err(|error| match error {
-            // While it runs, it waits for what can be opened.
+            // At runtime the store actor waits for a store that can be opened.
             StoreError::Failed(why) if !at_start => StoreError::Unavailable(why),
             error => error,
         })?;
@@ -171,7 +171,7 @@ async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonEr
         });
     }
     let (mut repos, mut failed) = (BTreeMap::new(), None);
-    // All are waited for: git must not run on behind a start that failed.
+    // All are awaited: git must not run on after a failed start.
     while let Some(joined) = preparing.join_next().await {
         match joined {
             Ok((rig, repo, prepared)) => {
@@ -202,11 +202,11 @@ pub(super) fn git(city: &City, rig: &Rig) -> Arc<dyn Repo> {
     })
 }
 
-/// 0..1, different at each call; good enough to spread restarts.
+/// Returns a number in 0..1, different at each call; good enough to spread restarts.
 fn random() -> f64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let bits = RandomState::new().build_hasher().finish();
-    // 53 bits are what a float holds exactly.
+    // A float holds 53 bits exactly.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let unit = (bits >> 11) as f64 / (1_u64 << 53) as f64;
     unit

@@ -120,11 +120,11 @@ impl FakeRepo {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A test that failed elsewhere may still look.
+        // A test that failed in another thread may still look.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agent commits.
+    /// Makes the agent commit.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -137,7 +137,7 @@ impl FakeRepo {
         head
     }
 
-    /// Makes the sandbox look so.
+    /// Changes the facts of the sandbox.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -146,12 +146,12 @@ impl FakeRepo {
         change(&mut inner.sandboxes.get_mut(slot).expect("a sandbox").facts);
     }
 
-    /// The agent leaves a file that no commit holds.
+    /// Adds a file that no commit holds.
     pub fn dirty(&self, slot: &SlotName, path: &str) {
         self.change(slot, |facts| facts.dirty.push(path.to_owned()));
     }
 
-    /// There is a file that ignore rules hide.
+    /// Adds an ignored file.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -173,7 +173,7 @@ impl FakeRepo {
         inner.lost.insert(slot.clone(), lost);
     }
 
-    /// HEAD leaves the sandbox's own branch, which alone has this commit.
+    /// Moves HEAD off the sandbox's own branch, which alone has this commit.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -203,7 +203,7 @@ impl FakeRepo {
         sandbox.broken = Some(why.to_owned());
     }
 
-    /// A branch of a raider is left over.
+    /// Leaves a branch of a raider behind.
     pub fn leave_branch(&self, name: &str, reachable: bool) {
         let name = name.to_owned();
         self.inner().spare.push(BranchFacts { name, reachable });
@@ -218,7 +218,7 @@ impl FakeRepo {
         inner.sandboxes.get_mut(slot).expect("a sandbox").nameless = true;
     }
 
-    /// The name is given out again: what is there from now on is the next incarnation's and looks the same.
+    /// Reuses the name: the sandbox belongs to the next incarnation from now on, and looks the same.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -235,7 +235,7 @@ impl FakeRepo {
         self.inner().advance()
     }
 
-    /// The next call of this operation fails so; several queue up.
+    /// Makes the next call of this operation fail; several failures queue up.
     pub fn fail(&self, op: &'static str, error: RepoError) {
         self.inner()
             .failures
@@ -244,22 +244,22 @@ impl FakeRepo {
             .push_back(error);
     }
 
-    /// Calls of this operation with this main argument fail so, always.
+    /// Makes every call of this operation with this main argument fail.
     pub fn fail_for(&self, op: &'static str, what: &str, error: RepoError) {
         self.inner().broken_for.insert((op, what.to_owned()), error);
     }
 
-    /// Failures of this operation that are still due are called off.
+    /// Cancels the queued failures of this operation.
     pub fn forget_failures(&self, op: &'static str) {
         self.inner().failures.remove(op);
     }
 
-    /// Every call of this operation fails so, until it is mended.
+    /// Makes every call of this operation fail, until it is mended.
     pub fn break_op(&self, op: &'static str, error: RepoError) {
         self.inner().broken.insert(op, error);
     }
 
-    /// The operation works again.
+    /// Makes the operation work again.
     pub fn mend(&self, op: &'static str) {
         self.inner().broken.remove(op);
     }
@@ -283,7 +283,7 @@ impl FakeRepo {
             .push_back(run);
     }
 
-    /// Does this in the middle of every call of the operation, before it takes effect.
+    /// Runs this in the middle of every call of the operation, before it takes effect.
     pub fn interlude(&self, op: &'static str, act: impl Fn() + Send + Sync + 'static) {
         self.inner().interludes.insert(op, Arc::new(act));
     }
@@ -291,7 +291,7 @@ impl FakeRepo {
 
 /// Methods that observe.
 impl FakeRepo {
-    /// The names of the sandboxes.
+    /// Returns the names of the sandboxes.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let names = self.inner();
@@ -304,7 +304,7 @@ impl FakeRepo {
         self.inner().remote.get(branch).cloned()
     }
 
-    /// Every branch of the remote but the target.
+    /// Returns every branch of the remote except for the target.
     #[must_use]
     pub fn remote_branches(&self) -> Vec<String> {
         self.inner().remote.keys().cloned().collect()
@@ -315,7 +315,7 @@ impl FakeRepo {
         self.inner().remote.remove(branch);
     }
 
-    /// The target's tip.
+    /// Returns the target's tip.
     #[must_use]
     pub fn tip(&self) -> Oid {
         self.inner().tip()
@@ -333,7 +333,7 @@ impl FakeRepo {
         self.inner().landed.contains(head)
     }
 
-    /// Pins that are held.
+    /// Returns the relics with pins.
     #[must_use]
     pub fn pins(&self) -> Vec<RelicId> {
         self.inner().pins.keys().cloned().collect()

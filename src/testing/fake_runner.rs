@@ -1,4 +1,4 @@
-//! Commands that only take time, on the runtime's clock.
+//! A runner of commands that only take time, on the runtime's clock.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,17 +33,17 @@ impl FakeRunner {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on this line goes so; any other succeeds at once.
+    /// Sets the course of this line; any other succeeds at once.
     pub fn let_go(&self, line: &str, takes: Duration, code: i32) {
         self.state().courses.insert(line.to_owned(), (takes, code));
     }
 
-    /// From now on this line prints so; any other says something.
+    /// Sets the output of this line; any other prints a default.
     pub fn say(&self, line: &str, text: &str) {
         self.state().prints.insert(line.to_owned(), text.to_owned());
     }
 
-    /// From now on nothing can be started, and this is why; or all can again.
+    /// Makes every start fail with this reason, or work again.
     pub fn refuse(&self, why: Option<&str>) {
         self.state().refuses = why.map(str::to_owned);
     }
@@ -56,12 +56,12 @@ impl FakeRunner {
         started.cloned().collect()
     }
 
-    /// This process is one of the supervisor's own, with these rights.
+    /// Makes this process one of the supervisor's own, with these rights.
     pub fn place(&self, pid: u32, rights: Rights) {
         self.state().errands.insert(pid, rights);
     }
 
-    /// This process belongs to a command of that name.
+    /// Makes this process belong to a command of that name.
     pub fn name(&self, pid: u32, name: &str) {
         self.state().names.insert(pid, name.to_owned());
     }

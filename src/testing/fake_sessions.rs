@@ -1,8 +1,7 @@
-//! Sessions in memory, for tests of what sits on top of them. A session runs until the test says
-//! otherwise; what was asked of it is on record.
+//! Sessions in memory, for tests of the layers above. A session runs until the test says otherwise; calls are recorded.
 //!
-//! A path with a part named `is-not-there` is not there; everything else exists. A program named
-//! `fake` does what its arguments say (see [`argv`]); any other just runs.
+//! A path with a part named `is-not-there` does not exist; every other path does. A program named `fake` follows its
+//! arguments (see [`argv`]); any other just runs.
 
 mod callers;
 mod ends;
@@ -55,7 +54,7 @@ struct Inner {
     stuck_starts: Vec<SessionId>,
     holds_lists: bool,
     lists_begun: usize,
-    /// Calls of `list` under way, in the order in which they came.
+    /// Running calls of `list`, in their order.
     lists_held: VecDeque<usize>,
     lists_released: usize,
     undead: Vec<SessionId>,
@@ -100,12 +99,12 @@ struct Fake {
     spec: SessionSpec,
     facts: SessionFacts,
     hidden: Option<String>,
-    /// The agent is gone, and its session is not.
+    /// Set when the agent is gone, and its session is not.
     hollow: bool,
     cpu: Duration,
     runs_command: bool,
     ignores_term: bool,
-    /// None when it cannot be seen.
+    /// None when the screen cannot be read.
     screen: Option<String>,
     /// The last time that a person typed, if a line is begun.
     begun: Option<Timestamp>,
@@ -171,7 +170,7 @@ impl Default for FakeSessions {
 }
 
 impl FakeSessions {
-    /// A world without sessions.
+    /// Makes a world without sessions.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -192,19 +191,19 @@ impl FakeSessions {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A test that failed elsewhere may still look.
+        // A test that failed in another thread may still look.
         let guard = self.world.inner.lock();
         guard.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agent ends like this.
+    /// Ends the agent with this exit.
     pub fn end(&self, id: &SessionId, exit: SessionExit) {
         self.change(id, RunState::Exited(exit.clone()), |handle| {
             SessionEvent::Exited(handle, exit)
         });
     }
 
-    /// The holder is gone without a record.
+    /// Removes the holder without a record.
     pub fn lose(&self, id: &SessionId, why: &str) {
         let why = why.to_owned();
         self.change(id, RunState::Lost { why: why.clone() }, |handle| {
@@ -234,44 +233,44 @@ impl FakeSessions {
         }
     }
 
-    /// The session cannot be seen (`Some(why)`), or can be seen again.
+    /// Makes the session unreadable (`Some(why)`), or readable again.
     pub fn hide(&self, id: &SessionId, why: Option<&str>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.hidden = why.map(ToOwned::to_owned);
         }
     }
 
-    /// The facts that are kept with the session cannot be read, or can be read again.
+    /// Makes the facts that are kept with the session unreadable, or readable again.
     pub fn hide_meta(&self, id: &SessionId, hidden: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.meta_hidden = hidden;
         }
     }
 
-    /// The facts that are kept with the session cannot be written, or can be written again.
+    /// Makes the facts that are kept with the session unwritable, or writable again.
     pub fn refuse_meta(&self, id: &SessionId, refused: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.meta_refused = refused;
         }
     }
 
-    /// No session can be listed (`Some(why)`), or they can again.
+    /// Makes `list` fail (`Some(why)`), or work again.
     pub fn blind(&self, why: Option<&str>) {
         self.inner().blind = why.map(ToOwned::to_owned);
     }
 
-    /// Sessions of this kind cannot be started here, for this reason.
+    /// Makes starts of this kind of session fail with this reason.
     pub fn lack(&self, provider: Provider, why: &str) {
         self.inner().lacking = Some((provider, why.to_owned()));
     }
 
-    /// The kind of session that was last preferred.
+    /// Returns the kind of session that was last preferred.
     #[must_use]
     pub fn preferred(&self) -> Option<Provider> {
         self.inner().preferred
     }
 
-    /// The next start of this id fails so; several calls queue up.
+    /// Makes the next start of this id fail; several failures queue up.
     pub fn refuse_start(&self, id: &SessionId, error: StartError) {
         let mut inner = self.inner();
         inner
@@ -281,30 +280,30 @@ impl FakeSessions {
             .push_back(error);
     }
 
-    /// No start fails any more that was to fail.
+    /// Cancels the queued failures of starts.
     pub fn accept_starts(&self) {
         self.inner().refusals.clear();
     }
 
-    /// Stops of this id have to kill.
+    /// Makes the session ignore TERM, so that a stop has to kill.
     pub fn ignore_term(&self, id: &SessionId) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.ignores_term = true;
         }
     }
 
-    /// Starts of this id do not return until [`FakeSessions::release_start`].
+    /// Holds starts of this id until [`FakeSessions::release_start`].
     pub fn hold_start(&self, id: &SessionId) {
         self.inner().stuck_starts.push(id.clone());
     }
 
-    /// Lets held starts of this id go on.
+    /// Lets held starts of this id continue.
     pub fn release_start(&self, id: &SessionId) {
         self.inner().stuck_starts.retain(|stuck| stuck != id);
         self.world.released.notify_all();
     }
 
-    /// Stops of this id with a grace last until a stop without one comes.
+    /// Makes stops of this id with a grace last until a stop without one.
     pub fn outlive_grace(&self, id: &SessionId) {
         self.inner().stubborn.push(id.clone());
     }
@@ -321,12 +320,12 @@ impl FakeSessions {
         }
     }
 
-    /// Stopping it fails from now on, though it can be seen.
+    /// Makes stops fail from now on; the session stays readable.
     pub fn refuse_stop(&self, id: &SessionId) {
         self.inner().undead.push(id.clone());
     }
 
-    /// From now on it can be ended.
+    /// Makes stops work again.
     pub fn allow_stop(&self, id: &SessionId) {
         self.inner().undead.retain(|other| other != id);
     }
@@ -338,12 +337,12 @@ impl FakeSessions {
         inner.deaf.extend(deaf.then(|| id.clone()));
     }
 
-    /// Stops of this id do not return until [`FakeSessions::release_stop`].
+    /// Holds stops of this id until [`FakeSessions::release_stop`].
     pub fn hold_stop(&self, id: &SessionId) {
         self.inner().stuck_stops.push(id.clone());
     }
 
-    /// Lets held stops of this id go on.
+    /// Lets held stops of this id continue.
     pub fn release_stop(&self, id: &SessionId) {
         self.inner().stuck_stops.retain(|stuck| stuck != id);
         self.world.released.notify_all();
@@ -371,7 +370,7 @@ impl FakeSessions {
     pub fn set_last_activity(&self, id: &SessionId, at: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.facts.last_activity = at;
-            // It is at least as old as that.
+            // The session is at least as old as that.
             fake.facts.started_at =
                 at.map_or(fake.facts.started_at, |at| at.min(fake.facts.started_at));
         }
@@ -406,13 +405,13 @@ impl FakeSessions {
         self.inner().history.clone()
     }
 
-    /// Every stop that was asked for, in order.
+    /// Returns every requested stop, in order.
     #[must_use]
     pub fn stops(&self) -> Vec<(SessionHandle, Duration)> {
         self.inner().stops.clone()
     }
 
-    /// Everything typed into sessions of this id.
+    /// Returns everything typed into sessions of this id.
     #[must_use]
     pub fn sent(&self, id: &SessionId) -> Vec<Input> {
         let inner = self.inner();

@@ -15,7 +15,7 @@ pub struct JumpyClock {
 }
 
 impl JumpyClock {
-    /// The same clock, until it is set.
+    /// Makes a clock that equals the wrapped one, until it is set.
     #[must_use]
     pub fn on(inner: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
@@ -24,7 +24,7 @@ impl JumpyClock {
         })
     }
 
-    /// Sets the wall time so many seconds forth, or back.
+    /// Moves the wall time by this number of seconds, forth or back.
     pub fn jump(&self, seconds: i64) {
         self.seconds.fetch_add(seconds, Ordering::SeqCst);
     }

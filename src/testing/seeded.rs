@@ -12,7 +12,7 @@ pub fn first() -> u64 {
     asked().unwrap_or_else(unseen)
 }
 
-/// Runs so many cases of this seed, which is printed.
+/// Returns a runner of this number of cases from this seed, which is printed.
 #[must_use]
 pub fn runner(seed: u64, cases: u32) -> TestRunner {
     eprintln!("HORDE_SEED={seed}");

@@ -1,5 +1,5 @@
-//! The two tiers of the tests. `cargo test` is the short one; `tests/long/run` runs the long one, which
-//! says so with `HORDE_SWEEP=long`: what has a short and a long form takes the long one then.
+//! The two tiers of the tests. `cargo test` is the short one; `tests/long/run` runs the long one by `HORDE_SWEEP=long`:
+//! tests with a short and a long form take the long one then.
 
 use std::sync::LazyLock;
 
@@ -10,12 +10,12 @@ pub fn is_long() -> bool {
     wanted.split(',').any(|word| word == "long")
 }
 
-/// The first for `cargo test`, the second for the long tier.
+/// Returns the first value for `cargo test`, the second for the long tier.
 pub fn by_tier<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
 }
 
-/// The seed that is asked for.
+/// Returns the seed that is asked for.
 #[must_use]
 pub fn asked() -> Option<u64> {
     std::env::var("HORDE_SEED").ok()?.parse().ok()

@@ -47,7 +47,7 @@ impl Place {
         deciding
     }
 
-    /// It watches the directory of each, and hears of it.
+    /// Asserts that the directory of each path is watched, and a change there noticed.
     #[track_caller]
     fn notices(&self, paths: &[&str]) {
         let deciding = self.deciding();

@@ -26,7 +26,7 @@ struct Moment {
     event: Value,
 }
 
-/// The condition that a report is taken for; none for one that says that the session goes on.
+/// Returns the condition for a report; none for a report that the session goes on.
 fn condition(report: &Report) -> Option<Condition> {
     match report.clone() {
         Report::Asks { question, choices } => Some(Condition::NeedsInput { question, choices }),

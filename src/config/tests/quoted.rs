@@ -1,5 +1,5 @@
-//! Agents that write about limits and logins: what they say, and what their tools print, is no message of the program.
-//! The screens are drawn as those of the recordings are.
+//! Agents that write about limits and logins: their text and the output of their tools is no message of the program.
+//! The screens are drawn like those of the recordings.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -92,7 +92,7 @@ fn screens(preset: &str, said: &str) -> Vec<String> {
     }
 }
 
-/// The same of opencode, and an error that the agent has gone on after.
+/// The same for opencode, and an error after which the agent has continued.
 fn of_opencode(said: &str) -> Vec<String> {
     let bar = "▀".repeat(60);
     let input = format!("  ┃\n  ┃\n  ┃  Build auto · Model One\n  ╹{bar}\n   /srv/x");
@@ -103,7 +103,7 @@ fn of_opencode(said: &str) -> Vec<String> {
         ),
         format!("  ┃\n  ┃  $ cat log\n  ┃\n  ┃  {said}\n  ┃\n\n{end}\n\n{input}"),
         format!("  ┃\n  ┃  Go\n  ┃\n\n     {said}\n\n{end}\n\n{input}"),
-        // An error that the agent has gone on after.
+        // An error after which the agent has continued.
         format!(
             "  ┃\n  ┃  {said}\n  ┃\n\n{end}\n\n  ┃\n  ┃  Go on\n  ┃\n\n     Done.\n\n{end}\n\n{input}"
         ),

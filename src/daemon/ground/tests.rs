@@ -1,4 +1,4 @@
-//! The ground, on real directories.
+//! Tests of the ground on real directories.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -16,7 +16,7 @@ pub(super) struct Callers {
 }
 
 impl FakeSessions {
-    /// This process belongs to that session.
+    /// Makes this process belong to that session.
     pub fn place(&self, pid: u32, id: &SessionId) {
         let mut inner = self.inner();
         let fake = inner.sessions.get(id);
@@ -27,12 +27,12 @@ impl FakeSessions {
         inner.processes.insert(pid, Membership::Of(member));
     }
 
-    /// This process stands in that directory; without one, where it stands cannot be told.
+    /// Sets the working directory of this process; none makes it unknown.
     pub fn stand(&self, pid: u32, dir: Option<PathBuf>) {
         self.inner().callers.places.insert(pid, dir);
     }
 
-    /// The environment of this process names that session.
+    /// Makes the environment of this process name that session.
     pub fn claim(&self, pid: u32, session: &str) {
         let claim = session.to_owned();
         self.inner().callers.claims.insert(pid, claim);

@@ -17,23 +17,23 @@ pub enum Silence {
 }
 
 impl FakeSessions {
-    /// Every program shows this from its start on.
+    /// Makes every program show this from its start on.
     pub fn shows_at_start(&self, screen: &str) {
         screen.clone_into(&mut self.inner().at_start);
     }
 
-    /// The programs of this id read keys, and ask for pastes to be marked.
+    /// Makes the programs of this id read keys, and ask for pastes to be marked.
     pub fn reads_keys(&self, id: &SessionId) {
         self.inner().pasters.push(id.clone());
     }
 
-    /// The program prints a line.
+    /// Prints a line.
     pub fn print(&self, id: &SessionId, line: &str) {
         self.inner().print(id, line);
         self.announce(id);
     }
 
-    /// The program draws its screen anew; none cannot be seen.
+    /// Sets the screen; none makes it unreadable.
     pub fn show(&self, id: &SessionId, screen: Option<&str>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.screen = screen.map(str::to_owned);
@@ -41,14 +41,14 @@ impl FakeSessions {
         self.announce(id);
     }
 
-    /// A person has begun a line, and typed last at this time; or has submitted it.
+    /// Begins a line of a person who typed last at this time; none submits it.
     pub fn begin_line(&self, id: &SessionId, typed: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.begun = typed;
         }
     }
 
-    /// A person who is attached to the pane in tmux pressed a key at this time.
+    /// Sets the time of the last key of a person who is attached to the pane in tmux.
     pub fn touch(&self, id: &SessionId, pressed: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.touched = pressed;
@@ -80,7 +80,7 @@ impl FakeSessions {
         inner.silent.extend(silence.map(|how| (id.clone(), how)));
     }
 
-    /// Its holder is of a version that reports no inputs.
+    /// Makes its holder of a version that reports no inputs.
     pub fn is_old(&self, id: &SessionId) {
         self.inner().olds.push(id.clone());
     }
@@ -97,7 +97,7 @@ impl FakeSessions {
         self.inner().hiders.push(id.clone());
     }
 
-    /// Tells of a changed screen, as a holder does.
+    /// Announces a changed screen, as a holder does.
     fn announce(&self, id: &SessionId) {
         let handle = self.inner().sessions.get(id).map(Fake::handle);
         if let (Some(listener), Some(handle)) = (self.eye.get(), handle) {
@@ -105,7 +105,7 @@ impl FakeSessions {
         }
     }
 
-    /// Its processes use so much more processor time.
+    /// Adds processor time to its processes.
     pub fn use_cpu(&self, id: &SessionId, more: Duration) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.cpu += more;

@@ -30,19 +30,19 @@ impl Town {
         self.world.store.run(job).await.unwrap()
     }
 
-    /// The relic as it is.
+    /// Returns the relic's present state.
     pub async fn relic_now(&self, id: &RelicId) -> Relic {
         let id = id.clone();
         self.store(move |txn| txn.relic(&id)).await
     }
 
-    /// The raider's hook.
+    /// Returns the raider's hook.
     pub async fn hook(&self, raider: &RaiderId) -> Option<Hook> {
         let raider = raider.clone();
         self.store(move |txn| txn.hook(&raider)).await
     }
 
-    /// The merge request of a relic, the newest.
+    /// Returns the newest merge request of a relic.
     pub async fn mr(&self, relic: &RelicId) -> Option<MergeRequest> {
         let all = self.store(|txn| txn.mrs(None, false)).await;
         all.into_iter().rfind(|mr| &mr.relic == relic)
@@ -62,7 +62,7 @@ impl Town {
         self.store(move |txn| txn.relics(&filter)).await
     }
 
-    /// Gives every open escalation other words, as a version of the supervisor does that rewords its texts.
+    /// Rewords every open escalation, as another version of the supervisor would.
     pub async fn reword(&self) {
         for mut relic in self.escalations().await {
             relic.title = "in other words".to_owned();
@@ -70,7 +70,7 @@ impl Town {
         }
     }
 
-    /// Events of this type, in order.
+    /// Returns the events of this type, in order.
     pub async fn events(&self, kind: EventType) -> Vec<Event> {
         let filter = EventFilter {
             kind: Some(kind.as_str().to_owned()),
@@ -79,7 +79,7 @@ impl Town {
         self.store(move |txn| txn.events(&filter)).await
     }
 
-    /// The child as the root sees it.
+    /// Returns the child as the root sees it.
     pub async fn view(&self, id: &ChildId) -> Option<ChildView> {
         let views = ask::views(&self.world).await.unwrap();
         views.into_iter().find(|view| &view.spec.id == id)

@@ -9,7 +9,7 @@ use crate::domain::facts::RunState;
 use crate::ports::sessions::Input;
 use crate::testing::eventually;
 
-/// The screen shows what the program printed, and the time of it is known.
+/// The screen shows the program's output, with its time.
 pub fn the_screen_can_be_looked_at(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let program = Program::Prints("hello\nworld".to_owned());
@@ -37,7 +37,7 @@ pub fn processor_time_is_counted_while_it_runs(bench: &dyn Bench) {
     assert_eq!(sessions.cpu(&id("s")), None);
 }
 
-/// The log is there after the end, goes on with the next session, and is cut from the front.
+/// The log exists after the end, continues with the next session, and is cut from the front.
 pub fn the_log_outlives_the_session_and_its_record(bench: &dyn Bench) {
     let sessions = bench.sessions();
     for text in ["first", "second"] {
@@ -105,7 +105,7 @@ pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
     let later = Timestamp::now() + Duration::from_secs(24 * 3600);
     let log = || sessions.logs(&id("s"), 100).expect("it can be read");
     assert_eq!(sessions.prune_logs(later), Ok(0));
-    // What is on the screen may be on its way to the log.
+    // Output on the screen may still be on its way to the log.
     eventually("what it printed is in the log", || {
         (!log().is_empty()).then_some(())
     });
@@ -115,7 +115,7 @@ pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
     assert!(!log().is_empty(), "it has just ended");
     assert_eq!(sessions.prune_logs(later), Ok(1));
     assert_eq!((log(), sessions.prune_logs(later)), (vec![], Ok(0)));
-    // Its record, and with it its next generation, is another matter.
+    // The record, and with it the next generation, is not affected.
     assert!(sessions.facts(&id("s")).expect("it can be seen").is_some());
     let again = start(&*sessions, &spec(bench, "s", &prints));
     await_screen(&*sessions, &again.handle, "hello");
