@@ -11,7 +11,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The number of patrols that are counted.
 const PATROLS: u32 = 20;
 
-/// A minute between two patrols, with a hundred sessions.
+/// Measures a minute between two patrols, with a hundred sessions.
 pub fn minute() {
     let city = City::with(100);
     let holders = holders(&city);
@@ -33,7 +33,7 @@ pub fn minute() {
     memory(&city, &holders);
 }
 
-/// Patrols over a thousand agents, one each second.
+/// Measures patrols over a thousand agents, one each second.
 pub fn patrol() {
     let city = City::with_patrols(1000, "1s");
     let holders = holders(&city);
@@ -64,7 +64,7 @@ fn memory(city: &City, holders: &[u32]) {
     );
 }
 
-/// An agent is the child of its holder.
+/// Returns the holders: each is the parent of its agent.
 fn holders(city: &City) -> Vec<u32> {
     city.agents.values().map(|pid| parent(*pid)).collect()
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::fake_city::{FakeCity, LIMIT, VARIABLES, event, until};
 use crate::support::pty::{shown, terminal};
 
-/// A holder that hands requests to the test and says what the test says.
+/// A holder that passes requests to the test and sends the test's answers.
 struct FakeHolder {
     requests: Receiver<Request>,
     answers: Sender<Answer>,
@@ -112,7 +112,7 @@ fn followed_logs_are_the_screen_and_then_what_is_written() {
     holder.expect(&Request::Attach { rows: 0, cols: 0 });
 }
 
-/// Of a program that draws, the text alone is left.
+/// Of a drawing program only the text is left.
 #[test]
 fn followed_logs_steer_no_terminal() {
     let city = FakeCity::start();
@@ -156,7 +156,7 @@ fn attach_needs_a_terminal() {
     assert!(city.fake.asked("attach").is_empty());
 }
 
-/// `hd` on a terminal.
+/// Runs `hd` on a terminal.
 fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
     let mut hd = Command::new(cargo_bin("hd"));
     for name in VARIABLES {
@@ -319,7 +319,7 @@ fn consent_is_asked_for_on_a_terminal() {
         assert_eq!(hd.wait().unwrap().code(), Some(code));
         let requests = city.fake.asked("raider.nuke");
         assert_eq!(requests.len(), asked);
-        // The consent is for the one that was looked at.
+        // The consent is for the incarnation that was shown.
         let mut consented = requests.iter().skip(1);
         assert!(consented.all(|it| it["incarnation"] == 7), "{requests:?}");
     }

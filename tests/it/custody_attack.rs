@@ -65,7 +65,7 @@ fn fresh_raider_starts_at_its_base_whatever_others_left_under_its_name() {
         if what == "elsewhere under its name" {
             continue;
         }
-        // A `gc` of the agents may take it now.
+        // A `gc` of the agents may remove the commit now.
         let kept = try_git(city.repo.repo_dir(), &["cat-file", "-e", &foreign]);
         assert!(kept.status.success(), "{what}");
         let told = city.repo.take_mended().join("; ");
@@ -97,7 +97,7 @@ fn charge_that_was_cut_short_is_not_completed_on_what_was_planted_meanwhile() {
     assert!(city.facts(&spec.path).is_clean());
 }
 
-/// The links of a sandbox that is worked in say which entry is its own, and not what others wrote.
+/// The links of a used sandbox tell its entry; entries that others wrote do not.
 #[test]
 fn entry_that_another_claims_does_not_take_the_place_of_a_sandboxs_own() {
     let city = City::new();
@@ -106,7 +106,7 @@ fn entry_that_another_claims_does_not_take_the_place_of_a_sandboxs_own() {
     city.repo.make_sandbox(&spec).unwrap();
     write(&toast, "foreign", "foreign\n");
     commit_all(&toast, "foreign");
-    // It comes first among those that name the sandbox.
+    // The forged entry comes first among those that name the sandbox.
     let add = ["worktree", "add", "-q", "--detach", "../Aaa"];
     git(&toast, &add);
     fs::remove_dir_all(toast.with_file_name("Aaa")).unwrap();
@@ -129,7 +129,7 @@ fn entry_that_another_claims_does_not_take_the_place_of_a_sandboxs_own() {
     assert_eq!(rev(&spec.path, "HEAD"), own);
 }
 
-/// Something that an agent does to what all sandboxes of its rig share: in the repository, from its sandbox.
+/// An act of an agent on the rig's shared repository: in the repository, from its sandbox.
 type Block = (&'static str, fn(&Path, &Path));
 
 /// Renames the agent's own branch, as it may wish.
@@ -246,7 +246,7 @@ fn what_one_agent_puts_in_the_way_of_a_charge_is_set_aside() {
             !facts.head_reachable && facts.dirty.is_empty(),
             "{what}: {facts:?}"
         );
-        // And its work goes the way of all work.
+        // And its work is treated like all other work.
         write(&sandbox, "more", "more\n");
         commit_all(&sandbox, "more");
         let facts = city.facts(&sandbox);
@@ -261,7 +261,7 @@ fn what_one_agent_puts_in_the_way_of_a_charge_is_set_aside() {
     }
 }
 
-/// `git fetch --depth=1` cut the history off for all of them.
+/// `git fetch --depth=1` cut off the history of all sandboxes.
 #[test]
 fn shallow_fetch_of_one_agent_cuts_off_no_history() {
     let city = City::new();
@@ -288,7 +288,7 @@ fn shallow_fetch_of_one_agent_cuts_off_no_history() {
     whole_life(&city, "Nux");
 }
 
-/// HEAD never was there.
+/// HEAD never was on that branch.
 #[test]
 fn commit_that_only_the_reflog_of_the_branch_names_is_seen_and_saved() {
     let city = City::new();
@@ -321,7 +321,7 @@ fn commit_that_only_the_reflog_of_the_branch_names_is_seen_and_saved() {
     city.facts(&sandbox);
 }
 
-/// A tree with one entry of this name, as plumbing makes it.
+/// Makes a tree with an entry of this name, as plumbing can.
 fn odd_tree(sandbox: &Path, name: &[u8]) -> String {
     let blob = git(sandbox, &["hash-object", "-w", "README"]);
     let digits = (0..blob.len()).step_by(2);
@@ -360,7 +360,7 @@ fn commit_that_git_would_not_make_is_refused_at_done_and_saved() {
     fit(&city.facts(&sandbox).head).unwrap();
 }
 
-/// git does not follow it, and nothing of the sandbox could be measured.
+/// git does not follow such an entry, so nothing of the sandbox could be measured.
 #[test]
 fn sandbox_whose_head_has_a_tree_that_git_cannot_read_is_measured_by_its_files() {
     let city = City::new();

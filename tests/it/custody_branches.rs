@@ -1,4 +1,4 @@
-//! The branches of raiders lie in refs that all of them share: one agent removes those of another, and they come back.
+//! The branches of raiders are refs that all of them share: one agent removes those of another, and they come back.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -104,7 +104,7 @@ fn ref_behind_a_link_that_names_no_commit_is_not_taken_over() {
     assert_eq!(rev(&nux, "HEAD"), city.spec(1).base.as_str());
 }
 
-/// It is the agent's own.
+/// The branch is the agent's own.
 #[test]
 fn branch_that_its_agent_renames_or_deletes_does_not_come_back() {
     let city = City::new();

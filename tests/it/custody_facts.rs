@@ -14,7 +14,7 @@ use horde_supervisor::testing::eventually;
 use crate::support::city::{City, repo};
 use crate::support::git::{commit_all, git, rev, write};
 
-/// Something done to a sandbox.
+/// An act in a sandbox.
 type Step = (&'static str, fn(&Path));
 
 #[test]
@@ -102,7 +102,7 @@ fn without_pushing_a_push_makes_it_reachable() {
     assert!(!city.facts(&sandbox).head_reachable);
 }
 
-/// Each edit makes other facts, also one of a path that was dirty before.
+/// Each edit changes the facts, also an edit of a path that was dirty before.
 #[test]
 fn every_change_of_content_changes_the_facts() {
     let city = City::new();
@@ -165,7 +165,7 @@ fn measuring_writes_nothing() {
     write(&sandbox, "README", "1\n");
     let admin = city.repo.theirs().join("worktrees/Toast");
     let index = || fs::read(admin.join("index")).unwrap();
-    // Stat data that git would refresh, if it were let.
+    // Stat data that git would refresh, if it were allowed to.
     let file = fs::File::options()
         .append(true)
         .open(sandbox.join("src/a.txt"))
@@ -251,7 +251,7 @@ fn what_is_no_worktree_of_the_rig_cannot_be_judged() {
     let raiders = sandbox.parent().unwrap().to_owned();
     let missing = city.repo.facts(&raiders.join("Nux"), "main").unwrap_err();
     assert!(matches!(missing, RepoError::NotFound(_)), "{missing}");
-    // Another repository around it must not answer for it.
+    // Another repository around it must not answer for the sandbox.
     git(&city.root(), &["init", "--quiet", "-b", "main"]);
     fs::rename(sandbox.join(".git"), sandbox.join("dot-git")).unwrap();
     let told = |what: &str| {
@@ -260,7 +260,7 @@ fn what_is_no_worktree_of_the_rig_cannot_be_judged() {
         assert!(broken, "{what}: {special:?}");
     };
     told("without its link");
-    // Nor a repository in its place.
+    // Nor may a repository in its place.
     git(&sandbox, &["init", "--quiet", "-b", "main"]);
     told("with another repository");
     fs::remove_dir_all(sandbox.join(".git")).unwrap();
@@ -293,7 +293,7 @@ fn a_directory_that_may_not_be_read_cannot_be_judged() {
     write(&sandbox, "closed/work", "1");
     let closed = sandbox.join("closed");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-    // A user whom permissions do not stop sees the work instead.
+    // A user that permissions do not stop sees the work instead.
     let open = fs::read_dir(&closed).is_ok();
     let facts = city.repo.facts(&sandbox, "main");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
@@ -303,8 +303,8 @@ fn a_directory_that_may_not_be_read_cannot_be_judged() {
     }
 }
 
-/// Commits that HEAD has left are at risk like those it is on: a branch that only this sandbox knew is
-/// listed nowhere once it is gone.
+/// Commits that HEAD has left are at risk like those it is on: a branch that only this sandbox has is listed nowhere
+/// once the sandbox is gone.
 #[test]
 fn what_head_has_left_is_not_clean() {
     let city = City::new();
@@ -328,8 +328,8 @@ fn what_head_has_left_is_not_clean() {
     assert_eq!(facts.special.len(), 1, "{:?}", facts.special);
 }
 
-/// Ignore rules hide worktrees and clones that agents make: what they hold is saved, and holds up
-/// nothing. What tools fetch is no work.
+/// Ignore rules hide worktrees and clones that agents make: their work is saved, and holds up nothing. Files that tools
+/// fetch are no work.
 #[test]
 fn repositories_in_ignored_directories_are_seen() {
     let city = City::new();
@@ -359,7 +359,7 @@ fn repositories_in_ignored_directories_are_seen() {
         &["worktree", "add", "-q", "-b", "feat", ".trees/deep/one"],
     );
     assert_eq!(city.facts(&sandbox).special, [""; 0]);
-    // What is merged is the sandbox's own.
+    // A merged branch is the sandbox's own.
     write(&tree, "README", "1\n");
     let feat = commit_all(&tree, "one");
     let special = city.facts(&sandbox).special;
@@ -388,7 +388,7 @@ fn repositories_in_ignored_directories_are_seen() {
     );
 }
 
-/// A branch on which HEAD never was holds nothing fast either.
+/// A branch that HEAD was never on keeps no work either.
 #[test]
 fn what_only_a_branch_beside_has_is_told() {
     let city = City::new();
@@ -400,7 +400,7 @@ fn what_only_a_branch_beside_has_is_told() {
     let special = city.facts(&sandbox).special;
     assert_eq!(special.len(), 1, "{special:?}");
     assert!(special[0].contains(&backed_up[..7]), "{special:?}");
-    // That another raider has it checked out is no promise to keep it.
+    // Another raider has it checked out, which is no promise to keep it.
     let other = city.spec_of("Nux", 1);
     city.repo.make_sandbox(&other).unwrap();
     git(&other.path, &["checkout", "-q", "backup"]);
@@ -416,7 +416,7 @@ fn what_only_a_branch_beside_has_is_told() {
     assert_eq!(city.facts(&sandbox).special, special);
 }
 
-/// Another worktree of the repository is being made, or removed, at this moment: `git worktree list` fails then.
+/// `git worktree list` fails while another worktree of the repository is being made or removed.
 #[test]
 fn half_a_worktree_of_somebody_else_is_nothing_to_this_one() {
     let city = City::new();
@@ -440,7 +440,7 @@ fn measurement_is_the_same_once_the_bytes_of_a_file_are_known() {
     let blob = rev(&sandbox, "HEAD:src/a.txt");
     let other = format!("100644,{blob},README");
     git(&sandbox, &["update-index", "--cacheinfo", &other]);
-    // What is younger is read each time.
+    // A younger file is read each time.
     let file = fs::metadata(sandbox.join("README")).unwrap();
     eventually("a file that is two seconds old", || {
         let age = file.modified().ok()?.elapsed().ok()?;

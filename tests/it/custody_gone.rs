@@ -15,7 +15,7 @@ fn remains(city: &City, sandbox: &Path) -> Option<GitFacts> {
     city.repo.remains(sandbox, "main").unwrap()
 }
 
-/// Deletes the directory, and asks.
+/// Deletes the directory, and returns the remaining facts.
 fn delete(city: &City, sandbox: &Path) -> GitFacts {
     let link = city.repo.theirs().join("worktrees/Toast/gitdir");
     let before = fs::read(&link).unwrap();
@@ -25,7 +25,7 @@ fn delete(city: &City, sandbox: &Path) -> GitFacts {
     left
 }
 
-/// Salvages it, has it forgotten, and restores it.
+/// Salvages the sandbox, forgets it, and restores it.
 fn restored(city: &City, sandbox: &Path) -> PathBuf {
     let record = city
         .repo
@@ -68,7 +68,7 @@ fn what_was_staged_is_told_and_saved() {
     assert_eq!(git(&to, &["status", "--short"]), "M  README\nA  new");
 }
 
-/// HEAD's reflog lies beside the index; so do the repositories of submodules.
+/// HEAD's reflog is beside the index; so are the repositories of submodules.
 #[test]
 fn what_only_its_administrative_directory_names_is_saved() {
     let city = City::new();
@@ -109,7 +109,7 @@ fn what_only_its_administrative_directory_names_is_saved() {
     git(&to, &[&own, "cat-file", "-e", &inner]);
 }
 
-/// A conflict and the operation that came to it: a repair would show both again.
+/// A conflict and its operation: a repair would show both again.
 #[test]
 fn an_operation_in_progress_is_told_and_saved() {
     let city = City::new();

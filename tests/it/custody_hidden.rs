@@ -1,4 +1,4 @@
-//! Repositories that ignore rules hide: clones, worktrees and what `git init` made.
+//! Repositories that ignore rules hide: clones, worktrees and results of `git init`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use horde_supervisor::ports::repo::Repo;
 use crate::support::city::{City, permit, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// A sandbox that ignores two directories, all of it pushed, and where it can be cloned from.
+/// Makes a sandbox that ignores two directories, all of it pushed. Returns the URL to clone it from, too.
 fn ignoring() -> (City, PathBuf, String) {
     let city = City::with(|checkout| write(checkout, ".gitignore", ".trees/\nvendor/\n"));
     city.repo.prepare().unwrap();
@@ -19,7 +19,7 @@ fn ignoring() -> (City, PathBuf, String) {
     (city, sandbox, origin)
 }
 
-/// Salvages Toast's sandbox and restores it; where that is.
+/// Salvages Toast's sandbox and restores it. Returns the restored directory.
 fn restored(city: &City, sandbox: &Path) -> PathBuf {
     let saved = city.repo.salvage(sandbox, &toast(), Incarnation(1));
     let to = city.root().join("restored");
@@ -96,7 +96,7 @@ fn what_a_worktree_inside_names_alone_is_saved() {
     }
 }
 
-/// Tools write into what they fetched: that is saved, and not all that can be fetched again.
+/// Tools write into a clone that they fetched: these files are saved, but not the rest, which can be fetched again.
 #[test]
 fn of_a_clone_only_what_changed_is_saved() {
     let (city, sandbox, origin) = ignoring();
@@ -124,7 +124,7 @@ fn of_a_clone_only_what_changed_is_saved() {
     city.repo.restore(&record, &to).unwrap();
     let generated = fs::read_to_string(to.join("vendor/library/generated"));
     assert_eq!(generated.unwrap(), "0123456789");
-    // What only its index or its reflog tells needs all of it.
+    // Work that only its index or its reflog names needs the whole clone.
     git(&library, &["add", "generated"]);
     assert!(city.repo.salvage_size(&sandbox).unwrap() > 1 << 20);
     git(&library, &["commit", "-qm", "only here"]);

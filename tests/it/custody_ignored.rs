@@ -95,7 +95,8 @@ fn sandbox_without_its_link_has_a_list() {
     assert_eq!(listed, ignored(&["x.ignored"]));
 }
 
-/// The rules of the harnesses lie where no agent writes; what an agent excludes for itself is work all the same.
+/// The rules of the harnesses are in a file that no agent can write; files that an agent excludes for itself are work
+/// all the same.
 #[test]
 fn what_harnesses_drop_is_left_out_and_what_an_agent_excludes_is_not() {
     let city = city();

@@ -1,4 +1,4 @@
-//! The marks that tell whether something happens in a sandbox.
+//! The marks that show activity in a sandbox.
 
 use horde_supervisor::ports::repo::Repo;
 

@@ -1,4 +1,4 @@
-//! The end of a salvage: all of its refs or none, and none that moved.
+//! The removal of a salvage: all of its refs or none, and none that moved.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn refs(repo: &Path) -> Vec<String> {
     git(repo, &list).lines().map(str::to_owned).collect()
 }
 
-/// Two salvages of one sandbox.
+/// Makes two salvages of a sandbox.
 fn salvaged(city: &City) -> [SalvageRecord; 2] {
     let sandbox = city.sandbox();
     ["first", "first, and second"].map(|text| {
@@ -89,7 +89,7 @@ fn what_is_ignored_and_precious_is_listed_and_what_is_built_is_not() {
     assert_eq!(record.ignored, [".env", ".idea/", "src/.env"]);
 }
 
-/// Line endings that git may convert are no reason to count what it has stored already.
+/// Line endings that git may convert are no reason to count stored contents again.
 #[test]
 fn only_what_is_not_stored_yet_counts_for_the_size() {
     let city = City::with(|checkout| {
@@ -100,7 +100,7 @@ fn only_what_is_not_stored_yet_counts_for_the_size() {
     let sandbox = city.sandbox();
     write(&sandbox, "README", "hello, dirty\n");
     assert_eq!(city.repo.salvage_size(&sandbox), Ok(13));
-    // Unchanged for git, and not the bytes that it has.
+    // Unchanged for git, but with other bytes than git has.
     write(&sandbox, "dos.txt", "x\r\n");
     git(&sandbox, &["add", "dos.txt"]);
     git(&sandbox, &["commit", "--quiet", "-m", "dos"]);

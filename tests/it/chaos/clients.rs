@@ -18,7 +18,8 @@ fn clients_that_hang_or_rave_delay_no_restart() {
     let first = runs_as(&city, "a0", 1);
     let client = |number: usize| {
         let mut client = UnixStream::connect(&socket).unwrap();
-        // Says nothing, begins and never ends, raves, or asks and does not listen.
+        // Four clients: a silent one, one that never ends its line, one that sends garbage, and one that never reads
+        // its answer.
         let said: &[u8] = match number % 4 {
             0 => b"",
             1 => b"{\"v\":1,\"id\":\"1\",\"op\":\"sta",

@@ -21,7 +21,7 @@ fn every_kill_is_answered_by_one_restart() {
     let mut generations = vec![1; agents];
     for _ in 0..kills {
         let number = chance.below(agents);
-        // The others may be on their way back.
+        // The others may still be restarting.
         kill(runs_as(&city, &name(number), generations[number]));
         generations[number] += 1;
     }

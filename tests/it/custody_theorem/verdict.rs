@@ -23,7 +23,7 @@ pub struct Born {
 }
 
 impl Born {
-    /// The disk, and the commit it was made from.
+    /// Makes it from the disk, and the commit that was checked out.
     pub fn of(ours: &Path, base: &str, disk: Disk) -> Self {
         let files = committed(ours, base);
         Self { disk, files }
@@ -45,7 +45,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Compares; without a commit, every file is other.
+    /// Compares a disk with a commit; without a commit, every file differs.
     pub fn of(ours: &Path, head: &str, disk: &Disk, born: &Born) -> Self {
         let committed = match head {
             "" => Files::new(),
@@ -112,7 +112,7 @@ fn lossy(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// The text with line ends of two characters.
+/// Returns the text with CRLF line ends.
 fn crlf(text: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(text.len());
     for byte in text {
@@ -124,7 +124,7 @@ fn crlf(text: &[u8]) -> Vec<u8> {
     all
 }
 
-/// The files of a commit, as they are stored.
+/// Returns the files of a commit, as they are stored.
 fn committed(ours: &Path, head: &str) -> Files {
     let repo = Repository::open_bare(ours).expect("ours");
     let commit = repo.find_commit(Oid::from_str(head).expect("an id"));

@@ -1,5 +1,5 @@
-//! Ways and settings by chance, in all styles of landing, with and without a remote; and what the user adds to the
-//! configuration later.
+//! Random ways and settings, in all styles of landing, with and without a remote; and the user's later changes of the
+//! configuration.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -96,7 +96,7 @@ const KEYS: &[&str] = &[
 ];
 
 impl Wires {
-    /// Sets some keys to anything. git refuses some of it.
+    /// Sets some keys to any value. git refuses some of them.
     fn anything(&self, chance: &mut Chance) -> Vec<String> {
         let hooks = self.city.root().join("hooks");
         self.hooks(&hooks);
@@ -131,7 +131,8 @@ impl Wires {
     }
 }
 
-/// Some ways, in their order. No more than one that leads elsewhere, and that as the last: nothing would come behind it.
+/// Picks some ways, in their order. At most one leads elsewhere, and that as the last: later ones would not take
+/// effect.
 fn some(chance: &mut Chance) -> Vec<usize> {
     let leads = |way: &usize| WAYS[*way].name.contains("lead");
     let all = (0..WAYS.len()).filter(|way| !leads(way));
@@ -143,7 +144,7 @@ fn some(chance: &mut Chance) -> Vec<usize> {
     taken
 }
 
-/// The file that this process has for the user's configuration.
+/// Returns the file that this process has for the user's configuration.
 fn of_user() -> PathBuf {
     std::env::var_os("GIT_CONFIG_GLOBAL")
         .expect("set for this test")
@@ -191,7 +192,7 @@ fn nothing_springs(chance: &mut Chance) {
     taken.iter().for_each(|way| (WAYS[*way].set)(&wires));
     let set = wires.anything(chance);
     write(&wires.sandbox, "README", "edited\n");
-    // In the user's own checkout git runs what the user says.
+    // In the user's own checkout git follows the user's configuration.
     if remote {
         add_to_user(&wires);
     }

@@ -28,8 +28,8 @@ fn library(dir: &Path) -> PathBuf {
     library
 }
 
-/// Orders are refused; sessions run on, and one that ends is replaced: its small records are written by system calls that
-/// do not go through the library, as a disk may have room for them.
+/// Orders are refused; sessions run on, and a session that ends is replaced: its small records are written by system
+/// calls that bypass the library, as a disk may have room for them.
 #[test]
 #[ignore = "long tier: chaos"]
 fn used_up_quota_is_a_full_disk() {
