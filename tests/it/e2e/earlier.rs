@@ -37,9 +37,9 @@ fn task(city: &City, relic: &str) -> String {
     format!("{sandbox}\n{told}")
 }
 
-/// Runs every command of git in the text, and returns what each printed.
+/// Runs every command of git in the text. Returns the output of each.
 fn printed(city: &City, told: &str) -> Vec<String> {
-    // What only an unnamed object of theirs held is gone.
+    // Unreachable objects of theirs are gone.
     let theirs = city.root().join("horde/repo.git");
     git(&theirs, &["reflog", "expire", "--expire=now", "--all"]);
     git(&theirs, &["gc", "--quiet", "--prune=now"]);

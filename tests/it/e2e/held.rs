@@ -1,4 +1,4 @@
-//! A rig that cannot be made ready. The others are worked on.
+//! A rig that cannot be prepared; the other rigs work.
 
 use std::fs;
 
@@ -17,13 +17,13 @@ fn held(city: &City) -> Vec<Value> {
         .collect()
 }
 
-/// The whole start failed, and every later one, until a person mended the one rig.
+/// The whole start used to fail, and every later one, until a person mended that rig.
 #[test]
 fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
     let plan = Plan::new().rig("other", "ot");
     let plan = plan.set("daemon", "patrol_interval", r#""1s""#);
     let mut city = City::made(&plan);
-    // Where its repository is made.
+    // The place where its repository is made.
     let place = city.root().join("other/repo.git");
     fs::create_dir(place.parent().unwrap()).unwrap();
     fs::write(&place, "in the way").unwrap();
@@ -44,7 +44,7 @@ fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
         refused.code != 0 && refused.err.contains("the rig cannot be worked on"),
         "{refused:?}"
     );
-    // A change of the configuration does not depend on it either.
+    // A change of the configuration does not depend on the held rig either.
     let file = city.root().join("city.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replacen("max = 4", "max = 5", 1)).unwrap();

@@ -1,4 +1,4 @@
-//! A remote that will not take a raider's branch: a person is told, and has a way out.
+//! A remote that refuses a raider's branch: an operator is called, and has a way out.
 
 use std::fs;
 
@@ -68,7 +68,7 @@ while read -r _ head _ _; do
 done
 "#;
 
-/// The file is in the repository of the agents; the push runs from the supervisor's own.
+/// The file is in the repository of the agents, but the push runs from the supervisor's own.
 #[test]
 fn file_that_an_agent_gave_to_lfs_is_uploaded_by_the_users_hook() {
     let city = City::new();

@@ -1,5 +1,4 @@
-//! An agent that asks something on its screen (`2-contract.md`, `needs_input_patterns`, condition
-//! `needs_input`).
+//! An agent with a question on its screen (`2-contract.md`, `needs_input_patterns`, condition `needs_input`).
 
 use std::fs;
 

@@ -15,7 +15,7 @@ use crate::support::plan::Plan;
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// Wisps as a ritual leaves them: one that is closed long since, one that waits for nothing.
+/// Leaves wisps as a ritual does: a closed one, and one that waits for nothing.
 fn leave_wisps(city: &City) {
     let file = city.root().join(".horde/relics.db");
     let mut store = SqliteRelics::open(&file, Arc::new(SystemClock::new())).unwrap();
@@ -58,7 +58,7 @@ fn closed_wisps_go_after_the_start_and_open_ones_stay() {
     assert_eq!(ids, ["wisp-2"]);
 }
 
-/// A salvage of untracked work: its id.
+/// Makes a salvage of untracked work, and returns its id.
 fn salvaged(city: &City) -> String {
     city.work("work", &["echo precious >new", "sign ready", "forever"]);
     city.wait_sign("ready");

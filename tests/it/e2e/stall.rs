@@ -1,5 +1,4 @@
-//! A session that falls silent (`raider-lifecycle.md`, stalled; `2-contract.md`, `stall_after`,
-//! `hd wait`).
+//! A silent session (`raider-lifecycle.md`, stalled; `2-contract.md`, `stall_after`, `hd wait`).
 
 use serde_json::Value;
 
@@ -15,7 +14,7 @@ fn city() -> City {
         .start()
 }
 
-/// It is told, and then replaced by one that knows why and finishes the work.
+/// The session is nudged, then replaced by one that is told why and finishes the work.
 #[test]
 fn a_silent_session_is_told_then_replaced() {
     let city = city();

@@ -7,8 +7,8 @@ use super::super::support::git::git;
 use super::city::City;
 
 impl City {
-    /// Every one of these is on the origin's main, in exactly one commit, and nothing of the work
-    /// is left anywhere else.
+    /// Asserts that each of these is on the origin's main, in exactly one commit, and that no other trace of the work
+    /// is left.
     pub fn assert_landed(&self, work: &[(String, String)]) {
         for (name, relic) in work {
             self.wait_status(relic, "closed");
@@ -116,7 +116,7 @@ impl City {
         left
     }
 
-    /// Nothing was ever salvaged: nothing was ever at risk.
+    /// Asserts that nothing was ever salvaged, because nothing was ever at risk.
     pub fn assert_no_salvage(&self) {
         assert_eq!(
             self.ask("salvage.list", &json!({})),

@@ -1,4 +1,4 @@
-//! The crash sweep: the daemon is aborted at every fault point there is, and the end is the same.
+//! The crash sweep: the daemon is aborted at every fault point, and the end is the same.
 //!
 //! `cargo test` kills once in each story, at a random point; the seed is printed, and `HORDE_SEED` repeats it. The long
 //! tier kills at each point, once with one raider, and at its first, second and third time with three raiders at work;
@@ -36,7 +36,7 @@ impl Story {
     const ALL: &[Self] = &[Self::Work, Self::Nuke, Self::Rework, Self::Prune];
 }
 
-/// Which stories pass a point. No wildcard: a new point must be thought of.
+/// Returns the stories that pass a point. No wildcard, so that a new point is not forgotten.
 fn stories(point: FaultPoint) -> &'static [Story] {
     use FaultPoint as P;
     match point {
@@ -82,12 +82,12 @@ fn stories(point: FaultPoint) -> &'static [Story] {
 struct Case {
     story: Story,
     point: FaultPoint,
-    /// At which time.
+    /// The n-th time that the point is reached.
     nth: usize,
     raiders: usize,
 }
 
-/// The points of which `HORDE_SWEEP` names some, or all.
+/// Returns the points that `HORDE_SWEEP` names, or all.
 fn points() -> Vec<FaultPoint> {
     let wanted = std::env::var("HORDE_SWEEP").unwrap_or_default();
     let words = wanted
@@ -168,7 +168,7 @@ impl Case {
         format!("{}:{}", self.point.as_str(), self.nth)
     }
 
-    /// The daemon dies at the point, as asked, and is started again.
+    /// Waits until the daemon has died at the point, and starts it again.
     fn crash(&self, city: &City) {
         eprintln!("sweep: {:?} at {}", self.story, self.fault());
         city.wait_killed_by(Signal::SIGABRT);
@@ -196,7 +196,7 @@ fn charge_all(city: &City, work: Vec<(String, String)>) -> Vec<(String, String)>
     relics
 }
 
-/// Charges again what was not accepted; what was, is charged or being charged.
+/// Charges the relics that were not accepted; the others are charged or being charged.
 fn charge_again(city: &City, relics: &[(String, String)]) {
     for (_, relic) in relics {
         accept(city.try_ask("charge", &charge(relic)), &["conflict"]);
@@ -207,7 +207,7 @@ fn charge(relic: &str) -> Value {
     json!({ "relic": relic, "rig": "rig" })
 }
 
-/// Succeeded, or failed in a way that was to be expected.
+/// Checks that the result is a success or an expected failure.
 fn accept(result: Result<Value, String>, expected: &[&str]) {
     if let Err(error) = result {
         assert!(
@@ -268,7 +268,8 @@ fn nuke(case: Case) {
     }
     case.crash(&city);
     for raider in &raiders {
-        // Not accepted before it died: still there. Accepted: gone, or just going.
+        // If it was not accepted before the death, the raider is still there; if it was, the raider is gone or about to
+        // go.
         city.wait("the raider is gone", || match nuke(raider) {
             Ok(_) => Some(()),
             Err(error) if error.starts_with("not_found") => Some(()),
