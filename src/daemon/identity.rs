@@ -88,7 +88,7 @@ pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), Daemo
     }
     if let Some(found) = &found {
         let was = found.path.display();
-        tracing::info!(city = %city.display(), %was, "the city was moved, or restored from a backup; its new place is recorded");
+        tracing::info!(city = %city.display(), %was, "the city was moved, or restored from a backup; recording its new place");
     }
     if let Err(error) = beneath::replace_durably(state, Path::new(FILE), &now.record()) {
         // A full disk must not keep the supervisor from its running sessions.

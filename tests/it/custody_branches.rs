@@ -10,8 +10,7 @@ use crate::custody_theirs::whole_life;
 use crate::support::city::City;
 use crate::support::git::{commit_all, git, rev, write};
 
-/// Makes a rig with Toast, whose work is committed, and Nux, who has done nothing. Returns their sandboxes and Toast's
-/// head.
+/// Makes a rig with Toast, whose work is committed, and Nux, without work. Returns their sandboxes and Toast's head.
 fn two(city: &City) -> ([std::path::PathBuf; 2], String) {
     let (toast, nux) = (city.spec(1), city.spec_of("Nux", 1));
     for spec in [&toast, &nux] {

@@ -296,9 +296,9 @@ fn tell(dir: &Path, settings: &[usize], lines: &[usize]) {
     fs::write(dir.join(".gitattributes"), lines.collect::<String>()).expect("written");
 }
 
-/// Whatever configuration an agent gives git: a file whose bytes differ from the commit is never called clean, and
-/// every byte comes back after the sandbox is gone and no ref reaches anything that was not salvaged. git is not asked
-/// for any of it.
+/// The oracle against any git configuration of an agent: a file whose bytes differ from the commit is never called
+/// clean, and every byte comes back after the sandbox is gone and no ref reaches anything that was not salvaged. git is
+/// not asked for any of it.
 #[test]
 fn whatever_git_is_told_every_byte_is_seen_and_comes_back() {
     let settings = proptest::collection::vec(0..SETTINGS.len(), 0..5);

@@ -207,8 +207,7 @@ fn nothing_springs(chance: &mut Chance) {
     wires.release(&beside, 2);
 }
 
-/// Whatever an agent writes, and whatever the style in which its work lands, no program of it runs below the
-/// supervisor.
+/// No program of an agent runs below the supervisor, whatever the agent writes and in whichever style its work lands.
 #[test]
 fn no_chance_of_an_agent_runs_a_program_below_the_supervisor() {
     if !with_user(no_chance_of_an_agent_runs_a_program_below_the_supervisor) {

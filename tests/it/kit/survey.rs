@@ -21,11 +21,11 @@ harness = "claude"
 prompt = "p"
 "#;
 
-/// A city, and a directory with a `claude` that tells its version.
+/// Makes a city, and a directory with a `claude` that prints its version.
 fn made() -> tempfile::TempDir {
     let temp = horde_supervisor::testing::scratch();
     fs::write(temp.path().join("city.toml"), CITY).unwrap();
-    // Written by another process: a file that is open for writing anywhere cannot be run.
+    // Written by another process: a file that is open for writing in any process cannot be executed.
     let script = "mkdir bin && printf '#!/bin/sh\\necho \"2.1.197 (Claude Code)\"\\n' >bin/claude \
                   && chmod 755 bin/claude";
     let wrote = Command::new("sh")

@@ -15,8 +15,8 @@ const ENDS: [(&str, &str, Option<i64>, Option<i64>); 5] = [
     ("kill", "kill -KILL $$", None, Some(9)),
 ];
 
-/// OTP: a permanent child always, a transient one unless it ended with `normal` or `shutdown`, a
-/// temporary one never.
+/// Returns whether OTP restarts the child: a permanent one always, a transient one unless it ended with `normal` or
+/// `shutdown`, a temporary one never.
 fn comes_back(restart: &str, end: &str) -> bool {
     match restart {
         "permanent" => true,
@@ -37,10 +37,9 @@ fn starts(city: &City, name: &str) -> Vec<Value> {
     city.happened("agent.started", name)
 }
 
-/// `permanent_normal`, `transient_normal`, `temporary_normal`, `permanent_shutdown`,
-/// `transient_shutdown`, `temporary_shutdown`, `permanent_abnormal`, `transient_abnormal`,
-/// `temporary_abnormal`; and `external_start_no_progress_log`: an operator's start is told apart from
-/// a restart, once.
+/// `permanent_normal`, `transient_normal`, `temporary_normal`, `permanent_shutdown`, `transient_shutdown`,
+/// `temporary_shutdown`, `permanent_abnormal`, `transient_abnormal`, `temporary_abnormal`; and
+/// `external_start_no_progress_log`: an operator's start is told apart from a restart, once.
 #[test]
 fn who_is_started_again_after_which_end() {
     let mut parts: Vec<_> = cells()
@@ -59,7 +58,7 @@ fn who_is_started_again_after_which_end() {
     city.sign("go");
     for (restart, name, end) in cells() {
         let (kind, _, code, signal) = ENDS[end];
-        // What its type takes for a good end is no crash.
+        // An end that its type accepts as good is no crash.
         let good = restart != "permanent" && ["normal", "shutdown"].contains(&kind);
         let word = if good {
             "agent.stopped"
@@ -97,7 +96,7 @@ fn who_is_started_again_after_which_end() {
     }
 }
 
-/// `faulty_application_shutdown`: what cannot be started is said at once, with its name.
+/// `faulty_application_shutdown`: a program that cannot be started is reported at once, by its name.
 #[test]
 fn a_command_that_does_not_exist_is_named() {
     let ghost = "[[agents]]\nname = \"ghost\"\nrestart = \"temporary\"\n\

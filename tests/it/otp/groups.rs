@@ -9,7 +9,7 @@ use crate::support::processes;
 
 const NAMES: [&str; 3] = ["zeta", "alpha", "mike"];
 
-/// Three that end politely, in a group.
+/// Three polite agents in a group.
 fn three(strategy: &str) -> Vec<String> {
     let agents = NAMES.iter().map(|name| agent(name, "polite", ""));
     agents
@@ -94,9 +94,9 @@ fn the_strategy_says_whom_a_death_concerns() {
     }
 }
 
-/// `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart`: one of those that
-/// are started again dies at once. With all for one the first ends again and all start; with rest for
-/// one it runs on, and only the second is tried again.
+/// `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart`: a restarted member dies at once.
+/// With `one_for_all` the first ends again and all start; with `rest_for_one` it runs on, and only the second is
+/// retried.
 #[test]
 fn another_one_that_fails_at_the_restart() {
     for (strategy, zeta, happened) in [
@@ -143,7 +143,8 @@ fn another_one_that_fails_at_the_restart() {
             last().is_some_and(|what| what == "mike up")
         });
         let mut seen = since(&city, 6);
-        // It may have been started before its predecessor failed, and ended before or after that was on record.
+        // The agent may have started before its predecessor failed, and may have ended before or after that was
+        // recorded.
         if let Some(down) = seen.iter().position(|what| what == "mike down") {
             seen.remove(down);
             let early = seen[..down].iter().position(|what| what == "mike up");
@@ -153,9 +154,9 @@ fn another_one_that_fails_at_the_restart() {
     }
 }
 
-/// `one_for_all_escalation`, `rest_for_one_escalation`: the limit. With us the culprit is quarantined,
-/// and those whom its death concerns wait with it, the others run on; released by a person, or laid to
-/// rest by one, it lets all of them go on at once.
+/// `one_for_all_escalation`, `rest_for_one_escalation`: the limit. Here the culprit is quarantined, and the members
+/// that its death concerns wait with it, while the others run on; once an operator releases it or lays it to rest, all
+/// of them continue at once.
 #[test]
 fn whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it() {
     for (strategy, order, zeta) in [

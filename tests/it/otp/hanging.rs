@@ -1,4 +1,4 @@
-//! A child that cannot be started, again and again: everything else goes on as if it could.
+//! A child that fails to start again and again: everything else is unaffected.
 
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,8 @@ fn looping(more: &[String]) -> City {
     city
 }
 
-/// `hanging_restart_loop`, `hanging_restart_loop_simple`: the daemon answers, says what is wrong, and a
-/// stop ends the loop.
+/// `hanging_restart_loop`, `hanging_restart_loop_simple`: the daemon answers, reports the error, and a stop ends the
+/// loop.
 #[test]
 fn a_restart_loop_hangs_nobody_and_a_stop_ends_it() {
     let mut city = looping(&[]);
@@ -66,7 +66,7 @@ fn a_restart_loop_hangs_nobody_and_a_stop_ends_it() {
     city.stop();
 }
 
-/// `hanging_restart_loop`, the end: the daemon's own stop does not wait for the loop, nor for ever.
+/// `hanging_restart_loop`, the end: the daemon's own stop does not wait for the loop.
 #[test]
 fn a_stop_of_everything_ends_the_loop() {
     let mut city = looping(&[]);
@@ -75,8 +75,8 @@ fn a_stop_of_everything_ends_the_loop() {
     assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
 }
 
-/// `hanging_restart_loop_rest_for_one`: those after it wait, and one of them can be laid to rest; with
-/// the culprit stopped the last one runs.
+/// `hanging_restart_loop_rest_for_one`: the members after it wait, and one of them can be laid to rest; after a stop of
+/// the culprit the last one runs.
 #[test]
 fn those_after_it_wait_and_can_be_stopped() {
     let others = ["after", "last"].map(|name| super::agent(name, "polite", ""));

@@ -1,5 +1,5 @@
-//! Intensity: how many deaths within the window, and what follows. OTP's supervisor gives up as a
-//! whole; ours quarantines the one.
+//! Intensity: the number of deaths within the window, and its consequence. OTP's supervisor gives up as a whole; ours
+//! quarantines the child.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn kill(city: &City, name: &str) {
     processes::signal(pid(&agent), Signal::SIGKILL);
 }
 
-/// `multiple_restarts`: deaths that are far enough apart are restarted for ever.
+/// `multiple_restarts`: deaths that are far enough apart never reach the limit.
 #[test]
 fn deaths_that_are_a_window_apart_never_quarantine() {
     let plan = with(&[agent("slow", "rest", "")]);

@@ -1,4 +1,4 @@
-//! Pools, which stand where OTP has `simple_one_for_one`: many of one kind, that come and go.
+//! Pools, the counterpart of OTP's `simple_one_for_one`: many of a kind, that come and go.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn workers(city: &City) -> Vec<Value> {
     agents
 }
 
-/// Waits until so many members are there, all of them running.
+/// Waits until this number of members runs.
 fn members(city: &City, count: usize) -> Vec<Value> {
     wait(&format!("{count} members"), || {
         let workers = workers(city);
@@ -61,7 +61,7 @@ fn a_member_that_dies_comes_back_as_who_it_was() {
     let dir = city.root().display();
     for name in ["worker-1", "worker-2", "worker-3"] {
         let said = format!("is e2e-{name} sh {dir}");
-        // The newest session of each of them too.
+        // The newest session of each has written its stamp, too.
         until("it has spoken", || {
             super::stamps_of(&city, name).last() == Some(&said)
         });
@@ -70,8 +70,8 @@ fn a_member_that_dies_comes_back_as_who_it_was() {
     }
 }
 
-/// `child_adm_simple`: members are called by their own names; what is none is not found, and lives;
-/// `sup_start_child_returns_error_simple`: a pool as such is not started.
+/// `child_adm_simple`: members are called by their own names; another name is not found, and its agent lives;
+/// `sup_start_child_returns_error_simple`: a pool as such cannot be started.
 #[test]
 fn members_are_called_by_name_and_others_are_left_alone() {
     let city = pool(Plan::new(), "rest", 2);
@@ -92,15 +92,15 @@ fn members_are_called_by_name_and_others_are_left_alone() {
     city.hd(&["agent", "start", "worker"]).error(4);
     later(&city);
     assert_eq!(city.happened("agent.started", "worker").len(), 0);
-    // Another has taken its place meanwhile, so one of the three has to go again in its time.
+    // Another member has taken its place meanwhile, so one of the three has to end later.
     city.hd(&["agent", "start", "worker-1"]).json();
     until("it was started again", || {
         city.happened("agent.started", "worker-1").len() == 2
     });
 }
 
-/// `simple_one_for_one_corruption`, `do_not_save_child_specs_for_temporary_children`: members come and
-/// go; nothing of those that went is left.
+/// `simple_one_for_one_corruption`, `do_not_save_child_specs_for_temporary_children`: members come and go; nothing is
+/// left of former members.
 #[test]
 fn members_come_and_go_and_leave_nothing() {
     let city = pool(Plan::new(), "rest", 2);
@@ -110,7 +110,7 @@ fn members_come_and_go_and_leave_nothing() {
         write(city.root(), "wanted", "2");
         members(&city, 2);
     }
-    // The daemon; holder, agent and its sleep of either, and of the bystander.
+    // The daemon; and of the member and the bystander: holder, agent, and its sleep.
     until("no process is left", || {
         processes::of(city.root()).len() == 1 + 3 * 3
     });

@@ -16,7 +16,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// Less than so many.
+    /// Returns a number below `most`.
     pub fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

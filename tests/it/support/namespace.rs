@@ -1,4 +1,4 @@
-//! Tests that need a machine of their own: one where pids can be chosen, and disks be mounted.
+//! Tests that need a machine of their own, where they can choose pids and mount disks.
 
 use std::any::type_name;
 use std::os::unix::process::CommandExt as _;

@@ -46,13 +46,13 @@ impl Plan {
         self
     }
 
-    /// Adds sections as they are.
+    /// Adds sections unchanged.
     pub fn add(mut self, toml: &str) -> Self {
         self.more.push_str(toml);
         self
     }
 
-    /// The rigs and their prefixes.
+    /// Returns the rigs and their prefixes.
     pub fn rigs(&self) -> &[(&'static str, &'static str)] {
         &self.rigs
     }
@@ -64,7 +64,7 @@ impl Plan {
         city
     }
 
-    /// The file.
+    /// Returns the text of the file.
     pub fn toml(&self) -> String {
         let mut toml = "[workspace]\nname = \"e2e\"\n".to_owned();
         self.section(&mut toml, "daemon", "daemon");

@@ -1,4 +1,4 @@
-//! The processes of one city, found as the kernel shows them and not as the daemon tells.
+//! The processes of a city, found by the kernel's data and not by the daemon's.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +43,7 @@ pub fn hears_term(pid: u32) -> bool {
     caught.is_some_and(|mask| mask & (1 << (Signal::SIGTERM as u32 - 1)) != 0)
 }
 
-/// Sends a signal; a process that is gone already has what it needs.
+/// Sends a signal; a process that is gone needs none.
 pub fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.try_into().expect("a pid"));
     match kill(pid, signal) {

@@ -27,7 +27,7 @@ pub fn terminal() -> (File, File) {
     (File::from(seat), end)
 }
 
-/// Reads what is shown until it contains the text.
+/// Reads the terminal until it contains the text.
 pub fn shown(seat: &mut File, text: &str) -> String {
     let mut all = Vec::new();
     let mut bytes = [0; 4096];

@@ -1,4 +1,4 @@
-//! tmux, which a machine may be without. `.ci/run` installs it and says so.
+//! tmux, which may be missing. `.ci/run` installs it and says so.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub fn is_there() -> bool {
     there
 }
 
-/// Says to a test that runs again in namespaces of its own that it is one of tmux.
+/// Tells a test that runs again in namespaces of its own that it is for tmux.
 const AGAIN: &str = "HORDE_TEST_ON_TMUX";
 
 thread_local! {
@@ -38,7 +38,7 @@ pub fn is_asked_for() -> bool {
     ON_TMUX.get() || std::env::var_os(AGAIN).is_some()
 }
 
-/// Has a test that is run again ask for the same.
+/// Makes a test that is run again use tmux, too.
 pub fn pass_on(again: &mut Command) {
     if is_asked_for() {
         again.env(AGAIN, "1");

@@ -30,7 +30,7 @@ use horde_supervisor::testing::world::rig;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A case under way.
+/// A running case.
 struct Run<'a> {
     lab: &'a mut Lab,
     tally: &'a mut Tally,
@@ -46,7 +46,7 @@ struct Run<'a> {
     refilled: bool,
 }
 
-/// Runs it.
+/// Runs a case.
 pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
     let mut dice = Dice::new(case.seed);
     let relic = lab.town().relic("a").await;
@@ -92,7 +92,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
     };
     if matches!(case.end, End::Nuke | End::Done | End::Repair) {
         run.refused(at_risk, dirty).await;
-        // What an agent ruined is no accident to be mended.
+        // A ruin that an agent made is no accident to be mended.
         if !case.form.is_ruin() {
             run.repairs(case, &mut dice).await;
         }
@@ -118,7 +118,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
 }
 
 impl Run<'_> {
-    /// Nothing changed.
+    /// Asserts that nothing changed.
     fn unchanged(&self, what: &str) {
         let differs = self.seen.differs(&Seen::of(&self.dir));
         assert!(differs.is_empty(), "{what} changed {differs:?}");
@@ -129,7 +129,7 @@ impl Run<'_> {
         hook.is_some_and(|hook| hook.incarnation == self.charged.incarnation)
     }
 
-    /// Waits for what goes on by itself; true when the slot is free by then.
+    /// Waits for automatic actions. Returns whether the slot is free by then.
     async fn gone(&self) -> bool {
         for _ in 0..20 {
             self.lab.town().pass(SECOND).await;
@@ -220,11 +220,11 @@ impl Run<'_> {
         }
     }
 
-    /// Completed; stash entries keep the sandbox.
+    /// Completes the work; stash entries keep the sandbox.
     async fn done(&mut self) {
         self.dying(End::Done, DONE).await;
         if let Err(refused) = self.ask(End::Done).await {
-            // An index that was made anew knows of no file that it is what a filter makes of it.
+            // A recreated index does not know which files are the output of a filter.
             let refilled = self.poorer && refused.kind == RefusalKind::WorkAtRisk;
             assert!(
                 refilled || refused.kind == RefusalKind::BadRequest,
@@ -237,7 +237,7 @@ impl Run<'_> {
         }
     }
 
-    /// Things break, and are mended; all of them where that is what is tested.
+    /// Breaks and mends things; all of them if repairs are under test.
     async fn repairs(&mut self, case: Case, dice: &mut Dice) {
         let all = case.end == End::Repair;
         let times = if all { BREAKS } else { 2 };
@@ -250,7 +250,7 @@ impl Run<'_> {
         }
     }
 
-    /// Something breaks that is not the work, and is mended.
+    /// Breaks something besides the work, and mends it.
     async fn repair(&mut self, what: usize) {
         let (dir, admin) = (self.dir.clone(), Seen::admin(&self.dir));
         let mut wanted = self.seen.clone();
@@ -274,16 +274,16 @@ impl Run<'_> {
             .unwrap();
         let now = Seen::of(&dir);
         match what {
-            // The reflog still names what was checked out.
+            // The reflog still names the commit that was checked out.
             5 => {
                 (wanted.head, wanted.head_line) = (now.head, now.head_line.clone());
                 if wanted.index.is_empty() {
-                    // Lost before, where there was no commit to make it from.
+                    // Lost before, when there was no commit to make it from.
                     wanted.index = now.index.clone();
                 }
             }
             6 => wanted.index = now.index.clone(),
-            // What is in the index is written anew.
+            // The contents of the index are written anew.
             DELETED => {
                 let lost = wanted.index.iter().filter(|entry| !now.has_file_of(entry));
                 let lost: Vec<_> = lost.collect();
@@ -328,7 +328,7 @@ impl Run<'_> {
         self.tally.count();
     }
 
-    /// Its hook is lost.
+    /// Removes its hook.
     async fn unhook(&self) {
         let (raider, incarnation) = (self.charged.raider.clone(), self.charged.incarnation);
         let town = self.lab.town();
@@ -350,7 +350,7 @@ impl Run<'_> {
         self.lab.town().world.nudge(&format!("{}/witness", rig()));
     }
 
-    /// Patrols come until it is gone.
+    /// Waits until patrols have removed the sandbox.
     async fn patrols(&self) {
         for _ in 0..10 {
             self.lab.town().pass(HOUR).await;
@@ -368,7 +368,7 @@ impl Run<'_> {
         assert!(self.gone().await);
     }
 
-    /// Everything is reached, and comes back.
+    /// Asserts that everything is reached, and comes back.
     fn verify(&mut self) {
         let (raider, incarnation) = (&self.charged.raider, self.charged.incarnation);
         let prefix = format!(
@@ -380,7 +380,7 @@ impl Run<'_> {
             rest.is_some_and(|rest| rest.starts_with(['/', '.']))
         };
         let bare = self.lab.repo.repo_dir();
-        // What a checkout makes of it is not in git, and need not be.
+        // A checkout's conversion is not in git, and need not be.
         let mut reach = Reach::of([Oid::hash_object(ObjectType::Blob, CRLF).expect("a hash")]);
         let kept =
             |name: &str| name.starts_with("refs/remotes/") || name.starts_with("refs/horde/mq/");

@@ -12,13 +12,13 @@ pub enum End {
     Nuke,
     /// A completion, during which it dies at each of [`DONE`]; a nuke when that is refused.
     Done,
-    /// Repairs of all that can break, and a nuke.
+    /// Repairs of everything that can break, and a nuke.
     Repair,
     /// A completion that conflicts, while the sandbox is still being worked in.
     Remuster,
-    /// Its hook is lost; the patrol removes it, when what it holds was kept for `keep_dirty`.
+    /// Its hook is lost; the patrol removes it after its work was kept for `keep_dirty`.
     Kept,
-    /// Its relic is closed elsewhere; the patrol ends its session, and removes it so, too.
+    /// Its relic is closed by a person; the patrol ends its session, then removes it in that way, too.
     Closed,
 }
 
@@ -32,7 +32,7 @@ pub const NUKE: &[FaultPoint] = &[
     FaultPoint::NukeReleaseAfter,
 ];
 
-/// The steps of a completion, and what becomes of it.
+/// The steps of a completion, and of the landing and removal that follow.
 pub const DONE: &[FaultPoint] = &[
     FaultPoint::DoneIntentBefore,
     FaultPoint::DoneIntentAfter,
@@ -51,7 +51,7 @@ pub const DONE: &[FaultPoint] = &[
 ];
 
 impl End {
-    /// All of them.
+    /// Every end.
     pub const ALL: &[Self] = &[
         Self::Nuke,
         Self::Done,
@@ -77,7 +77,7 @@ pub fn is_at_risk(form: Form) -> bool {
             | Form::HiddenClone
             | Form::ReflogOnly
             | Form::Ignored
-            // git would store these bytes as the blob that HEAD has: they are saved without being asked for.
+            // git would store these bytes as the blob that HEAD has, so they are saved without being asked.
             | Form::LineEndings
             | Form::LossyFilter
             | Form::SeparateHidden
@@ -114,7 +114,7 @@ pub struct Case {
 
 /// The number of things that can break besides the work.
 pub const BREAKS: usize = 7;
-/// And this one takes the work along that no commit and no index holds: the directory is deleted.
+/// The break that also destroys work outside commits and index: the directory is deleted.
 pub const DELETED: usize = BREAKS;
 
 /// The counts of tested cases.
@@ -147,7 +147,7 @@ impl Tally {
         self.total += 1;
     }
 
-    /// The daemon died at this step.
+    /// Counts a death of the daemon at this step.
     pub fn died(&mut self, end: End, at: FaultPoint) {
         *self.died.entry((end, at.as_str())).or_default() += 1;
     }
@@ -160,7 +160,7 @@ impl Tally {
         steps.iter().filter(own).all(has)
     }
 
-    /// This form came to this end.
+    /// Counts this form with this end.
     pub fn end(&mut self, pair: (Form, End)) {
         *self.ended.entry(pair).or_default() += 1;
     }
@@ -180,7 +180,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Starts from what an agent writes, which differs from case to case.
+    /// Starts from a text of the agent, which differs from case to case.
     pub fn of(text: &[u8]) -> Self {
         let mix = |seed: u64, byte: &u8| seed.wrapping_mul(31).wrapping_add(u64::from(*byte));
         Self(text.iter().fold(0, mix))
@@ -194,7 +194,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than so many.
+    /// Returns a number below `most`.
     pub fn below(&mut self, most: usize) -> usize {
         (self.next() % most as u64) as usize
     }
@@ -211,7 +211,8 @@ impl Dice {
 
 /// Returns whether the form can be added to any sandbox, whatever else is in it.
 fn goes_along(form: Form) -> bool {
-    // Under any settings another form may not be what it is called, and nothing is made where git does not work.
+    // With random settings another form may be something else than its name says, and no form can be made where git
+    // does not work.
     let plain = form != Form::Told && !form.is_ruin();
     plain && form >= Form::Conflict
         || matches!(
@@ -244,11 +245,11 @@ const MOVES: [Form; 11] = [
 /// and work that is left behind is on the raider's own branch.
 fn goes_before(first: Form, then: Form) -> bool {
     let leaves_off = first < Form::Bisect || first == Form::Sparse;
-    // Outside of what is checked out nothing is promised, and no submodule is taken in; nor is one committed
-    // while something else is to be.
+    // Outside the sparse checkout nothing can be added as a promise, and no submodule is taken in; nor is a submodule
+    // committed when another form must stay uncommitted.
     let taken = Form::Submodule <= then && then <= Form::SubmoduleRemoved;
-    // A rebase refuses to begin over the file that is there all the same, nothing outside is added, and what is there
-    // is flagged no longer.
+    // A rebase refuses to begin over the leftover file, nothing outside can be added, and existing files lose their
+    // flags.
     let refused = matches!(
         then,
         Form::Intent | Form::Rebase | Form::Skip | Form::StagedOnly
@@ -258,7 +259,7 @@ fn goes_before(first: Form, then: Form) -> bool {
     first < then && then != Form::Left && !outside && !busy
 }
 
-/// The forms of a case, in the order in which an agent makes them.
+/// Returns the forms of a case, in the order in which an agent makes them.
 pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
     let mut forms = BTreeSet::from([case.form]);
     if case.end == End::Done && case.form != Form::Orphan {

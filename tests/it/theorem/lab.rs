@@ -14,13 +14,13 @@ use horde_supervisor::domain::saga::FaultPoint;
 use horde_supervisor::ports::repo::Repo;
 use horde_supervisor::testing::world::{Scenario, Town, rig};
 
-/// Another line of work, that conflicts with every edit of its one file.
+/// Another line of work, which conflicts with every edit of its only file.
 pub const OTHER: &str = "refs/horde/test/other";
 
-/// A file whose line endings are converted, as it is checked out.
+/// The contents of a file with converted line endings, as it is checked out.
 pub const CRLF: &[u8] = b"one\r\ntwo\r\n";
 
-/// A file that can be kept from being written.
+/// A file whose checkout can be prevented.
 pub const HELD: &str = "src/last.held";
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -40,13 +40,12 @@ pub struct Fate {
 }
 
 impl Fate {
-    /// The daemon dies at the first of these that it reaches: from then on, nothing comes past any
-    /// fault point.
+    /// Makes the daemon die at the first of these points that it reaches: from then on, no task passes any fault point.
     pub fn die(&self, at: &[FaultPoint]) {
         *self.next.lock().unwrap() = Some((at.to_vec(), Act::Die));
     }
 
-    /// Something else happens there.
+    /// Runs something else at this point.
     pub fn meanwhile(&self, at: FaultPoint, act: impl FnOnce() + Send + 'static) {
         *self.next.lock().unwrap() = Some((vec![at], Act::Do(Box::new(act))));
     }
@@ -93,9 +92,9 @@ pub struct Lab {
 const TOLD: [&str; 4] = ["config", "info/attributes", "info/exclude", "info/grafts"];
 
 impl Lab {
-    /// A daemon on a prepared rig.
+    /// Makes a daemon on a prepared rig.
     pub async fn new() -> Self {
-        // In memory fewer fingerprints of files are believed: most sandboxes are on disks.
+        // On the disk, because in memory fewer fingerprints of files are trusted, and most sandboxes are on disks.
         let dir = horde_supervisor::testing::scratch_on_disk();
         let root = fs::canonicalize(dir.path()).expect("a path");
         found(&root);
@@ -141,12 +140,12 @@ impl Lab {
         scenario
     }
 
-    /// The daemon that runs now.
+    /// Returns the running daemon.
     pub fn town(&self) -> &Town {
         self.town.as_ref().expect("a town")
     }
 
-    /// The daemon is killed, and started again; it may die once more at one of these.
+    /// Kills the daemon and starts it again; it may die once more at one of these points.
     pub async fn restart(&mut self, at: &[FaultPoint]) {
         let town = self.town.take().expect("a town");
         let clock = Arc::clone(&town.world.clock);
@@ -179,21 +178,21 @@ impl Lab {
         git(theirs, &["update-ref", main, &tip]);
     }
 
-    /// A path beside the city.
+    /// Returns a path beside the city.
     pub fn path(&self, name: &str) -> PathBuf {
         fs::canonicalize(self.dir.path())
             .expect("a path")
             .join(name)
     }
 
-    /// No work tree gets the held file now, or each does again.
+    /// Sets whether checkouts leave out the held file.
     pub fn hold(&self, hold: bool) {
         for (key, value) in [("clean", "cat"), ("smudge", "false"), ("required", "true")] {
             let key = format!("filter.held.{key}");
             for repository in [self.repo.repo_dir(), self.repo.theirs()] {
                 match hold {
                     true => drop(git(repository, &["config", &key, value])),
-                    // A start may have taken them out.
+                    // A start may have removed the key.
                     false => drop(try_git(repository, &["config", "--unset", &key])),
                 }
             }
@@ -221,7 +220,7 @@ impl Lab {
     }
 }
 
-/// A checkout with a bare origin, a second line of work at its HEAD, and a library.
+/// Makes a checkout with a bare origin, a second line of work at its HEAD, and a library.
 fn found(root: &Path) {
     let (checkout, library) = (root.join("checkout"), root.join("library"));
     git(root, &["init", "-q", "--bare", "-b", "main", "origin.git"]);

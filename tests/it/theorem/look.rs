@@ -40,14 +40,14 @@ pub struct Inner {
 /// A sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Everything but its own `.git` and what is ignored, repositories there apart.
+    /// All files except for its own `.git` and ignored ones; repositories among ignored files are included.
     pub files: BTreeMap<Vec<u8>, File>,
     /// Set when `.git` leads to the administrative directory. Without that, its contents are unknown.
     pub linked: bool,
     pub index: Vec<Entry>,
     pub head: Option<Oid>,
     pub head_line: String,
-    /// Of the whole repository.
+    /// Those of the whole repository.
     pub stashes: Vec<Oid>,
     /// The commits that the reflog of HEAD names.
     pub reflog: BTreeSet<Oid>,
@@ -106,7 +106,7 @@ fn is_relinked(path: &Path, file: &File) -> bool {
         && (apart(b"/worktrees/") || apart(b"/modules/"))
 }
 
-/// Every file below a directory; without `all`, not its own `.git` and nothing ignored.
+/// Returns every file below a directory; without `all`, neither its own `.git` nor ignored files.
 fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
@@ -144,7 +144,7 @@ fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
     found
 }
 
-/// Repositories below the directory that is ignored, also one that came back as files.
+/// Returns the repositories below the ignored directory, also one that came back as files.
 fn hidden(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![dir.join("target")];
@@ -182,7 +182,7 @@ fn git_dir(home: &Path) -> Option<PathBuf> {
     found.join("HEAD").exists().then_some(found)
 }
 
-/// The directory that the worktrees of a repository share.
+/// Returns the directory that the worktrees of a repository share.
 fn common(git_dir: &Path) -> PathBuf {
     match fs::read_to_string(git_dir.join("commondir")) {
         Ok(to) => git_dir.join(to.trim_end()),
@@ -190,7 +190,7 @@ fn common(git_dir: &Path) -> PathBuf {
     }
 }
 
-/// The commit of a ref.
+/// Returns the commit of a ref.
 fn resolve(git_dir: &Path, name: &str) -> Option<Oid> {
     for dir in [git_dir, &common(git_dir)] {
         if let Ok(text) = fs::read_to_string(dir.join(name)) {
@@ -217,7 +217,7 @@ fn reflog(file: &Path) -> BTreeSet<Oid> {
 }
 
 impl Seen {
-    /// The administrative directory of a worktree.
+    /// Returns the administrative directory of a worktree.
     pub fn admin(dir: &Path) -> PathBuf {
         let text = fs::read_to_string(dir.join(".git")).expect("a link");
         text.trim().strip_prefix("gitdir: ").expect("a link").into()
@@ -251,7 +251,7 @@ impl Seen {
         }
         let mut index = index::entries(&admin);
         if state.contains_key("info/sparse-checkout") {
-            // What is there although it need not be, be it a directory by now, git takes for wanted.
+            // git takes an existing path for wanted even if it need not exist, also if it is a directory by now.
             let is_there = |entry: &Entry| {
                 let path = dir.join(OsStr::from_bytes(&entry.path));
                 files.contains_key(&entry.path) || path.symlink_metadata().is_ok()
@@ -274,7 +274,7 @@ impl Seen {
         }
     }
 
-    /// The files, and what is in repositories among ignored ones.
+    /// Returns the files, including those in repositories among ignored ones.
     fn below(dir: &Path) -> BTreeMap<Vec<u8>, File> {
         let mut files = walk(dir, false);
         for home in hidden(dir) {
@@ -337,7 +337,7 @@ impl Seen {
                 true => walk(&git_dir, true),
                 false => BTreeMap::new(),
             };
-            // The restored submodule lies elsewhere, which its configuration says.
+            // The restored submodule has another place, which its configuration names.
             files.retain(|name, _| name != b"index" && name != b"config");
             let inner = Inner {
                 head: resolve(&git_dir, "HEAD"),
@@ -357,7 +357,7 @@ impl Seen {
         inner
     }
 
-    /// Commits that the reflog names and HEAD does not reach.
+    /// Returns the commits that the reflog names and HEAD does not reach.
     pub fn left_behind(&self, dir: &Path) -> Vec<Oid> {
         let repo = Repository::open_bare(common(&Self::admin(dir))).expect("a repository");
         let Some(head) = self.head else {

@@ -31,10 +31,10 @@ use self::lab::Lab;
 use crate::support::git::git;
 use horde_supervisor::ports::repo::Repo;
 
-/// So many threads share the cases: the machine has more than one core.
+/// The number of threads that share the cases: the machine has more than one core.
 const SHARDS: usize = 4;
 
-/// A sample is one in so many pairs.
+/// The ratio of a sample: one pair in so many.
 const SAMPLE: usize = 8;
 
 /// The least number of cases of a sample.
@@ -56,7 +56,7 @@ enum Part {
     All,
 }
 
-/// The cases of a round: of every form with every end, or a sample of these.
+/// Returns the cases of a round: of every form with every end, or a sample of these.
 fn round(seed: u64, part: Part) -> Vec<Case> {
     let only = std::env::var("HORDE_CASE").unwrap_or_default();
     let mut cases = Vec::new();
@@ -74,7 +74,7 @@ fn round(seed: u64, part: Part) -> Vec<Case> {
     cases
 }
 
-/// Tests a round, and returns what failed.
+/// Tests a round, and returns the failed cases.
 fn test(seed: u64, part: Part, tally: &mut Tally) -> Vec<Case> {
     eprintln!("HORDE_SEED={seed}");
     let mut shards: Vec<VecDeque<Case>> = vec![VecDeque::new(); SHARDS];
@@ -85,7 +85,7 @@ fn test(seed: u64, part: Part, tally: &mut Tally) -> Vec<Case> {
         let (mut tally, mut failed) = (Tally::default(), Vec::new());
         while !left.is_empty() {
             let some = AssertUnwindSafe(|| in_one_lab(&mut left, &mut tally));
-            // The next cases are tested all the same, elsewhere.
+            // The next cases are tested all the same, in another lab.
             if let Err(case) = catch_unwind(some).map_err(|_| left.pop_front()) {
                 eprintln!("failed: {case:?}");
                 failed.extend(case);
@@ -181,7 +181,7 @@ fn nothing_is_lost() {
     }
 }
 
-/// Seeds in a row make up for each other's gaps, and none leaves out an end or many forms.
+/// Consecutive seeds fill each other's gaps, and none leaves out an end or many forms.
 #[test]
 fn a_few_samples_are_the_whole() {
     let pairs = |cases: Vec<Case>| -> BTreeSet<_> {

@@ -9,12 +9,12 @@ use git2::{ObjectType, Oid, Repository};
 pub struct Reach(HashSet<Oid>);
 
 impl Reach {
-    /// These, to begin with.
+    /// Starts with these objects.
     pub fn of(known: impl IntoIterator<Item = Oid>) -> Self {
         Self(known.into_iter().collect())
     }
 
-    /// Adds what these refs of a repository reach.
+    /// Adds the objects that these refs of a repository reach.
     pub fn add(&mut self, repo: &Path, wanted: impl Fn(&str) -> bool) {
         let repo = Repository::open(repo).expect("a repository");
         let mut open = Vec::new();

@@ -1,4 +1,4 @@
-//! Records of sessions that say something else than what is: nothing is ended for what a file says.
+//! Session records with false contents: nothing is ended because of a file's contents.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -22,7 +22,7 @@ on_both!(
     agent_that_says_it_is_another_sessions_does_not_outlive_its_own
 );
 
-/// A session of this id that only waits, and says so as the supervisor has it.
+/// Returns the spec of a session of this id that only waits, marked as the supervisor does.
 fn waiting(bench: &LocalBench, name: &str) -> SessionSpec {
     let mut spec = script(bench, "env -i sleep 1000 & sleep 1000; :");
     spec.id = id(name);
@@ -105,7 +105,7 @@ fn stranger() -> Child {
         .unwrap()
 }
 
-/// The holder that it names is right. It is forged while no supervisor runs that would know better.
+/// The named holder is right. The record is forged while no supervisor runs that would know better.
 fn record_that_names_a_stranger_as_its_agent_is_not_believed(bench: &LocalBench) {
     let first = bench.provider();
     let started = first.start(&waiting(bench, "s")).unwrap();
@@ -139,7 +139,7 @@ fn agent_that_says_it_is_another_sessions_does_not_outlive_its_own(bench: &Local
     let hold = bench.path().join("hold");
     let body = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; sleep 1000; :";
     fs::write(&hold, body).unwrap();
-    // Each name is that of a session that lives, or of none.
+    // Each name is that of a living session, or of none.
     let text = format!(
         "cd {dir} && for name in t none; do \
          HD_SESSION=$name setsid sh -c '{body}' & setsid sh hold {city}/$name & \

@@ -10,7 +10,7 @@ use super::{Agent, Form};
 /// The files that a killed git leaves.
 pub(super) const LOCKS: [&str; 2] = ["HEAD.lock", "index.lock"];
 
-/// A pipe, at which a reader waits for ever.
+/// Makes a pipe, at which a reader blocks for ever.
 fn pipe(path: &Path) {
     fs::create_dir_all(path.parent().expect("a parent")).expect("made");
     drop(fs::remove_file(path));
@@ -18,7 +18,7 @@ fn pipe(path: &Path) {
 }
 
 impl Agent<'_> {
-    /// A repository with a commit of its own.
+    /// Makes a repository with a commit of its own.
     fn repository(&self, name: &str, more: &[&str]) {
         let init = ["init", "-q", "-b", "main", "--template="];
         self.run(&[&init[..], more, &[name]].concat());

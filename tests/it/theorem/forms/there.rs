@@ -80,7 +80,7 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
     }
 }
 
-/// An operation that stopped.
+/// Checks for a stopped operation.
 fn under_way(form: Form, admin: &Path) -> bool {
     let file = match form {
         Form::Bisect => "BISECT_LOG",
