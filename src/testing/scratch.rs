@@ -17,7 +17,7 @@ const ENOUGH: u64 = 3 << 30;
 /// Makes a directory for a test, removed when this is dropped.
 ///
 /// # Panics
-/// It cannot be made.
+/// The directory cannot be made.
 #[must_use]
 pub fn scratch() -> TempDir {
     tempfile::tempdir_in(place()).expect("a directory for a test")
@@ -26,7 +26,7 @@ pub fn scratch() -> TempDir {
 /// As [`scratch`], on the disk: for tests of behaviour that file systems in memory do not have.
 ///
 /// # Panics
-/// It cannot be made.
+/// The directory cannot be made.
 #[must_use]
 pub fn scratch_on_disk() -> TempDir {
     tempfile::tempdir().expect("a directory for a test")

@@ -13,9 +13,9 @@ use super::VERSION;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// It was done.
+    /// The operation succeeded.
     Ok = 0,
-    /// It was not done.
+    /// The operation failed.
     Failed = 1,
     /// The command line or the configuration is invalid.
     Usage = 2,
@@ -25,7 +25,7 @@ pub enum Exit {
     NotFound = 4,
     /// Refused: work would be lost.
     Refused = 5,
-    /// It took too long.
+    /// The operation took too long.
     TimedOut = 6,
     /// A person has to act first.
     NeedsHuman = 7,
@@ -68,7 +68,7 @@ pub enum ErrorKind {
     NotFound,
     /// Work would be lost.
     Refused,
-    /// Not the caller's to do.
+    /// The caller has no right to it.
     Forbidden,
     /// The present state does not allow it.
     Conflict,
@@ -78,7 +78,7 @@ pub enum ErrorKind {
     NeedsHuman,
     /// The account of the harness is at a limit, or wants a login.
     Parked,
-    /// It took too long.
+    /// The operation took too long.
     Timeout,
     /// Another version of the protocol.
     Version,
@@ -144,55 +144,55 @@ impl ControlError {
         }
     }
 
-    /// The request itself is wrong.
+    /// Makes an error: the request itself is wrong.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::BadRequest, message)
     }
 
-    /// There is no such object.
+    /// Makes an error: there is no such object.
     #[must_use]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
-    /// Work would be lost.
+    /// Makes an error: work would be lost.
     #[must_use]
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, message)
     }
 
-    /// Not the caller's to do.
+    /// Makes an error: the caller has no right to it.
     #[must_use]
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Forbidden, message)
     }
 
-    /// The present state does not allow it.
+    /// Makes an error: the present state does not allow it.
     #[must_use]
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, message)
     }
 
-    /// The supervisor, or what it needs for this, is not there.
+    /// Makes an error: the supervisor, or something that it needs for this, is not there.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// It took too long.
+    /// Makes an error: the operation took too long.
     #[must_use]
     pub fn timeout(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Timeout, message)
     }
 
-    /// A fault of the supervisor.
+    /// Makes an error: a fault of the supervisor.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// The same error with this hint.
+    /// Returns the same error with this hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

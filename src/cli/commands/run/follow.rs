@@ -16,19 +16,19 @@ use crate::domain::shown;
 /// The end of following a relic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
-    /// It landed.
+    /// The relic landed.
     Closed,
     /// A person has to act.
     Blocked,
     /// A person has to look before it lands; says how.
     Held(String),
-    /// Its raider died too often; names it.
+    /// The raider with this name died too often.
     Quarantined(String),
     /// The account of its harness is at a limit or wants a login; says which.
     Parked(String),
-    /// It could not land.
+    /// The work could not land.
     NotMerged,
-    /// Put off, until when.
+    /// Deferred until a time, if one is given.
     Deferred(Option<String>),
 }
 
