@@ -244,7 +244,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
     outcome
 }
 
-/// Makes the control socket; nothing can connect to it yet.
+/// Creates the control socket; nothing can connect to it yet.
 fn bind(socket: &Path) -> Result<Bound, DaemonError> {
     server::bind(socket).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => DaemonError::Held {

@@ -1,5 +1,5 @@
-//! Logs on stderr. An event of the journal is one JSON line with the journal's own fields
-//! (`2-contract.md`, 2.6); any other line has `ts`, `level`, `target`, `message` and its fields.
+//! Logs on stderr. An event of the journal is a JSON line with the journal's own fields (`2-contract.md`, 2.6); any
+//! other line has `ts`, `level`, `target`, `message` and its fields.
 
 mod sink;
 
@@ -78,7 +78,7 @@ pub fn flush(limit: Duration) {
 /// to no file.
 ///
 /// # Errors
-/// It cannot be opened, or is no regular file: the log stays where it is.
+/// The file cannot be opened, or is no regular file: the log stays where it is.
 pub fn reopen() -> std::io::Result<Option<&'static Path>> {
     SINK.get().map_or(Ok(None), Sink::reopen)
 }

@@ -1,5 +1,4 @@
-//! A city with standing agents only, its real daemon, and a pipe on which each new session says
-//! that it runs.
+//! A city with standing agents only, its real daemon, and a pipe on which each new session announces itself.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -28,12 +27,12 @@ pub struct City {
 }
 
 impl City {
-    /// A city of so many agents, all of them running; it is as if there were no patrols.
+    /// Makes a city of this number of agents, all of them running; its patrols are too rare to matter.
     pub fn with(count: usize) -> Self {
         Self::with_patrols(count, "1h")
     }
 
-    /// A city of so many agents, all of them running, with a patrol this often.
+    /// Makes a city of this number of agents, all of them running, with a patrol at this interval.
     pub fn with_patrols(count: usize, interval: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let pipe = dir.path().join("up");
@@ -67,23 +66,23 @@ impl City {
         city
     }
 
-    /// The next session that says that it runs.
+    /// Returns the next session that announces itself.
     pub fn next_up(&self) -> (String, i32) {
         let up = self.announced.recv_timeout(PATIENCE);
         up.expect("a session says that it runs")
     }
 
-    /// Whether no session was started that nobody asked for.
+    /// Returns whether no further session was announced.
     pub fn nothing_else_came_up(&self) -> bool {
         self.announced.try_recv().is_err()
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub fn connect(&self) -> Client {
         connect(self.dir.path())
     }
 
-    /// Waits until the daemon says that every agent runs, and answers with their processes.
+    /// Waits until the daemon reports that every agent runs, and returns their processes.
     pub fn all_run(&self) -> BTreeMap<String, i32> {
         let mut client = self.connect();
         eventually("all agents running", || {
@@ -95,17 +94,17 @@ impl City {
         })
     }
 
-    /// The daemon's process.
+    /// Returns the daemon's process.
     pub fn daemon(&self) -> u32 {
         self.daemon.id()
     }
 
-    /// The configuration file.
+    /// Returns the configuration file.
     pub fn config(&self) -> PathBuf {
         self.dir.path().join("city.toml")
     }
 
-    /// `kill -9` of the daemon, and a new one.
+    /// Kills the daemon with `kill -9`, and starts a new one.
     pub fn restart_daemon(&mut self) {
         let killed = self.daemon.kill().and_then(|()| self.daemon.wait());
         killed.expect("the daemon can be killed");
@@ -119,7 +118,7 @@ impl Drop for City {
     }
 }
 
-/// A connection to the supervisor of a city, once it answers.
+/// Connects to the supervisor of a city, once it answers.
 pub fn connect(city: &Path) -> Client {
     let socket = city.join(".horde/control.sock");
     eventually("an answer", || {
@@ -141,7 +140,7 @@ pub fn stop(city: &Path, daemon: &mut Child) {
     }
 }
 
-/// `kill -9`.
+/// Kills the process with `kill -9`.
 pub fn kill_agent(pid: i32) {
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the agent runs");
 }
@@ -162,9 +161,9 @@ fn daemon(city: &Path) -> Child {
         .expect("the daemon starts")
 }
 
-/// Reads what sessions say of themselves, for as long as the process lives.
+/// Reads the announcements of sessions, for as long as the process lives.
 fn listen(pipe: &Path) -> Receiver<(String, i32)> {
-    // Open for writing too: it never comes to its end, and nobody waits to open it.
+    // Open for writing too: the pipe never ends, and the open does not wait.
     let file = OpenOptions::new().read(true).write(true).open(pipe);
     let lines = BufReader::new(file.expect("the pipe opens")).lines();
     let (said, heard) = mpsc::channel();

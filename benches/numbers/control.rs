@@ -1,4 +1,4 @@
-//! The control socket: one question and its answer on one connection.
+//! The control socket: a question and its answer on a connection.
 
 use criterion::Criterion;
 use horde_supervisor::control::protocol::Op;

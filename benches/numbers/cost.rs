@@ -1,14 +1,14 @@
-//! What processes have cost so far, by the kernel's own counters.
+//! The cost of processes so far, by the kernel's own counters.
 
 use std::fs;
 use std::iter::Sum;
 use std::ops::Sub;
 use std::time::Duration;
 
-/// A process and what it has cost.
+/// A process and its cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
-    /// How often one of its threads was put on a processor.
+    /// The number of times that one of its threads was put on a processor.
     pub wakeups: u64,
     /// Processor time of all its threads; the kernel counts it in hundredths of a second.
     pub cpu: Duration,
@@ -19,7 +19,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Until now.
+    /// Returns the cost of a process until now.
     pub fn of(pid: u32) -> Self {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
         let wakeups = tasks.map(|task| switches(&task.expect("a thread").path()));
@@ -58,13 +58,13 @@ impl Sum for Cost {
     }
 }
 
-/// The parent of a process.
+/// Returns the parent of a process.
 pub fn parent(pid: i32) -> u32 {
     let pid = u32::try_from(pid).expect("a pid");
     u32::try_from(stat(pid)[1]).expect("a pid")
 }
 
-/// Memory that a process shares with no other, in KiB.
+/// Returns the memory that a process shares with no other, in KiB.
 pub fn private_kib(pid: u32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("it runs");
     let private = rollup.lines().filter(|line| line.starts_with("Private_"));
@@ -72,17 +72,17 @@ pub fn private_kib(pid: u32) -> u64 {
 }
 
 fn switches(task: &std::path::Path) -> u64 {
-    // A thread that has just ended has nothing more to say.
+    // A thread that has just ended has no status any more.
     let status = fs::read_to_string(task.join("status")).unwrap_or_default();
     let switches = status.lines().filter(|line| line.contains("ctxt_switches"));
     switches.map(number).sum()
 }
 
-/// The fields behind the process's name, which may hold anything.
+/// Returns the fields behind the process's name, which may hold any character.
 fn stat(pid: u32) -> Vec<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let (_, fields) = stat.rsplit_once(')').expect("a name");
-    // Some may be negative; none that is asked for.
+    // Some fields may be negative; none of those used is.
     let number = |field: &str| field.parse().unwrap_or(0);
     fields.split_whitespace().map(number).collect()
 }

@@ -1,4 +1,4 @@
-//! What a city costs while nothing happens.
+//! The cost of an idle city.
 
 use std::thread;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::city::City;
 use crate::cost::{Cost, parent, private_kib};
 
-/// How long nothing happens.
+/// The length of the idle period.
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long patrols are counted.
+/// The number of patrols that are counted.
 const PATROLS: u32 = 20;
 
-/// A minute between two patrols, with a hundred sessions.
+/// Measures a minute between two patrols, with a hundred sessions.
 pub fn minute() {
     let city = City::with(100);
     let holders = holders(&city);
@@ -33,7 +33,7 @@ pub fn minute() {
     memory(&city, &holders);
 }
 
-/// Patrols over a thousand agents, one each second.
+/// Measures patrols over a thousand agents, one each second.
 pub fn patrol() {
     let city = City::with_patrols(1000, "1s");
     let holders = holders(&city);
@@ -64,7 +64,7 @@ fn memory(city: &City, holders: &[u32]) {
     );
 }
 
-/// An agent is the child of its holder.
+/// Returns the holders: each is the parent of its agent.
 fn holders(city: &City) -> Vec<u32> {
     city.agents.values().map(|pid| parent(*pid)).collect()
 }

@@ -1,4 +1,4 @@
-//! What happens after a death: of an agent, of the daemon.
+//! The time after a death: of an agent, of the daemon.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use criterion::{Criterion, SamplingMode};
 use crate::city::{City, kill_agent};
 use crate::percentiles;
 
-/// `kill -9` of an agent's process, until its replacement says that it runs, among a hundred.
+/// `kill -9` of an agent's process, until its replacement announces itself, among a hundred.
 pub fn replacement(criterion: &mut Criterion) {
     let mut city = City::with(100);
     let mut samples = Vec::new();
@@ -38,7 +38,7 @@ pub fn replacement(criterion: &mut Criterion) {
     percentiles("death to replacement", samples);
 }
 
-/// `kill -9` of the daemon, until a new one says that it has all hundred sessions again.
+/// `kill -9` of the daemon, until a new one reports that it has all hundred sessions again.
 pub fn restart(criterion: &mut Criterion) {
     let mut city = City::with(100);
     let mut samples = Vec::new();

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! cargo bench                    all of them
-//! cargo bench -- control         those whose name contains the word
+//! cargo bench -- control         those with the word in their name
 //! ```
 //!
-//! Criterion shows means; where single outliers matter, percentiles of all samples follow. What a
-//! city costs while nothing happens is read from the kernel's counters, once.
+//! Criterion shows means; where single outliers matter, percentiles of all samples follow. The cost of an idle city is
+//! read from the kernel's counters, once.
 
 mod city;
 mod control;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group};
 
-/// Prints what a mean hides.
+/// Prints percentiles, which a mean hides.
 fn percentiles(name: &str, mut samples: Vec<Duration>) {
     samples.sort();
     let Some(last) = samples.len().checked_sub(1) else {
@@ -38,7 +38,7 @@ fn percentiles(name: &str, mut samples: Vec<Duration>) {
     );
 }
 
-/// Whether the command line asks for what is called so.
+/// Returns whether the command line asks for this name.
 fn asked_for(name: &str) -> bool {
     let mut words = std::env::args()
         .skip(1)

@@ -1,4 +1,4 @@
-//! What the parts of custody cost in a sandbox of 20,000 files, in processor time of this process and of the git
+//! The cost of the parts of custody in a sandbox of 20,000 files, in processor time of this process and of the git
 //! processes that it waits for: making the sandbox, and measuring it.
 
 use std::fs;
@@ -13,7 +13,7 @@ use nix::sys::resource::UsageWho::{RUSAGE_CHILDREN, RUSAGE_SELF};
 
 use crate::task::{Ground, git, spent};
 
-/// How often it is measured.
+/// The number of measurements.
 const SAMPLES: u32 = 10;
 
 /// Prints both.

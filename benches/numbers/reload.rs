@@ -8,8 +8,8 @@ use horde_supervisor::control::protocol::args::Reload;
 
 use crate::city::City;
 
-/// One agent of a thousand gets another idle timeout, which is applied to the living; `hd reload`
-/// answers when it is.
+/// Gives an agent among a thousand another idle timeout, which is applied to its running session; `hd reload` answers
+/// when that is done.
 pub fn round_trip(criterion: &mut Criterion) {
     let city = City::with(1000);
     let mut client = city.connect();

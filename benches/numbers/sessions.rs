@@ -10,10 +10,10 @@ use horde_supervisor::adapters::sessions::LocalSessions;
 use horde_supervisor::domain::ids::{Generation, Incarnation, SessionId};
 use horde_supervisor::ports::sessions::{SessionSpec, Sessions};
 
-/// As many starts at once as the daemon allows by default.
+/// The number of starts at once: as many as the daemon allows by default.
 const AT_ONCE: usize = 16;
 
-/// One session of `sh`, a hundred, a thousand.
+/// Starts a session of `sh`, a hundred, a thousand.
 pub fn start(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a directory");
     let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
@@ -29,7 +29,7 @@ pub fn start(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Starts all of them, at most so many at once, and ends them outside of the measured time.
+/// Starts all of them, at most so many at once, and ends them outside the measured time.
 fn once(sessions: &LocalSessions, specs: &[SessionSpec]) -> Duration {
     let begun = Instant::now();
     thread::scope(|scope| {

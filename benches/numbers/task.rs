@@ -1,6 +1,6 @@
-//! What one task costs in a repository of 20,000 files, from its charge until its sandbox is gone: processor time of
-//! the supervisor and of the git processes that it waits for, and how many of those there are. Beside it,
-//! what the git commands alone cost that such a task cannot do without.
+//! The cost of a task in a repository of 20,000 files, from its charge until its sandbox is gone: processor time of the
+//! supervisor and of the git processes that it waits for, and their number. For comparison, the cost of the git
+//! commands alone that such a task needs.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -17,16 +17,16 @@ use nix::sys::resource::{UsageWho, getrusage};
 use crate::city;
 use crate::cost::Cost;
 
-/// So many directories with so many files each.
+/// The number of directories, and of files in each.
 const FILES: (usize, usize) = (100, 200);
-/// The events that end a part of the task, and what that part is called.
+/// The events that end a part of the task, and the names of the parts.
 const PARTS: [(&str, &str); 4] = [
     ("raider.working", "charge"),
     ("raider.done", "done"),
     ("raider.merged", "landing"),
     ("raider.nuked", "release"),
 ];
-/// How often it is measured.
+/// The number of measurements.
 const SAMPLES: usize = 5;
 
 /// Prints both.
@@ -63,19 +63,19 @@ fn median(mut samples: Vec<Duration>) -> Duration {
     samples[samples.len() / 2]
 }
 
-/// What a part of the task came to.
+/// The measured part of a task.
 struct Part {
     cpu: Duration,
     processes: usize,
 }
 
-/// A checkout with its origin, and directories for what is measured.
+/// A checkout with its origin, and directories for the measurements.
 pub struct Ground {
     dir: tempfile::TempDir,
 }
 
 impl Ground {
-    /// Makes both.
+    /// Makes the checkout and its origin.
     pub fn new() -> Self {
         let ground = Self {
             dir: tempfile::tempdir().expect("a directory"),
@@ -103,12 +103,12 @@ impl Ground {
         ground
     }
 
-    /// A place among them.
+    /// Returns the path of a directory among them.
     pub fn at(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The commands alone: a worktree, a push of its branch, a merge, a push of that, and its removal.
+    /// Measures the git commands alone: a worktree, a push of its branch, a merge, a push of that, and its removal.
     fn plain(&self) -> Vec<(&'static str, Duration)> {
         let (checkout, tree) = (self.at("checkout"), self.at("plain"));
         let mut costs = Vec::new();
@@ -162,9 +162,9 @@ impl Ground {
         costs
     }
 
-    /// The same by a supervisor, in a city of its own.
+    /// Measures the same by a supervisor, in a city of its own.
     fn supervised(&self, counts: bool) -> Vec<Part> {
-        // The city before this one was stopped before it was rid of its branch.
+        // The city before this one was stopped before its branch was removed.
         let left = "refs/heads/raider/Toast/gt-1-1";
         git(&self.at("origin.git"), &["update-ref", "-d", left]);
         let city = City::start(self, counts);
@@ -194,7 +194,7 @@ impl Ground {
                 processes: now.1 - before.1,
             });
             if parts.len() == 1 {
-                // The agent may begin.
+                // Lets the agent begin.
                 fs::write(city.dir.path().join("go"), "").expect("a file");
             }
             before = now;
@@ -244,7 +244,7 @@ impl City {
         }
         let daemon = daemon.spawn().expect("the daemon starts");
         let city = Self { dir, daemon };
-        // What agents are shown is the last that makes a rig ready.
+        // The refs that agents see are the last part of a rig's preparation.
         let shown = city
             .dir
             .path()
@@ -257,7 +257,7 @@ impl City {
         city::connect(self.dir.path())
     }
 
-    /// Processor time, and git processes, until now.
+    /// Returns processor time and number of git processes until now.
     fn spent(&self) -> (Duration, usize) {
         let cost = Cost::of(self.daemon.id());
         let log = fs::read_to_string(self.dir.path().join("git.log")).unwrap_or_default();
@@ -271,7 +271,7 @@ impl Drop for City {
     }
 }
 
-/// A `PATH` on which a `git` comes first that notes that it was called.
+/// Returns a `PATH` with a `git` in front that counts its calls.
 fn counting(dir: &Path) -> String {
     let path = std::env::var("PATH").expect("a PATH");
     let mut dirs = path.split(':').map(|dir| Path::new(dir).join("git"));
@@ -289,12 +289,12 @@ fn counting(dir: &Path) -> String {
     format!("{}:{path}", bin.display())
 }
 
-/// Processor time of all children that were waited for.
+/// Returns the processor time of all children that were waited for.
 fn childrens() -> Duration {
     spent(UsageWho::RUSAGE_CHILDREN)
 }
 
-/// Processor time of this process, or of its children.
+/// Returns the processor time of this process, or of its children.
 pub fn spent(who: UsageWho) -> Duration {
     let usage = getrusage(who).expect("the kernel counts");
     let time = |value: nix::sys::time::TimeVal| {
@@ -304,7 +304,7 @@ pub fn spent(who: UsageWho) -> Duration {
     time(usage.user_time()) + time(usage.system_time())
 }
 
-/// Runs git, and answers with what it prints.
+/// Runs git, and returns its output.
 pub fn git(dir: &Path, args: &[&str]) -> String {
     let output = Command::new("git")
         .current_dir(dir)

@@ -80,7 +80,7 @@ pub(super) enum Verb {
     /// An event of the harness of this session, as JSON on standard input
     #[command(hide = true)]
     HookEvent {
-        /// Whose hooks they are
+        /// The kind of hooks
         hooks: String,
         /// The name of the event, where the event does not tell it
         name: Option<String>,
@@ -265,13 +265,13 @@ pub(super) enum RaiderVerb {
     /// Does not exist; says what to do instead
     #[command(hide = true)]
     Done {
-        /// Whatever was named
+        /// The name, which is ignored
         name: Option<String>,
     },
     /// Does not exist; says what to do instead
     #[command(hide = true)]
     Reset {
-        /// Whatever was named
+        /// The name, which is ignored
         name: Option<String>,
     },
 }

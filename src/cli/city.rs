@@ -1,4 +1,4 @@
-//! Which city is meant, and where its socket is (`2-contract.md`, 2.1).
+//! Finds the city that a command is for, and its socket (`2-contract.md`, 2.1).
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,19 @@ use super::error::{CliError, Doing};
 pub(super) struct City {
     /// Its directory.
     pub root: PathBuf,
-    /// Where its supervisor listens.
+    /// The path of its supervisor's socket.
     pub socket: PathBuf,
 }
 
 impl City {
-    /// Where a supervisor in the background logs to.
+    /// Returns the path of the log of a supervisor in the background.
     pub fn log(&self) -> PathBuf {
         self.root.join(".horde/supervisor.log")
     }
 }
 
-/// The city that was named, else the one whose session this is, else the nearest upwards.
+/// Finds the city: the given one, else that of the session that `hd` runs in, else the nearest above the working
+/// directory.
 pub(super) fn find(given: Option<&Path>) -> Result<City, CliError> {
     if let Some(given) = given {
         return at(given);
@@ -35,7 +36,7 @@ pub(super) fn find(given: Option<&Path>) -> Result<City, CliError> {
     at(&nearest()?)
 }
 
-/// The `city.toml` that is meant, for what needs no supervisor.
+/// Finds the `city.toml` for verbs that need no supervisor.
 pub(super) fn file(given: Option<&Path>) -> Result<PathBuf, CliError> {
     let session = || path_var("HD_CITY");
     match given.map(Path::to_owned).or_else(session) {
@@ -44,7 +45,7 @@ pub(super) fn file(given: Option<&Path>) -> Result<PathBuf, CliError> {
     }
 }
 
-/// The city at a path: its directory or its `city.toml`.
+/// Returns the city at a path: its directory or its `city.toml`.
 pub(super) fn at(path: &Path) -> Result<City, CliError> {
     let Some((root, configured)) = config::socket(path) else {
         return Err(
@@ -58,7 +59,7 @@ pub(super) fn at(path: &Path) -> Result<City, CliError> {
     Ok(City { root, socket })
 }
 
-/// Inside a session the supervisor has said where it listens.
+/// Returns the city of the session that `hd` runs in, from the variables that the supervisor has set.
 fn of_session() -> Option<City> {
     Some(City {
         root: path_var("HD_CITY")?,

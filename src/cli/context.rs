@@ -1,4 +1,4 @@
-//! What every verb needs: the city, the supervisor, and how to show what came back.
+//! The context of every verb: the city, the supervisor, and how results are shown.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::output::{self, Style};
 /// Turns a result into text for people.
 pub(super) type Render = fn(&Value, Style) -> String;
 
-/// The global flags, and the city once it is looked for.
+/// The global flags, and the city once it was looked for.
 pub(super) struct Context {
     given: Option<PathBuf>,
     found: Option<City>,
@@ -37,7 +37,7 @@ impl Context {
         }
     }
 
-    /// The city that is meant.
+    /// Returns the city of this call.
     pub fn city(&mut self) -> Result<City, CliError> {
         if let Some(city) = &self.found {
             return Ok(city.clone());
@@ -47,7 +47,7 @@ impl Context {
         Ok(city)
     }
 
-    /// The `city.toml` that is meant.
+    /// Returns the `city.toml` of this call.
     pub fn city_file(&self) -> Result<PathBuf, CliError> {
         city::file(self.given.as_deref())
     }
@@ -57,7 +57,8 @@ impl Context {
         let city = self.city()?;
         Client::connect(&city.socket).map_err(|mut error| {
             let log = city.log();
-            // Nobody answers for what happened: that is written there.
+            // The supervisor does not answer, so point at its log. A foreign socket is another user's: the log is not
+            // about it.
             let ours = !client::is_foreign(&city.socket);
             if let (Some(hint), true) = (&mut error.hint, ours && log.is_file()) {
                 hint.push_str(&format!("; what it did is told in {}", log.display()));
@@ -77,7 +78,7 @@ impl Context {
         self.print(&result, render)
     }
 
-    /// Shows a result: itself with `--json`, else what `render` makes of it.
+    /// Shows a result: as JSON with `--json`, else as text by `render`.
     pub fn print(&self, result: &Value, render: Render) -> Result<(), CliError> {
         if self.json {
             return output::json(result);
@@ -97,19 +98,19 @@ impl Context {
         })
     }
 
-    /// Whether a person sits at the other end of standard output.
+    /// Returns whether standard output is a terminal.
     pub fn on_terminal(&self) -> bool {
         io::stdout().is_terminal() && !self.json
     }
 
-    /// Whether a person is there to be asked. In the terminal of a session an agent is: a question would hold it until a
-    /// person comes, be that the order is not its to give.
+    /// Returns whether a person can be asked. Never in the terminal of a session: the agent there would hang on the
+    /// question, and the decision is not the agent's.
     pub fn can_ask() -> bool {
         let in_session = std::env::var_os("HD_SESSION").is_some();
         !in_session && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Consent to something destructive: `--yes`, or a person's answer. Fails closed without one.
+    /// Asks for consent to something destructive: `--yes`, or a person's answer. Without either it fails.
     pub fn consent(&self, question: &str) -> Result<(), CliError> {
         if self.yes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! How a verb fails: the exit code, what happened, and what to do about it.
+//! The error of a verb: the exit code, what happened, and what to do about it.
 
 use std::fmt::Display;
 use std::io;
@@ -8,11 +8,11 @@ use serde_json::json;
 use crate::control::protocol::{ControlError, Exit};
 use crate::domain::shown;
 
-/// The end of a verb that was not done.
+/// The end of a verb that failed.
 #[derive(Debug)]
 pub(super) struct CliError {
     pub exit: Exit,
-    /// What happened; empty when there is nobody to tell it (a closed pipe).
+    /// The message; empty when standard output is closed and nothing is to be reported.
     pub message: String,
     pub hint: Option<String>,
     /// The supervisor's own answer, for `--json`.
@@ -42,12 +42,12 @@ impl CliError {
         self
     }
 
-    /// Standard output was closed by its reader, who has seen enough.
+    /// The end of a verb whose standard output was closed by its reader, such as `head`.
     pub fn closed_pipe() -> Self {
         Self::new(Exit::Ok, "")
     }
 
-    /// Says it on standard error.
+    /// Prints the error on standard error.
     pub fn report(&self, as_json: bool) {
         if self.message.is_empty() {
             return;
@@ -61,7 +61,7 @@ impl CliError {
             eprintln!("{}", shown::json(&line));
             return;
         }
-        // Names of files and what git and gates printed are in it.
+        // The message may hold names of files and output of git and gates.
         eprintln!("error: {}", shown::output(&self.message));
         if let Some(hint) = &self.hint {
             eprintln!("hint: {}", shown::output(hint));
@@ -80,7 +80,7 @@ impl From<ControlError> for CliError {
     }
 }
 
-/// Adds what was being done to an error of the system.
+/// Adds the failed action to an error of the system.
 pub(super) trait Doing<T> {
     fn doing(self, what: impl Display) -> Result<T, CliError>;
 }

@@ -1,4 +1,4 @@
-//! `hd`: a thin client of the control socket. Data goes to standard output, talk to standard error.
+//! `hd`: a thin client of the control socket. Data goes to standard output, messages to standard error.
 //!
 //! ```text
 //!   args (clap) ──► commands (one file per group of verbs) ──► client ──► supervisor

@@ -1,5 +1,5 @@
-//! Standard output and its manners: colours only for terminals and those who want them, and no
-//! panic when the reader is gone.
+//! Standard output: colours only on a terminal and if the user wants them, and no panic when the reader has closed the
+//! pipe.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -11,11 +11,11 @@ use rustix::termios;
 use super::error::CliError;
 use crate::domain::shown;
 
-/// How to write for the reader at hand.
+/// The colours and width to write with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     pub color: bool,
-    /// Columns of the terminal, which lines are fitted to; nothing is cut for anybody else.
+    /// The terminal's width, which lines are fitted to. None when the output is no terminal: then nothing is cut.
     pub width: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ impl Style {
         Self::of(&io::stderr())
     }
 
-    /// `NO_COLOR`, `TERM=dumb` and anything but a terminal mean no colours.
+    /// Chooses colours: none with `NO_COLOR`, `TERM=dumb`, or if the stream is no terminal.
     fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -68,13 +68,13 @@ impl Style {
     }
 }
 
-/// None for what is no terminal, and for one that does not know.
+/// Returns the terminal's width; none without a terminal, or if the terminal does not know it.
 fn width(stream: &impl AsFd) -> Option<usize> {
     let size = termios::tcgetwinsize(stream).ok()?;
     (size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
-/// Prints text as it is, flushed.
+/// Prints bytes unchanged, and flushes.
 pub(super) fn print(text: &[u8]) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text).and_then(|()| out.flush());
@@ -84,7 +84,7 @@ pub(super) fn print(text: &[u8]) -> Result<(), CliError> {
     })
 }
 
-/// Prints a text with its line end; of what is not text, colours alone.
+/// Prints a text with its line end; control sequences are removed, except for colours.
 pub(super) fn line(text: &str) -> Result<(), CliError> {
     print(with_end(shown::painted(text)).as_bytes())
 }
@@ -102,7 +102,7 @@ fn with_end(text: Cow<'_, str>) -> String {
     text
 }
 
-/// Talk, for people.
+/// Prints a message for people on standard error.
 pub(super) fn say(text: &str) {
     eprintln!("{}", shown::painted(text));
 }

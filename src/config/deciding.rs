@@ -1,8 +1,7 @@
-//! What on disk decides a configuration: which directories to watch, and which of the changes there
-//! matter. Agents write into the city's directory, too.
+//! The files that a configuration depends on: the directories to watch, and the changes there that matter. Agents write
+//! into the city's directory, too.
 //!
-//! Every path is followed as it is written, through every link on the way, to its file or to the
-//! first that is missing:
+//! Every path is followed as it is written, through every link on the way, to its file or to the first missing part:
 //!
 //! ```text
 //!  frag/*.toml ──► city/frag ──► (a link) ──► store/v1 ──► store/v1/*.toml
@@ -16,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 use super::include::{Level, has_wildcard};
 
-/// As many as the kernel follows.
+/// The limit of links in a path: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// What was looked for while a configuration was read, found or not.
+/// The files that were looked for while a configuration was read, found or not.
 #[derive(Debug, Default)]
 pub(super) struct Sought {
     /// The patterns of `include`.
@@ -30,13 +29,13 @@ pub(super) struct Sought {
     pub paths: Vec<PathBuf>,
 }
 
-/// What decides a configuration. All paths are canonical up to their last part.
+/// The entries that a configuration depends on. All paths are canonical up to their last part.
 pub struct Deciding {
     root: PathBuf,
     dirs: BTreeSet<PathBuf>,
-    /// What was followed, be it there or not.
+    /// The entries that were followed, also those that do not exist.
     entries: BTreeSet<PathBuf>,
-    /// What may come to match in a directory.
+    /// The patterns of entries that may appear in a directory.
     levels: Vec<(PathBuf, Level)>,
 }
 
@@ -56,20 +55,21 @@ impl Deciding {
         }
         for folder in &sought.automations {
             let mut within = steps(folder, false);
-            // Any file in there may be the one that an automation runs.
+            // Any file in there may be run by an automation.
             within.extend(steps(Path::new("*/*"), true));
             deciding.follow(root, &within, MOST_LINKS);
         }
         deciding
     }
 
-    /// The directories whose entries decide what it says.
+    /// Returns the directories to watch.
     #[must_use]
     pub fn dirs(&self) -> Vec<PathBuf> {
         self.dirs.iter().cloned().collect()
     }
 
-    /// Whether a change of this entry, or of a folder on the way to one that matters, may change it.
+    /// Returns whether a change of this entry may change the configuration: it is one that matters, or a folder on the
+    /// way.
     #[must_use]
     pub fn depends_on(&self, path: &Path) -> bool {
         let may_match = |(dir, level): &(PathBuf, Level)| {
@@ -88,7 +88,7 @@ impl Deciding {
             (Some("."), _) => self.follow(dir, rest, links),
             (Some(".."), _) => self.follow(dir.parent().unwrap_or(dir), rest, links),
             (Some(part), true) => {
-                // What is wrong with a pattern is said where it stands.
+                // The reader reports the error in the pattern at its place.
                 let Ok(level) = Level::new(part) else { return };
                 let found = level.entries(dir);
                 self.dirs.insert(dir.to_owned());
@@ -105,7 +105,8 @@ impl Deciding {
         let path = dir.join(name);
         self.entries.insert(path.clone());
         let is_dir = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
-        // What holds the city is there for good, as is what holds other places that are named.
+        // Outside the city, a directory is watched only for its files and links: its subdirectories on the way are
+        // taken as permanent.
         if !is_dir || dir.starts_with(&self.root) {
             self.dirs.insert(dir.to_owned());
         }
@@ -122,7 +123,7 @@ impl Deciding {
     }
 }
 
-/// One part of a path.
+/// A part of a path.
 #[derive(Clone)]
 struct Step {
     part: OsString,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, for people (with carets) and for programs (as JSON).
+//! Errors and warnings of a configuration, for people (with carets) and for programs (as JSON).
 
 use std::fmt;
 use std::path::Path;
@@ -8,30 +8,30 @@ use serde_json::json;
 
 use super::document::{Place, Source};
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
-    /// It can, but is probably not meant so.
+    /// The configuration can be used, but is probably a mistake.
     Warning,
 }
 
-/// One thing that is wrong.
+/// A single error or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// A lowercase fragment.
     pub message: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     pub hint: Option<String>,
     pub(super) place: Option<Place>,
     pub(super) related: Vec<(Place, String)>,
 }
 
 impl Diagnostic {
-    /// An error without a place.
+    /// Makes an error without a place.
     pub(super) fn error(message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -42,7 +42,7 @@ impl Diagnostic {
         }
     }
 
-    /// A warning without a place.
+    /// Makes a warning without a place.
     pub(super) fn warning(message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Warning,
@@ -50,21 +50,21 @@ impl Diagnostic {
         }
     }
 
-    /// Points at a place.
+    /// Adds the place.
     #[must_use]
     pub(super) fn at(mut self, place: &Place) -> Self {
         self.place = Some(place.clone());
         self
     }
 
-    /// Says what to do.
+    /// Adds advice on what to do.
     #[must_use]
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Points at a second place that has to do with it.
+    /// Adds a second place that is related.
     #[must_use]
     pub(super) fn related(mut self, place: &Place, label: impl Into<String>) -> Self {
         self.related.push((place.clone(), label.into()));
@@ -72,7 +72,7 @@ impl Diagnostic {
     }
 }
 
-/// Everything that is wrong, with the sources it is wrong in.
+/// All diagnostics of a configuration, with the sources that they are about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Diagnostics {
     sources: Vec<Source>,
@@ -80,25 +80,25 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// In the order of the files, then of the lines.
+    /// Sorts the diagnostics by file, then by line.
     pub(super) fn new(sources: Vec<Source>, mut items: Vec<Diagnostic>) -> Self {
         items.sort_by(|a, b| a.place.cmp(&b.place));
         items.dedup();
         Self { sources, items }
     }
 
-    /// Whether nothing is wrong.
+    /// Returns whether there are no diagnostics.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Each thing that is wrong.
+    /// Iterates over the diagnostics.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.items.iter()
     }
 
-    /// For people; `color` when a terminal shows it.
+    /// Renders for people; with colours if `color` is set.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
         let renderer = if color {
@@ -113,8 +113,7 @@ impl Diagnostics {
         rendered.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// For programs: `[{severity,file,line,column,message,hint}]`, file and position null where
-    /// there is none.
+    /// Renders for programs: `[{severity,file,line,column,message,hint}]`; file and position are null when unknown.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let items = self.items.iter().map(|item| {
@@ -134,7 +133,7 @@ impl Diagnostics {
         items.collect()
     }
 
-    /// File, line and column, both counted from 1 in characters.
+    /// Returns file, line and column, both counted from 1 in characters.
     fn position(&self, place: &Place) -> Option<(&Path, usize, usize)> {
         let source = self.sources.get(place.source)?;
         let before = source.text.get(..place.start)?;
@@ -160,7 +159,7 @@ impl Diagnostics {
         group
     }
 
-    /// One snippet per source that the diagnostic points into, the one with the caret first.
+    /// Returns a snippet per source that the diagnostic points into, that with the caret first.
     fn snippets<'a>(
         &'a self,
         item: &'a Diagnostic,

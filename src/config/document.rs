@@ -1,5 +1,5 @@
-//! A TOML document whose every key and value remembers where it was written, so that an error can
-//! point at it after several files were laid over one another.
+//! A TOML document that remembers the place of every key and value, so that an error can point at it after several
+//! files were merged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::diagnostics::Diagnostic;
 
-/// One file, or the built-in defaults.
+/// A file, or the built-in defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// The text of the file.
     pub text: String,
 }
 
@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// This range of that source.
+    /// Makes the place for this range of that source.
     pub fn new(source: usize, range: Range<usize>) -> Self {
         Self {
             source,
@@ -39,27 +39,27 @@ impl Place {
         }
     }
 
-    /// Whether the built-in defaults say it.
+    /// Returns whether the place is in the built-in defaults.
     pub fn is_default(&self) -> bool {
         self.source == DEFAULTS
     }
 }
 
-/// The built-in defaults are always the first source.
+/// The index of the built-in defaults, always the first source.
 pub const DEFAULTS: usize = 0;
-/// `city.toml` is always the second.
+/// The index of `city.toml`, always the second source.
 pub const CITY: usize = 1;
 
-/// A value and where it was written.
+/// A value and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Where.
+    /// The place of the value.
     pub place: Place,
-    /// What.
+    /// The value.
     pub value: Value,
 }
 
-/// What a TOML value can be.
+/// The kinds of a TOML value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A string.
@@ -70,7 +70,7 @@ pub enum Value {
     Float(f64),
     /// A boolean.
     Flag(bool),
-    /// A date or time, which no key wants.
+    /// A date or time, which no key takes.
     Datetime(String),
     /// An array, also of tables.
     Array(Vec<Node>),
@@ -84,14 +84,14 @@ pub type Table = BTreeMap<String, Entry>;
 /// A value under a key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Where the key was written.
+    /// The place of the key.
     pub key: Place,
     /// The value.
     pub node: Node,
 }
 
 impl Node {
-    /// The entries, when it is a table.
+    /// Returns the entries of a table.
     pub fn table(&self) -> Option<&Table> {
         match &self.value {
             Value::Table(table) => Some(table),
@@ -99,7 +99,7 @@ impl Node {
         }
     }
 
-    /// The entries, when it is a table.
+    /// Returns the entries of a table.
     pub fn table_mut(&mut self) -> Option<&mut Table> {
         match &mut self.value {
             Value::Table(table) => Some(table),
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// What it is, for messages.
+    /// Returns the kind of the value in words, for messages.
     pub fn kind(&self) -> &'static str {
         match self.value {
             Value::Text(_) => "a string",
@@ -121,7 +121,7 @@ impl Node {
     }
 }
 
-/// Reads a source; every syntax error in it is reported, not only the first.
+/// Parses a source. Every syntax error is reported, not only the first.
 pub fn parse(text: &str, source: usize) -> Result<Node, Vec<Diagnostic>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -186,7 +186,7 @@ fn convert(
     Node { place, value }
 }
 
-/// The value without its places, for showing.
+/// Returns the value without its places, for showing.
 pub fn plain(node: &Node) -> toml::Value {
     match &node.value {
         Value::Text(text) | Value::Datetime(text) => toml::Value::String(text.clone()),
@@ -203,7 +203,7 @@ pub fn plain(node: &Node) -> toml::Value {
     }
 }
 
-/// Lays `upper` over `lower`: tables entry by entry, everything else replaces.
+/// Overlays `upper` on `lower`: tables are merged entry by entry, every other value is replaced.
 pub fn overlay(lower: &mut Node, upper: Node) {
     let (Value::Table(below), Value::Table(_)) = (&mut lower.value, &upper.value) else {
         *lower = upper;

@@ -1,4 +1,4 @@
-//! Finding a city, also one whose configuration is broken.
+//! Finds a city, also if its configuration is broken.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::{DEFAULTS, sources};
 /// The name of a city's file.
 pub const FILE: &str = "city.toml";
 
-/// The nearest `city.toml` at or above a directory that is none of the files which agents work on.
+/// Returns the nearest `city.toml` at or above a directory, except among files that agents work on.
 #[must_use]
 pub fn find_city(start: &Path) -> Option<PathBuf> {
     let is_city = |dir: &&Path| is_there(&dir.join(FILE)) && !is_agents(dir);
@@ -18,8 +18,8 @@ pub fn find_city(start: &Path) -> Option<PathBuf> {
     city.map(|dir| dir.join(FILE))
 }
 
-/// Whether a directory lies in a sandbox or a restored worktree of a city above it, or among that city's own state: what is
-/// in there was written by an agent.
+/// Returns whether a directory lies in a sandbox or restored worktree of a city above it, or in that city's state
+/// directory: an agent may have written its files.
 fn is_agents(dir: &Path) -> bool {
     let mut above = dir.ancestors().skip(1);
     above.any(|city| is_there(&city.join(FILE)) && is_of_agents_of(city, dir))
@@ -38,16 +38,16 @@ fn is_of_agents_of(city: &Path, dir: &Path) -> bool {
     }
 }
 
-/// Whether something has that name. What is no file is said when it is read: a running supervisor is to be
-/// reachable all the same.
+/// Returns whether an entry of that name exists. If it is no file, the reader reports that: a running supervisor must
+/// be reachable all the same.
 fn is_there(file: &Path) -> bool {
     fs::symlink_metadata(file).is_ok()
 }
 
-/// The canonical path of a city's file, given it or its directory.
+/// Returns the canonical path of a city's file, given the file or its directory.
 ///
 /// # Errors
-/// There is none.
+/// There is no such file.
 pub fn city_file(path: &Path) -> Result<PathBuf, String> {
     let is_file = path.file_name() == Some(FILE.as_ref()) && !is_there(&path.join(FILE));
     let file = if path.is_dir() && !is_file {
@@ -59,8 +59,8 @@ pub fn city_file(path: &Path) -> Result<PathBuf, String> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // Only the directory is made canonical: the city is where its file is found, also when that
-    // file is a link to somewhere else.
+    // Only the directory is made canonical: the city is where its file is found, even if that file is a link to another
+    // place.
     let found = fs::canonicalize(parent).map(|dir| dir.join(file.file_name().unwrap_or_default()));
     match found {
         Ok(found) if is_there(&found) => Ok(found),
@@ -68,9 +68,9 @@ pub fn city_file(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The city's directory and its `[daemon] socket` as configured (empty when it is not), whatever
-/// else is wrong with the configuration: a running supervisor must be reachable after a bad edit.
-/// None when there is no such file.
+/// Returns the city's directory and its `[daemon] socket` as configured (empty when it is not). Other errors in the
+/// configuration do not matter: a running supervisor must be reachable after a bad edit. None when there is no such
+/// file.
 #[must_use]
 pub fn socket(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let file = city_file(path).ok()?;
@@ -112,7 +112,7 @@ mod tests {
             assert_eq!(find_city(&inside), Some(city.join(FILE)), "{dir}");
         }
         let cities = [
-            // No rig is called so.
+            // No rig has this name.
             "city/other/raiders/Toast",
             "city/rig/inner",
             "city/inner",

@@ -1,5 +1,4 @@
-//! Hashes that say "something changed": the revision of all sources, and the fingerprint of what an
-//! agent runs.
+//! Hashes that tell a change: the revision of all sources, and the fingerprint of an agent's settings.
 
 use std::path::PathBuf;
 
@@ -7,10 +6,9 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::city::{Agent, Provider};
 
-/// Over everything of an agent that only a fresh session can take over: command, first input,
-/// prompt (its file's text, too), directory, configured environment and the names that are passed
-/// on, and who keeps its terminal. Not over `restart`,
-/// `rights` and `shutdown_timeout`, which take effect at once, and never over inherited values.
+/// Returns the hash of every setting of an agent that only a fresh session can apply: command, first input, prompt
+/// (with its file's text), directory, configured environment, names of passed variables, and provider. Leaves out
+/// `restart`, `rights` and `shutdown_timeout`, which take effect at once, and inherited values.
 pub fn agent(agent: &Agent, prompt: &str, provider: Provider) -> String {
     let mut hash = Fields::default();
     hash.list("command", &agent.command);
@@ -27,7 +25,7 @@ pub fn agent(agent: &Agent, prompt: &str, provider: Provider) -> String {
     hash.finish()
 }
 
-/// Over the path and the bytes of every source, in order.
+/// Returns the hash of the path and the bytes of every source, in order.
 pub fn revision(sources: &[(PathBuf, Vec<u8>)]) -> String {
     let mut hash = Fields::default();
     for (path, bytes) in sources {
@@ -36,8 +34,8 @@ pub fn revision(sources: &[(PathBuf, Vec<u8>)]) -> String {
     hash.finish()
 }
 
-/// Every field and every element carries its length, so that no two different lists of fields give
-/// the same bytes.
+/// Hashes fields. Every field and every element carries its length, so that different lists of fields never give the
+/// same bytes.
 #[derive(Default)]
 struct Fields(Sha256);
 

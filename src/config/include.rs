@@ -1,16 +1,16 @@
-//! Finds the files that `include` names. Globs match within one folder each: a pattern that reached
-//! into every folder of the city would pick up files from the sandboxes of raiders.
+//! Finds the files that `include` names. A glob matches within a single folder: a pattern that reached into every
+//! folder of the city would pick up files from raiders' sandboxes.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The files that a pattern names, in order of their paths. A pattern without wildcards names one
-/// file, which must be there; one with wildcards may match nothing.
+/// Returns the files that a pattern names, in order of their paths. A pattern without wildcards names a file that must
+/// exist; one with wildcards may match nothing.
 ///
 /// # Errors
-/// What is wrong with the pattern.
+/// An invalid pattern.
 pub fn expand(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let pattern_path = Path::new(pattern);
     if !has_wildcard(pattern) {
@@ -44,7 +44,7 @@ pub fn expand(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         .collect())
 }
 
-/// What one folder of a pattern matches: hidden entries only when the pattern says so.
+/// A part of a pattern, matched against the entries of one folder: hidden entries only when the pattern says so.
 #[derive(Debug)]
 pub struct Level {
     glob: GlobMatcher,
@@ -53,7 +53,7 @@ pub struct Level {
 
 impl Level {
     /// # Errors
-    /// What is wrong with this part of a pattern.
+    /// An invalid part of a pattern.
     pub fn new(part: &str) -> Result<Self, String> {
         let glob = GlobBuilder::new(part).literal_separator(true).build();
         let glob = glob.map_err(|error| error.kind().to_string())?;
@@ -63,12 +63,12 @@ impl Level {
         })
     }
 
-    /// Whether an entry of this name is meant.
+    /// Returns whether the pattern matches an entry of this name.
     pub fn matches(&self, name: &str) -> bool {
         (self.hidden || !name.starts_with('.')) && self.glob.is_match(name)
     }
 
-    /// The entries of a folder that are meant. A folder that cannot be listed holds none.
+    /// Returns the matching entries of a folder; none of a folder that cannot be listed.
     pub fn entries(&self, folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let meant = entries.filter(|entry| self.matches(&entry.file_name().to_string_lossy()));
@@ -76,12 +76,12 @@ impl Level {
     }
 }
 
-/// Whether this means more than one name.
+/// Returns whether the text is a pattern that may match more than one name.
 pub fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// The entries of these folders whose names match, in order.
+/// Returns the entries of these folders whose names match, in order.
 fn matching(folders: &[PathBuf], part: &str) -> Result<Vec<PathBuf>, String> {
     let level = Level::new(part)?;
     let entries = folders.iter().flat_map(|folder| level.entries(folder));

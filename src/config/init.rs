@@ -1,21 +1,21 @@
-//! The `city.toml` that `hd init` writes: short, commented, and right as it stands.
+//! The `city.toml` that `hd init` writes: short, commented, and valid.
 
 use std::path::PathBuf;
 
 use crate::domain::city::RigSource;
 
-/// What is asked or guessed before.
+/// The answers and guesses that the file is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Init {
     /// `[workspace] name`.
     pub workspace: String,
-    /// The rig: its name and where its repository is; none leaves an example in comments.
+    /// The rig: its name and repository; none leaves an example in comments.
     pub rig: Option<(String, RigSource)>,
-    /// Who works.
+    /// The harness of the workers.
     pub harness: String,
 }
 
-/// The text of the file.
+/// Returns the text of the file.
 #[must_use]
 pub fn init_text(init: &Init) -> String {
     let workspace = quoted(&init.workspace);
@@ -86,7 +86,7 @@ name = {workspace}
     )
 }
 
-/// The harnesses that there is a preset for, with a command of their own.
+/// Returns the presets of harnesses that have a command.
 #[must_use]
 pub fn presets() -> Vec<String> {
     let defaults: toml::Table = super::DEFAULTS.parse().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Keys that the contract names and this version does not honour yet. They are refused by name:
-//! a key that is accepted and ignored would be a lie.
+//! Keys that the contract names and this version does not honour yet. They are refused by name, because an accepted key
+//! without effect would mislead.
 
-/// Section and key.
+/// The keys, by section.
 pub const LATER: &[(&str, &[&str])] = &[
-    // Before there is mail, nobody can be mailed to.
+    // There is no mail yet.
     ("notify", &["mail_to"]),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
@@ -20,7 +20,7 @@ pub const LATER: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The keys of a section that come later.
+/// Returns the reserved keys of a section.
 pub fn keys(section: &str) -> &'static [&'static str] {
     let row = LATER.iter().find(|(name, _)| *name == section);
     row.map_or(&[], |(_, keys)| keys)

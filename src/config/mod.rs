@@ -41,18 +41,18 @@ use deciding::Sought;
 use document::Node;
 use reader::Report;
 
-/// Every key with its default and what it means.
+/// The default file: every key with its default and meaning.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
-/// The little of the environment that a configuration may speak of.
+/// The few values of the environment that a configuration may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Env {
-    /// What `~` stands for.
+    /// The directory that `~` stands for.
     pub home: Option<PathBuf>,
 }
 
 impl Env {
-    /// As this process has it. For `main`; everything else is handed one.
+    /// Reads the environment of this process. Only for `main`; other code is handed one.
     #[must_use]
     pub fn of_process() -> Self {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
@@ -62,14 +62,14 @@ impl Env {
     }
 }
 
-/// A configuration that is right.
+/// A valid configuration.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What it says.
+    /// The configuration.
     pub city: City,
     /// Every file that it was read from: the city's, fragments, automations, prompt files.
     pub sources: Vec<PathBuf>,
-    /// What is probably not meant so.
+    /// Settings that are probably mistakes.
     pub warnings: Diagnostics,
     effective: Node,
 }
@@ -77,13 +77,13 @@ pub struct Loaded {
 /// Reads the configuration of a city: a `city.toml`, or the directory that holds one.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All errors of the configuration.
 pub fn load(path: &Path, env: &Env) -> Result<Loaded, Diagnostics> {
     load_over(DEFAULTS, path, env, &mut Sought::default())
 }
 
-/// Reads the configuration of a city, given its file's canonical path, and says what on disk decides
-/// what it says, or whether it is right.
+/// Reads the configuration of a city, given its file's canonical path. Also returns the files that the configuration
+/// and its validity depend on.
 pub fn read(file: &Path, env: &Env) -> (Deciding, Result<Loaded, Diagnostics>) {
     let mut sought = Sought::default();
     sought.paths.push(file.to_owned());
@@ -107,7 +107,7 @@ fn load_over(
     let mut merged = sources::read(defaults, &file, root, &report);
     sought.patterns = std::mem::take(&mut merged.patterns);
     if !report.is_empty() {
-        // What could not be read is missing from the document: more errors would mislead.
+        // Values that could not be read are missing from the document: further errors would mislead.
         return Err(Diagnostics::new(merged.sources, report.into_items()));
     }
     patches::apply(&mut merged.root, &report);

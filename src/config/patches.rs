@@ -22,8 +22,8 @@ pub fn join(below: &mut Node, mut above: Node) {
     overlay(below, above);
 }
 
-/// Lays every patch over the agent that it names. One that names none is an error: it would be
-/// ignored otherwise.
+/// Lays every patch over the agent that it names. A patch for an unknown agent is an error, because it would have no
+/// effect.
 pub fn apply(root: &mut Node, report: &Report) {
     let Some(mut patches) = take(root, "patches") else {
         return;

@@ -1,5 +1,5 @@
-//! Reads one table key by key. What is missing or wrong goes into the report and reading goes on,
-//! so that all errors are told at once; what was never asked for is unknown.
+//! Reads a table key by key. Missing and invalid values go into the report and reading goes on, so that all errors are
+//! reported at once; a key that is never asked for is unknown.
 
 use std::cell::RefCell;
 
@@ -9,30 +9,30 @@ use super::later;
 use super::values::Parsed;
 use crate::domain::suggest::closest;
 
-/// Collects what is wrong.
+/// Collects diagnostics.
 #[derive(Debug, Default)]
 pub struct Report {
     items: RefCell<Vec<Diagnostic>>,
 }
 
 impl Report {
-    /// Adds one complaint.
+    /// Adds a diagnostic.
     pub fn add(&self, diagnostic: Diagnostic) {
         self.items.borrow_mut().push(diagnostic);
     }
 
-    /// Whether nothing was added.
+    /// Returns whether the report is empty.
     pub fn is_empty(&self) -> bool {
         self.items.borrow().is_empty()
     }
 
-    /// Everything that was added.
+    /// Returns everything that was added.
     pub fn into_items(self) -> Vec<Diagnostic> {
         self.items.into_inner()
     }
 }
 
-/// A table being read.
+/// A table that is being read.
 #[derive(Debug)]
 pub struct Reader<'a> {
     /// Its name as [`later`] and messages know it: `rigs.forge`.
@@ -40,12 +40,12 @@ pub struct Reader<'a> {
     table: &'a Table,
     place: Place,
     asked: Vec<&'static str>,
-    /// Where complaints go.
+    /// The report that receives the diagnostics.
     pub report: &'a Report,
 }
 
 impl<'a> Reader<'a> {
-    /// Starts reading a table; a complaint and `None` when the node is none.
+    /// Starts reading a table. Complains and returns `None` when the node is no table.
     pub fn open(section: &'static str, node: &'a Node, report: &'a Report) -> Option<Self> {
         let Some(table) = node.table() else {
             let message = format!("expected a table, found {}", node.kind());
@@ -61,8 +61,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads a value. Every key that may be left out has its default in `config/default.toml`,
-    /// so one that is not there is missing.
+    /// Reads a value. Optional keys have their default in `config/default.toml`, so an absent key is an error.
     pub fn get<T>(&mut self, key: &'static str, parse: impl Fn(&Node) -> Parsed<T>) -> Option<T> {
         let node = self.node(key)?;
         match parse(node) {
@@ -80,8 +79,7 @@ impl<'a> Reader<'a> {
         Reader::open(section, node, self.report)
     }
 
-    /// Opens a table that may be left out, where an empty string stands for none. The outer
-    /// `None` is a complaint.
+    /// Opens an optional table; an empty string stands for none. The outer `None` means an error.
     pub fn optional_section(
         &mut self,
         key: &'static str,
@@ -109,7 +107,7 @@ impl<'a> Reader<'a> {
         items.iter().filter_map(open).collect()
     }
 
-    /// The entries of a table whose keys are names.
+    /// Returns the entries of a table whose keys are names.
     pub fn named(&mut self, key: &'static str) -> Vec<(&'a str, &'a Place, &'a Node)> {
         let Some(node) = self.node(key) else {
             return Vec::new();
@@ -125,13 +123,13 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// Where a value stands; the table itself when there is none.
+    /// Returns the place of a value, or of the table when the value is missing.
     pub fn place(&self, key: &str) -> Place {
         let entry = self.table.get(key);
         entry.map_or_else(|| self.place.clone(), |entry| entry.node.place.clone())
     }
 
-    /// Where the elements of an array stand.
+    /// Returns the places of an array's elements.
     pub fn element_places(&self, key: &str) -> Vec<Place> {
         match self.table.get(key).map(|entry| &entry.node.value) {
             Some(Value::Array(items)) => items.iter().map(|item| item.place.clone()).collect(),
@@ -148,7 +146,7 @@ impl<'a> Reader<'a> {
     /// Complains about every key that was never asked for.
     pub fn finish(self) {
         let later = later::keys(self.section);
-        // `include` is honoured before anything is read key by key.
+        // `include` is honoured before any key is read.
         let elsewhere: &[&str] = match self.section {
             "" => &["include"],
             _ => &[],
@@ -199,8 +197,7 @@ impl<'a> Reader<'a> {
                 "" => key.to_owned(),
                 section => format!("{section}.{key}"),
             };
-            // A table that nobody wrote has no header to point at: the top of the city's file is
-            // where it is missing.
+            // A table that no file has has no header to point at, so the place is the top of the city's file.
             let place = match self.place.is_default() {
                 true => Place::new(CITY, 0..0),
                 false => self.place.clone(),

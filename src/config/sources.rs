@@ -1,4 +1,4 @@
-//! Reads `city.toml` and what it includes, and lays it all over the built-in defaults.
+//! Reads `city.toml` and its includes, and lays them over the built-in defaults.
 //!
 //! ```text
 //!   default.toml ◄── city.toml ◄── first fragment ◄── ... ◄── last fragment
@@ -15,7 +15,7 @@ use super::reader::Report;
 use super::{include, patches, values};
 use crate::regular;
 
-/// The key of a harness that lists the variables it is passed.
+/// The key of a harness that lists the variables passed to it.
 const PASSED: &str = "env_pass";
 
 /// All files together, before defaults are filled in per rig and agent.
@@ -27,11 +27,11 @@ pub struct Merged {
     pub patterns: Vec<String>,
     /// The merged document.
     pub root: Node,
-    /// `[defaults]` of the built-in file: what each rig, agent, gate and harness starts from.
+    /// `[defaults]` of the built-in file: the template of each rig, agent, gate and harness.
     pub templates: Table,
 }
 
-/// Reads everything. Complaints go to the report; the document holds what could be read.
+/// Reads everything. Errors go to the report; the document holds the rest.
 pub fn read(defaults: &str, city: &Path, root: &Path, report: &Report) -> Merged {
     let mut reading = Reading {
         sources: vec![Source {
@@ -162,7 +162,7 @@ pub(super) fn take(document: &mut Node, key: &str) -> Option<Entry> {
     document.table_mut().and_then(|table| table.remove(key))
 }
 
-/// `[[agent]]` is the seed's other spelling of `[[agents]]`.
+/// Renames `[[agent]]`, the seed's spelling, to `[[agents]]`.
 fn one_name_for_agents(document: &mut Node) {
     let Some(alias) = take(document, "agent") else {
         return;
@@ -206,8 +206,8 @@ fn lay(merged: &mut Node, mut document: Node) {
     }
 }
 
-/// Puts the names that a preset passes on before those that the document lists for the same harness: a
-/// document adds to them, and replaces only what an earlier document has added.
+/// Puts the names that a preset passes before those that the document lists for the same harness: a document adds to
+/// the preset's names, and replaces only names that an earlier document has added.
 fn add_to_presets(merged: &Node, document: &mut Node) {
     fn harnesses(root: &Node) -> Option<&Table> {
         root.table()?.get("harness")?.node.table()
@@ -238,7 +238,7 @@ fn add_to_presets(merged: &Node, document: &mut Node) {
     }
 }
 
-/// Appends. What is not an array stays, or replaces, so that reading it complains.
+/// Appends an array. A value that is no array stays, or replaces, so that reading it reports an error.
 pub(super) fn concatenate(below: &mut Node, above: Node) {
     match (&mut below.value, above.value) {
         (Value::Array(items), Value::Array(more)) => items.extend(more),
@@ -248,7 +248,7 @@ pub(super) fn concatenate(below: &mut Node, above: Node) {
                 value,
             }
         }
-        // What is below is wrong already and is complained about.
+        // The lower value is invalid already and will be reported.
         (_, _) => {}
     }
 }

@@ -1,5 +1,5 @@
-//! Fills in the built-in defaults of every rig, gate, agent and harness, so that what follows sees
-//! one complete document and knows no default of its own.
+//! Fills in the built-in defaults of every rig, gate, agent and harness, so that later code sees a complete document
+//! and has no defaults of its own.
 
 use super::diagnostics::Diagnostic;
 use super::document::{Entry, Node, Table, Value, overlay};
@@ -53,7 +53,7 @@ pub fn fill(root: &mut Node, templates: &Table, report: &Report) {
     }
 }
 
-/// The `budget` of a table.
+/// Fills in the `budget` of a table.
 fn budget(templates: &Table, node: &mut Node) {
     let budget = node.table_mut().and_then(|table| table.get_mut("budget"));
     if let Some(budget) = budget {
@@ -78,7 +78,8 @@ pub fn lay_over(template: Option<&Entry>, node: &mut Node) {
     }
 }
 
-/// Nor do the preset's names of the agent's programs: they would be missed in what another command runs.
+/// Removes the preset's names of the agent's processes if the command is another: its processes have other names, so
+/// the agent would count as missing.
 fn drop_foreign_names(harness: &mut Node) {
     let Some(table) = harness.table_mut() else {
         return;
@@ -89,7 +90,7 @@ fn drop_foreign_names(harness: &mut Node) {
     }
 }
 
-/// A preset's `reduced` belongs to the preset's command and means nothing to another one.
+/// Removes the preset's `reduced` if the command is another, for which it means nothing.
 fn drop_foreign_reduced(name: &str, harness: &mut Node, report: &Report) {
     let Some(table) = harness.table_mut() else {
         return;

@@ -1,5 +1,5 @@
-//! Whole configurations: the samples in `tests/data/config`, the shipped files, and the promise
-//! that no default lives in code.
+//! Whole configurations: the samples in `tests/data/config`, the shipped files, and the promise that no default lives
+//! in code.
 
 mod agreement;
 mod automations;
@@ -16,7 +16,7 @@ use crate::domain::ids::RigName;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config");
 
-/// A directory with what the samples speak of: repositories, prompts, fragments.
+/// A directory with the files that the samples name: repositories, prompts, fragments.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -68,7 +68,7 @@ impl Place {
         load(&self.path(""), &self.env())
     }
 
-    /// What is said, without the name of the temporary directory.
+    /// Returns the rendered diagnostics, without the name of the temporary directory.
     fn said(&self, diagnostics: &Diagnostics) -> String {
         let root = self.path("");
         let root = root.to_str().unwrap().trim_end_matches('/');
@@ -165,7 +165,7 @@ fn everything_that_can_be_set_is_frozen() {
     let mut city = loaded.city.clone();
     city.harnesses.retain(|name, _| name.as_str() == "mine");
     city.revision = "sha256:...".into();
-    // The fingerprint covers the directory, which is another one each time.
+    // The fingerprint covers the directory, which differs each time.
     city.agents
         .iter_mut()
         .for_each(|agent| agent.fingerprint = "sha256:...".into());
@@ -188,7 +188,7 @@ fn the_shipped_example_loads_without_a_warning() {
     assert_eq!(loaded.city.rigs[1].prefix, "ws");
 }
 
-/// Every key of the default file, as a path: `daemon`, `max_restarts`.
+/// Collects every key of the default file, as a path: `daemon`, `max_restarts`.
 fn keys(table: &toml::Table, path: &[String], found: &mut Vec<Vec<String>>) {
     for (key, value) in table {
         let mut here = path.to_vec();
@@ -211,7 +211,7 @@ fn without(defaults: &toml::Table, path: &[String]) -> toml::Table {
     defaults
 }
 
-/// What one of these says itself, the other leaves to its default.
+/// Configurations that complement each other: a key that is set in one is left to its default in another.
 const COMPLEMENTS: [&str; 5] = [
     "workspace.name = \"c\"\nworkspace.budget = { usd_per_day = 1 }\n\
      [harness.pi.prices]\nm = { input = 1, output = 1 }\n",
@@ -228,7 +228,7 @@ const COMPLEMENTS: [&str; 5] = [
      [[groups]]\nname = \"g\"\n",
 ];
 
-/// Takes each default away in turn: if the code had one of its own, loading would not notice.
+/// Removes each default in turn: if the code had a default of its own, loading would not fail.
 #[test]
 fn no_default_lives_in_code() {
     let place = Place::new();
@@ -430,7 +430,7 @@ fn init_writes_a_city_that_loads() {
     let none = init_text(&init(None));
     golden("valid", "init", &none);
     assert_eq!(place.load(&none).unwrap().city.rigs.len(), 0);
-    // What stands in comments is right, too.
+    // The examples in comments are valid, too.
     let uncommented: String = none
         .lines()
         .skip_while(|line| !line.starts_with("[workspace]"))

@@ -1,4 +1,4 @@
-//! Readers of single values: each says everything that is wrong with the value it is given.
+//! Readers of single values: each reports all errors of its value.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::domain::ids::InvalidId;
 use crate::domain::question::Pattern;
 use crate::domain::suggest::closest;
 
-/// A value, or what is wrong with it.
+/// A value, or its errors.
 pub type Parsed<T> = Result<T, Vec<Diagnostic>>;
 
-/// One complaint about a value, where the value stands.
+/// Returns a single error at the place of the value.
 pub fn complain<T>(node: &Node, message: impl Into<String>) -> Parsed<T> {
     Err(vec![Diagnostic::error(message).at(&node.place)])
 }
@@ -26,7 +26,7 @@ fn wrong_kind<T>(node: &Node, wanted: &str) -> Parsed<T> {
     complain(node, format!("expected {wanted}, found {}", node.kind()))
 }
 
-/// A string, perhaps empty.
+/// Reads a string, which may be empty.
 pub fn text(node: &Node) -> Parsed<String> {
     match &node.value {
         Value::Text(text) if text.contains('\0') => {
@@ -37,7 +37,7 @@ pub fn text(node: &Node) -> Parsed<String> {
     }
 }
 
-/// A string with something in it.
+/// Reads a string that is not empty.
 pub fn filled(node: &Node) -> Parsed<String> {
     let text = text(node)?;
     if text.trim().is_empty() {
@@ -46,7 +46,7 @@ pub fn filled(node: &Node) -> Parsed<String> {
     Ok(text)
 }
 
-/// An empty string is no value.
+/// Reads a value; an empty string is none.
 pub fn optional<T>(parse: impl Fn(&Node) -> Parsed<T>) -> impl Fn(&Node) -> Parsed<Option<T>> {
     move |node| match &node.value {
         Value::Text(text) if text.is_empty() => Ok(None),
@@ -54,17 +54,17 @@ pub fn optional<T>(parse: impl Fn(&Node) -> Parsed<T>) -> impl Fn(&Node) -> Pars
     }
 }
 
-/// A regular expression that is looked for on a screen.
+/// Reads a regular expression for a screen.
 pub fn pattern(node: &Node) -> Parsed<Pattern> {
     Pattern::new(&text(node)?).or_else(|error| complain(node, error))
 }
 
-/// A checked name of the domain.
+/// Reads a checked name of the domain.
 pub fn name<T: TryFrom<String, Error = InvalidId>>(node: &Node) -> Parsed<T> {
     T::try_from(text(node)?).or_else(|error| complain(node, error.to_string()))
 }
 
-/// An array, each element of which is read; all that are wrong are reported.
+/// Reads an array; the errors of all elements are reported.
 pub fn list<T>(parse: impl Fn(&Node) -> Parsed<T>) -> impl Fn(&Node) -> Parsed<Vec<T>> {
     move |node| {
         let Value::Array(items) = &node.value else {
@@ -86,7 +86,7 @@ pub fn list<T>(parse: impl Fn(&Node) -> Parsed<T>) -> impl Fn(&Node) -> Parsed<V
     }
 }
 
-/// Program and arguments; empty where none is given.
+/// Reads a program and its arguments; may be empty.
 pub fn command(node: &Node) -> Parsed<Vec<String>> {
     if let Value::Text(line) = &node.value {
         let words = shell_words::split(line).unwrap_or_else(|_| vec![line.clone()]);
@@ -107,7 +107,7 @@ pub fn command(node: &Node) -> Parsed<Vec<String>> {
     Ok(words)
 }
 
-/// `true` or `false`.
+/// Reads `true` or `false`.
 pub fn flag(node: &Node) -> Parsed<bool> {
     match node.value {
         Value::Flag(flag) => Ok(flag),
@@ -115,7 +115,7 @@ pub fn flag(node: &Node) -> Parsed<bool> {
     }
 }
 
-/// An integer of at least `least`.
+/// Reads an integer of at least `least`.
 pub fn integer<T: TryFrom<i64>>(least: i64) -> impl Fn(&Node) -> Parsed<T> {
     move |node| {
         let Value::Integer(number) = node.value else {
@@ -128,7 +128,7 @@ pub fn integer<T: TryFrom<i64>>(least: i64) -> impl Fn(&Node) -> Parsed<T> {
     }
 }
 
-/// A number between two others, both included.
+/// Reads a number between two others, both included.
 pub fn number(least: f64, most: f64) -> impl Fn(&Node) -> Parsed<f64> {
     move |node| {
         let number = match node.value {
@@ -145,7 +145,7 @@ pub fn number(least: f64, most: f64) -> impl Fn(&Node) -> Parsed<f64> {
     }
 }
 
-/// A duration such as `"30s"` or `"1h 30m"`.
+/// Reads a duration such as `"30s"` or `"1h 30m"`.
 pub fn duration(node: &Node) -> Parsed<Duration> {
     const HINT: &str =
         "durations are strings with a unit: \"500ms\", \"30s\", \"5m\", \"1h\", \"7d\"";
@@ -154,7 +154,7 @@ pub fn duration(node: &Node) -> Parsed<Duration> {
         return complain_with(node, found, HINT);
     };
     match humantime::parse_duration(text) {
-        // Sums of such must fit into a clock.
+        // Sums of durations must fit into a clock.
         Ok(read) if read > CENTURY => complain(node, "this duration is longer than a century"),
         Ok(read) => Ok(read),
         Err(error) => {
@@ -169,7 +169,7 @@ pub fn duration(node: &Node) -> Parsed<Duration> {
 
 const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
-/// A duration that is not zero.
+/// Reads a duration that is not zero.
 pub fn some_duration(node: &Node) -> Parsed<Duration> {
     let read = duration(node)?;
     if read.is_zero() {
@@ -178,7 +178,7 @@ pub fn some_duration(node: &Node) -> Parsed<Duration> {
     Ok(read)
 }
 
-/// A size such as `"64MiB"`, in bytes; at least `least`.
+/// Reads a size such as `"64MiB"`, in bytes; at least `least`.
 pub fn size(least: u64) -> impl Fn(&Node) -> Parsed<u64> {
     const HINT: &str = "sizes are strings with a unit: \"512KiB\", \"64MiB\", \"2GiB\", \"10MB\"";
     move |node| {
@@ -214,7 +214,7 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// One of a few words; `later` are words of the contract that do not work yet.
+/// Parses one of a few words; `later` are words of the contract that do not work yet.
 pub fn choice<T: Copy>(
     options: &'static [(&'static str, T)],
     later: &'static [&'static str],
@@ -239,13 +239,13 @@ pub fn choice<T: Copy>(
     }
 }
 
-/// The name of an environment variable that may be configured.
+/// Reads the name of an environment variable that may be configured.
 pub fn variable(node: &Node) -> Parsed<String> {
     let name = text(node)?;
     check_variable(&name).map_or(Ok(name.clone()), |why| complain(node, why))
 }
 
-/// Variables with their values.
+/// Reads variables with their values.
 pub fn environment(node: &Node) -> Parsed<BTreeMap<String, String>> {
     let Some(table) = node.table() else {
         return wrong_kind(node, "a table of variables");
@@ -280,7 +280,7 @@ fn check_variable(name: &str) -> Option<String> {
         .then(|| format!("{name} is set by the supervisor and cannot be configured"))
 }
 
-/// The short name of a branch, safe in a ref and on a command line.
+/// Reads the short name of a branch, safe in a ref and on a command line.
 pub fn branch(node: &Node) -> Parsed<String> {
     let name = filled(node)?;
     if let Some(short) = name.strip_prefix("refs/heads/") {

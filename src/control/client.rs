@@ -1,4 +1,4 @@
-//! The `hd` end of the control socket: blocking, small, and never stuck on a supervisor that hangs.
+//! The `hd` end of the control socket: blocking, small, and never stuck on a hanging supervisor.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
@@ -16,13 +16,13 @@ mod owner;
 
 /// The longest answer line; a city would need some hundred thousand raiders for it.
 const ANSWER_MAX: u64 = 256 * 1024 * 1024;
-/// How long a supervisor may be silent before it is asked whether it lives.
+/// The silence after which a supervisor is asked whether it lives.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long it may take to say that it lives.
+/// The limit for an answer to that ping.
 const PING_LIMIT: Duration = Duration::from_secs(5);
-/// Limit of what only reads.
+/// The limit of a request that only reads.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
-/// Limit of what changes something: sandboxes are made, branches pushed, sessions ended.
+/// The limit of a request that changes something: sandboxes are made, branches pushed, sessions ended.
 const ACT_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// A connection to a supervisor.
@@ -47,11 +47,10 @@ impl Client {
         })
     }
 
-    /// Asks, and waits for the result.
+    /// Sends a request, and waits for the result.
     ///
     /// # Errors
-    /// What the supervisor answered; `unavailable` when it does not live any more; `timeout` when
-    /// it lives and does not come to an end.
+    /// The supervisor's error; `unavailable` when it no longer lives; `timeout` when it lives and does not finish.
     pub fn call(&mut self, op: &Op) -> Result<Value, ControlError> {
         let id = self.ask(op)?;
         let limit = limit(op.name());
@@ -67,11 +66,10 @@ impl Client {
         }
     }
 
-    /// Asks, and gives each item to `each` until that says stop, or the stream ends. Waits without
-    /// a limit.
+    /// Sends a request, and gives each item to `each` until that says stop, or the stream ends. Waits without a limit.
     ///
     /// # Errors
-    /// As [`Client::call`], or what `each` failed with.
+    /// As [`Client::call`], or the error of `each`.
     pub fn stream<E: From<ControlError>>(
         mut self,
         op: &Op,
@@ -91,7 +89,7 @@ impl Client {
         }
     }
 
-    /// The process at the other end.
+    /// Returns the process at the other end.
     #[must_use]
     pub fn peer_pid(&self) -> Option<u32> {
         let peer = owner::peer(self.reader.get_ref()).ok()?;
@@ -108,15 +106,15 @@ impl Client {
             .set_write_timeout(Some(SILENCE))
             .and_then(|()| stream.write_all(line.as_bytes()));
         match sent {
-            // A refused connection is closed at once, and the reason waits to be read.
+            // A refused connection is closed at once, but the reason can still be read.
             Ok(()) => Ok(Value::String(id)),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Value::String(id)),
             Err(error) => Err(unreachable(&self.path, &error)),
         }
     }
 
-    /// The next line. Where there is a limit, a silence is broken by asking, on another connection,
-    /// whether it lives; a stream may be silent for days, and its end is heard.
+    /// Reads the next line. With a limit, a silence makes the client ping the supervisor on another connection. A
+    /// stream has no limit: it may be silent for days, and its end is noticed.
     fn line(
         &mut self,
         op: OpName,
@@ -157,7 +155,7 @@ impl Client {
     }
 
     fn still_lives(&self, op: OpName) -> Result<(), ControlError> {
-        // A supervisor that is stopping takes no new connections, and its end is heard on this one.
+        // A stopping supervisor takes no new connections, and its end is noticed on this one.
         if op == OpName::Stop {
             return Ok(());
         }
@@ -171,7 +169,7 @@ impl Client {
         .hint("its process may hang or be stopped; it can be killed and started again safely"))
     }
 
-    /// Whether anything at all is answered; that there are too many connections is a sign of life.
+    /// Returns whether the supervisor answers at all; a refusal for too many connections counts.
     fn answers(mut self) -> bool {
         let ping = Op::Ping(args::Nothing {});
         let asked = self.ask(&ping).is_ok();
@@ -182,12 +180,12 @@ impl Client {
     }
 }
 
-/// Whether a stream goes on.
+/// The answer of a stream's reader: go on or stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// It does.
+    /// Read on.
     Continue,
-    /// It does not.
+    /// Stop reading.
     Stop,
 }
 
@@ -212,20 +210,20 @@ fn limit(op: OpName) -> Duration {
 /// Verifies that a socket and its directory are this user's.
 ///
 /// # Errors
-/// They are not, or cannot be seen.
+/// They are not, or cannot be read.
 pub fn is_ours(path: &Path) -> io::Result<()> {
     owner::dir_of(path).map(drop)
 }
 
-/// Whether there is a socket that another user could have made.
+/// Returns whether a socket is there that another user could have made.
 #[must_use]
 pub fn is_foreign(path: &Path) -> bool {
     let found = owner::dir_of(path);
     found.is_err_and(|error| error.get_ref().is_some_and(|inner| inner.is::<Foreign>()))
 }
 
-/// Connects to a socket of this user's, without ever waiting: a full queue of a supervisor that hangs is an
-/// error, too. A path too long for a socket's address is reached through its opened directory.
+/// Connects to a socket of this user's without waiting: the full queue of a hanging supervisor is an error, too. A path
+/// too long for a socket's address is reached through its opened directory.
 ///
 /// # Errors
 /// It belongs to another user ([`Foreign`]), or nothing listens.

@@ -1,5 +1,5 @@
-//! Lines of the control socket: UTF-8, at most [`LINE_MAX`] bytes. A bad line is an item and not an
-//! error of the stream, so that the good lines behind it are still read.
+//! Lines of the control socket: UTF-8, at most [`LINE_MAX`] bytes. A bad line is an item and no error of the stream, so
+//! that good lines behind it are still read.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
 use super::protocol::LINE_MAX;
 
-/// One line as it came in.
+/// A line as it was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// Text, without its line end.

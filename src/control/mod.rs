@@ -1,4 +1,4 @@
-//! The control socket: what is said on it, who may say it, and both of its ends.
+//! The control socket: its messages, the rights of its callers, and both of its ends.
 //!
 //! ```text
 //!   hd ── client ──► socket ──► codec ──► protocol ──► rights ──► Service (handlers) ──► actors

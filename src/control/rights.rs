@@ -1,5 +1,5 @@
-//! Who may ask what (`2-contract.md`, 2.4; `4-rules.md`, security). A pure table, looked at before
-//! the arguments are.
+//! The rights of callers (`2-contract.md`, 2.4; `4-rules.md`, security): a pure table, checked before the arguments are
+//! read.
 //!
 //! ```text
 //!                 look   call   own   work   operate
@@ -13,31 +13,31 @@
 //!   invisible      ✓      ·      ·      ·       ·       its process cannot be seen, or what it is cannot be told
 //! ```
 //!
-//! What the city's owner has the supervisor run (the city's automations, the checks of pools) is an
-//! operator.
+//! Commands that the supervisor runs for the city's owner (the city's automations, the checks of pools) have the rights
+//! of an operator.
 
 use crate::domain::city::Rights;
 use crate::domain::ids::SessionId;
 
 use super::protocol::{ControlError, OpName};
 
-/// Who calls, recognised by the process and never by what it says.
+/// The caller, recognised by its process and never by its words.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Who {
-    /// Nobody's session.
+    /// A process outside every session.
     Operator,
     /// A process of a raider's session.
     Raider(SessionId),
     /// A process of a standing agent's session.
     Agent(SessionId),
-    /// A process that the supervisor started for itself, and may do so much.
+    /// A process that the supervisor started for itself, with its rights.
     Errand(Rights),
-    /// It cannot be told.
+    /// A process that cannot be recognised.
     Invisible,
 }
 
 impl Who {
-    /// The session that the caller is in.
+    /// Returns the session that the caller is in.
     #[must_use]
     pub fn session(&self) -> Option<&SessionId> {
         match self {
@@ -46,7 +46,7 @@ impl Who {
         }
     }
 
-    /// The name it goes by in the journal.
+    /// Returns the caller's name in the journal.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -58,18 +58,18 @@ impl Who {
     }
 }
 
-/// What an operation takes.
+/// The right that an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
-    /// It only reads.
+    /// Read only.
     Look,
-    /// It calls a person: a session or errand about itself, an operator about anybody.
+    /// Escalate to a person: a session or errand about itself, an operator about any subject.
     Call,
-    /// It acts on the caller's own session.
+    /// Act on the caller's own session.
     Own,
-    /// It makes or moves work.
+    /// Create or move work.
     Work,
-    /// It acts on others, or on the city.
+    /// Act on other children, or on the city.
     Operate,
 }
 
@@ -106,7 +106,7 @@ fn need(op: OpName) -> Need {
         | OpName::RelicCreate
         | OpName::RelicClose
         | OpName::RelicReopen => Need::Work,
-        // The terminal that `attach` leads to can be typed into.
+        // `attach` leads to a terminal that takes input.
         OpName::Attach
         | OpName::Send
         | OpName::Answer
@@ -135,7 +135,7 @@ fn need(op: OpName) -> Need {
     }
 }
 
-/// Whether these rights are enough for what is not one's own.
+/// Returns whether these rights suffice for an operation on anything but the caller's own session.
 fn grants(rights: Rights, need: Need) -> bool {
     match need {
         Need::Look => true,
@@ -145,8 +145,8 @@ fn grants(rights: Rights, need: Need) -> bool {
     }
 }
 
-/// Whether the caller may ask for the operation. What an agent may do is asked anew for each request:
-/// a reload changes it.
+/// Checks that the caller may ask for the operation. An agent's rights are read for each request, because a reload
+/// changes them.
 ///
 /// # Errors
 /// `forbidden`, with the reason.
@@ -158,7 +158,7 @@ pub fn check(
     allow(who, op, need(op), rights_of)
 }
 
-/// Whether the caller may have the operation act, which otherwise only looks.
+/// Checks that the caller may have the operation act where it otherwise only reads, such as `doctor --fix`.
 ///
 /// # Errors
 /// `forbidden`, with the reason.
@@ -241,7 +241,7 @@ mod tests {
         let agent = Who::Agent(session("city-mayor"));
         let rows: [(&Who, Rights, &[Need]); 8] = [
             (&Who::Operator, Rights::Read, &[Look, Call, Work, Operate]),
-            // What an agent may do is nothing to a raider.
+            // The rights of an agent mean nothing for a raider.
             (&raider, Rights::All, &[Look, Call, Own]),
             (&agent, Rights::Read, &[Look, Call, Own]),
             (&agent, Rights::Work, &[Look, Call, Own, Work]),
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// A new operation is put into the table by hand, and into this list if it only looks.
+    /// A new operation must be added to the table by hand, and to this list if it only reads.
     #[test]
     fn these_and_no_others_only_look() {
         let looks: Vec<_> = needing(&[Need::Look])

@@ -7,8 +7,8 @@
 //!              └► refused      └► refused   └ garbage: answer, go on     └ slow reader: dropped
 //! ```
 //!
-//! One request of a connection is in flight at a time; further lines wait in the socket, so that
-//! answers come in order and nobody can queue up work without end.
+//! A connection has one request in flight; further lines wait in the socket, so that answers come in order and a client
+//! cannot queue up unbounded work.
 
 use std::future::Future;
 use std::io;
@@ -37,64 +37,62 @@ pub use self::places::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
 
 use self::places::{Place, Places};
 
-/// How long one line may take to be taken by its reader.
+/// The limit for the reader to take a line.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(30);
-/// After an error of `accept` (out of file descriptors), before the next try.
+/// The pause after an error of `accept` (such as no free file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who is at the other end of a connection.
+/// The caller at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Its pid as the kernel says; none when it is not visible here.
+    /// The pid as the kernel tells it; none when the process is not visible here.
     pub pid: Option<u32>,
-    /// Its user.
+    /// The user of the process.
     pub uid: u32,
-    /// Which session it belongs to, if any.
+    /// The kind of caller, with its session if there is one.
     pub who: Who,
-    /// Tells whether the pid is still its own.
+    /// Tells whether the pid still belongs to the process.
     pub peer: Peer,
 }
 
-/// What a call gives back.
+/// The answer of a call.
 #[derive(Debug)]
 pub enum Answer {
-    /// One result.
+    /// A single result.
     Value(Value),
-    /// Items until the sender is dropped, or until an error, which ends the stream. Make the channel
-    /// small: a slow reader holds it up.
+    /// Items until the sender is dropped, or until an error, which ends the stream. The channel should be small: a slow
+    /// reader holds up the sender.
     Stream(Items),
 }
 
-/// What a stream is made of.
+/// The items of a stream.
 pub type Items = mpsc::Receiver<Result<Value, ControlError>>;
 
 /// A call under way.
 pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send>>;
 
-/// What stands behind the socket.
+/// The service behind the socket.
 pub trait Service: Send + Sync + 'static {
-    /// Which session the process belongs to, by membership. Called once per connection, and never
-    /// for a pid that is not visible. Must be cheap.
+    /// Returns the session that the process is a member of. Called once per connection, and never for an invisible pid.
+    /// Must be cheap.
     fn identify(&self, pid: u32) -> Who;
 
-    /// What the calls of an agent's session may do by now.
+    /// Returns the present rights of an agent's session.
     fn rights(&self, session: &SessionId) -> Rights;
 
-    /// Serves one request that the caller has the right to ask. It runs to its end even when the
-    /// caller goes away.
+    /// Serves a request that the caller has the right to make. The call runs to its end even when the caller goes away.
     fn call(&self, caller: Caller, op: Op) -> Call;
 
-    /// Told of each request that was `forbidden`, for the journal; without operation, of a connection.
+    /// Records a `forbidden` request for the journal; without operation, a forbidden connection.
     fn forbidden(&self, caller: &Caller, op: Option<OpName>, error: &ControlError);
 
-    /// Told of each answer, and how long it took; of a stream, when it begins.
+    /// Records an answer and its duration; for a stream, its beginning.
     fn answered(&self, op: OpName, failed: Option<ErrorKind>, took: Duration);
 }
 
-/// Serves until `stopping` becomes true or its sender is gone; then takes no new connection, lets
-/// requests in flight end, ends streams, and returns when every connection is closed. The caller
-/// puts a limit on that by dropping the future. A listener that comes later takes the place of the one
-/// before: its socket was removed.
+/// Serves until `stopping` becomes true or its sender is gone; then takes no new connection, lets requests in flight
+/// end, ends streams, and returns when every connection is closed. The caller limits that by dropping the future. A
+/// newer listener replaces the one before, whose socket was removed.
 pub async fn serve<S: Service>(
     mut listeners: mpsc::Receiver<UnixListener>,
     service: Arc<S>,
@@ -111,7 +109,7 @@ pub async fn serve<S: Service>(
             () = stopped(&mut stopping) => break,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "a control connection failed");
+                    tracing::error!(%error, "the task of a control connection panicked; other connections go on");
                 }
                 continue;
             }
@@ -124,7 +122,7 @@ pub async fn serve<S: Service>(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a control connection could not be accepted");
+                tracing::warn!(%error, "could not accept a control connection; trying again");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -141,13 +139,13 @@ pub async fn serve<S: Service>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Returns when the server is to stop, or nobody is left to say so.
+/// Returns when the server is to stop, or the sender of stop requests is gone.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // The value that it gives is a lock, which must not be held any longer.
+    // The returned value is a lock, which must not be held any longer.
     drop(stopping.wait_for(|stop| *stop).await);
 }
 
-/// Decides on a new connection: the right user, recognised, and with a place left.
+/// Decides on a new connection: right user, recognised caller, free place.
 fn admit<S: Service>(
     stream: &UnixStream,
     service: &S,
@@ -168,7 +166,7 @@ fn admit<S: Service>(
     admit_peer(own, caller, service, places)
 }
 
-/// Recognises the caller by its number, which has to be its own all the while.
+/// Recognises the caller by its pid, which must belong to the process all the while.
 fn admit_peer<S: Service>(
     own: u32,
     mut caller: Caller,
@@ -190,7 +188,7 @@ fn admit_peer<S: Service>(
     Ok((caller, place))
 }
 
-/// One line, if the fresh socket takes it at once; then the connection is closed.
+/// Sends a line if the fresh socket takes it at once; then the connection is closed.
 fn refuse(stream: &UnixStream, error: ControlError) {
     let mut line = Response {
         id: Value::Null,
@@ -201,7 +199,7 @@ fn refuse(stream: &UnixStream, error: ControlError) {
     if let Err(error) = stream.try_write(line.as_bytes())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        tracing::debug!(%error, "a refused connection was not told why");
+        tracing::debug!(%error, "could not send the reason to a refused control connection");
     }
 }
 
@@ -211,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes everybody for a person, and remembers who was refused.
+    /// A service that takes every caller for a person, and remembers refused callers.
     #[derive(Default)]
     struct Door(Mutex<Vec<u32>>);
 

@@ -1,4 +1,4 @@
-//! The city's files: read anew each time, and watched.
+//! The city's configuration files: read afresh each time, and watched.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use crate::domain::city::{City, Rig};
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
 
-/// The files of one city.
+/// The configuration files of a city.
 pub(super) struct OnDisk {
     file: PathBuf,
     listener: Arc<OnceLock<ConfigListener>>,
@@ -25,9 +25,9 @@ type ReadFiles = Box<dyn Fn(&Path) -> (Deciding, Read) + Send + Sync>;
 
 #[derive(Default)]
 struct Watching {
-    /// None while the kernel has none left: the patrol looks anyway.
+    /// None while the kernel has no watch left: the patrol looks anyway.
     watch: Option<DirWatch>,
-    /// What decided the configuration when it was last read.
+    /// The directories that the configuration depended on when it was last read.
     dirs: Vec<PathBuf>,
     trouble: Trouble,
 }
@@ -59,11 +59,11 @@ impl OnDisk {
         }
     }
 
-    /// Reads, and watches what decides that. Whether some of it was not watched while it was read.
+    /// Reads the configuration, and watches the files that it depends on. Also returns whether some of them were not
+    /// watched while they were read.
     fn read(&self, watching: &mut Watching) -> (Deciding, Read, bool) {
         if let Some(watch) = &watching.watch {
-            // First: what is written while the files are read is seen afterwards, and judged by what
-            // decides then.
+            // Held first: a change during the read is seen afterwards, and judged by the new dependencies.
             watch.hold();
             watch.watch(&watching.dirs);
         }
@@ -95,13 +95,13 @@ impl ConfigSource for OnDisk {
             let still_more;
             (deciding, loaded, still_more) = self.read(&mut watching);
             if still_more {
-                // Somebody is at it. They will be waited for.
+                // The files are still changing: load again after the next pause.
                 self.tell()();
             }
         }
         if let Some(watch) = &watching.watch {
             let matters = Box::new(move |path: &Path| deciding.depends_on(path)) as _;
-            // What would mend a configuration that is wrong is not known: anything might.
+            // An invalid configuration may be mended by any change, so all count.
             watch.filter(loaded.is_ok().then_some(matters));
         }
         let loaded = loaded.map_err(|wrong| wrong.render(false))?;
@@ -118,17 +118,17 @@ impl ConfigSource for OnDisk {
     }
 
     fn listen(&self, listener: ConfigListener) {
-        // A second listener would be a mistake of the caller's.
+        // A second listener would be a mistake of the caller.
         let _only_once = self.listener.set(listener);
     }
 }
 
-/// Why changes are not seen, as it was last said.
+/// The last reported reason why changes are not seen.
 #[derive(Default)]
 struct Trouble(Option<String>);
 
 impl Trouble {
-    /// What has not been said yet.
+    /// Returns the trouble if it differs from the last one.
     fn news(&mut self, trouble: Option<String>) -> Option<String> {
         let is_news = self.0 != trouble;
         self.0.clone_from(&trouble);
@@ -138,7 +138,11 @@ impl Trouble {
     fn say(&mut self, trouble: Option<String>) {
         if let Some(error) = self.news(trouble) {
             let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
-            tracing::warn!(error, hint, "changes are seen by the patrol only");
+            tracing::warn!(
+                error,
+                hint,
+                "cannot watch the configuration's files; only patrols see changes"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The ground that the supervisor stands on: the city's directory, `.horde` and the lock. All of them are
-//! held open, so that what is removed, moved or replaced at runtime is noticed at the next patrol, and put
-//! back where that harms nothing.
+//! The ground that the supervisor stands on: the city's directory, `.horde` and the lock. All of them are held open, so
+//! that the next patrol notices a removal, move or replacement at runtime, and puts things back where that harms
+//! nothing.
 //!
 //! | What | Found | Done |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | lock file | removed, another file | made and locked again |
 //! | lock file | something else is there | said, and left alone |
 //!
-//! Two supervisors there are never: the lock is on the city's directory itself.
+//! There are never two supervisors: the lock is on the city's directory itself.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
@@ -27,14 +27,14 @@ use super::{DaemonError, failed_at, identity};
 use crate::domain::ground::{Look, Part};
 use crate::regular;
 
-/// The directory of the supervisor's state, in the city's.
+/// The directory of the supervisor's state, below the city's.
 pub(super) const STATE: &str = ".horde";
-/// The directory of the sessions, in that.
+/// The directory of the sessions, below that.
 const SESSIONS: &str = "sessions";
-/// What is made in it when it was removed: others look there before they make anything.
+/// The directories that are made in it again after it was removed: other parts expect them.
 const ROOMS: [&str; 3] = [SESSIONS, "outbox", "trash"];
 
-/// What a supervisor holds of its city, for as long as it lives.
+/// The open files by which a supervisor holds its city, for as long as it lives.
 pub(super) struct Ground {
     city: PathBuf,
     /// The city's directory, locked.
@@ -45,13 +45,13 @@ pub(super) struct Ground {
 struct Held {
     state: File,
     lock: File,
-    /// None until it was first looked at: it is made when the sessions are.
+    /// None before the first look: it is created with the first session.
     sessions: Option<File>,
 }
 
 impl Ground {
-    /// Takes a city, its `.horde` made where it is not there. Nothing is changed where another supervisor
-    /// holds it, where something else is in the place of `.horde`, or where this is a copy of a city that is there.
+    /// Takes a city, and creates its `.horde` if it is missing. Changes nothing if another supervisor holds the city,
+    /// if `.horde` is something else than a directory, or if this is a copy of another city.
     pub(super) fn take(city: &Path) -> Result<Self, DaemonError> {
         let root = open_dir(city).map_err(failed_at(city, "cannot be opened"))?;
         lock::directory(&root, city)?;
@@ -71,10 +71,10 @@ impl Ground {
         })
     }
 
-    /// Looks at all of it, and puts back what can be put back.
+    /// Checks all of it, and puts back what can be put back.
     pub(super) fn look(&self) -> Look {
         let mut look = Look::default();
-        // Nothing panics while it holds the lock.
+        // No code panics while it holds the lock.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.look_at_city(&mut look) {
             look.leave(
@@ -144,7 +144,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Looks at `.horde`. Returns whether what is there is ours.
+    /// Checks `.horde`. Returns whether the directory there is ours.
     fn look_at_state(&self, held: &mut Held, path: &Path, look: &mut Look) -> io::Result<bool> {
         let ours = held.state.metadata()?;
         let place_of = near(&self.root).join(STATE);
@@ -155,7 +155,7 @@ impl Ground {
                 }
                 Ok(true)
             }
-            // What was ours is no more, and something of ours that needed it made another.
+            // Our directory was removed, and another part of the supervisor made it again.
             Some(now) if ours.nlink() == 0 && now.is_dir() => self.make_again(held, path, look),
             Some(now) if ours.nlink() > 0 && !now.is_dir() => {
                 let moved = back(&held.state, &ours, &self.root, STATE, Some(&now))?;
@@ -178,7 +178,7 @@ impl Ground {
         }
     }
 
-    /// Makes `.horde` with all that others look for in it, or takes the one that is there.
+    /// Makes `.horde` with all directories that other parts expect, or takes the existing one.
     fn make_again(&self, held: &mut Held, path: &Path, look: &mut Look) -> io::Result<bool> {
         held.state = private_dir(&self.root, path)?;
         for room in ROOMS {
@@ -190,7 +190,7 @@ impl Ground {
             None => return Ok(false),
         };
         if let Err(error) = identity::settle(&self.city, path, &self.root) {
-            tracing::warn!(%error, "where the city is cannot be recorded");
+            tracing::warn!(%error, "could not check and record the city's place after .horde was made again");
         }
         look.mend(Part::State, path, "it was removed, and is made again");
         Ok(true)
@@ -219,8 +219,8 @@ impl Ground {
     }
 }
 
-/// Moves a directory that was moved back to its name in another one. What is in its place, and is no directory,
-/// gets the name that it was moved to. Returns what was done; none where it was removed.
+/// Moves a moved directory back to its name. An object in its place that is no directory gets the name that the
+/// directory was moved to. Returns the action in words; none if the directory was removed.
 fn back(
     dir: &File,
     ours: &Metadata,
@@ -253,7 +253,7 @@ fn back(
     }
 }
 
-/// Looks at the directory of the sessions. Where another one is in its place, no session is started.
+/// Checks the directory of the sessions. While another directory is in its place, no session is started.
 fn look_at_sessions(held: &mut Held, path: &Path, look: &mut Look) -> io::Result<()> {
     let Some(dir) = &held.sessions else {
         held.sessions = Some(room(&held.state, SESSIONS)?);
@@ -322,7 +322,7 @@ fn same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Where an open directory is now; none when it was removed.
+/// Returns the present path of an open directory; none when it was removed.
 fn place(dir: &File, seen: &Metadata) -> io::Result<Option<PathBuf>> {
     match seen.nlink() {
         0 => Ok(None),
@@ -337,7 +337,7 @@ fn open_dir(path: &Path) -> io::Result<File> {
     options.custom_flags(flags.bits().cast_signed()).open(path)
 }
 
-/// Opens a directory below `.horde`, made where it is not there.
+/// Opens a directory below `.horde`, and creates it if it is missing.
 fn room(state: &File, name: &str) -> io::Result<File> {
     let path = near(state).join(name);
     make_private(&path)?;
@@ -351,8 +351,8 @@ fn make_private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens `.horde` below the city's directory, made if it is not there, closed to others. A link is not
-/// followed, and the mode of what belongs to another user is not changed.
+/// Opens `.horde` below the city's directory, and creates it if it is missing, closed to other users. A link is not
+/// followed, and the mode of another user's directory is not changed.
 fn private_dir(root: &File, shown: &Path) -> io::Result<File> {
     let path = near(root).join(STATE);
     make_private(&path)?;
@@ -363,12 +363,12 @@ fn private_dir(root: &File, shown: &Path) -> io::Result<File> {
     }
     let dir = open_dir(&path)?;
     if private(&dir)? {
-        tracing::warn!(path = %shown.display(), "others could look into it; that was changed");
+        tracing::warn!(path = %shown.display(), "the directory was open to other users; its mode is 0700 now");
     }
     Ok(dir)
 }
 
-/// Closes a directory of ours to others; whether it was open to them.
+/// Closes a directory of ours to other users. Returns whether it was open to them.
 fn private(dir: &File) -> io::Result<bool> {
     let seen = dir.metadata()?;
     if seen.uid() != rustix::process::geteuid().as_raw() {

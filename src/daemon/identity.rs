@@ -1,6 +1,6 @@
-//! Which city this is: an id and the place of the city's directory, recorded in `.horde`. A copy (`cp -a`) has the record of
-//! its original, too. Everything else in it is the original's as well: records of sessions name the original's
-//! processes, and the links of its sandboxes lead into the original's repositories.
+//! The identity of a city: an id and the place of the city's directory, recorded in `.horde`. A copy (`cp -a`) has the
+//! record of its original, too. Everything else in the copy is the original's as well: records of sessions name the
+//! original's processes, and the links of its sandboxes lead into the original's repositories.
 //!
 //! | The place that is recorded | This city is |
 //! |---|---|
@@ -20,10 +20,10 @@ use crate::adapters::beneath;
 
 /// The file of the record, in `.horde`.
 const FILE: &str = "identity";
-/// No record is longer: a path is the most of it.
+/// The largest record: a path is the most of it.
 const RECORD_MAX: u64 = 16 * 1024;
 
-/// What is recorded: a line with the id, one with device and inode, and the path to the end.
+/// The record: a line with the id, a line with device and inode, and the path to the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Identity {
     id: String,
@@ -55,10 +55,11 @@ impl Identity {
     }
 }
 
-/// Records where this city is. Its directory is `root`, its state directory lies below `city`, and it is locked.
+/// Records the place of this city. `root` is its directory, locked; `city` the path of it, and `state` that of
+/// `.horde`.
 ///
 /// # Errors
-/// It is a copy of a city that is there; or that cannot be told.
+/// The city is a copy of a city that still exists; or the record cannot be read.
 pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), DaemonError> {
     let file = state.join(FILE);
     let here = root.metadata();
@@ -87,16 +88,16 @@ pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), Daemo
     }
     if let Some(found) = &found {
         let was = found.path.display();
-        tracing::info!(city = %city.display(), %was, "the city was moved or restored");
+        tracing::info!(city = %city.display(), %was, "the city was moved, or restored from a backup; recording its new place");
     }
     if let Err(error) = beneath::replace_durably(state, Path::new(FILE), &now.record()) {
-        // A full disk keeps nobody from looking after the sessions that run.
-        tracing::warn!(file = %file.display(), %error, "where the city is cannot be recorded");
+        // A full disk must not keep the supervisor from its running sessions.
+        tracing::warn!(file = %file.display(), %error, "could not record the city's place; a copy of the city may go undetected");
     }
     Ok(())
 }
 
-/// The record in a state directory. None where there is none, or it is garbled.
+/// Reads the record in a state directory. None if it is missing or garbled.
 fn read(state: &Path) -> io::Result<Option<Identity>> {
     match beneath::read(state, Path::new(FILE), RECORD_MAX) {
         Err(error) if beneath::is_odd(&error) => Ok(None),
@@ -105,12 +106,12 @@ fn read(state: &Path) -> io::Result<Option<Identity>> {
     }
 }
 
-/// Whether the city that was recorded is there yet. Devices get other numbers at a restart of the machine, so its own
-/// record counts; where that is closed to this user, its inode.
+/// Returns whether the recorded city is still there. Device numbers change at a reboot, so that city's own record
+/// decides; if this user cannot read the record, the inode does.
 fn is_there(recorded: &Identity) -> io::Result<bool> {
     let found = match fs::symlink_metadata(&recorded.path) {
         Err(error) if is_nothing(&error) => return Ok(false),
-        // Nobody can tell, and no session of it can be touched from here.
+        // Nothing there can be read, and none of its sessions can be touched from here.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(false),
         found => found?,
     };
@@ -121,15 +122,16 @@ fn is_there(recorded: &Identity) -> io::Result<bool> {
     }
 }
 
-/// Whether a link at the old place leads to the city that was moved.
+/// Returns whether the old path is a link to the city that was moved.
 fn leads_to(recorded: &Identity, here: &Metadata) -> bool {
     fs::metadata(&recorded.path).is_ok_and(|it| (it.dev(), it.ino()) == (here.dev(), here.ino()))
 }
 
-/// Where a city was that cannot be looked at, as on a disk that is broken: a backup of it is to start elsewhere.
+/// Treats a city whose old place cannot be read, as on a broken disk, as moved: a backup must be able to start
+/// elsewhere.
 fn unknown(recorded: &Identity, error: &io::Error) -> bool {
     let was = recorded.path.display();
-    tracing::warn!(%was, %error, "whether the city is still where it was cannot be told; it is taken for moved");
+    tracing::warn!(%was, %error, "cannot read the place where the city was recorded; the city is taken for moved");
     false
 }
 
@@ -148,7 +150,7 @@ fn refusal(city: &Path, original: &Path) -> String {
     )
 }
 
-/// 128 random bits.
+/// Returns an id of 128 random bits.
 fn new_id() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -223,7 +225,7 @@ mod tests {
         fs::remove_dir_all(&moved).unwrap();
         fs::rename(lab.root.join("backup"), &moved).unwrap();
         settled(&moved).unwrap();
-        // A link is left where it was.
+        // A link is left at the old path.
         let linked = lab.root.join("linked");
         lab.copy("moved", "linked");
         fs::remove_dir_all(&moved).unwrap();
@@ -232,14 +234,14 @@ mod tests {
         fs::remove_file(&moved).unwrap();
         fs::rename(&linked, &moved).unwrap();
         settled(&moved).unwrap();
-        // Its place is taken by another city.
+        // Another city is at its place now.
         let elsewhere = lab.root.join("elsewhere");
         fs::rename(&moved, &elsewhere).unwrap();
         settled(&lab.city("moved")).unwrap();
         settled(&elsewhere).unwrap();
     }
 
-    /// The original was moved, a copy has its place, and both were there before.
+    /// The original was moved, a copy has its place, and both existed before.
     #[test]
     fn city_whose_copy_took_its_place_is_no_copy() {
         let lab = Lab::new();

@@ -1,4 +1,4 @@
-//! The infrastructure: how each of its actors is made, in the order of their start.
+//! The infrastructure: specifications of its actors, in the order of their start.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::actors::world::World;
 use crate::domain::ids::RigName;
 use crate::ports::config::ConfigSource;
 
-/// In the order of their start; stopped in reverse.
+/// Returns all actors in the order of their start; they are stopped in reverse.
 pub(super) fn all(
     world: &Arc<World>,
     open: store::Open,
@@ -59,7 +59,7 @@ pub(super) fn all(
     specs
 }
 
-/// Forge and witness of a rig.
+/// Returns the forge and witness of a rig.
 pub(super) fn of_rig(world: &Arc<World>, rig: &RigName) -> Vec<InfraSpec> {
     let forge = ForgeArgs {
         world: Arc::clone(world),

@@ -1,5 +1,5 @@
-//! The patrol of the supervisor's own files: ground, control socket, store and watches. What can be mended is;
-//! the rest is said.
+//! The patrol of the supervisor's own files: ground, control socket, store and watches. It mends what it can, and
+//! reports the rest.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::control::server::{AtSocket, SocketFile, bind};
 use crate::domain::ground::{Look, Part};
 use crate::domain::shown;
 
-/// What looks after the files.
+/// Looks after the supervisor's own files: state directory, lock and socket.
 pub(super) struct Keeper {
     ground: Arc<Ground>,
     socket: SocketFile,
-    /// A socket that was made again is served from then on.
+    /// Receives a socket that was made again, to be served from then on.
     renew: mpsc::Sender<UnixListener>,
 }
 
@@ -35,7 +35,7 @@ impl Keeper {
         }
     }
 
-    /// Looks at the start and at every patrol, for ever. Dropped, it removes the socket's file.
+    /// Checks the files at the start and at every patrol, for ever. Dropping it removes the socket's file.
     pub(super) async fn run(mut self, world: Arc<World>) {
         loop {
             let looking = tokio::task::spawn_blocking(move || {
@@ -46,7 +46,7 @@ impl Keeper {
             (self, look) = match looking.await {
                 Ok(looked) => looked,
                 Err(panic) => {
-                    tracing::error!(%panic, "the supervisor's own files are not looked at any more");
+                    tracing::error!(%panic, "the check of the supervisor's own files panicked; it stays off until the next start");
                     return;
                 }
             };
@@ -70,7 +70,7 @@ impl Keeper {
                 let hint = "take what you need out of it, and delete the directory";
                 look.leave(Part::Trash, entry, says, hint);
             }
-            // What was in use may have been left by now.
+            // Entries of the trash may no longer be in use.
             effects::empty_trash(&world);
             for (rig, why) in effects::prepare_held(&world) {
                 let says = format!("rig {rig} is held: {why}");
@@ -90,7 +90,7 @@ impl Keeper {
 
     fn look(&mut self) -> Look {
         let mut look = self.ground.look();
-        // Without its directory there is no place for the socket, and that was said.
+        // Without its directory there is no place for the socket; the missing directory is reported already.
         if look
             .left
             .iter()

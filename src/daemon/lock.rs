@@ -1,5 +1,5 @@
-//! One supervisor per city: a lock on the city's directory itself, which no removal of a file undoes, and
-//! one on a file in `.horde` that programs may look at. The pid in the file is for people.
+//! The locks that allow a single supervisor per city: one on the city's directory itself, which no removal of a file
+//! undoes, and one on a file in `.horde` that programs may look at. The pid in the file is for people.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -14,22 +14,22 @@ use rustix::fs::OFlags;
 use super::{DaemonError, failed_at};
 use crate::regular;
 
-/// How long a lock may outlive a supervisor that was killed.
+/// The time that a lock may outlive a killed supervisor.
 const MOMENT: Duration = Duration::from_millis(500);
 /// The lock's file in the directory of the supervisor's state.
 pub(super) const FILE: &str = "supervisor.lock";
 
-/// Locks the city's directory, for as long as the file is open; the kernel lets go of it however the process
-/// ends. `city` is for messages.
+/// Locks the city's directory for as long as the file is open; the kernel releases the lock however the process ends.
+/// `city` is for messages.
 pub(super) fn directory(dir: &File, city: &Path) -> Result<(), DaemonError> {
     match try_for_a_moment(dir) {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(DaemonError::Held {
             pid: holder(dir).map_or_else(|| "unknown".to_owned(), |pid| pid.to_string()),
         }),
-        // A network file system may lock files only: the file's lock is there yet.
+        // A network file system may only lock files: the lock on the file remains.
         Err(TryLockError::Error(error)) if cannot_lock(&error) => {
-            tracing::warn!(%error, city = %city.display(), "the city's directory cannot be locked");
+            tracing::warn!(%error, city = %city.display(), "the file system cannot lock the city's directory; its lock file alone keeps out a second supervisor");
             Ok(())
         }
         Err(TryLockError::Error(error)) => Err(failed_at(city, "cannot be locked")(error)),
@@ -51,7 +51,7 @@ fn cannot_lock(error: &io::Error) -> bool {
         .any(|unable| number == Some(unable.raw_os_error()))
 }
 
-/// Takes the lock of the file in this directory, or says which process holds it.
+/// Takes the lock of the file in this directory, or fails with the pid of the holder.
 pub(super) fn file(state: impl AsFd, shown: &Path) -> Result<File, DaemonError> {
     let path = shown.join(FILE);
     let at = near(&state).join(FILE);
@@ -70,11 +70,10 @@ pub(super) fn file(state: impl AsFd, shown: &Path) -> Result<File, DaemonError> 
     Ok(file)
 }
 
-/// Takes the lock of the file once more, after the file was removed or replaced. None where another process
-/// holds it.
+/// Takes the lock of the file again, after the file was removed or replaced. None if another process holds it.
 ///
 /// # Errors
-/// The system refuses, or something else than a file is there.
+/// The system refuses, or the object there is no file.
 pub(super) fn again(state: impl AsFd) -> io::Result<Option<File>> {
     let file = open(&near(&state).join(FILE))?;
     match file.try_lock() {
@@ -84,7 +83,7 @@ pub(super) fn again(state: impl AsFd) -> io::Result<Option<File>> {
     }
 }
 
-/// A path of an open directory, wherever it was moved to.
+/// Returns a path of an open directory that stays valid when the directory moves.
 pub(super) fn near(dir: impl AsFd) -> PathBuf {
     use std::os::fd::AsRawFd;
     let number = dir.as_fd().as_raw_fd();
@@ -107,12 +106,12 @@ fn open(path: &Path) -> io::Result<File> {
 
 fn sign(file: &File) -> io::Result<()> {
     let pid = format!("{}\n", std::process::id());
-    // Over what is there: a full disk has no other room for it.
+    // Overwrites in place: a full disk has no room for a new file.
     file.write_all_at(pid.as_bytes(), 0)?;
     file.set_len(pid.len() as u64)
 }
 
-/// The process that holds a lock on this, as the kernel lists it.
+/// Returns the process that holds a lock on this file, as the kernel lists it.
 fn holder(locked: &File) -> Option<u32> {
     let inode = format!(":{} ", locked.metadata().ok()?.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -122,8 +121,8 @@ fn holder(locked: &File) -> Option<u32> {
     line.split_ascii_whitespace().nth(4)?.parse().ok()
 }
 
-/// A supervisor that was killed while it started a process leaves the lock to that process until
-/// its `exec` closes it: a successor that comes at this moment must not be turned away.
+/// Tries to lock for a moment: if a supervisor was killed while it started a process, that process has the lock until
+/// its `exec` closes it. A successor that starts at this moment must not be refused.
 fn try_for_a_moment(file: &File) -> Result<(), TryLockError> {
     let deadline = Instant::now() + MOMENT;
     loop {

@@ -1,11 +1,11 @@
-//! What a service manager is told (`sd_notify`), in an order that makes sense to it.
+//! Notifies the service manager (`sd_notify`) in an order that it accepts.
 //!
 //! ```text
 //!  starting ── READY ──► running ── RELOADING ──► reloading ── READY ──► running ── STOPPING ──► stopping
 //! ```
 //!
-//! What comes out of turn is not said: a reload while the city is being brought up or down is no
-//! matter of the manager's, and READY there would be a lie.
+//! A message out of turn is left out: a reload while the city starts or stops does not concern the manager, and READY
+//! would be wrong there.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -35,12 +35,12 @@ impl Manager {
         Self(Mutex::new(Phase::Starting))
     }
 
-    /// Held while it is told, so that it hears things in the order in which they happened.
+    /// Locked while the manager is notified, so that notifications keep their order.
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The control socket answers.
+    /// Notifies that the control socket answers.
     pub(super) fn ready(&self) {
         let mut phase = self.phase();
         if *phase == Phase::Starting {
@@ -49,7 +49,7 @@ impl Manager {
         }
     }
 
-    /// The configuration is being read, or that is over.
+    /// Notifies that the configuration is being read, or that reading is over.
     pub(super) fn reloads(&self, reloading: &Reloading) {
         let mut phase = self.phase();
         match (*phase, reloading) {
@@ -58,8 +58,10 @@ impl Manager {
                     *phase = Phase::Reloading;
                     tell(&[NotifyState::Reloading, now]);
                 }
-                // Without the time it would be taken for a failed reload.
-                Err(error) => tracing::warn!(%error, "a reload without a time is not told"),
+                // Without the time the manager would take it for a failed reload.
+                Err(error) => {
+                    tracing::warn!(%error, "no monotonic time; the service manager is not notified of this reload");
+                }
             },
             (Phase::Reloading, Reloading::Over { refused }) => {
                 *phase = Phase::Running;
@@ -70,13 +72,13 @@ impl Manager {
         }
     }
 
-    /// The root answers; this is what it looks after.
+    /// Notifies that the root answers, with a status of its children.
     pub(super) fn lives(&self, views: &[ChildView], reload_error: Option<&str>) {
         let status = status(views, reload_error);
         tell(&[NotifyState::Watchdog, NotifyState::Status(&status)]);
     }
 
-    /// Everything is being ended.
+    /// Notifies that everything is being ended.
     pub(super) fn stopping(&self) {
         let mut phase = self.phase();
         if *phase != Phase::Stopping {
@@ -86,8 +88,8 @@ impl Manager {
     }
 }
 
-/// Feeds the watchdog for as long as the root answers: who does not is ended by the manager, and
-/// started again, which adopts what runs.
+/// Feeds the watchdog for as long as the root answers. Without that the manager kills the supervisor and starts it
+/// again; the next start adopts the running sessions.
 pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
     limit: Duration,
     look: impl Fn() -> F,
@@ -97,7 +99,9 @@ pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
         tokio::time::sleep(limit / 2).await;
         match look().await {
             Ok(views) => lives(&views),
-            Err(error) => tracing::error!(%error, "the root does not answer"),
+            Err(error) => {
+                tracing::error!(%error, "the root supervisor does not answer; the service manager's watchdog is not fed");
+            }
         }
     }
 }
@@ -105,21 +109,21 @@ pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
 fn tell(states: &[NotifyState]) {
     let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
     let told = match socket.as_bytes().split_first() {
-        // The library knows sockets by path only.
+        // The library only knows sockets with a path.
         Some((b'@', name)) => tell_abstract(name, states),
         _ => sd_notify::notify(states),
     };
     if let Err(error) = told {
-        tracing::warn!(%error, ?socket, "the service manager could not be told");
+        tracing::warn!(%error, ?socket, "could not notify the service manager");
     }
 }
 
-/// Tells a manager that listens at a socket without a file.
+/// Notifies a manager that listens at a socket without a file.
 fn tell_abstract(name: &[u8], states: &[NotifyState]) -> std::io::Result<()> {
     let address = SocketAddr::from_abstract_name(name)?;
     let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
     let socket = UnixDatagram::unbound()?;
-    // A manager that does not listen holds up nothing.
+    // A manager that does not read must not hold up the supervisor.
     socket.set_nonblocking(true)?;
     socket.send_to_addr(lines.as_bytes(), &address).map(drop)
 }
@@ -133,7 +137,7 @@ fn status_of_reload(refused: Option<&str>) -> String {
 
 const REFUSED: &str = "the configuration on disk is refused, the one before stays in force";
 
-/// `12 sessions running, 1 quarantined`: one line, for `systemctl status`.
+/// Returns the line for `systemctl status`: `12 sessions running, 1 quarantined`.
 fn status(views: &[ChildView], reload_error: Option<&str>) -> String {
     let running = views.iter().filter(|view| view.session.is_some()).count();
     let quarantined = |view: &&ChildView| view.state == ChildState::Quarantined;
@@ -148,7 +152,7 @@ fn status(views: &[ChildView], reload_error: Option<&str>) -> String {
     status
 }
 
-/// More would be further assignments to the manager.
+/// Returns the first line only: further lines would be assignments to the manager.
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
@@ -159,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether it is fed after the root began to answer like that.
+    /// Returns how often the root was asked and the watchdog fed; from the third time on, the root answers with `then`.
     async fn fed(then: impl AsyncFn() -> Result<Vec<ChildView>, Refusal>) -> (usize, usize) {
         let (asked, fed) = (Cell::new(0), Cell::new(0));
         let look = || {

@@ -1,5 +1,5 @@
-//! The end of what the daemon runs for itself: git, gates, set-up commands. Only sessions outlive it,
-//! and those are in the care of their holders.
+//! Ends the daemon's own child processes: git, gates, set-up commands. Only sessions outlive the daemon, in the care of
+//! their holders.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,20 +11,20 @@ use tokio::runtime::Runtime;
 use crate::adapters::proc::{self, Pidfd};
 use crate::adapters::sessions::is_holder;
 
-/// Between TERM, at which git removes its locks, and KILL.
+/// The time between TERM, at which git removes its locks, and KILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long blocking work, and then what it leaves, may hold up the end of the process.
+/// The time that blocking work, and then its child processes, may hold up the end of the process.
 const LAST_WORK: Duration = Duration::from_secs(5);
-/// Between two looks at what was started meanwhile.
+/// The pause between two looks for new child processes.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Shuts the runtime down and ends whatever its blocking work has started. What is left undone was
-/// fenced or is idempotent: the next start goes on with it. Returns the processes that do not end.
+/// Shuts the runtime down and ends the processes that its blocking work has started. Unfinished work was fenced or is
+/// idempotent: the next start resumes it. Returns the processes that do not end.
 pub(super) fn end(runtime: Runtime) -> Vec<u32> {
-    // What a child of ours leaves behind when it ends stays below us.
+    // Orphans of a child of ours become our children.
     let own = rustix::process::getpid();
     if let Err(error) = rustix::process::set_child_subreaper(Some(own)) {
-        tracing::warn!(%error, "orphans of this process cannot be followed");
+        tracing::warn!(%error, "cannot become a subreaper; orphans of blocking work may outlive the supervisor");
     }
     let begun = Instant::now();
     let (done, waits) = mpsc::channel::<()>();
@@ -36,7 +36,7 @@ pub(super) fn end(runtime: Runtime) -> Vec<u32> {
     signal(begun);
     runtime.shutdown_timeout(LAST_WORK);
     drop(done);
-    // A panic there was logged, and what follows does what it could not.
+    // A panic there was logged, and the code below catches up.
     let _panicked = ending.join();
     let last = Instant::now() + LAST_WORK;
     while signal(begun) && Instant::now() < last {
@@ -46,18 +46,18 @@ pub(super) fn end(runtime: Runtime) -> Vec<u32> {
     left.into_iter().map(|process| process.pid).collect()
 }
 
-/// Signals everything below this process but holders and their agents; whether there was anything.
+/// Signals every process below this one except for holders and their agents. Returns whether there was any.
 fn signal(begun: Instant) -> bool {
     let signal = match begun.elapsed() < GRACE {
         true => Signal::TERM,
         false => Signal::KILL,
     };
     let Ok(own) = proc::descendants_but(std::process::id(), is_holder) else {
-        // Who is there cannot be seen: somebody may be.
+        // The processes cannot be listed, so some may be left.
         return true;
     };
     for process in &own {
-        // One that is gone, or cannot be reached, needs no more of this.
+        // A process that is gone or cannot be reached needs no signal.
         if let Ok(Some(process)) = Pidfd::open(process) {
             let _gone = process.signal(signal);
         }

@@ -1,4 +1,4 @@
-//! Adapters, world and infrastructure: what the tree is made of.
+//! Makes the parts of the tree: adapters, world and infrastructure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ use crate::ports::repo::Repo;
 use crate::ports::sessions::Sessions as _;
 use crate::ports::tasks::TaskEvent;
 
-/// Makes the world and says how its infrastructure is started, in order.
+/// Makes the world, and the specifications of its infrastructure, in order.
 pub(super) async fn build(
     start: Start,
     socket: PathBuf,
@@ -51,7 +51,7 @@ pub(super) async fn build(
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
     let open = store_opener(city, &clock, start.store);
-    // A damaged store is said at once, before anything is started on top of it.
+    // A damaged store is reported at once, before anything is started on top of it.
     open().map_err(|error| match error {
         StoreError::Unavailable(_) => DaemonError::Failed(format!("{error}; {NO_ROOM}")),
         _ => failed("the relic store cannot be opened", &error),
@@ -95,7 +95,7 @@ pub(super) async fn build(
     })
 }
 
-/// Whether the HEAD of a sandbox has these bytes under that name. Not, as far as it cannot be told.
+/// Returns whether the sandbox's HEAD has a file of that name with these bytes. False when that cannot be read.
 fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> bool {
     let is_its = |rig: &&Rig| sandbox.parent() == Some(&world.city.raiders_dir(&rig.name));
     let rig = world.city.rigs.iter().find(is_its);
@@ -103,15 +103,15 @@ fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> boo
         return false;
     };
     repo.has_committed(sandbox, name, bytes).unwrap_or_else(|error| {
-        tracing::warn!(sandbox = %sandbox.display(), name, %error, "whether a file is as it was committed cannot be told");
+        tracing::warn!(sandbox = %sandbox.display(), name, %error, "cannot compare the file with the commit; it is taken for the agent's");
         false
     })
 }
 
 fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {
     let server = tmux_server(&city.root, &city.session.tmux_socket);
-    // This very program, also when its file has been replaced or removed by an upgrade: a holder of
-    // another version may not understand what it is to start.
+    // This very program, even if an upgrade has replaced or removed its file: a holder of another version may not
+    // understand its arguments.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let dir = city.state_dir().join("sessions");
     let sessions = LocalSessions::new(dir.clone(), exe, &server);
@@ -127,10 +127,10 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
     let (path, clock) = (city.state_dir().join("relics.db"), Arc::clone(clock));
     let worked_on = city.rigs.iter().map(|rig| city.raiders_dir(&rig.name));
     let worked_on: Vec<PathBuf> = worked_on.collect();
-    // The first time only: what is lost later is not taken for granted.
+    // Only the first time: a store that is lost later must be noticed.
     let any = AtomicBool::new(known == Store::Any);
     let starts = AtomicBool::new(true);
-    // A store that was opened here was there, whatever is left of it.
+    // A store that was opened here is not new, whatever is left of it.
     let was_opened = AtomicBool::new(false);
     Arc::new(move || {
         let any = any.swap(false, Ordering::Relaxed);
@@ -142,7 +142,7 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
         };
         let opened = SqliteRelics::open_known(&path, Arc::clone(&clock), known);
         let store = opened.map_err(|error| match error {
-            // While it runs, it waits for what can be opened.
+            // At runtime the store actor waits for a store that can be opened.
             StoreError::Failed(why) if !at_start => StoreError::Unavailable(why),
             error => error,
         })?;
@@ -151,14 +151,14 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
     })
 }
 
-/// Whether there was no store yet: neither is anything left of one, nor a sandbox of a raider.
+/// Returns whether there was no store yet: no trace of a store is left, nor a raider's sandbox.
 fn is_fresh(store: &Path, worked_on: &[PathBuf]) -> bool {
     let has = |dir: &PathBuf| std::fs::read_dir(dir).is_ok_and(|mut dir| dir.next().is_some());
     !mark::is_left(store) && !worked_on.iter().any(has)
 }
 
-/// Every rig's git, made ready side by side. One that cannot be worked on is held: nothing is done in it until
-/// it is ready, which is tried again at each patrol, and the other rigs do not depend on it.
+/// Prepares the git repositories of all rigs in parallel. A rig that cannot be prepared is held: it does no work until
+/// a patrol has prepared it. The other rigs do not depend on it.
 async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonError> {
     let mut preparing = tokio::task::JoinSet::new();
     for rig in &city.rigs {
@@ -169,12 +169,12 @@ async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonEr
         });
     }
     let (mut repos, mut failed) = (BTreeMap::new(), None);
-    // All are waited for: git must not run on behind a start that failed.
+    // All are awaited: git must not run on after a failed start.
     while let Some(joined) = preparing.join_next().await {
         match joined {
             Ok((rig, repo, prepared)) => {
                 if let Err(why) = prepared {
-                    tracing::error!(%rig, %why, "the rig cannot be made ready and is held; the others start");
+                    tracing::error!(%rig, %why, "could not prepare the rig; it is held until a patrol can; the other rigs start");
                 }
                 repos.insert(rig, repo);
             }
@@ -200,17 +200,17 @@ pub(super) fn git(city: &City, rig: &Rig) -> Arc<dyn Repo> {
     })
 }
 
-/// 0..1, different at each call; good enough to spread restarts.
+/// Returns a number in 0..1, different at each call; good enough to spread restarts.
 fn random() -> f64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let bits = RandomState::new().build_hasher().finish();
-    // 53 bits are what a float holds exactly.
+    // A float holds 53 bits exactly.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let unit = (bits >> 11) as f64 / (1_u64 << 53) as f64;
     unit
 }
 
-/// What the world says by itself goes to whoever must know.
+/// Connects the sources of events with the actors that handle them.
 fn connect(world: &Arc<World>, source: &dyn ConfigSource) {
     let told = Arc::clone(world);
     source.listen(Box::new(move || {

@@ -1,6 +1,6 @@
-//! Where log lines go: to a thread that writes them to standard error. Nothing that logs waits for it. Where
-//! standard error takes nothing, as a full pipe that nobody reads, or is closed, lines are dropped above a
-//! bound, and the next line that is taken says how many.
+//! The sink of log lines: a thread that writes them to standard error, so that logging never waits. While standard
+//! error takes nothing (a full pipe without a reader, or closed), lines above a bound are dropped, and the next line
+//! that is taken reports their number.
 //!
 //! ```text
 //!  any thread ─ push ─► queue (at most MOST bytes) ─► the writer's thread ─► descriptor 2
@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 
 use crate::regular;
 
-/// Bytes of lines that wait to be written.
+/// The limit of queued lines in bytes.
 const MOST: usize = 4 * 1024 * 1024;
 
 /// The queue of lines; clones share it.
@@ -31,7 +31,7 @@ pub struct Sink(Arc<Shared>);
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// The file that standard error was when the process began, where it was one.
+    /// The file that standard error was when the process began, if it was a file.
     file: Option<PathBuf>,
 }
 
@@ -39,9 +39,9 @@ struct Shared {
 struct Waiting {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Lines that were not taken since the last that said so.
+    /// Lines dropped since the last report of that.
     dropped: u64,
-    /// The writer has lines in its hands.
+    /// Set while the writer has lines that it has taken.
     writing: bool,
 }
 
@@ -69,7 +69,7 @@ impl Sink {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it holds the lock.
         let waiting = self.0.waiting.lock();
         waiting.unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,11 +101,11 @@ impl Sink {
         }
     }
 
-    /// Opens the log's file again by its name, after it was renamed by what rotates logs. Returns where it
-    /// is; none where standard error is no file.
+    /// Reopens the log's file by its name, after a log rotation has renamed it. Returns its path; none if standard
+    /// error is no file.
     ///
     /// # Errors
-    /// The system refuses, or something else than a file has the name: the log stays where it is.
+    /// The system refuses, or the name belongs to something else than a file: the log stays where it is.
     pub fn reopen(&self) -> io::Result<Option<&Path>> {
         let Some(path) = &self.0.file else {
             return Ok(None);
@@ -121,7 +121,7 @@ impl Sink {
         Ok(Some(path))
     }
 
-    /// Writes what is queued, for ever.
+    /// Writes queued lines, for ever.
     fn write_to(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
         loop {
             let (lines, dropped) = self.take();
@@ -130,7 +130,7 @@ impl Sink {
                 lost += dropped;
             }
             for line in lines {
-                // Standard error is closed, or its disk is full: there is nowhere else to say so.
+                // Standard error is closed, or its disk is full: there is no other place to report that.
                 lost += u64::from(write(&line).is_err());
             }
             let mut waiting = self.waiting();
@@ -141,7 +141,7 @@ impl Sink {
         }
     }
 
-    /// Waits for lines; takes all of them, and how many were dropped.
+    /// Waits for lines. Takes all of them, with the number of dropped ones.
     fn take(&self) -> (Vec<Vec<u8>>, u64) {
         let mut waiting = self.waiting();
         while waiting.lines.is_empty() {
@@ -155,7 +155,7 @@ impl Sink {
     }
 }
 
-/// The line that says that lines are missing, of the same shape as every other.
+/// Returns the line that reports missing lines, in the format of all others.
 fn told(dropped: u64) -> Vec<u8> {
     let line = serde_json::json!({
         "ts": Timestamp::now().to_string(), "level": "warn", "target": module_path!(),
@@ -164,7 +164,7 @@ fn told(dropped: u64) -> Vec<u8> {
     format!("{line}\n").into_bytes()
 }
 
-/// Where standard error leads, if that is a regular file that has this name now.
+/// Returns the path of the file that standard error leads to, if it is a regular file that still has this name.
 fn stderr_file() -> Option<PathBuf> {
     let path = std::fs::read_link("/proc/self/fd/2").ok()?;
     let own = File::open("/proc/self/fd/2").ok()?.metadata().ok()?;
@@ -173,7 +173,7 @@ fn stderr_file() -> Option<PathBuf> {
     (same && own.is_file()).then_some(path)
 }
 
-/// One event of the layer that writes for people: all of it is one line to the sink.
+/// An event of the layer that writes for people, passed to the sink as one line.
 pub struct Lines {
     sink: Sink,
     text: Vec<u8>,
@@ -233,7 +233,7 @@ mod tests {
                 text if text == line => lines += 1,
                 text => break text,
             }
-            // The next line is what says that others are missing.
+            // The next line reports that others are missing.
             if lines == 1 {
                 sink.push(line.clone());
             }

@@ -1,6 +1,5 @@
-//! One rig's git in memory: sandboxes, a remote, a target and a merge queue's tools, for tests of
-//! what sits on top of them. Everything works until the test says otherwise; what was asked of it
-//! is on record.
+//! A rig's git in memory: sandboxes, a remote, a target and a merge queue's tools, for tests of the layers above. Every
+//! operation succeeds until the test says otherwise; calls are recorded.
 //!
 //! Operations are named as the methods of the port (`"push_branch"`).
 
@@ -27,22 +26,22 @@ pub struct FakeRepo {
 #[derive(Default)]
 struct Inner {
     sandboxes: BTreeMap<SlotName, Sandbox>,
-    /// Those that somebody removed.
+    /// Sandboxes that a test removed.
     lost: BTreeMap<SlotName, Sandbox>,
     remote: BTreeMap<String, Oid>,
     /// The target's first-parent history, the tip last.
     target: Vec<Oid>,
     /// Heads whose work is on the target.
     landed: BTreeSet<Oid>,
-    /// Which head a made commit carries.
+    /// The head that each made commit carries.
     made: HashMap<Oid, Oid>,
     merges: HashMap<(Oid, Oid), Oid>,
     pins: BTreeMap<RelicId, Oid>,
     salvages: Vec<SalvageRecord>,
     salvaged: BTreeSet<Oid>,
-    /// What was salvaged whole.
+    /// The facts of sandboxes that were salvaged whole.
     saved: Vec<GitFacts>,
-    /// Tips of branches whose sandbox somebody removed.
+    /// Tips of branches whose sandbox a test removed.
     orphans: BTreeMap<String, Oid>,
     /// Branches that no sandbox has checked out.
     spare: Vec<BranchFacts>,
@@ -63,13 +62,13 @@ struct Sandbox {
     facts: GitFacts,
     /// Paths that ignore rules hide.
     ignored: Vec<String>,
-    /// Nothing tells whose it is.
+    /// Set when the owner of the sandbox cannot be read.
     nameless: bool,
-    /// git cannot use it, and why.
+    /// Set when git cannot use the sandbox: the reason.
     broken: Option<String>,
 }
 
-/// How a gate ended.
+/// Returns the end of a gate with this exit code.
 #[must_use]
 pub fn gate_run(code: Option<i32>) -> GateRun {
     GateRun {
@@ -85,7 +84,7 @@ pub fn gate_run(code: Option<i32>) -> GateRun {
     }
 }
 
-/// What a test does to the repository.
+/// Methods that change the repository.
 impl FakeRepo {
     /// Records the call, lets the test's interlude happen, and fails when told to.
     fn enter(&self, op: &'static str, what: &str) -> Result<MutexGuard<'_, Inner>, RepoError> {
@@ -112,7 +111,7 @@ impl FakeRepo {
 }
 
 impl FakeRepo {
-    /// A repository whose target has one commit.
+    /// Makes a repository whose target has one commit.
     #[must_use]
     pub fn new() -> Self {
         let repo = Self::default();
@@ -121,11 +120,11 @@ impl FakeRepo {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A test that failed elsewhere may still look.
+        // A test that failed in another thread may still look.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agent commits.
+    /// Makes the agent commit.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -138,7 +137,7 @@ impl FakeRepo {
         head
     }
 
-    /// Makes the sandbox look so.
+    /// Changes the facts of the sandbox.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -147,12 +146,12 @@ impl FakeRepo {
         change(&mut inner.sandboxes.get_mut(slot).expect("a sandbox").facts);
     }
 
-    /// The agent leaves a file that no commit holds.
+    /// Adds a file that no commit holds.
     pub fn dirty(&self, slot: &SlotName, path: &str) {
         self.change(slot, |facts| facts.dirty.push(path.to_owned()));
     }
 
-    /// There is a file that ignore rules hide.
+    /// Adds an ignored file.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -162,7 +161,7 @@ impl FakeRepo {
         sandbox.ignored.push(path.to_owned());
     }
 
-    /// Somebody removes the sandbox's directory; its branch stays.
+    /// Removes the sandbox's directory behind the supervisor's back; its branch stays.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -174,7 +173,7 @@ impl FakeRepo {
         inner.lost.insert(slot.clone(), lost);
     }
 
-    /// HEAD leaves the sandbox's own branch, which alone has this commit.
+    /// Moves HEAD off the sandbox's own branch, which alone has this commit.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -184,7 +183,7 @@ impl FakeRepo {
         inner.orphans.insert(branch, commit.clone());
     }
 
-    /// Somebody puts it back.
+    /// Puts a lost sandbox back.
     ///
     /// # Panics
     /// It was not lost.
@@ -194,7 +193,7 @@ impl FakeRepo {
         inner.sandboxes.insert(slot.clone(), lost);
     }
 
-    /// Somebody destroys what git needs of it; the files stay.
+    /// Destroys git's own files of the sandbox; the work stays.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -204,13 +203,13 @@ impl FakeRepo {
         sandbox.broken = Some(why.to_owned());
     }
 
-    /// A branch of a raider is left over.
+    /// Leaves a branch of a raider behind.
     pub fn leave_branch(&self, name: &str, reachable: bool) {
         let name = name.to_owned();
         self.inner().spare.push(BranchFacts { name, reachable });
     }
 
-    /// Nothing tells any more whose the sandbox is.
+    /// Makes the owner of the sandbox unknown.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -219,7 +218,7 @@ impl FakeRepo {
         inner.sandboxes.get_mut(slot).expect("a sandbox").nameless = true;
     }
 
-    /// The name is given out again: what is there from now on is the next incarnation's and looks the same.
+    /// Reuses the name: the sandbox belongs to the next incarnation from now on, and looks the same.
     ///
     /// # Panics
     /// There is no such sandbox.
@@ -231,12 +230,12 @@ impl FakeRepo {
         spec.clone()
     }
 
-    /// Somebody else pushes to the target.
+    /// Another client pushes to the target.
     pub fn advance_target(&self) -> Oid {
         self.inner().advance()
     }
 
-    /// The next call of this operation fails so; several queue up.
+    /// Makes the next call of this operation fail; several failures queue up.
     pub fn fail(&self, op: &'static str, error: RepoError) {
         self.inner()
             .failures
@@ -245,37 +244,37 @@ impl FakeRepo {
             .push_back(error);
     }
 
-    /// Calls of this operation with this main argument fail so, always.
+    /// Makes every call of this operation with this main argument fail.
     pub fn fail_for(&self, op: &'static str, what: &str, error: RepoError) {
         self.inner().broken_for.insert((op, what.to_owned()), error);
     }
 
-    /// Failures of this operation that are still due are called off.
+    /// Cancels the queued failures of this operation.
     pub fn forget_failures(&self, op: &'static str) {
         self.inner().failures.remove(op);
     }
 
-    /// Every call of this operation fails so, until it is mended.
+    /// Makes every call of this operation fail, until it is mended.
     pub fn break_op(&self, op: &'static str, error: RepoError) {
         self.inner().broken.insert(op, error);
     }
 
-    /// The operation works again.
+    /// Makes the operation work again.
     pub fn mend(&self, op: &'static str) {
         self.inner().broken.remove(op);
     }
 
-    /// The next landing goes through, and nobody hears of it.
+    /// The next landing succeeds, but its answer is lost.
     pub fn lose_answer_of_landing(&self) {
         self.inner().answer_lost = true;
     }
 
-    /// What the next merge comes to.
+    /// Queues the outcome of a merge.
     pub fn script_merge(&self, outcome: MergeOutcome) {
         self.inner().outcomes.push_back(outcome);
     }
 
-    /// How the next run of this gate ends; unscripted runs pass.
+    /// Queues the end of a run of this gate; unscripted runs pass.
     pub fn script_gate(&self, gate: &str, run: GateRun) {
         self.inner()
             .gates
@@ -284,88 +283,88 @@ impl FakeRepo {
             .push_back(run);
     }
 
-    /// Does this in the middle of every call of the operation, before it takes effect.
+    /// Runs this in the middle of every call of the operation, before it takes effect.
     pub fn interlude(&self, op: &'static str, act: impl Fn() + Send + Sync + 'static) {
         self.inner().interludes.insert(op, Arc::new(act));
     }
 }
 
-/// What a test finds out.
+/// Methods that observe.
 impl FakeRepo {
-    /// The names of the sandboxes.
+    /// Returns the names of the sandboxes.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let names = self.inner();
         names.sandboxes.keys().map(ToString::to_string).collect()
     }
 
-    /// Where the remote has the branch.
+    /// Returns the remote's head of the branch.
     #[must_use]
     pub fn remote(&self, branch: &str) -> Option<Oid> {
         self.inner().remote.get(branch).cloned()
     }
 
-    /// Every branch of the remote but the target.
+    /// Returns every branch of the remote except for the target.
     #[must_use]
     pub fn remote_branches(&self) -> Vec<String> {
         self.inner().remote.keys().cloned().collect()
     }
 
-    /// Somebody deletes a branch on the remote.
+    /// Deletes a branch on the remote behind the supervisor's back.
     pub fn drop_remote(&self, branch: &str) {
         self.inner().remote.remove(branch);
     }
 
-    /// The target's tip.
+    /// Returns the target's tip.
     #[must_use]
     pub fn tip(&self) -> Oid {
         self.inner().tip()
     }
 
-    /// How many commits the target got since the repository was made.
+    /// Returns the number of commits that the target got since the repository was made.
     #[must_use]
     pub fn landings(&self) -> usize {
         self.inner().landed.len()
     }
 
-    /// Whether the work of this head is on the target.
+    /// Returns whether the work of this head is on the target.
     #[must_use]
     pub fn has_landed(&self, head: &Oid) -> bool {
         self.inner().landed.contains(head)
     }
 
-    /// Pins that are held.
+    /// Returns the relics with pins.
     #[must_use]
     pub fn pins(&self) -> Vec<RelicId> {
         self.inner().pins.keys().cloned().collect()
     }
 
-    /// How often the operation was asked for.
+    /// Returns the number of calls of the operation.
     #[must_use]
     pub fn count(&self, op: &str) -> usize {
         let inner = self.inner();
         inner.calls.iter().filter(|(name, _)| *name == op).count()
     }
 
-    /// Everything that was asked for, with its main argument.
+    /// Returns every call, with its main argument.
     #[must_use]
     pub fn calls(&self) -> Vec<(&'static str, String)> {
         self.inner().calls.clone()
     }
 
-    /// What was written to salvage.
+    /// Returns the salvages that were written.
     #[must_use]
     pub fn salvages(&self) -> Vec<SalvageRecord> {
         self.inner().salvages.clone()
     }
 
-    /// What those held that were salvaged whole, in order.
+    /// Returns the facts of the sandboxes that were salvaged whole, in order.
     #[must_use]
     pub fn saved(&self) -> Vec<GitFacts> {
         self.inner().saved.clone()
     }
 
-    /// Whose sandboxes went, in order.
+    /// Returns the raiders whose sandboxes were discarded, in order.
     #[must_use]
     pub fn discarded(&self) -> Vec<RaiderId> {
         self.inner().discarded.clone()

@@ -1,4 +1,4 @@
-//! Commands that only take time, on the runtime's clock.
+//! A runner of commands that only take time, on the runtime's clock.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::domain::city::Rights;
 use crate::ports::runner::{Command, Ended, Runner, Running};
 
-/// How a command line goes: how long it takes, and its exit code then.
+/// The course of a command: its duration, then its exit code.
 type Course = (Duration, i32);
 
 /// A runner without processes.
@@ -33,22 +33,22 @@ impl FakeRunner {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on this line goes so; any other succeeds at once.
+    /// Sets the course of this line; any other succeeds at once.
     pub fn let_go(&self, line: &str, takes: Duration, code: i32) {
         self.state().courses.insert(line.to_owned(), (takes, code));
     }
 
-    /// From now on this line prints so; any other says something.
+    /// Sets the output of this line; any other prints a default.
     pub fn say(&self, line: &str, text: &str) {
         self.state().prints.insert(line.to_owned(), text.to_owned());
     }
 
-    /// From now on nothing can be started, and this is why; or all can again.
+    /// Makes every start fail with this reason, or work again.
     pub fn refuse(&self, why: Option<&str>) {
         self.state().refuses = why.map(str::to_owned);
     }
 
-    /// What was started with this line, in order.
+    /// Returns the commands that were started with this line, in order.
     #[must_use]
     pub fn started(&self, line: &str) -> Vec<Command> {
         let state = self.state();
@@ -56,17 +56,17 @@ impl FakeRunner {
         started.cloned().collect()
     }
 
-    /// This process is one of the supervisor's own, with these rights.
+    /// Makes this process one of the supervisor's own, with these rights.
     pub fn place(&self, pid: u32, rights: Rights) {
         self.state().errands.insert(pid, rights);
     }
 
-    /// This process belongs to a command of that name.
+    /// Makes this process belong to a command of that name.
     pub fn name(&self, pid: u32, name: &str) {
         self.state().names.insert(pid, name.to_owned());
     }
 
-    /// Records whose leftovers were ended.
+    /// Returns the records whose leftover processes were ended.
     #[must_use]
     pub fn leftovers(&self) -> Vec<PathBuf> {
         self.state().leftovers.clone()

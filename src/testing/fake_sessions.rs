@@ -1,8 +1,7 @@
-//! Sessions in memory, for tests of what sits on top of them. A session runs until the test says
-//! otherwise; what was asked of it is on record.
+//! Sessions in memory, for tests of the layers above. A session runs until the test says otherwise; calls are recorded.
 //!
-//! A path with a part named `is-not-there` is not there; everything else exists. A program named
-//! `fake` does what its arguments say (see [`argv`]); any other just runs.
+//! A path with a part named `is-not-there` does not exist; every other path does. A program named `fake` follows its
+//! arguments (see [`argv`]); any other just runs.
 
 mod callers;
 mod ends;
@@ -55,31 +54,31 @@ struct Inner {
     stuck_starts: Vec<SessionId>,
     holds_lists: bool,
     lists_begun: usize,
-    /// Calls of `list` under way, in the order in which they came.
+    /// Running calls of `list`, in their order.
     lists_held: VecDeque<usize>,
     lists_released: usize,
     undead: Vec<SessionId>,
     deaf: Vec<SessionId>,
     clogged: Vec<SessionId>,
-    /// What comes of what is sent to these, which do not answer.
+    /// Sessions whose terminal does not confirm input, and how much it takes.
     silent: HashMap<SessionId, Silence>,
-    /// What their terminals have taken.
+    /// The input that each terminal has taken.
     inputs: HashMap<SessionId, Inputs>,
-    /// Their holders tell of no inputs.
+    /// Sessions whose holder does not report inputs.
     olds: Vec<SessionId>,
-    /// Their holders drop each connection.
+    /// Sessions whose holder drops each connection.
     hung_up: Vec<SessionId>,
-    /// Of those, the ones to which something was sent that waits.
+    /// Sessions among the clogged with input that still waits.
     draining: Vec<SessionId>,
-    /// Their terminals are full of what somebody else typed.
+    /// Sessions whose terminal is full of other input.
     stuffed: Vec<SessionId>,
-    /// Their programs show something else as soon as a text is pasted.
+    /// Sessions whose program changes its screen as soon as a text is pasted.
     hiders: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
-    /// Their programs ask for pastes to be marked.
+    /// Sessions whose program asks for pastes to be marked.
     pasters: Vec<SessionId>,
-    /// What programs show at their start.
+    /// The text that programs show at their start.
     at_start: String,
     doubles: usize,
     looks: HashMap<SessionId, usize>,
@@ -100,16 +99,16 @@ struct Fake {
     spec: SessionSpec,
     facts: SessionFacts,
     hidden: Option<String>,
-    /// The agent is gone, and its session is not.
+    /// Set when the agent is gone, and its session is not.
     hollow: bool,
     cpu: Duration,
     runs_command: bool,
     ignores_term: bool,
-    /// None when it cannot be seen.
+    /// None when the screen cannot be read.
     screen: Option<String>,
-    /// When a person typed last who has begun a line.
+    /// The last time that a person typed, if a line is begun.
     begun: Option<Timestamp>,
-    /// When a person pressed a key last, where which one is not seen.
+    /// The last time that a person pressed a key, when the provider does not see which key.
     touched: Option<Timestamp>,
     meta: BTreeMap<String, String>,
     meta_hidden: bool,
@@ -137,7 +136,7 @@ impl Fake {
         facts
     }
 
-    /// What the program was told to do, if it is a `fake` one.
+    /// Returns the task of a `fake` program.
     fn task(&self) -> Option<(&str, &str)> {
         match self.spec.argv.as_slice() {
             [program, verb] if program == "fake" => Some((verb, "")),
@@ -147,7 +146,7 @@ impl Fake {
     }
 }
 
-/// How a fake session runs this program.
+/// Returns the command by which a fake session runs this program.
 #[must_use]
 pub fn argv(program: &Program) -> Vec<String> {
     let (verb, more) = match program {
@@ -171,7 +170,7 @@ impl Default for FakeSessions {
 }
 
 impl FakeSessions {
-    /// A world without sessions.
+    /// Makes a world without sessions.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -181,7 +180,7 @@ impl FakeSessions {
         }
     }
 
-    /// The same world as a new daemon finds it: nobody listens yet.
+    /// Returns the same world as a new daemon finds it, without a listener.
     #[must_use]
     pub fn successor(&self) -> Self {
         Self {
@@ -192,19 +191,19 @@ impl FakeSessions {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A test that failed elsewhere may still look.
+        // A test that failed in another thread may still look.
         let guard = self.world.inner.lock();
         guard.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agent ends like this.
+    /// Ends the agent with this exit.
     pub fn end(&self, id: &SessionId, exit: SessionExit) {
         self.change(id, RunState::Exited(exit.clone()), |handle| {
             SessionEvent::Exited(handle, exit)
         });
     }
 
-    /// The holder is gone without a record.
+    /// Removes the holder without a record.
     pub fn lose(&self, id: &SessionId, why: &str) {
         let why = why.to_owned();
         self.change(id, RunState::Lost { why: why.clone() }, |handle| {
@@ -234,44 +233,44 @@ impl FakeSessions {
         }
     }
 
-    /// The session cannot be seen (`Some(why)`), or can be seen again.
+    /// Makes the session unreadable (`Some(why)`), or readable again.
     pub fn hide(&self, id: &SessionId, why: Option<&str>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.hidden = why.map(ToOwned::to_owned);
         }
     }
 
-    /// The facts that are kept with the session cannot be read, or can be read again.
+    /// Makes the facts that are kept with the session unreadable, or readable again.
     pub fn hide_meta(&self, id: &SessionId, hidden: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.meta_hidden = hidden;
         }
     }
 
-    /// The facts that are kept with the session cannot be written, or can be written again.
+    /// Makes the facts that are kept with the session unwritable, or writable again.
     pub fn refuse_meta(&self, id: &SessionId, refused: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.meta_refused = refused;
         }
     }
 
-    /// No session can be listed (`Some(why)`), or they can again.
+    /// Makes `list` fail (`Some(why)`), or work again.
     pub fn blind(&self, why: Option<&str>) {
         self.inner().blind = why.map(ToOwned::to_owned);
     }
 
-    /// Sessions of this kind cannot be started here, for this reason.
+    /// Makes starts of this kind of session fail with this reason.
     pub fn lack(&self, provider: Provider, why: &str) {
         self.inner().lacking = Some((provider, why.to_owned()));
     }
 
-    /// The kind of session that was last preferred.
+    /// Returns the kind of session that was last preferred.
     #[must_use]
     pub fn preferred(&self) -> Option<Provider> {
         self.inner().preferred
     }
 
-    /// The next start of this id fails so; several calls queue up.
+    /// Makes the next start of this id fail; several failures queue up.
     pub fn refuse_start(&self, id: &SessionId, error: StartError) {
         let mut inner = self.inner();
         inner
@@ -281,35 +280,35 @@ impl FakeSessions {
             .push_back(error);
     }
 
-    /// No start fails any more that was to fail.
+    /// Cancels the queued failures of starts.
     pub fn accept_starts(&self) {
         self.inner().refusals.clear();
     }
 
-    /// Stops of this id have to kill.
+    /// Makes the session ignore TERM, so that a stop has to kill.
     pub fn ignore_term(&self, id: &SessionId) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.ignores_term = true;
         }
     }
 
-    /// Starts of this id do not return until [`FakeSessions::release_start`].
+    /// Holds starts of this id until [`FakeSessions::release_start`].
     pub fn hold_start(&self, id: &SessionId) {
         self.inner().stuck_starts.push(id.clone());
     }
 
-    /// Lets held starts of this id go on.
+    /// Lets held starts of this id continue.
     pub fn release_start(&self, id: &SessionId) {
         self.inner().stuck_starts.retain(|stuck| stuck != id);
         self.world.released.notify_all();
     }
 
-    /// Stops of this id with a grace last until a stop without one comes.
+    /// Makes stops of this id with a grace last until a stop without one.
     pub fn outlive_grace(&self, id: &SessionId) {
         self.inner().stubborn.push(id.clone());
     }
 
-    /// The agent exits, and nobody is told.
+    /// The agent exits, and the listener is not told.
     pub fn exit_unheard(&self, id: &SessionId, code: i32) {
         let exit = self.exited(Some(code), None);
         let mut inner = self.inner();
@@ -321,70 +320,70 @@ impl FakeSessions {
         }
     }
 
-    /// Stopping it fails from now on, though it can be seen.
+    /// Makes stops fail from now on; the session stays readable.
     pub fn refuse_stop(&self, id: &SessionId) {
         self.inner().undead.push(id.clone());
     }
 
-    /// From now on it can be ended.
+    /// Makes stops work again.
     pub fn allow_stop(&self, id: &SessionId) {
         self.inner().undead.retain(|other| other != id);
     }
 
-    /// Whether its terminal takes nothing that is sent to it.
+    /// Sets whether the terminal refuses all input.
     pub fn deafen(&self, id: &SessionId, deaf: bool) {
         let mut inner = self.inner();
         inner.deaf.retain(|other| other != id);
         inner.deaf.extend(deaf.then(|| id.clone()));
     }
 
-    /// Stops of this id do not return until [`FakeSessions::release_stop`].
+    /// Holds stops of this id until [`FakeSessions::release_stop`].
     pub fn hold_stop(&self, id: &SessionId) {
         self.inner().stuck_stops.push(id.clone());
     }
 
-    /// Lets held stops of this id go on.
+    /// Lets held stops of this id continue.
     pub fn release_stop(&self, id: &SessionId) {
         self.inner().stuck_stops.retain(|stuck| stuck != id);
         self.world.released.notify_all();
     }
 
-    /// Whoever lists the sessions waits, from now on or not any more.
+    /// Sets whether calls of `list` are held.
     pub fn hold_lists(&self, hold: bool) {
         self.inner().holds_lists = hold;
         self.world.released.notify_all();
     }
 
-    /// The first of those that wait gets its list.
+    /// Lets the first held call of `list` return.
     pub fn release_list(&self) {
         self.inner().lists_released += 1;
         self.world.released.notify_all();
     }
 
-    /// How many wait for their list.
+    /// Returns the number of held calls of `list`.
     #[must_use]
     pub fn lists_held(&self) -> usize {
         self.inner().lists_held.len()
     }
 
-    /// When the session last did something.
+    /// Sets the time of the session's last activity.
     pub fn set_last_activity(&self, id: &SessionId, at: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.facts.last_activity = at;
-            // It is at least as old as that.
+            // The session is at least as old as that.
             fake.facts.started_at =
                 at.map_or(fake.facts.started_at, |at| at.min(fake.facts.started_at));
         }
     }
 
-    /// Whether a person is attached.
+    /// Sets whether a person is attached.
     pub fn set_attached(&self, id: &SessionId, attached: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.facts.attached = attached;
         }
     }
 
-    /// Whether the provider only guesses that a person is attached.
+    /// Sets whether the provider only guesses that a person is attached.
     pub fn guess_attached(&self, id: &SessionId, guessed: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             (fake.facts.attached, fake.facts.guessed) = (guessed, guessed);
@@ -392,27 +391,27 @@ impl FakeSessions {
     }
 }
 
-/// What a test finds out.
+/// Methods that observe.
 impl FakeSessions {
-    /// Everything that was started, in order.
+    /// Returns every spec that was started, in order.
     #[must_use]
     pub fn starts(&self) -> Vec<SessionSpec> {
         self.inner().starts.clone()
     }
 
-    /// Every process that began (true) or ended, in order.
+    /// Returns every process that began (true) or ended, in order.
     #[must_use]
     pub fn history(&self) -> Vec<(SessionHandle, bool)> {
         self.inner().history.clone()
     }
 
-    /// Every stop that was asked for, in order.
+    /// Returns every requested stop, in order.
     #[must_use]
     pub fn stops(&self) -> Vec<(SessionHandle, Duration)> {
         self.inner().stops.clone()
     }
 
-    /// Everything typed into sessions of this id.
+    /// Returns everything typed into sessions of this id.
     #[must_use]
     pub fn sent(&self, id: &SessionId) -> Vec<Input> {
         let inner = self.inner();
@@ -420,7 +419,7 @@ impl FakeSessions {
         to.map(|(_, input)| input.clone()).collect()
     }
 
-    /// How often the interrupt key was pressed in sessions of this id.
+    /// Returns the number of presses of the interrupt key in sessions of this id.
     #[must_use]
     pub fn interrupts(&self, id: &SessionId) -> usize {
         let inner = self.inner();
@@ -428,19 +427,19 @@ impl FakeSessions {
         of.count()
     }
 
-    /// How often sessions of this id were looked at one by one.
+    /// Returns the number of times that sessions of this id were looked at one by one.
     #[must_use]
     pub fn looks(&self, id: &SessionId) -> usize {
         self.inner().looks.get(id).copied().unwrap_or(0)
     }
 
-    /// How often a session was to be started beside a running one of its id.
+    /// Returns the number of starts that were refused because a session of that id was running.
     #[must_use]
     pub fn doubles(&self) -> usize {
         self.inner().doubles
     }
 
-    /// The ids of the sessions that run.
+    /// Returns the ids of the running sessions.
     #[must_use]
     pub fn running(&self) -> Vec<SessionId> {
         let inner = self.inner();

@@ -41,12 +41,12 @@ struct Inner {
     pruned: Vec<Pruned>,
 }
 
-/// What was to be pruned: below where, from before when, and what not.
+/// A call of `prune`: the directory, the age limit, and the exceptions.
 type Pruned = (PathBuf, Timestamp, Vec<PathBuf>);
 
 type Interlude = Arc<dyn Fn() + Send + Sync>;
 
-/// What `hd done` leaves in the outbox when a raider's session calls it.
+/// Returns the intent that `hd done` leaves in the outbox when a raider's session calls it.
 #[must_use]
 pub fn done_intent(charged: &Charged) -> Intent {
     let intent = Intent {
@@ -66,28 +66,28 @@ pub fn done_intent(charged: &Charged) -> Intent {
     sign(charged, intent)
 }
 
-/// The intent as the raider's own session signs it.
+/// Returns the intent as signed by the raider's own session.
 #[must_use]
 pub fn sign(charged: &Charged, intent: Intent) -> Intent {
     let key = secret().key(&charged.session, charged.incarnation);
     intent.signed(&key).expect("a JSON form")
 }
 
-/// The secret of a city in tests.
+/// Returns the secret of a city in tests.
 #[must_use]
 pub fn secret() -> Secret {
     Secret::new([7; 32])
 }
 
-/// What a test does, and what it finds out.
+/// Methods for tests: actions and observations.
 impl FakeTasks {
-    /// Nothing is there yet.
+    /// Makes an empty fake.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same files as a new daemon finds them: nobody listens yet.
+    /// Returns the same files as a new daemon finds them, without a listener.
     #[must_use]
     pub fn successor(&self) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl FakeTasks {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A test that failed elsewhere may still look.
+        // A test that failed in another thread may still look.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,41 +107,41 @@ impl FakeTasks {
         }
     }
 
-    /// The agent writes its outcome file, and it is noticed.
+    /// Writes the agent's outcome file, and notifies the listener.
     pub fn say(&self, dir: &Path, text: &str) {
         self.say_unheard(dir, text);
         self.tell(TaskEvent::Outcome(dir.to_owned()));
     }
 
-    /// The agent writes its outcome file while nobody watches.
+    /// Writes the agent's outcome file while it is not watched.
     pub fn say_unheard(&self, dir: &Path, text: &str) {
         self.inner()
             .outcomes
             .insert(dir.to_owned(), text.to_owned());
     }
 
-    /// Outcome files cannot be seen for this reason, or can be again.
+    /// Makes outcome files unreadable for this reason, or readable again.
     pub fn hide(&self, why: Option<&str>) {
         self.inner().hidden = why.map(str::to_owned);
     }
 
-    /// When the outcome file was written, as its time stamp says.
+    /// Sets the time stamp of the outcome file.
     pub fn stamp(&self, dir: &Path, at: Timestamp) {
         self.inner().written.insert(dir.to_owned(), at);
     }
 
-    /// `hd` leaves an intent.
+    /// Leaves an intent, as `hd` does.
     pub fn leave(&self, intent: Intent) {
         self.leave_unheard(intent);
         self.tell(TaskEvent::Outbox);
     }
 
-    /// `hd` leaves an intent while nobody watches.
+    /// Leaves an intent, as `hd` does, while the outbox is not watched.
     pub fn leave_unheard(&self, intent: Intent) {
         self.leave_file(|_| Ok(intent));
     }
 
-    /// Somebody leaves something that is no intent.
+    /// Leaves a file in the outbox that is no intent.
     pub fn leave_garbage(&self, why: &str) {
         let why = why.to_owned();
         self.leave_file(|path| Err(TaskError { path, why }));
@@ -155,63 +155,63 @@ impl FakeTasks {
         inner.outbox.insert(file.clone(), holds(file));
     }
 
-    /// No task file can be written (`Some(why)`), or they can again.
+    /// Makes task files unwritable (`Some(why)`), or writable again.
     pub fn break_files(&self, why: Option<&str>) {
         self.inner().broken = why.map(ToOwned::to_owned);
     }
 
-    /// So much lies about.
+    /// Sets the leftovers that are found.
     pub fn litter(&self, leftovers: Leftovers) {
         self.inner().leftovers = leftovers;
     }
 
-    /// Set-up commands fail (`Some(why)`), or work again.
+    /// Makes set-up commands fail (`Some(why)`), or work again.
     pub fn break_set_up(&self, why: Option<&str>) {
         self.inner().set_up_fails = why.map(ToOwned::to_owned);
     }
 
-    /// Does this whenever the trash is to be emptied, before it is.
+    /// Runs this before each emptying of the trash.
     pub fn when_emptied(&self, act: impl Fn() + Send + Sync + 'static) {
         self.inner().on_empty = Some(Arc::new(act));
     }
 
-    /// What was to be pruned, in order.
+    /// Returns the calls of `prune`, in order.
     #[must_use]
     pub fn pruned(&self) -> Vec<Pruned> {
         self.inner().pruned.clone()
     }
 
-    /// How often the trash was emptied.
+    /// Returns the number of times that the trash was emptied.
     #[must_use]
     pub fn emptied(&self) -> usize {
         self.inner().emptied
     }
 
-    /// Prompts that were written, in order.
+    /// Returns the prompts that were written, in order.
     #[must_use]
     pub fn prompts(&self) -> Vec<String> {
         let inner = self.inner();
         inner.prompts.iter().map(|(_, text)| text.clone()).collect()
     }
 
-    /// The text of a file that was written beside tasks; none where it is not there.
+    /// Returns the text of a file that was written beside tasks; none if it is missing.
     pub fn beside(&self, path: &Path) -> Option<String> {
         self.inner().beside.get(path).cloned()
     }
 
-    /// How many files are left.
+    /// Returns the number of intents in the outbox.
     #[must_use]
     pub fn intents(&self) -> usize {
         self.inner().outbox.len()
     }
 
-    /// Intents that were kept for a person.
+    /// Returns the intents that were kept for a person.
     #[must_use]
     pub fn aside(&self) -> Vec<Intent> {
         self.inner().aside.clone()
     }
 
-    /// Whether the directory is watched.
+    /// Returns whether the directory is watched.
     #[must_use]
     pub fn is_watched(&self, dir: &Path) -> bool {
         self.inner().watched.contains(dir)

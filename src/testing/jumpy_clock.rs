@@ -1,4 +1,4 @@
-//! A clock whose wall time can be set, as an administrator or a time server does.
+//! A clock whose wall time can be set, as by an administrator or a time server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,14 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::ports::clock::Clock;
 
-/// Another clock, and how far its wall time was set forth or back.
+/// Wraps another clock with an offset of its wall time.
 pub struct JumpyClock {
     inner: Arc<dyn Clock>,
     seconds: AtomicI64,
 }
 
 impl JumpyClock {
-    /// The same clock, until it is set.
+    /// Makes a clock that equals the wrapped one, until it is set.
     #[must_use]
     pub fn on(inner: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
@@ -24,7 +24,7 @@ impl JumpyClock {
         })
     }
 
-    /// Sets the wall time so many seconds forth, or back.
+    /// Moves the wall time by this number of seconds, forth or back.
     pub fn jump(&self, seconds: i64) {
         self.seconds.fetch_add(seconds, Ordering::SeqCst);
     }

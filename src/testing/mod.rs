@@ -21,13 +21,13 @@ use std::time::Duration;
 use self::poll::poll;
 pub use self::scratch::{scratch, scratch_on_disk};
 
-/// Longer than anything takes on a loaded machine; a test that waits this long has failed.
+/// The limit of waits in tests: longer than any condition takes on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the condition gives something.
 ///
 /// # Panics
-/// It did not within [`PATIENCE`].
+/// No value came within [`PATIENCE`].
 pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     poll(PATIENCE, condition).unwrap_or_else(|| panic!("waited in vain for: {what}"))
 }

@@ -1,5 +1,5 @@
-//! Waiting in tests: the only place where a test sleeps. Tests wait for conditions, with a limit; where
-//! the moment itself is what is tested, [`pass`] lets a time pass.
+//! Waiting in tests: the only place where a test sleeps. Tests wait for conditions, with a limit; if the moment itself
+//! is under test, [`pass`] lets a time pass.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Between two looks at a condition at first, and at most: what comes at once is seen at once, and what
-/// takes long costs little.
+/// The first and the longest pause between two looks at a condition: a quick result is seen quickly, and a slow one
+/// costs little.
 const STEPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// Looks until there is something, for as long as the limit says. Looks once more at its end.
+/// Looks until there is a value, for as long as the limit says. Looks once more at its end.
 pub fn poll<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     let mut step = STEPS.0;
@@ -28,8 +28,7 @@ pub fn poll<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T
     }
 }
 
-/// Lets a time pass that no condition stands for: the moment of a fault, a window in which nothing may
-/// happen.
+/// Lets a time pass that no condition can express: the moment of a fault, a window in which nothing may happen.
 pub fn pass(time: Duration) {
     thread::sleep(time);
 }
@@ -43,8 +42,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Returns what a future gives that another thread completes, if it does so within the limit. This thread, and with it a
-/// runtime that lives on it alone, does nothing else meanwhile.
+/// Returns the output of a future that another thread completes, if that happens within the limit. This thread, and a
+/// runtime that runs on it alone, does nothing else meanwhile.
 pub fn ready_within<F: Future + Unpin>(limit: Duration, future: &mut F) -> Option<F::Output> {
     let deadline = Instant::now() + limit;
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

@@ -1,5 +1,6 @@
-//! Directories of tests. They are in memory where there is room: tests make and remove hundreds of repositories, and a file
-//! system on a disk takes longer for that than git does. In the long tier, and where `TMPDIR` is set, they are elsewhere.
+//! Directories of tests. They are in memory if there is room: tests make and remove hundreds of repositories, and a
+//! file system on a disk takes longer for that than git does. In the long tier, and with `TMPDIR` set, they are in the
+//! usual place.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -10,22 +11,22 @@ use tempfile::TempDir;
 use super::tier::is_long;
 
 const MEMORY: &str = "/dev/shm";
-/// What all tests together never need, in bytes.
+/// The bytes that all tests together never need.
 const ENOUGH: u64 = 3 << 30;
 
-/// Makes a directory of a test's own, which goes when this is dropped.
+/// Makes a directory for a test, removed when this is dropped.
 ///
 /// # Panics
-/// It cannot be made.
+/// The directory cannot be made.
 #[must_use]
 pub fn scratch() -> TempDir {
     tempfile::tempdir_in(place()).expect("a directory for a test")
 }
 
-/// As [`scratch`], on the disk: for tests of what file systems in memory do otherwise.
+/// As [`scratch`], on the disk: for tests of behaviour that file systems in memory do not have.
 ///
 /// # Panics
-/// It cannot be made.
+/// The directory cannot be made.
 #[must_use]
 pub fn scratch_on_disk() -> TempDir {
     tempfile::tempdir().expect("a directory for a test")
@@ -44,7 +45,7 @@ pub fn place() -> &'static Path {
     &PLACE
 }
 
-/// Whether there is room in memory, for programs too.
+/// Returns whether memory has room, for programs too.
 fn has_room() -> bool {
     rustix::fs::statvfs(MEMORY).is_ok_and(|disk| {
         disk.f_bavail * disk.f_frsize >= ENOUGH

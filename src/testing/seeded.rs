@@ -1,10 +1,10 @@
-//! Cases that nobody chose, and that come again: the seed is printed, and `HORDE_SEED` repeats it.
+//! Random test cases that can be repeated: the seed is printed, and `HORDE_SEED` repeats it.
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::tier::{asked, is_long};
 
-/// The seed to begin with: the one that is asked for; in the long tier one that nobody has seen.
+/// Returns the first seed: `HORDE_SEED`; without it a fresh one in the long tier, else 1.
 #[must_use]
 pub fn first() -> u64 {
     let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
@@ -12,7 +12,7 @@ pub fn first() -> u64 {
     asked().unwrap_or_else(unseen)
 }
 
-/// Runs so many cases of this seed, which is printed.
+/// Returns a runner of this number of cases from this seed, which is printed.
 #[must_use]
 pub fn runner(seed: u64, cases: u32) -> TestRunner {
     eprintln!("HORDE_SEED={seed}");

@@ -1,28 +1,28 @@
-//! The two tiers of the tests. `cargo test` is the short one; `tests/long/run` runs the long one, which
-//! says so with `HORDE_SWEEP=long`: what has a short and a long form takes the long one then.
+//! The two tiers of the tests. `cargo test` is the short one; `tests/long/run` runs the long one by `HORDE_SWEEP=long`:
+//! tests with a short and a long form take the long one then.
 
 use std::sync::LazyLock;
 
-/// Whether the long tier runs.
+/// Returns whether the long tier runs.
 #[must_use]
 pub fn is_long() -> bool {
     let wanted = std::env::var("HORDE_SWEEP").unwrap_or_default();
     wanted.split(',').any(|word| word == "long")
 }
 
-/// The first for `cargo test`, the second for the long tier.
+/// Returns the first value for `cargo test`, the second for the long tier.
 pub fn by_tier<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
 }
 
-/// The seed that is asked for.
+/// Returns the seed that is asked for.
 #[must_use]
 pub fn asked() -> Option<u64> {
     std::env::var("HORDE_SEED").ok()?.parse().ok()
 }
 
-/// Whether a case is tested: in the long tier every one, otherwise one in so many, others each time. The
-/// seed is printed.
+/// Returns whether a case is tested: in the long tier every case, otherwise each `one_in`-th, from an offset that
+/// changes with the seed. The seed is printed.
 #[must_use]
 pub fn takes(place: usize, one_in: usize) -> bool {
     static SEED: LazyLock<u64> = LazyLock::new(|| {

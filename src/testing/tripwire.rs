@@ -1,4 +1,4 @@
-//! A panic in the very place where something is logged: a bug wherever a test wants one.
+//! A panic at the place of a log line: a bug wherever a test wants one.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
-/// Lies while it lives, in this thread.
+/// Armed while it lives, in this thread.
 pub struct Tripwire {
     torn: Arc<AtomicBool>,
     _armed: DefaultGuard,
@@ -37,7 +37,7 @@ impl Tripwire {
         }
     }
 
-    /// Whether it has panicked.
+    /// Returns whether it has panicked.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.torn.load(Ordering::SeqCst)

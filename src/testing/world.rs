@@ -1,6 +1,5 @@
-//! A whole town on fakes, for tests of the actors under Tokio's paused clock. Time stands still
-//! while anything is being done and jumps when nothing is: letting a millisecond pass is waiting
-//! until everything that can happen now has happened.
+//! A whole town on fakes, for tests of the actors under Tokio's paused clock. Time stands still while any task runs,
+//! and jumps when none does: after a millisecond has passed, everything that can happen has happened.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod city;
@@ -63,34 +62,34 @@ use super::fake_repo::FakeRepo;
 use super::fake_sessions::FakeSessions;
 use super::fake_tasks::{self, FakeTasks};
 
-/// A moment: everything that can happen now has happened after it.
+/// A moment: after it everything that can happen now has happened.
 pub const MOMENT: Duration = Duration::from_millis(1);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a town is made from. Everything has a sensible value.
+/// The parts of a town. Every field has a sensible default.
 pub struct Scenario {
     /// The configuration.
     pub city: City,
     /// Called at every fault point.
     pub fault: FaultHook,
-    /// git in the fake's stead.
+    /// A git to use instead of the fake.
     pub repo: Option<Arc<dyn Repo>>,
 }
 
-/// The one rig of a scenario.
+/// Returns the only rig of a scenario.
 #[must_use]
 pub fn rig() -> RigName {
     RigName::new("horde").unwrap()
 }
 
-/// The raider of this name.
+/// Returns the raider of this name.
 #[must_use]
 pub fn raider(name: &str) -> RaiderId {
     RaiderId::new(rig(), SlotName::new(name).unwrap())
 }
 
-/// The child of this agent.
+/// Returns the child of this agent.
 #[must_use]
 pub fn agent(name: &str) -> ChildId {
     ChildId::Agent(AgentName::new(name).unwrap())
@@ -103,7 +102,7 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// One rig with four slots, a harness that just runs, no agents, no gates.
+    /// A rig with four slots, a harness that just runs, no agents, no gates.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -113,21 +112,21 @@ impl Scenario {
         }
     }
 
-    /// With other values in the rig.
+    /// Changes values of the rig.
     #[must_use]
     pub fn rig(mut self, change: impl FnOnce(&mut Rig)) -> Self {
         change(&mut self.city.rigs[0]);
         self
     }
 
-    /// With other values in the configuration.
+    /// Changes values of the configuration.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut City)) -> Self {
         change(&mut self.city);
         self
     }
 
-    /// With a standing agent.
+    /// Adds a standing agent.
     #[must_use]
     pub fn agent(mut self, name: &str, restart: RestartType) -> Self {
         self.city.agents.push(Agent {
@@ -152,7 +151,7 @@ impl Scenario {
         self
     }
 
-    /// With a gate.
+    /// Adds a gate.
     #[must_use]
     pub fn gate(self, name: &str) -> Self {
         self.rig(|rig| {
@@ -165,7 +164,7 @@ impl Scenario {
         })
     }
 
-    /// With a hook at every fault point.
+    /// Sets the hook of every fault point.
     #[must_use]
     pub fn fault(mut self, fault: FaultHook) -> Self {
         self.fault = fault;
@@ -186,14 +185,14 @@ impl Scenario {
         self.start_on(parts, clock).await
     }
 
-    /// Starts on a world that is there already, and waits until it is quiet.
+    /// Starts on an existing world, and waits until it is quiet.
     pub async fn start_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
         let town = self.begin_on(parts, clock).await;
         town.boot().await;
         town
     }
 
-    /// A town whose root waits to be booted.
+    /// Makes a town whose root waits to be booted.
     pub async fn begin_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
         let repo = self.repo.unwrap_or_else(|| Arc::clone(&parts.repo) as _);
         parts.sessions.follow(Arc::clone(&clock));
@@ -242,7 +241,7 @@ impl Scenario {
 
 /// A running town.
 pub struct Town {
-    /// What the actors see.
+    /// The world that the actors see.
     pub world: Arc<World>,
     /// The root.
     pub root: ActorRef<RootMsg>,
@@ -250,9 +249,9 @@ pub struct Town {
     pub task: JoinHandle<()>,
     /// The fakes.
     pub parts: Parts,
-    /// What a stop has not ended.
+    /// The processes that a stop did not end.
     pub left: Arc<Left>,
-    /// Ends the actors with the town: in a test of many towns, those that are done with cost nothing.
+    /// Ends the actors with the town, so that finished towns of a large test cost nothing.
     end: End,
 }
 
@@ -357,8 +356,8 @@ impl Town {
         self.pass(MOMENT).await;
     }
 
-    /// Waits for something that happens without any time passing, while a blocking call of a fake
-    /// is held and time therefore stands still.
+    /// Waits for a condition without letting time pass, while a blocking call of a fake is held and time therefore
+    /// stands still.
     pub async fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let deadline = std::time::Instant::now() + super::PATIENCE;
         while !condition() {
@@ -371,7 +370,7 @@ impl Town {
 
     /// Lets virtual time pass.
     pub async fn pass(&self, time: Duration) {
-        // Nothing ever happens here but time.
+        // Nothing happens here except for time.
         let nothing = std::future::pending::<()>();
         let _always_over = tokio::time::timeout(time, nothing).await;
     }
@@ -381,7 +380,7 @@ impl Town {
         self.pass(MOMENT).await;
     }
 
-    /// An open task.
+    /// Makes an open task.
     pub async fn relic(&self, title: &str) -> RelicId {
         let new = NewRelic {
             prefix: "gt".into(),
@@ -397,12 +396,12 @@ impl Town {
         self.store(move |txn| txn.create_relic(&new)).await.id
     }
 
-    /// Charges it, as `hd charge` does.
+    /// Charges the relic, as `hd charge` does.
     pub async fn charge(&self, relic: &RelicId) -> Result<Charged, Refusal> {
         self.charge_to(relic, None).await
     }
 
-    /// Charges it to a raider of this name, or to any.
+    /// Charges the relic to a raider of this name, or to any.
     pub async fn charge_to(
         &self,
         relic: &RelicId,
@@ -419,7 +418,7 @@ impl Town {
         ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), HOUR).await?
     }
 
-    /// A charged raider with one commit, ready to say `done`.
+    /// Makes a charged raider with one commit, ready for `done`.
     pub async fn worker(&self, title: &str) -> Charged {
         let relic = self.relic(title).await;
         let charged = self.charge(&relic).await.unwrap();
@@ -468,7 +467,7 @@ impl Town {
     }
 }
 
-/// `done` with nothing special about it.
+/// Returns a plain request for `done`.
 #[must_use]
 pub fn completion(raider: &RaiderId) -> DoneRequest {
     DoneRequest {

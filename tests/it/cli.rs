@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::fake_city::{FakeCity, VARIABLES, event, hd, until};
 
-/// What a run of `hd` came to.
+/// The result of a run of `hd`.
 pub struct Ran {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub fn run(command: &mut assert_cmd::Command) -> Ran {
     let output = command.output().unwrap();
     Ran {
@@ -66,7 +66,7 @@ fn error_kinds_decide_the_exit_code_and_hints_are_apart() {
     }
 }
 
-/// A command line, and what it asks the supervisor: the operation and its arguments.
+/// Command lines, with the operation and arguments that each sends.
 fn asks() -> Vec<(&'static str, &'static str, Value)> {
     let toast = json!({"name": "Toast"});
     let release = "agent.unquarantine";
@@ -370,7 +370,7 @@ fn done_waits_in_the_outbox_while_the_supervisor_is_away() {
     assert!(intent.is_signed("the key"));
 }
 
-/// It would not be believed.
+/// The supervisor would not accept such a declaration.
 #[test]
 fn done_is_not_written_down_in_anothers_sandbox() {
     let city = FakeCity::away();
@@ -434,7 +434,7 @@ fn init_makes_the_city_beside_the_repository() {
     repository(&repo);
     let ran = run(hd().arg("init").current_dir(&repo));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    // Each line can be pasted as it is.
+    // Each line can be pasted unchanged.
     let city = temp.path().join("my-tool-city").canonicalize().unwrap();
     let next = format!("next:\n  cd {}\n  hd up -d\n", city.display());
     assert!(ran.stderr.contains(&next), "{}", ran.stderr);

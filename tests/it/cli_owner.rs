@@ -1,4 +1,4 @@
-//! `hd` speaks only to a socket that no other user could have made.
+//! `hd` only speaks to a socket that no other user could have made.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use crate::cli::run;
 use crate::fake_city::FakeCity;
 
-/// Another user may have made it, and would be told what is said and believed.
+/// Another user's socket would receive the requests, and its answers would be believed.
 #[test]
 fn socket_in_a_directory_that_others_may_write_to_is_not_spoken_to() {
     let city = FakeCity::start();
@@ -20,7 +20,7 @@ fn socket_in_a_directory_that_others_may_write_to_is_not_spoken_to() {
     assert_eq!(run(city.hd().args(["--json", "status"])).code, 0);
 }
 
-/// Root has all the more to lose.
+/// Root has even more to lose.
 #[test]
 fn socket_of_another_user_is_not_spoken_to() {
     let city = FakeCity::start();
@@ -43,7 +43,7 @@ fn socket_of_another_user_is_not_spoken_to() {
     chown(&dir, Some(0), None).unwrap();
 }
 
-/// In a container, the supervisor outside of it has no number that this process could know it by.
+/// A supervisor outside the container has no pid that this process could see.
 #[test]
 fn supervisor_in_another_pid_namespace_is_spoken_to() {
     let city = FakeCity::start();

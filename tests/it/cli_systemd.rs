@@ -1,4 +1,4 @@
-//! `hd config systemd`: the unit as it is printed, read back, and judged by systemd where it is there.
+//! `hd config systemd`: the printed unit, read back, and checked by systemd if it is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ depends_on = ["db"]
 const ODD: &str = "100% of $HOME";
 const ODDER: &str = "my \"100%\" $HOME 'city' \\ n";
 
-/// A city, and `hd` with something beside it that can be executed, in directories of these names.
+/// A city, and `hd` beside an executable, in directories of these names.
 struct Place {
     dir: tempfile::TempDir,
     bin: &'static str,
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// The last value of a key.
+/// Returns the last value of a key.
 fn value(unit: &str, key: &str) -> String {
     let mut lines = unit.lines().filter(|line| !line.starts_with('#'));
     let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
@@ -83,7 +83,7 @@ fn value(unit: &str, key: &str) -> String {
         .to_owned()
 }
 
-/// Words as systemd takes a command line apart, specifiers and variables expanded to themselves.
+/// Splits a command line into words as systemd does; specifiers and variables expand to themselves.
 fn words(line: &str) -> Vec<String> {
     let line = line.replace("%%", "%").replace("$$", "$");
     shell_words::split(&line.replace('$', "\\$")).unwrap()
@@ -127,7 +127,7 @@ fn paths_of_any_kind_come_back_as_they_are() {
     assert_eq!(path, ["PATH=/usr/bin:/opt/my tools/100%"]);
 }
 
-/// Two agents in a chain, each with a minute.
+/// Two agents in a chain, with a minute each.
 #[test]
 fn a_stop_may_take_longer_than_all_graces() {
     let unit = Place::new().unit(&["--user"]);
@@ -149,7 +149,7 @@ fn a_wrong_configuration_has_no_unit() {
     assert!(ran.stdout.is_empty());
 }
 
-/// Where systemd is installed it may judge for itself.
+/// If systemd is installed, its own check accepts the unit.
 #[test]
 fn systemd_finds_nothing_wrong_with_it() {
     let analyze = Path::new("/usr/bin/systemd-analyze");
@@ -161,7 +161,7 @@ fn systemd_finds_nothing_wrong_with_it() {
         let unit = place.dir.path().join("horde-bright-lights.service");
         fs::write(&unit, place.unit(words)).unwrap();
         let mut analyze = Command::new(analyze);
-        // A manager of a user's own is not imagined without one.
+        // systemd does not assume a user's manager without this variable.
         analyze.env("XDG_RUNTIME_DIR", place.dir.path());
         let ran = analyze.args(["verify", "--man=no"]).args(words).arg(&unit);
         let ran = ran.output().unwrap();

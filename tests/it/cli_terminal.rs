@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::fake_city::{FakeCity, LIMIT, VARIABLES, event, until};
 use crate::support::pty::{shown, terminal};
 
-/// A holder that hands requests to the test and says what the test says.
+/// A holder that passes requests to the test and sends the test's answers.
 struct FakeHolder {
     requests: Receiver<Request>,
     answers: Sender<Answer>,
@@ -112,7 +112,7 @@ fn followed_logs_are_the_screen_and_then_what_is_written() {
     holder.expect(&Request::Attach { rows: 0, cols: 0 });
 }
 
-/// Of a program that draws, the text alone is left.
+/// Of a drawing program only the text is left.
 #[test]
 fn followed_logs_steer_no_terminal() {
     let city = FakeCity::start();
@@ -126,7 +126,7 @@ fn followed_logs_steer_no_terminal() {
     assert_eq!(out, "one\ntwo\\u{9b}31m\\u{202e}\n");
 }
 
-/// What answers may name a pane of tmux, and neither a program nor an argument.
+/// An answer may name a pane of tmux, but neither a program nor an argument.
 #[test]
 fn attach_executes_nothing_that_the_answer_names() {
     let city = FakeCity::start();
@@ -156,7 +156,7 @@ fn attach_needs_a_terminal() {
     assert!(city.fake.asked("attach").is_empty());
 }
 
-/// `hd` on a terminal.
+/// Runs `hd` on a terminal.
 fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
     let mut hd = Command::new(cargo_bin("hd"));
     for name in VARIABLES {
@@ -264,7 +264,7 @@ fn run_ends_when_nothing_moves_without_a_person() {
     }
 }
 
-/// Nobody takes it up by itself: there is nothing to wait for.
+/// Without `auto_charge` no raider takes the relic up: there is nothing to wait for.
 #[test]
 fn run_does_not_follow_what_nobody_starts() {
     let city = FakeCity::start();
@@ -319,7 +319,7 @@ fn consent_is_asked_for_on_a_terminal() {
         assert_eq!(hd.wait().unwrap().code(), Some(code));
         let requests = city.fake.asked("raider.nuke");
         assert_eq!(requests.len(), asked);
-        // The consent is for the one that was looked at.
+        // The consent is for the incarnation that was shown.
         let mut consented = requests.iter().skip(1);
         assert!(consented.all(|it| it["incarnation"] == 7), "{requests:?}");
     }
@@ -381,7 +381,7 @@ fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
         ws_ypixel: 0,
     };
     termios::tcsetwinsize(&end, wider).unwrap();
-    // This terminal controls no session here, so the kernel tells nobody by itself.
+    // This terminal controls no session here, so the kernel sends no signal by itself.
     let pid = rustix::process::Pid::from_child(&hd);
     rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
     holder.expect(&Request::Resize {

@@ -10,7 +10,7 @@ use crate::cli::run;
 use crate::fake_city::{FakeCity, VARIABLES};
 use crate::support::program;
 
-/// `hd` in a directory of its own, with this script as the supervisor beside it.
+/// Makes a command for `hd` in a directory of its own, with this script as the supervisor beside it.
 fn hd_with_supervisor(dir: &Path, script: &str) -> assert_cmd::Command {
     let own = dir.join("hd");
     program::copy(&cargo_bin("hd"), &own);
@@ -40,7 +40,7 @@ fn up_says_why_the_supervisor_did_not_start() {
     }
 }
 
-/// Only what this start said, in full, and as people read it.
+/// Only the output of this start is shown, in full, and as people read it.
 #[test]
 fn up_shows_the_words_of_this_start_and_no_others() {
     let city = FakeCity::away();
@@ -79,8 +79,8 @@ fn up_leaves_a_running_supervisor_alone() {
     assert!(ran.stderr.contains("running already"), "{}", ran.stderr);
 }
 
-/// `cargo run --bin hd` builds only `hd`: a supervisor of older sources is built anew, one that is newer
-/// is left alone, and so is any without cargo.
+/// `cargo run --bin hd` builds only `hd`: a supervisor that is older than its sources is rebuilt, a newer one is left
+/// alone, and so is any without cargo.
 #[test]
 fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
     for (age, cargo, built) in [(3600, true, true), (0, true, false), (3600, false, false)] {
@@ -92,7 +92,7 @@ fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
             .open(bin.path().join("horde-supervisor"));
         let then = SystemTime::now() - Duration::from_secs(age);
         supervisor.unwrap().set_modified(then).unwrap();
-        // Of an hour ago at most: `hd` itself may have been built before.
+        // An hour old at most, because `hd` itself may have been built earlier.
         let own = fs::File::options().read(true).open(bin.path().join("hd"));
         let before = SystemTime::now() - Duration::from_secs(1800);
         own.unwrap().set_modified(before).unwrap();
@@ -109,7 +109,7 @@ fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
     }
 }
 
-/// What happened before it was gone is in its log.
+/// The log tells what happened before the supervisor was gone.
 #[test]
 fn where_nobody_answers_the_log_is_named() {
     let city = FakeCity::away();
@@ -127,7 +127,7 @@ fn where_nobody_answers_the_log_is_named() {
     }
 }
 
-/// A newcomer has no coding agent yet: what was looked for, and what to do then, is said.
+/// A newcomer without a coding agent is told the names that were looked for, and what to do.
 #[test]
 fn init_without_a_coding_agent_says_what_to_do() {
     let dir = horde_supervisor::testing::scratch();

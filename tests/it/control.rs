@@ -66,14 +66,14 @@ impl Peer {
         self.send(format!("{line}\n").as_bytes()).await;
     }
 
-    /// The next answer; none at the end of the connection.
+    /// Reads the next answer; none at the end of the connection.
     async fn answer(&mut self) -> Option<Value> {
         let mut line = String::new();
         let read = self.0.read_line(&mut line);
         let read = tokio::time::timeout(LIMIT, read)
             .await
             .expect("an answer in time");
-        // A connection that was refused is reset when something was still on its way to it.
+        // A refused connection is reset when data was still on its way.
         match read {
             Ok(0) | Err(_) => None,
             Ok(_) => Some(serde_json::from_str(&line).unwrap()),
@@ -119,7 +119,7 @@ async fn one_request_of_a_connection_is_in_flight() {
     let (mut slow, mut other) = (server.connect().await, server.connect().await);
     slow.ask("1", "peek", json!({"name": "slow"})).await;
     slow.ask("2", "ping", json!({})).await;
-    // Another connection is served meanwhile, so the second request would have been, too.
+    // Another connection is served meanwhile, so the second request would have been served, too.
     other.lives().await;
     other.lives().await;
     assert_eq!(server.fake.asked("ping").len(), 2);
@@ -172,7 +172,7 @@ async fn the_longest_line_is_served_and_a_longer_one_ends_the_connection() {
     peer.ask("1", "why", json!({ "name": name })).await;
     assert_eq!(peer.answer().await.unwrap()["ok"], true);
     let long = vec![b'x'; LINE_MAX + 1];
-    // The server may close before all of it is written.
+    // The server may close before everything is written.
     let _broken = peer.0.get_mut().write_all(&long).await;
     assert_eq!(peer.error().await, (Value::Null, "bad_request".into()));
     assert_eq!(peer.answer().await, None);
@@ -184,7 +184,7 @@ async fn a_reader_that_does_not_read_is_dropped() {
     let server = Server::start();
     let mut peer = server.connect().await;
     peer.ask("1", "logs", json!({"name": "big"})).await;
-    // The clock runs only while everybody waits: this is after the write limit.
+    // The clock runs only while all tasks wait: this is after the write limit.
     tokio::time::sleep(Duration::from_secs(31)).await;
     let mut got = Vec::new();
     let ended = peer.0.read_to_end(&mut got).await;
@@ -195,7 +195,7 @@ async fn a_reader_that_does_not_read_is_dropped() {
     server.connect().await.lives().await;
 }
 
-/// Connections that say nothing hold no place against a person.
+/// Silent connections never take a person's place.
 #[tokio::test]
 async fn idle_connections_make_room_for_a_person() {
     let server = Server::start();
@@ -234,7 +234,7 @@ async fn one_session_cannot_take_all_connections() {
     person.lives().await;
 }
 
-/// Somebody removes the file of the socket: who connects to the next one is served as before.
+/// The socket's file is removed: connections to the next socket are served as before.
 #[tokio::test]
 async fn a_socket_that_was_removed_is_made_again_and_served() {
     let server = Server::start();

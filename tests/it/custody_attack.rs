@@ -1,5 +1,5 @@
-//! What one raider's agent leaves in the repository that all sandboxes of the rig share does not reach another raider:
-//! neither its commits, nor what would stop its charge.
+//! Files that one raider's agent leaves in the rig's shared repository do not reach another raider: neither its
+//! commits, nor anything that would stop the other's charge.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::custody_theirs::whole_life;
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, feed_git, git, rev, try_git, write};
 
-/// What an agent does in its sandbox so that another raider starts on its commits.
+/// An act in a sandbox by which another raider would start on this agent's commits.
 type Plant = (&'static str, fn(&Path) -> String);
 
 /// Commits something in a worktree, and removes its directory. Returns the commit.
@@ -65,7 +65,7 @@ fn fresh_raider_starts_at_its_base_whatever_others_left_under_its_name() {
         if what == "elsewhere under its name" {
             continue;
         }
-        // A `gc` of the agents may take it now.
+        // A `gc` of the agents may remove the commit now.
         let kept = try_git(city.repo.repo_dir(), &["cat-file", "-e", &foreign]);
         assert!(kept.status.success(), "{what}");
         let told = city.repo.take_mended().join("; ");
@@ -73,7 +73,7 @@ fn fresh_raider_starts_at_its_base_whatever_others_left_under_its_name() {
     }
 }
 
-/// A rig whose supervisor was killed amid a charge goes on with it, and still starts at the base.
+/// A charge that was interrupted by a kill is continued, and still starts at the base.
 #[test]
 fn charge_that_was_cut_short_is_not_completed_on_what_was_planted_meanwhile() {
     let city = City::new();
@@ -97,7 +97,7 @@ fn charge_that_was_cut_short_is_not_completed_on_what_was_planted_meanwhile() {
     assert!(city.facts(&spec.path).is_clean());
 }
 
-/// The links of a sandbox that is worked in say which entry is its own, and not what others wrote.
+/// The links of a used sandbox tell its entry; entries that others wrote do not.
 #[test]
 fn entry_that_another_claims_does_not_take_the_place_of_a_sandboxs_own() {
     let city = City::new();
@@ -106,7 +106,7 @@ fn entry_that_another_claims_does_not_take_the_place_of_a_sandboxs_own() {
     city.repo.make_sandbox(&spec).unwrap();
     write(&toast, "foreign", "foreign\n");
     commit_all(&toast, "foreign");
-    // It comes first among those that name the sandbox.
+    // The forged entry comes first among those that name the sandbox.
     let add = ["worktree", "add", "-q", "--detach", "../Aaa"];
     git(&toast, &add);
     fs::remove_dir_all(toast.with_file_name("Aaa")).unwrap();
@@ -119,7 +119,7 @@ fn entry_that_another_claims_does_not_take_the_place_of_a_sandboxs_own() {
     assert_eq!(rev(&spec.path, "HEAD"), own);
     city.repo.repair_sandbox(&spec).unwrap();
     assert_eq!(rev(&spec.path, "HEAD"), own);
-    // And a charge of one that is not there leaves a sandbox alone whose entry claims to be that.
+    // And the charge of a missing sandbox leaves another sandbox alone whose entry claims to be it.
     let nux = city.spec_of("Nux", 1);
     let claims = city.repo.theirs().join("worktrees/Shadow/gitdir");
     let text = format!("{}\n", nux.path.join(".git").display());
@@ -129,7 +129,7 @@ fn entry_that_another_claims_does_not_take_the_place_of_a_sandboxs_own() {
     assert_eq!(rev(&spec.path, "HEAD"), own);
 }
 
-/// Something that an agent does to what all sandboxes of its rig share: in the repository, from its sandbox.
+/// An act of an agent on the rig's shared repository: in the repository, from its sandbox.
 type Block = (&'static str, fn(&Path, &Path));
 
 /// Renames the agent's own branch, as it may wish.
@@ -231,7 +231,7 @@ fn what_one_agent_puts_in_the_way_of_a_charge_is_set_aside() {
         let head = commit_all(&sandbox, "mine");
         block(city.repo.theirs(), &sandbox);
         whole_life(&city, "Nux");
-        // git reads no index of packs in the sandboxes, so that a bogus one is in nobody's way.
+        // git reads no index of packs in the sandboxes, so a bogus one does no harm.
         let told = city.repo.take_mended().join("; ");
         let is_told = told.contains("aside");
         assert_eq!(
@@ -246,7 +246,7 @@ fn what_one_agent_puts_in_the_way_of_a_charge_is_set_aside() {
             !facts.head_reachable && facts.dirty.is_empty(),
             "{what}: {facts:?}"
         );
-        // And its work goes the way of all work.
+        // And its work is treated like all other work.
         write(&sandbox, "more", "more\n");
         commit_all(&sandbox, "more");
         let facts = city.facts(&sandbox);
@@ -261,7 +261,7 @@ fn what_one_agent_puts_in_the_way_of_a_charge_is_set_aside() {
     }
 }
 
-/// `git fetch --depth=1` cut the history off for all of them.
+/// `git fetch --depth=1` cut off the history of all sandboxes.
 #[test]
 fn shallow_fetch_of_one_agent_cuts_off_no_history() {
     let city = City::new();
@@ -288,7 +288,7 @@ fn shallow_fetch_of_one_agent_cuts_off_no_history() {
     whole_life(&city, "Nux");
 }
 
-/// HEAD never was there.
+/// HEAD never was on that branch.
 #[test]
 fn commit_that_only_the_reflog_of_the_branch_names_is_seen_and_saved() {
     let city = City::new();
@@ -314,14 +314,14 @@ fn commit_that_only_the_reflog_of_the_branch_names_is_seen_and_saved() {
     let ours = city.repo.repo_dir();
     let kept = git(ours, &["for-each-ref", "--contains", &alone]);
     assert!(kept.contains("refs/horde/salvage/"), "{record:?}");
-    // A pipe in its place is the matter of nobody.
+    // A pipe in its place does no harm.
     let log = theirs.join("logs").join(&name);
     fs::remove_file(&log).unwrap();
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
     city.facts(&sandbox);
 }
 
-/// A tree with one entry of this name, as plumbing makes it.
+/// Makes a tree with an entry of this name, as plumbing can.
 fn odd_tree(sandbox: &Path, name: &[u8]) -> String {
     let blob = git(sandbox, &["hash-object", "-w", "README"]);
     let digits = (0..blob.len()).step_by(2);
@@ -360,7 +360,7 @@ fn commit_that_git_would_not_make_is_refused_at_done_and_saved() {
     fit(&city.facts(&sandbox).head).unwrap();
 }
 
-/// git does not follow it, and nothing of the sandbox could be measured.
+/// git does not follow such an entry, so nothing of the sandbox could be measured.
 #[test]
 fn sandbox_whose_head_has_a_tree_that_git_cannot_read_is_measured_by_its_files() {
     let city = City::new();

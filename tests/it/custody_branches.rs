@@ -1,4 +1,4 @@
-//! The branches of raiders lie in refs that all of them share: one agent removes those of another, and they come back.
+//! The branches of raiders are refs that all of them share: one agent removes those of another, and they come back.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use crate::custody_theirs::whole_life;
 use crate::support::city::City;
 use crate::support::git::{commit_all, git, rev, write};
 
-/// A rig with Toast, whose work is committed, and Nux, who has done nothing. Returns their sandboxes and Toast's head.
+/// Makes a rig with Toast, whose work is committed, and Nux, without work. Returns their sandboxes and Toast's head.
 fn two(city: &City) -> ([std::path::PathBuf; 2], String) {
     let (toast, nux) = (city.spec(1), city.spec_of("Nux", 1));
     for spec in [&toast, &nux] {
@@ -21,7 +21,7 @@ fn two(city: &City) -> ([std::path::PathBuf; 2], String) {
     ([toast.path, nux.path], head)
 }
 
-/// What an agent does to the refs of all, in the repository that they share.
+/// A change that an agent makes to the refs of all raiders, in the repository that they share.
 type Harm = (&'static str, fn(&Path));
 
 fn empty(theirs: &Path, text: &str) {
@@ -88,7 +88,7 @@ fn branch_of_a_living_raider_that_another_removes_is_put_back_where_it_was() {
     }
 }
 
-/// What is behind a link may be anything.
+/// The file behind a link may hold anything.
 #[test]
 fn ref_behind_a_link_that_names_no_commit_is_not_taken_over() {
     let city = City::new();
@@ -103,7 +103,7 @@ fn ref_behind_a_link_that_names_no_commit_is_not_taken_over() {
     assert_eq!(rev(&nux, "HEAD"), city.spec(1).base.as_str());
 }
 
-/// It is the agent's own.
+/// The branch is the agent's own.
 #[test]
 fn branch_that_its_agent_renames_or_deletes_does_not_come_back() {
     let city = City::new();

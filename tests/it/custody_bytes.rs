@@ -1,5 +1,5 @@
-//! A sandbox is its bytes: whatever an agent wrote into git's configuration, attributes or index, what lies on
-//! the disk is measured, saved and comes back. The oracle reads the disk before and after, without git.
+//! A sandbox is its bytes: whatever an agent wrote into git's configuration, attributes or index, the files on the disk
+//! are measured, saved and restored. The oracle reads the disk before and after, without git.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::support::git::{commit_all, git, rev, try_git, write};
 /// Kind, mode, seconds and nanoseconds, bytes.
 pub type Bytes = (&'static str, u32, (i64, i64), Vec<u8>);
 
-/// Every file below a directory, its own `.git` and the links to the task apart.
+/// Returns every file below a directory, except for its own `.git` and the links to the task.
 pub fn disk(dir: &Path) -> BTreeMap<Vec<u8>, Bytes> {
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
@@ -56,14 +56,14 @@ pub fn disk(dir: &Path) -> BTreeMap<Vec<u8>, Bytes> {
     found
 }
 
-/// Salvages the sandbox, removes it, has ours forget what no ref reaches, and restores it.
+/// Salvages the sandbox, removes it, makes ours forget unreachable objects, and restores it.
 pub fn back(city: &City, sandbox: &Path) -> PathBuf {
     let to = city.root().join("restored");
     back_of(city, &city.spec(1), sandbox, &to);
     to
 }
 
-/// The same for any sandbox. The objects of theirs are set aside, and their place is returned.
+/// The same for any sandbox. The objects of theirs are moved aside; returns their new place.
 pub fn back_of(city: &City, spec: &SandboxSpec, sandbox: &Path, to: &Path) -> PathBuf {
     let record = city
         .repo
@@ -83,7 +83,7 @@ pub fn back_of(city: &City, spec: &SandboxSpec, sandbox: &Path, to: &Path) -> Pa
     aside
 }
 
-/// The sandbox holds work: it is not clean, and every byte comes back.
+/// Asserts that the sandbox holds work: it is not clean, and every byte comes back.
 pub fn comes_back(city: &City, sandbox: &Path) -> PathBuf {
     let before = disk(sandbox);
     assert!(!city.facts(sandbox).is_clean(), "it holds work");
@@ -105,7 +105,7 @@ pub fn configure(sandbox: &Path, settings: &[(&str, &str)]) {
     }
 }
 
-/// A01: a notebook stripper drops what was changed.
+/// A01: a notebook stripper drops changes.
 #[test]
 fn edit_that_a_lossy_filter_drops_comes_back() {
     let city = City::with(|checkout| {
@@ -129,7 +129,7 @@ fn edit_that_a_lossy_filter_drops_comes_back() {
     comes_back(&city, &sandbox);
 }
 
-/// A04: attributes that name no driver, and line ends that are not the blob's.
+/// A04: attributes that name no driver, and line ends that differ from the blob's.
 #[test]
 fn line_ends_behind_a_filter_without_a_driver_come_back() {
     let city = City::with(|checkout| {
@@ -196,7 +196,7 @@ fn what_git_is_told_not_to_see_comes_back() {
     comes_back(&city, &sandbox);
 }
 
-/// A14b: the user's own repository has it so.
+/// A14b: the user's own repository has that setting.
 #[test]
 fn modes_come_back_where_the_checkout_keeps_none() {
     let city = City::with(|checkout| {
@@ -331,7 +331,7 @@ fn sandbox_comes_back_without_the_program_of_its_filter() {
     comes_back(&city, &sandbox);
 }
 
-/// A45: an agent's `git gc` takes away what is not named any more, while salvage writes.
+/// A45: an agent's `git gc` removes unreachable objects while salvage writes.
 #[test]
 fn collection_of_garbage_meanwhile_takes_nothing() {
     let city = City::new();
@@ -385,7 +385,7 @@ fn everything_that_a_directory_holds_comes_back() {
     assert_eq!(inode("one"), inode("two"));
 }
 
-/// What conversion alone explains is no work: it can be made again from the commit.
+/// A difference that our own conversion explains is no work: it can be made again from the commit.
 #[test]
 fn file_that_our_own_conversion_gives_is_clean() {
     let city = City::with(|checkout| {
@@ -401,7 +401,7 @@ fn file_that_our_own_conversion_gives_is_clean() {
     city.repo.prepare().unwrap();
     let sandbox = city.sandbox();
     assert!(city.facts(&sandbox).is_clean());
-    // Written again, so that it is known from nowhere but its bytes.
+    // Written again, so that only its bytes tell what it is.
     for name in ["a.crlf", "b.id"] {
         let text = fs::read(sandbox.join(name)).unwrap();
         fs::remove_file(sandbox.join(name)).unwrap();
@@ -414,7 +414,7 @@ fn file_that_our_own_conversion_gives_is_clean() {
     assert_eq!(city.facts(&sandbox).dirty, ["c.lfs"]);
 }
 
-/// The pointer was committed, and the bytes that it names were nowhere but in the sandbox.
+/// The pointer was committed, and its bytes were only in the sandbox.
 #[test]
 fn lfs_file_is_saved_unless_ours_has_it_or_a_remote_had_it() {
     let city = City::with(|checkout| write(checkout, ".gitattributes", "*.lfs filter=lfs\n"));
@@ -432,7 +432,7 @@ fn lfs_file_is_saved_unless_ours_has_it_or_a_remote_had_it() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "hello\n").unwrap();
     };
-    // A push leaves the pointer there, and what its hook finds.
+    // A push leaves the pointer there, with the file that its hook finds.
     let branch = city.spec(1).branch;
     city.repo.push_branch(&branch, &head, None).unwrap();
     assert_eq!(city.facts(&sandbox).special, converted);

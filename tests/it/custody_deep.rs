@@ -1,4 +1,4 @@
-//! Trees that are deeper than a path may be: they are saved, restored and removed.
+//! Trees that are deeper than a path may be are saved, restored and removed.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use nix::sys::stat::{Mode, fchmod, mkdirat};
 use crate::support::city::{City, toast};
 use crate::support::namespace::unprivileged;
 
-/// Its deepest directory is closed, and has a path that no program takes at once.
+/// The deepest directory is closed, and has a path that no program accepts at once.
 #[test]
 fn closed_tree_deeper_than_a_path_may_be_is_removed() {
     if !unprivileged(closed_tree_deeper_than_a_path_may_be_is_removed) {
@@ -41,7 +41,7 @@ fn closed_tree_deeper_than_a_path_may_be_is_removed() {
     assert_eq!(at("trash").read_dir().unwrap().count(), 0);
 }
 
-/// A10: a path that no program takes at once.
+/// A10: a path that no program accepts at once.
 #[test]
 fn tree_deeper_than_a_path_may_be_comes_back() {
     let city = City::new();

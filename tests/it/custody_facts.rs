@@ -1,4 +1,4 @@
-//! What is measured of a sandbox.
+//! The facts that are measured of a sandbox.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use horde_supervisor::testing::eventually;
 use crate::support::city::{City, repo};
 use crate::support::git::{commit_all, git, rev, write};
 
-/// Something done to a sandbox.
+/// An act in a sandbox.
 type Step = (&'static str, fn(&Path));
 
 #[test]
@@ -82,7 +82,7 @@ fn without_pushing_the_target_makes_it_reachable() {
     assert!(landed.head_reachable && landed.ahead == 0);
 }
 
-/// What a push leaves on a remote is kept here, and counts like it.
+/// A commit that a push would leave on the remote is kept in our repository instead, and counts as pushed.
 #[test]
 fn without_pushing_a_push_makes_it_reachable() {
     let mut city = City::bare();
@@ -102,7 +102,7 @@ fn without_pushing_a_push_makes_it_reachable() {
     assert!(!city.facts(&sandbox).head_reachable);
 }
 
-/// Each edit makes other facts, also one of a path that was dirty before.
+/// Each edit changes the facts, also an edit of a path that was dirty before.
 #[test]
 fn every_change_of_content_changes_the_facts() {
     let city = City::new();
@@ -165,7 +165,7 @@ fn measuring_writes_nothing() {
     write(&sandbox, "README", "1\n");
     let admin = city.repo.theirs().join("worktrees/Toast");
     let index = || fs::read(admin.join("index")).unwrap();
-    // Stat data that git would refresh, if it were let.
+    // Stat data that git would refresh, if it were allowed to.
     let file = fs::File::options()
         .append(true)
         .open(sandbox.join("src/a.txt"))
@@ -251,7 +251,7 @@ fn what_is_no_worktree_of_the_rig_cannot_be_judged() {
     let raiders = sandbox.parent().unwrap().to_owned();
     let missing = city.repo.facts(&raiders.join("Nux"), "main").unwrap_err();
     assert!(matches!(missing, RepoError::NotFound(_)), "{missing}");
-    // Another repository around it must not answer for it.
+    // Another repository around it must not answer for the sandbox.
     git(&city.root(), &["init", "--quiet", "-b", "main"]);
     fs::rename(sandbox.join(".git"), sandbox.join("dot-git")).unwrap();
     let told = |what: &str| {
@@ -260,13 +260,13 @@ fn what_is_no_worktree_of_the_rig_cannot_be_judged() {
         assert!(broken, "{what}: {special:?}");
     };
     told("without its link");
-    // Nor a repository in its place.
+    // Nor may a repository in its place.
     git(&sandbox, &["init", "--quiet", "-b", "main"]);
     told("with another repository");
     fs::remove_dir_all(sandbox.join(".git")).unwrap();
     fs::rename(sandbox.join("dot-git"), sandbox.join(".git")).unwrap();
     assert!(city.facts(&sandbox).is_clean());
-    // Nor a copy, whose index would be another's.
+    // A copy has another sandbox's index.
     fs::create_dir(raiders.join("Copy")).unwrap();
     fs::copy(sandbox.join(".git"), raiders.join("Copy/.git")).unwrap();
     city.repo.facts(&raiders.join("Copy"), "main").unwrap_err();
@@ -293,7 +293,7 @@ fn a_directory_that_may_not_be_read_cannot_be_judged() {
     write(&sandbox, "closed/work", "1");
     let closed = sandbox.join("closed");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-    // A user whom permissions do not stop sees the work instead.
+    // A user that permissions do not stop sees the work instead.
     let open = fs::read_dir(&closed).is_ok();
     let facts = city.repo.facts(&sandbox, "main");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
@@ -303,8 +303,8 @@ fn a_directory_that_may_not_be_read_cannot_be_judged() {
     }
 }
 
-/// Commits that HEAD has left are at risk like those it is on: a branch that only this sandbox knew is
-/// listed nowhere once it is gone.
+/// Commits that HEAD has left are at risk like those it is on: a branch that only this sandbox has is listed nowhere
+/// once the sandbox is gone.
 #[test]
 fn what_head_has_left_is_not_clean() {
     let city = City::new();
@@ -317,7 +317,7 @@ fn what_head_has_left_is_not_clean() {
     let says = |text: &str| facts.special.iter().any(|line| line.contains(text));
     assert!(says("left its own branch"), "{:?}", facts.special);
     assert!(says(&left[..7]), "{:?}", facts.special);
-    // Of another branch it is told, and salvage has it; nobody has to decide about what was tried out.
+    // Work tried out on another branch is reported, and salvage has it; no operator has to decide about it.
     git(&sandbox, &["checkout", "-q", "-"]);
     git(&sandbox, &["checkout", "-q", "-b", "try"]);
     write(&sandbox, "README", "2\n");
@@ -328,8 +328,8 @@ fn what_head_has_left_is_not_clean() {
     assert_eq!(facts.special.len(), 1, "{:?}", facts.special);
 }
 
-/// Ignore rules hide worktrees and clones that agents make: what they hold is saved, and holds up
-/// nothing. What tools fetch is no work.
+/// Ignore rules hide worktrees and clones that agents make: their work is saved, and holds up nothing. Files that tools
+/// fetch are no work.
 #[test]
 fn repositories_in_ignored_directories_are_seen() {
     let city = City::new();
@@ -359,7 +359,7 @@ fn repositories_in_ignored_directories_are_seen() {
         &["worktree", "add", "-q", "-b", "feat", ".trees/deep/one"],
     );
     assert_eq!(city.facts(&sandbox).special, [""; 0]);
-    // What is merged is the sandbox's own.
+    // A merged branch is the sandbox's own.
     write(&tree, "README", "1\n");
     let feat = commit_all(&tree, "one");
     let special = city.facts(&sandbox).special;
@@ -388,7 +388,7 @@ fn repositories_in_ignored_directories_are_seen() {
     );
 }
 
-/// A branch on which HEAD never was holds nothing fast either.
+/// A branch that HEAD was never on keeps no work either.
 #[test]
 fn what_only_a_branch_beside_has_is_told() {
     let city = City::new();
@@ -400,14 +400,14 @@ fn what_only_a_branch_beside_has_is_told() {
     let special = city.facts(&sandbox).special;
     assert_eq!(special.len(), 1, "{special:?}");
     assert!(special[0].contains(&backed_up[..7]), "{special:?}");
-    // That another raider has it checked out is no promise to keep it.
+    // Another raider has it checked out, which is no promise to keep it.
     let other = city.spec_of("Nux", 1);
     city.repo.make_sandbox(&other).unwrap();
     git(&other.path, &["checkout", "-q", "backup"]);
     assert_eq!(city.facts(&sandbox).special, special);
     fs::remove_dir_all(&other.path).unwrap();
     assert_eq!(city.facts(&sandbox).special, special);
-    // What lies elsewhere nobody looks after.
+    // A worktree outside the city is not watched.
     let beside = city.root().join("beside").display().to_string();
     git(
         &sandbox,
@@ -416,7 +416,7 @@ fn what_only_a_branch_beside_has_is_told() {
     assert_eq!(city.facts(&sandbox).special, special);
 }
 
-/// Another worktree of the repository is being made, or removed, at this moment: `git worktree list` fails then.
+/// `git worktree list` fails while another worktree of the repository is being made or removed.
 #[test]
 fn half_a_worktree_of_somebody_else_is_nothing_to_this_one() {
     let city = City::new();
@@ -431,7 +431,7 @@ fn half_a_worktree_of_somebody_else_is_nothing_to_this_one() {
     city.repo.spare_branches().unwrap();
 }
 
-/// What is noted of a file that was read must not change what is said of it: a salvage would be refused, for "it changed
+/// The cached bytes of a file must not change the facts of the sandbox: a salvage would be refused, for "it changed
 /// while it was saved".
 #[test]
 fn measurement_is_the_same_once_the_bytes_of_a_file_are_known() {
@@ -440,7 +440,7 @@ fn measurement_is_the_same_once_the_bytes_of_a_file_are_known() {
     let blob = rev(&sandbox, "HEAD:src/a.txt");
     let other = format!("100644,{blob},README");
     git(&sandbox, &["update-index", "--cacheinfo", &other]);
-    // What is younger is read each time.
+    // A younger file is read each time.
     let file = fs::metadata(sandbox.join("README")).unwrap();
     eventually("a file that is two seconds old", || {
         let age = file.modified().ok()?.elapsed().ok()?;

@@ -1,4 +1,4 @@
-//! A sandbox whose directory was deleted: what git still knows of it is told, saved, and comes back.
+//! A sandbox whose directory was deleted: the facts that git still has of it are reported, saved, and restored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use horde_supervisor::ports::repo::Repo;
 use crate::support::city::{City, toast};
 use crate::support::git::{commit_all, git, rev, write};
 
-/// What git still knows of it.
+/// Returns the facts that git still has of it.
 fn remains(city: &City, sandbox: &Path) -> Option<GitFacts> {
     city.repo.remains(sandbox, "main").unwrap()
 }
 
-/// Deletes the directory, and asks.
+/// Deletes the directory, and returns the remaining facts.
 fn delete(city: &City, sandbox: &Path) -> GitFacts {
     let link = city.repo.theirs().join("worktrees/Toast/gitdir");
     let before = fs::read(&link).unwrap();
@@ -25,7 +25,7 @@ fn delete(city: &City, sandbox: &Path) -> GitFacts {
     left
 }
 
-/// Salvages it, has it forgotten, and restores it.
+/// Salvages the sandbox, forgets it, and restores it.
 fn restored(city: &City, sandbox: &Path) -> PathBuf {
     let record = city
         .repo
@@ -68,7 +68,7 @@ fn what_was_staged_is_told_and_saved() {
     assert_eq!(git(&to, &["status", "--short"]), "M  README\nA  new");
 }
 
-/// HEAD's reflog lies beside the index; so do the repositories of submodules.
+/// HEAD's reflog is beside the index; so are the repositories of submodules.
 #[test]
 fn what_only_its_administrative_directory_names_is_saved() {
     let city = City::new();
@@ -109,7 +109,7 @@ fn what_only_its_administrative_directory_names_is_saved() {
     git(&to, &[&own, "cat-file", "-e", &inner]);
 }
 
-/// A conflict and the operation that came to it: a repair would show both again.
+/// A conflict and its operation: a repair would show both again.
 #[test]
 fn an_operation_in_progress_is_told_and_saved() {
     let city = City::new();
@@ -135,7 +135,7 @@ fn an_operation_in_progress_is_told_and_saved() {
     assert_eq!(git(&to, &["ls-files", "--unmerged"]).lines().count(), 3);
 }
 
-/// Where it is on a branch is of no interest any more.
+/// A detached HEAD without work of its own is forgotten.
 #[test]
 fn nothing_is_nothing() {
     let city = City::new();
@@ -148,7 +148,7 @@ fn nothing_is_nothing() {
     assert!(city.facts(&sandbox).dirty.is_empty());
 }
 
-/// One that was never filled has no index, and nobody was in it.
+/// A sandbox that was never filled has no index, and no session ran in it.
 #[test]
 fn of_one_that_was_never_filled_nothing_is_left() {
     let city = City::new();

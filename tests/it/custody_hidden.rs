@@ -1,4 +1,4 @@
-//! Repositories that ignore rules hide: clones, worktrees and what `git init` made.
+//! Repositories that ignore rules hide: clones, worktrees and results of `git init`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use horde_supervisor::ports::repo::Repo;
 use crate::support::city::{City, permit, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// A sandbox that ignores two directories, all of it pushed, and where it can be cloned from.
+/// Makes a sandbox that ignores two directories, all of it pushed. Returns the URL to clone it from, too.
 fn ignoring() -> (City, PathBuf, String) {
     let city = City::with(|checkout| write(checkout, ".gitignore", ".trees/\nvendor/\n"));
     city.repo.prepare().unwrap();
@@ -19,7 +19,7 @@ fn ignoring() -> (City, PathBuf, String) {
     (city, sandbox, origin)
 }
 
-/// Salvages Toast's sandbox and restores it; where that is.
+/// Salvages Toast's sandbox and restores it. Returns the restored directory.
 fn restored(city: &City, sandbox: &Path) -> PathBuf {
     let saved = city.repo.salvage(sandbox, &toast(), Incarnation(1));
     let to = city.root().join("restored");
@@ -27,7 +27,7 @@ fn restored(city: &City, sandbox: &Path) -> PathBuf {
     to
 }
 
-/// A tag is as local as a branch, unless somebody pushed it.
+/// A tag is as local as a branch, unless it was pushed.
 #[test]
 fn what_only_a_tag_names_is_not_saved_by_it() {
     let (city, sandbox, origin) = ignoring();
@@ -54,8 +54,8 @@ fn what_only_a_tag_names_is_not_saved_by_it() {
     }
 }
 
-/// What only the administrative directory of such a worktree names is neither listed nor kept once that
-/// is gone: commits that its HEAD has left, changes that a rebase put aside.
+/// Commits that only the administrative directory of such a worktree names (left by its HEAD, or put aside by a rebase)
+/// are neither listed nor kept once that directory is gone.
 #[test]
 fn what_a_worktree_inside_names_alone_is_saved() {
     let (city, sandbox, _) = ignoring();
@@ -96,7 +96,7 @@ fn what_a_worktree_inside_names_alone_is_saved() {
     }
 }
 
-/// Tools write into what they fetched: that is saved, and not all that can be fetched again.
+/// Tools write into a clone that they fetched: these files are saved, but not the rest, which can be fetched again.
 #[test]
 fn of_a_clone_only_what_changed_is_saved() {
     let (city, sandbox, origin) = ignoring();
@@ -124,7 +124,7 @@ fn of_a_clone_only_what_changed_is_saved() {
     city.repo.restore(&record, &to).unwrap();
     let generated = fs::read_to_string(to.join("vendor/library/generated"));
     assert_eq!(generated.unwrap(), "0123456789");
-    // What only its index or its reflog tells needs all of it.
+    // Work that only its index or its reflog names needs the whole clone.
     git(&library, &["add", "generated"]);
     assert!(city.repo.salvage_size(&sandbox).unwrap() > 1 << 20);
     git(&library, &["commit", "-qm", "only here"]);
@@ -141,7 +141,7 @@ fn meta(refs: &[String]) -> &str {
     refs.next().unwrap()
 }
 
-/// Whoever commits there can write what the reflogs say, and the refs of remotes.
+/// An agent can write reflogs and remote refs of its own clone by hand.
 #[test]
 fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     let (city, sandbox, origin) = ignoring();
@@ -168,8 +168,8 @@ fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     assert_eq!(rev(&to.join("vendor/library"), "HEAD"), made);
 }
 
-/// What the agent has closed may be work: it is no obstacle to a completion, and is not removed. A user
-/// whom permissions do not stop sees what is in it.
+/// A file or directory without read permission may be work: it does not hold up a completion, and is not removed. A
+/// user that permissions do not stop reads it.
 #[test]
 fn what_is_closed_holds_up_only_its_removal() {
     let (city, sandbox, origin) = ignoring();
@@ -200,7 +200,7 @@ fn what_is_closed_holds_up_only_its_removal() {
     }
 }
 
-/// What was staged before is in the file that a repair set aside, and nowhere else.
+/// The index that a repair set aside is the only place of work that was staged before.
 #[test]
 fn what_a_repair_set_aside_is_saved_unasked() {
     let (city, sandbox, _) = ignoring();

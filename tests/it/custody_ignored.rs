@@ -1,4 +1,4 @@
-//! What ignore rules hide: no removal is held up by it, and who removes can name it.
+//! Files that ignore rules hide: they hold up no removal, and `nuke` names them.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn ignored(names: &[&str]) -> Ignored {
     Ignored::known(names.iter().map(|&name| name.to_owned()))
 }
 
-/// A city whose sandboxes have a copy of the checkout's `.env`.
+/// Makes a city whose sandboxes have a copy of the checkout's `.env`.
 fn city() -> City {
     let rules = "*.ignored\n.env\ntarget/\nsecrets/\n";
     let city = City::with(|checkout| write(checkout, ".gitignore", rules));
@@ -38,7 +38,7 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
     write(sandbox, "secrets/b.pem", "2\n");
     write(sandbox, "deep/x.ignored", "x\n");
     assert_eq!(list(), ignored(&["deep/x.ignored", "secrets/"]));
-    // They are nobody's reason to keep the sandbox.
+    // Ignored files are no reason to keep the sandbox.
     assert_eq!(city.facts(sandbox), before);
     let permit = permit(&spec, &before);
     city.repo
@@ -48,8 +48,8 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
     assert!(matches!(gone, RepoError::NotFound(_)), "{gone}");
 }
 
-/// What is built is of no interest as a whole; a file that a rule of its own hides may be anything, and is
-/// named before logs are.
+/// Build output is skipped as a whole; a file that a rule of its own hides may be precious, and is named before logs
+/// are.
 #[test]
 fn a_precious_file_among_what_is_built_is_named() {
     let rules = "*.ignored\n.env\n*.log\nnode_modules/\n";
@@ -68,7 +68,7 @@ fn a_precious_file_among_what_is_built_is_named() {
     assert_eq!(told, ignored(&["build/.env", "a.log"]));
 }
 
-/// What salvage does not keep is what is named, also of an edited copy: that is work.
+/// The list names exactly the files that salvage does not keep. An edited copy is work, so salvage keeps it.
 #[test]
 fn salvage_lists_the_same() {
     let city = city();
@@ -84,7 +84,7 @@ fn salvage_lists_the_same() {
     assert_eq!(listed, ignored(&["x.ignored"]));
 }
 
-/// What git cannot read any more has its ignored files all the same.
+/// A sandbox that git cannot read still has ignored files.
 #[test]
 fn sandbox_without_its_link_has_a_list() {
     let city = city();
@@ -95,7 +95,8 @@ fn sandbox_without_its_link_has_a_list() {
     assert_eq!(listed, ignored(&["x.ignored"]));
 }
 
-/// The rules of the harnesses lie where no agent writes; what an agent excludes for itself is work all the same.
+/// The rules of the harnesses are in a file that no agent can write; files that an agent excludes for itself are work
+/// all the same.
 #[test]
 fn what_harnesses_drop_is_left_out_and_what_an_agent_excludes_is_not() {
     let city = city();

@@ -1,5 +1,5 @@
-//! Salvage of the first plan, which has trees of git instead of a list of files: a city that has some is taken
-//! over, and it comes back as it was.
+//! Salvage of the first plan, which has trees of git instead of a list of files: a city with such salvage is taken
+//! over, and the salvage is restored as it was.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ fn keep(city: &City, dir: &Path, name: &str) -> String {
     full
 }
 
-/// A submodule that is checked out in `inner`: its HEAD, and a copy of its git directory.
+/// Makes a submodule that is checked out in `inner`. Returns its HEAD, and a copy of its git directory.
 fn submodule(city: &City) -> (String, PathBuf) {
     let inner = city.root().join("inner");
     fs::create_dir(&inner).unwrap();
     git(&inner, &["init", "-q", "-b", "main"]);
     write(&inner, "code", "1\n");
     let head = commit_all(&inner, "inner");
-    // One of its own that is not checked out.
+    // A submodule in it that is not checked out.
     let link = format!("160000,{head},deep");
     git(&inner, &["update-index", "--add", "--cacheinfo", &link]);
     let copied = city.root().join("nested-0");
@@ -100,13 +100,13 @@ fn salvage(city: &City, head: &str) -> (SalvageRecord, String) {
     (record, inner)
 }
 
-/// git, asked for a file of settings, read the repository around it as well, which agents configure.
+/// git, asked for a file of settings, also read the repository around it, which agents configure.
 #[test]
 fn salvage_of_the_first_plan_is_taken_over_and_comes_back() {
     let city = City::new();
     let head = rev(city.repo.repo_dir(), "refs/remotes/origin/main");
     let (record, inner) = salvage(&city, &head);
-    // As it was: everything in theirs, which borrows from nothing.
+    // As before the split: everything in theirs, which borrows from nothing.
     let (ours, theirs) = (city.repo.repo_dir(), city.repo.theirs());
     let from = ours.display().to_string();
     git(theirs, &["fetch", "--quiet", &from, "+refs/*:refs/*"]);

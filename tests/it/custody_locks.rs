@@ -11,7 +11,7 @@ use crate::custody_theirs::whole_life;
 use crate::support::city::{City, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// Leaves a lock that is older than any command runs, beside refs that are packed.
+/// Leaves a lock that is older than any command runs, beside packed refs.
 fn lock(repo: &Path) {
     git(repo, &["pack-refs", "--all"]);
     let lock = fs::File::create(repo.join("packed-refs.lock")).unwrap();
@@ -32,7 +32,7 @@ fn lock_on_packed_refs_of_theirs_keeps_no_slot() {
     let next = city.spec_of("Nux", 3);
     city.repo.make_sandbox(&next).unwrap();
     assert!(city.facts(&next.path).is_clean());
-    // git packs the branch of a raider at work: it stays until the lock is gone, and holds nothing up.
+    // git packs the branch of a raider at work: it stays until the lock is gone, and holds up nothing.
     fs::remove_file(theirs.join("packed-refs.lock")).unwrap();
     git(theirs, &["branch", "-q", "raider/Nux/old-1", "origin/main"]);
     lock(theirs);

@@ -1,6 +1,5 @@
-//! What changes between a look at a sandbox and its removal. A program that has a file mapped changes its times with its
-//! first write alone, and in memory (tmpfs) with none where it read the page before: fingerprints do not tell of what it
-//! writes later.
+//! Changes between a look at a sandbox and its removal. A program with a mapped file changes the file's times with its
+//! first write only, and in memory (tmpfs) with none after it has read the page: fingerprints miss its later writes.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -63,7 +62,7 @@ impl Drop for Mapped {
     }
 }
 
-/// Waits until a file is no younger than what is remembered.
+/// Waits until a file is too old for its fingerprint to be doubted.
 fn aged(path: &Path) {
     until("the file is a second old", || {
         let meta = fs::metadata(path).unwrap();
@@ -72,7 +71,7 @@ fn aged(path: &Path) {
     });
 }
 
-/// A removal that was judged before the write is refused, the next one knows it, and it is saved.
+/// A removal that was judged before the write is refused; the next judgement sees the write, and it is saved.
 fn is_found(city: &City, sandbox: &Path, judged: &GitFacts) {
     let spec = city.spec(1);
     let gone = city
@@ -100,7 +99,7 @@ fn write_through_a_mapping_after_a_file_was_hashed_is_seen_before_it_goes() {
     let first = mapped.read();
     mapped.write(b'?');
     mapped.write(first);
-    // Some file systems note the time later.
+    // Some file systems record the time later.
     drop(fs::read(&file).unwrap());
     aged(&file);
     let judged = city.facts(&sandbox);
@@ -109,7 +108,7 @@ fn write_through_a_mapping_after_a_file_was_hashed_is_seen_before_it_goes() {
     is_found(&city, &sandbox, &judged);
 }
 
-/// What is saved was hashed before the write.
+/// The hash in the salvage was taken before the write.
 #[test]
 fn salvage_reads_what_a_mapping_wrote_after_it_was_hashed() {
     let city = City::on_disk();
@@ -127,7 +126,7 @@ fn salvage_reads_what_a_mapping_wrote_after_it_was_hashed() {
     assert_eq!(fs::read_to_string(to.join("new")).unwrap(), "Jntracked\n");
 }
 
-/// It is kept, and a person is called.
+/// The sandbox is kept, and an operator is called.
 #[test]
 fn file_that_changes_while_it_is_saved_is_not_called_saved() {
     let city = City::on_disk();
@@ -140,7 +139,7 @@ fn file_that_changes_while_it_is_saved_is_not_called_saved() {
             let mut n = 0_u64;
             while !ended.load(Ordering::Relaxed) {
                 n += 1;
-                // It is never empty.
+                // The file is never empty.
                 File::options()
                     .write(true)
                     .open(&file)
@@ -164,7 +163,7 @@ fn file_that_changes_while_it_is_saved_is_not_called_saved() {
     assert_eq!(fs::read_to_string(to.join("new")).unwrap(), text);
 }
 
-/// The times of such a file never change: what the checkout made is remembered by its bytes.
+/// The times of such a file never change: the checkout's files are remembered by their bytes.
 #[test]
 fn write_through_a_mapping_of_a_file_in_memory_is_seen_before_it_goes() {
     if !apart(write_through_a_mapping_of_a_file_in_memory_is_seen_before_it_goes) {

@@ -1,5 +1,5 @@
-//! Submodules that look clean: what only their reflogs name, and what lies in the git directory of one
-//! that is not checked out any more.
+//! Submodules that look clean: commits that only their reflogs name, and the git directory of a submodule that is no
+//! longer checked out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::custody_salvage::roundtrip;
 use crate::support::city::{City, permit};
 use crate::support::git::{commit_all, git, rev, write};
 
-/// A sandbox that takes in a library, which has one of its own; all of it pushed.
+/// A sandbox that takes in a library with a submodule of its own; all of it pushed.
 struct Taken {
     city: City,
     sandbox: PathBuf,
@@ -25,7 +25,7 @@ fn with_local(dir: &Path, args: &[&str]) -> String {
     git(dir, &[&LOCAL, args].concat())
 }
 
-/// A repository with one file, somewhere in the city.
+/// Makes a repository with a file, inside the city's root.
 fn library(city: &City, name: &str) -> (PathBuf, String) {
     let dir = city.root().join(name);
     fs::create_dir(&dir).unwrap();
@@ -64,7 +64,7 @@ impl Taken {
         CleanupStatus::measured(&self.city.facts(&self.sandbox))
     }
 
-    /// Commits on a branch there, and goes back to where it was.
+    /// Commits on a branch there, and returns to the commit before.
     fn commit(&self, at: &str) -> String {
         let dir = self.sandbox.join(at);
         git(&dir, &["checkout", "--quiet", "-B", "mine"]);
@@ -74,16 +74,15 @@ impl Taken {
         commit
     }
 
-    /// The same, and takes the branch away again.
+    /// Commits like that, and deletes the branch.
     fn leave(&self, at: &str) -> String {
         let commit = self.commit(at);
         git(&self.sandbox.join(at), &["branch", "--quiet", "-D", "mine"]);
         commit
     }
 
-    /// `git status` shows nothing, the agent may be done, and a removal saves this without being asked;
-    /// then it goes, and a restore has it again, in this git directory (`admin` stands for that of the
-    /// worktree).
+    /// Asserts that `git status` shows nothing, the agent may be done, and a removal saves this commit without being
+    /// asked; after that a restore has it again, in this git directory (`admin` stands for that of the worktree).
     fn is_kept(&self, line: &str, commit: &str, git_dir: &str) -> PathBuf {
         assert_eq!(git(&self.sandbox, &["status", "--short"]), "");
         let facts = self.city.facts(&self.sandbox);
@@ -91,7 +90,7 @@ impl Taken {
         assert!(only_left_behind(&facts), "{facts:?}");
         let (record, to) = roundtrip(&self.city, &self.sandbox, "a");
         assert!(record.bytes > 0, "{record:?}");
-        // Who asked for the status has written an index.
+        // The `git status` above has written an index.
         let permit = permit(&self.city.spec(1), &self.city.facts(&self.sandbox));
         let trash = self.city.trash();
         self.city
@@ -135,7 +134,7 @@ fn so_are_those_of_a_submodule_inside_it() {
     git(&inner, &["cat-file", "-e", &commit]);
 }
 
-/// `git submodule deinit` takes the files; its branches stay in the git directory.
+/// `git submodule deinit` removes the files; the branches stay in the git directory.
 #[test]
 fn commits_of_a_submodule_that_is_not_checked_out_any_more_are_saved() {
     let taken = Taken::new();
@@ -159,7 +158,7 @@ fn so_are_those_of_one_inside_it() {
     taken.is_kept(line, &commit, "admin/modules/lib/modules/inner");
 }
 
-/// Neither the index nor a file tells of it.
+/// Neither the index nor a file shows it.
 #[test]
 fn commits_of_a_submodule_that_was_removed_are_saved() {
     let taken = Taken::new();
@@ -171,7 +170,7 @@ fn commits_of_a_submodule_that_was_removed_are_saved() {
     taken.is_kept(line, &commit, "admin/modules/lib");
 }
 
-/// What was staged or put aside in it is nowhere else either.
+/// Staged or stashed work of a submodule exists nowhere else either.
 #[test]
 fn so_are_its_stash_and_its_index() {
     let hold = |at: &Path, how: &[&str]| {
@@ -192,7 +191,7 @@ fn so_are_its_stash_and_its_index() {
     }
 }
 
-/// An operation that has stopped may have put changes aside, although all looks clean.
+/// A stopped operation may have put changes aside, although everything looks clean.
 #[test]
 fn an_operation_in_a_submodule_is_no_clean_one() {
     let taken = Taken::new();
@@ -203,7 +202,7 @@ fn an_operation_in_a_submodule_is_no_clean_one() {
     assert!(!facts.is_committed());
 }
 
-/// git looks at nothing there: not even a word of `git status`.
+/// git looks at nothing there: even `git status` is silent.
 #[test]
 fn files_where_a_submodule_is_not_checked_out_are_work() {
     let taken = Taken::new();
@@ -222,7 +221,7 @@ fn files_where_a_submodule_is_not_checked_out_are_work() {
     assert_ne!(taken.city.facts(&taken.sandbox), facts);
 }
 
-/// Where all that a submodule has came with the base, neither its reflog nor its git directory holds anything.
+/// If all commits of a submodule came with the base, neither its reflog nor its git directory holds work.
 #[test]
 fn a_submodule_in_which_nothing_was_made_is_nothing() {
     let taken = Taken::new();
@@ -245,7 +244,7 @@ fn a_submodule_in_which_nothing_was_made_is_nothing() {
     assert!(!saved.unwrap().refs.iter().any(nested));
 }
 
-/// That a commit made there was pushed is the agent's word: it is saved without being asked.
+/// Only the agent's word says that a commit there was pushed, so it is saved without being asked.
 #[test]
 fn what_a_submodule_says_that_it_pushed_is_saved() {
     let taken = Taken::new();
@@ -259,7 +258,7 @@ fn what_a_submodule_says_that_it_pushed_is_saved() {
     taken.is_kept(line, &commit, "lib/.git");
 }
 
-/// A ref of its remote, or a list of ends, that an agent wrote into a submodule made its commits go.
+/// A ref of its remote, or a list of ends, written by an agent into a submodule made commits disappear.
 #[test]
 fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
     let forge: [fn(&Path); 2] = [
@@ -316,7 +315,7 @@ fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
     }
 }
 
-/// What the base records comes from outside, although no branch of the library's has it any more.
+/// A commit that the base records came from outside, even if no branch of the library has it any more.
 #[test]
 fn a_commit_that_came_with_the_base_is_nobodys_work() {
     let city = City::bare();
@@ -341,8 +340,7 @@ fn a_commit_that_came_with_the_base_is_nobodys_work() {
     assert!(city.facts(&sandbox).is_clean());
 }
 
-/// Libraries pin their own at tags, which no branch need have: a clone in which nobody has done anything
-/// holds nothing, hidden or not.
+/// Libraries pin their submodules at tags, which need no branch: an untouched clone holds no work, hidden or not.
 #[test]
 fn a_pin_that_no_branch_has_is_nobodys_work() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
@@ -376,14 +374,14 @@ fn a_pin_that_no_branch_has_is_nobodys_work() {
     with_local(&sandbox, &clone);
     let facts = city.facts(&sandbox);
     assert!(facts.is_clean(), "{facts:?}");
-    // What is made there and pinned is somebody's.
+    // A commit that was made there is work, even if it is pinned.
     let mine = sandbox.join("lib/inner");
     write(&mine, "code", "mine\n");
     commit_all(&mine, "only here");
     assert!(!city.facts(&sandbox).is_clean());
 }
 
-/// A removal that was broken off takes HEAD, and leaves objects that nothing else may have.
+/// An interrupted removal takes HEAD, and leaves objects that may exist nowhere else.
 #[test]
 fn a_git_directory_without_head_is_saved_whole() {
     let taken = Taken::new();
@@ -400,7 +398,7 @@ fn a_git_directory_without_head_is_saved_whole() {
     assert!(told.starts_with(line), "{told}");
 }
 
-/// `git config --file` reads the repository that it finds itself in as well, and that one is theirs.
+/// `git config --file` also reads the repository that it runs in, which is theirs.
 #[test]
 fn submodules_are_linked_anew_whatever_the_shared_configuration_says() {
     let taken = Taken::new();

@@ -1,6 +1,6 @@
-//! A person's directory that is mounted inside a sandbox is not the sandbox's: it is never entered, and the
-//! sandbox is kept until it is unmounted. Nor is one that is mounted in another place that the supervisor
-//! empties: a gate's worktree, what was set aside, a half restore, the trash.
+//! A person's directory that is mounted inside a sandbox does not belong to the sandbox: it is never entered, and the
+//! sandbox is kept until it is unmounted. The same holds for a mount in another place that the supervisor empties: a
+//! gate's worktree, set-aside files, a half restore, the trash.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ use crate::support::city::{City, permit, toast};
 use crate::support::git::{git, rev, write};
 use crate::support::namespace::apart;
 
-/// Unmounts at its end, also when a test fails.
+/// Unmounts when dropped, also when a test fails.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// Mounts a person's directory, which holds one file, at a place that is made.
+    /// Mounts a person's directory, which holds one file, at a new directory.
     fn at(place: &Path, persons: &Path) -> Self {
         write(persons, "precious", "not the supervisor's\n");
         fs::create_dir_all(place).unwrap();
@@ -71,7 +71,7 @@ fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
     }
 }
 
-/// Wherever it is: among what is removed, in the place of a directory of the commit, in an earlier worktree.
+/// Wherever the mount is: among removed files, in the place of a directory of the commit, in an earlier worktree.
 #[test]
 fn gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted() {
     if !apart(gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted) {
@@ -110,7 +110,7 @@ fn gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted() {
         drop(mounted);
         assert_eq!(run(&head("main")).unwrap().code, Some(0), "{place}");
     }
-    // What was set aside of a broken worktree holds up nothing.
+    // Set-aside files of a broken worktree hold up nothing.
     let _mounted = Mounted::at(&forge.join("gate-0.discarded-0/data"), &persons);
     fs::remove_dir_all(forge.join("gate-0")).unwrap();
     assert_eq!(run(&head("main")).unwrap().code, Some(0));

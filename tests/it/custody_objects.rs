@@ -1,5 +1,5 @@
-//! Objects in the repository that agents write to: packs and lists that say what is not so, and what git
-//! would never get past.
+//! Objects in the repository that agents write to: packs and lists with false contents, and files that git would wait
+//! for forever.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ use crate::custody_salvage::roundtrip;
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// Puts a pack into an object directory that gives to a name the content of another object.
+/// Adds a pack to an object directory that gives an object's name the content of another.
 fn forge(objects: &Path, name: &str, content: &str) {
     let base = objects.join("pack/pack");
     let repo = objects.parent().unwrap();
@@ -40,14 +40,14 @@ fn forge(objects: &Path, name: &str, content: &str) {
     fs::write(&index, bytes).unwrap();
 }
 
-/// Line ends of a changed file passed for a conversion of git's, by attributes that nobody had committed.
+/// Changed line ends once passed for a conversion of git's, by attributes that were never committed.
 #[test]
 fn blobs_of_the_commit_are_not_read_from_a_forged_pack() {
     let city = City::with(|checkout| write(checkout, ".gitattributes", "*.bin binary\n"));
     city.repo.prepare().unwrap();
     let sandbox = city.sandbox();
     let ours = city.repo.repo_dir();
-    // A pack comes before a loose object, and as loose ones a short fetch brings them.
+    // git reads a pack before a loose object, and a short fetch brings loose ones.
     let packs = ours.join("objects/pack");
     for entry in fs::read_dir(&packs).unwrap() {
         let pack = entry.unwrap().path();
@@ -75,7 +75,7 @@ fn blobs_of_the_commit_are_not_read_from_a_forged_pack() {
     assert_eq!(city.facts(&sandbox).dirty, ["README"]);
 }
 
-/// The commit itself had got into ours, and counted as complete when it was asked for again. Then its sandbox could
+/// The commit itself had got into ours, and counted as complete when it was fetched again. Then its sandbox could
 /// neither be judged nor saved.
 #[test]
 fn nothing_of_a_damaged_head_gets_into_ours_and_its_sandbox_is_saved() {
@@ -95,7 +95,7 @@ fn nothing_of_a_damaged_head_gets_into_ours_and_its_sandbox_is_saved() {
     }
 }
 
-/// A sandbox with changes whose last commit is damaged; that commit, and the one before it.
+/// Makes a sandbox with changes whose last commit is damaged. Returns that commit and the one before it, too.
 fn damaged(what: &str, how: &str) -> (City, PathBuf, String, String) {
     let city = City::new();
     let sandbox = city.sandbox();
@@ -135,7 +135,7 @@ fn saved_without_a_head(what: &str, how: &str) {
         let there = try_git(city.repo.repo_dir(), &["cat-file", "-e", &head]);
         assert!(!there.status.success());
     }
-    // Another raider's sandbox is not concerned.
+    // Another raider's sandbox is not affected.
     let other = city.spec_of("Nux", 2);
     city.repo.make_sandbox(&other).unwrap();
     assert!(city.facts(&other.path).is_clean(), "{what} {how}");
@@ -157,7 +157,7 @@ fn saved_without_a_head(what: &str, how: &str) {
     let to = city.root().join("restored");
     city.repo.restore(&record, &to).unwrap();
     assert_eq!(snapshot(&to), snapshot(&sandbox), "{what} {how}");
-    // What came before it is whole, and is kept.
+    // The commit before it is whole, and is kept.
     let ours = city.repo.repo_dir();
     let holds = git(ours, &["for-each-ref", "--contains", &kept]);
     assert!(
@@ -171,7 +171,7 @@ fn saved_without_a_head(what: &str, how: &str) {
     if heals {
         return;
     }
-    // Its branch stays, for whoever can mend the object.
+    // Its branch stays, in case the object can be mended.
     let branch = city
         .repo
         .theirs()
@@ -180,7 +180,7 @@ fn saved_without_a_head(what: &str, how: &str) {
     assert_eq!(fs::read_to_string(branch).unwrap().trim(), head);
 }
 
-/// The commit on top is whole, so HEAD is; what it stands on cannot be taken into ours.
+/// The commit on top is whole, so HEAD is; its parent cannot be taken into ours.
 #[test]
 fn sound_commit_on_a_damaged_one_is_saved_and_stops_nobody_else() {
     let kinds = [
@@ -231,8 +231,8 @@ fn sound_commit_on_a_damaged_one_is_saved_and_stops_nobody_else() {
     }
 }
 
-/// An agent moves the objects of the rig away, and leaves a link. git would follow it, and so might anything be read or
-/// written there.
+/// An agent moves the rig's objects away, and leaves a link. git would follow the link, and might read or write
+/// anything there.
 #[test]
 fn link_in_the_place_of_all_objects_holds_back_only_who_has_work_there() {
     let city = City::new();
@@ -250,7 +250,7 @@ fn link_in_the_place_of_all_objects_holds_back_only_who_has_work_there() {
     let to = city.root().join("back");
     city.repo.restore(&record.unwrap(), &to).unwrap();
     assert_eq!(snapshot(&to), snapshot(&sandbox));
-    // Nothing was written through it, and who puts the objects back has all.
+    // Nothing was written through the link; once the objects are put back, everything is there.
     assert!(objects.is_dir() && !objects.is_symlink());
     assert!(objects.with_extension("aside").is_symlink());
     fs::remove_dir_all(&objects).unwrap();
@@ -259,8 +259,8 @@ fn link_in_the_place_of_all_objects_holds_back_only_who_has_work_there() {
     assert!(facts.special.is_empty() && facts.ahead == 1, "{facts:?}");
 }
 
-/// git waits for a pipe that has the name of a pack: the rig's every sandbox waited with it, and later none could be
-/// judged, saved or pushed until a person had removed it.
+/// git waits for a pipe with the name of a pack: every sandbox of the rig waited with it, and later none could be
+/// judged, saved or pushed until a person had removed the pipe.
 #[test]
 fn pipe_among_the_objects_is_set_aside_and_not_waited_for() {
     let city = City::new();
@@ -273,7 +273,7 @@ fn pipe_among_the_objects_is_set_aside_and_not_waited_for() {
     fs::create_dir_all(elsewhere.join("pack")).unwrap();
     mkfifo(&elsewhere.join("pack/pack-2.idx"), Mode::S_IRWXU).unwrap();
     let list = format!("{}\n", elsewhere.display());
-    // None that has objects.
+    // A name without objects.
     let free = (0..256).map(|n| format!("{n:02x}"));
     let free = free.into_iter().find(|name| !objects.join(name).exists());
     let free = free.unwrap();
@@ -311,11 +311,11 @@ fn pipe_among_the_objects_is_set_aside_and_not_waited_for() {
         assert!(fs::symlink_metadata(&aside).is_ok(), "{kind} {name}");
         git(&sandbox, &["log", "-1"]);
     }
-    // As in the object directory itself, nothing is renamed beside it.
+    // As in the object directory itself, nothing is renamed beside the pack.
     assert!(elsewhere.join("pack/pack-2.idx").exists());
 }
 
-/// A clone that ignore rules hide, with a commit of its own.
+/// Makes a clone that ignore rules hide, with a commit of its own.
 fn hidden_clone() -> (City, PathBuf, PathBuf) {
     let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
     city.repo.prepare().unwrap();
@@ -328,7 +328,7 @@ fn hidden_clone() -> (City, PathBuf, PathBuf) {
     (city, sandbox, clone)
 }
 
-/// Gives, in the commit graph of a repository, a commit another one as its parent.
+/// Gives a commit another parent in the commit graph of a repository.
 fn forge_parent(repo: &Path, commit: &str, parent: &str) {
     git(repo, &["commit-graph", "write", "--reachable"]);
     let file = repo.join(".git/objects/info/commit-graph");
@@ -355,7 +355,7 @@ fn forge_parent(repo: &Path, commit: &str, parent: &str) {
     fs::write(&file, bytes).unwrap();
 }
 
-/// By such a list the remote's branch came after the commit that it never had.
+/// By such a list the remote's branch came after a commit that it never had.
 #[test]
 fn commit_graph_of_a_hidden_clone_hides_no_commit() {
     let (city, sandbox, clone) = hidden_clone();
@@ -368,8 +368,8 @@ fn commit_graph_of_a_hidden_clone_hides_no_commit() {
     assert_eq!(city.facts(&sandbox).special, held);
 }
 
-/// `git update-ref refs/remotes/origin/main HEAD` in a clone, or its own HEAD in its list of ends: each had a
-/// removal save nothing.
+/// `git update-ref refs/remotes/origin/main HEAD` in a clone, or its own HEAD in its list of ends: each made a removal
+/// save nothing.
 #[test]
 fn what_a_hidden_clone_says_of_its_remotes_hides_no_commit() {
     let forge: [fn(&Path); 4] = [
@@ -384,7 +384,7 @@ fn what_a_hidden_clone_says_of_its_remotes_hides_no_commit() {
             git(clone, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
             fs::remove_dir_all(clone.join(".git/logs")).unwrap();
         },
-        // Nothing of it is in the reflog of HEAD.
+        // Its commits are not in the reflog of HEAD.
         |clone| {
             let tree = rev(clone, "HEAD^{tree}");
             git(clone, &["reset", "-q", "--hard", "origin/main"]);
@@ -411,7 +411,7 @@ fn what_a_hidden_clone_says_of_its_remotes_hides_no_commit() {
     }
 }
 
-/// What is in a clone as it was fetched is nobody's work, whatever its branches are called by.
+/// The fetched contents of a clone are no work, whatever its branches are called.
 #[test]
 fn clone_in_which_nothing_was_made_is_no_work() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
@@ -445,7 +445,7 @@ fn clone_in_which_nothing_was_made_is_no_work() {
     assert!(facts.is_clean(), "{facts:?}");
 }
 
-/// The clone has what only the repository had that it was made from.
+/// The clone has objects that only its source repository had.
 #[test]
 fn clone_of_a_repository_that_is_gone_is_work() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
@@ -476,7 +476,7 @@ fn clone_of_a_repository_that_is_gone_is_work() {
         fs::remove_dir_all(back.parent().unwrap()).unwrap();
         fs::remove_dir_all(sandbox.join(&to)).unwrap();
     }
-    // One that goes with the sandbox is no place where anything is kept.
+    // A repository that goes with the sandbox is no safe place.
     let inside = local("made");
     fs::rename(&inside, sandbox.join("vendor/made")).unwrap();
     let vendor = sandbox.join("vendor");

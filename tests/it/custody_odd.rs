@@ -1,5 +1,5 @@
-//! Repositories inside a sandbox, what only looks like one, and sandboxes that are no worktree any more: all
-//! of them are files, and come back as such.
+//! Repositories inside a sandbox, directories that only look like one, and sandboxes that are no worktree any more: all
+//! of them are files, and are restored as files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use crate::custody_bytes::{comes_back, configure, disk};
 use crate::support::city::{City, toast};
 use crate::support::git::{commit_all, git, write};
 
-/// A09 and its kin: broken and empty repositories, and files that are called `.git`.
+/// A09 and similar: broken and empty repositories, and files named `.git`.
 #[test]
 fn what_only_looks_like_a_repository_comes_back() {
     let city = City::new();
@@ -31,7 +31,7 @@ fn what_only_looks_like_a_repository_comes_back() {
     assert!(to.join("marker/.git").is_dir(), "an empty directory, too");
 }
 
-/// A19: bare repositories, and the `.git` file of a worktree that was copied.
+/// A19: bare repositories, and the copied `.git` file of a worktree.
 #[test]
 fn odd_repositories_come_back() {
     let city = City::new();
@@ -82,7 +82,7 @@ fn repositories_among_ignored_files_come_back_from_any_depth() {
     comes_back(&city, &sandbox);
 }
 
-/// Only hidden repositories: nothing is held up, and all of them are saved without being asked for.
+/// Only hidden repositories: they hold up nothing, and all of them are saved without being asked.
 #[test]
 fn repository_deep_among_ignored_files_holds_up_nothing() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "target/\n"));
@@ -100,7 +100,7 @@ fn repository_deep_among_ignored_files_holds_up_nothing() {
     comes_back(&city, &sandbox);
 }
 
-/// A39 to A41, A48, A49: what git would refuse to look at.
+/// A39 to A41, A48, A49: directories that git refuses to look at.
 #[test]
 fn sandbox_that_is_no_worktree_any_more_comes_back() {
     type Break = (&'static str, fn(&City, &Path));

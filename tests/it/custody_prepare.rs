@@ -35,7 +35,7 @@ fn the_checkout_is_copied_and_never_touched() {
     assert!(!bare.join("objects/info/alternates").exists());
 }
 
-/// What agents wrote is in it, and what remotes are asked with.
+/// The repository holds files of agents, and the credentials that remotes are asked with.
 #[test]
 fn rigs_own_repository_that_was_opened_to_others_is_closed_at_prepare() {
     let city = City::new();
@@ -83,7 +83,7 @@ fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
     );
     assert_eq!(get("filter.up.clean"), "tr a-z A-Z");
     assert_eq!(get("core.autocrlf"), "input");
-    // Agents run them; of ours only a push runs one.
+    // Agents run the hooks; in ours only a push runs one.
     let hooks = checkout.join(".git/hooks").display().to_string();
     assert!(
         !try_git(bare, &["config", "--get", "core.hooksPath"])
@@ -97,7 +97,7 @@ fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
             .status
             .success()
     );
-    // The relative URL of the checkout's origin is resolved against it.
+    // The relative URL of the checkout's origin is resolved against the checkout.
     assert_eq!(get("remote.origin.url"), url);
     assert_eq!(get("remote.up.stream.url"), url_of_other);
     assert_eq!(
@@ -146,7 +146,7 @@ fn a_checkout_without_origin_is_its_own() {
         rev(city.repo.repo_dir(), "refs/remotes/origin/main"),
         rev(&checkout, "main")
     );
-    // The branch that was the default stays it, whatever the user checks out meanwhile.
+    // The first default branch stays the default, also after the user checks out another.
     git(&checkout, &["checkout", "--quiet", "-b", "feature"]);
     city.repo.prepare().unwrap();
     assert_eq!(city.repo.default_branch().unwrap(), "main");
@@ -202,7 +202,7 @@ fn a_branch_is_fetched_or_known_to_be_gone() {
     assert_eq!(city.repo.fetch_branch("never").unwrap(), None);
 }
 
-/// Agents saw branches of a remote that had none of that name.
+/// Agents used to see branches that the remote no longer had.
 #[test]
 fn what_a_fetch_prunes_is_gone_where_agents_read_as_well() {
     let city = City::new();
@@ -214,7 +214,7 @@ fn what_a_fetch_prunes_is_gone_where_agents_read_as_well() {
     for branch in ["old", "kept"] {
         city.repo.fetch_branch(branch).unwrap();
     }
-    // A remote of the agents' own is their matter.
+    // A remote of the agents' own does not matter.
     git(
         theirs,
         &["update-ref", "refs/remotes/mine/old", "origin/old"],
@@ -260,7 +260,7 @@ fn what_is_no_repository_is_refused_with_its_reason() {
     fs::create_dir(root.join("empty")).unwrap();
     git(&root.join("empty"), &["init", "--quiet"]);
     assert!(refusal("empty").to_string().contains("make a first commit"));
-    // A directory of a repository is not a repository.
+    // A directory inside a repository is no repository.
     fs::create_dir(root.join("empty/below")).unwrap();
     assert!(
         refusal("empty/below")
@@ -308,7 +308,7 @@ fn nobody_waits_for_a_fetch_that_hangs() {
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| city.repo.prepare());
-        // Dropped at the end, also of a test that fails: then the fetch ends.
+        // Dropped at the end, also of a failing test: then the fetch ends.
         let (listener, held) = (silent, tell);
         let _fetching = eventually("a fetch", || listener.accept().ok());
         let (repo, spec) = (&city.repo, city.spec(1));

@@ -1,4 +1,4 @@
-//! The marks that tell whether something happens in a sandbox.
+//! The marks that show activity in a sandbox.
 
 use horde_supervisor::ports::repo::Repo;
 
@@ -12,7 +12,7 @@ fn the_marks_change_with_the_work_and_with_nothing_else() {
     let progress = || city.repo.progress(&sandbox).unwrap();
     let changes = || city.repo.changes(&sandbox).unwrap();
     let (first, clean) = (progress(), changes());
-    // Whoever looks moves nothing.
+    // Looking changes nothing.
     city.facts(&sandbox);
     city.repo.glance(&sandbox, "main").unwrap();
     assert_eq!((progress(), changes()), (first.clone(), clean.clone()));

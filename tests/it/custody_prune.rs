@@ -1,4 +1,4 @@
-//! The end of a salvage: all of its refs or none, and none that moved.
+//! The removal of a salvage: all of its refs or none, and none that moved.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn refs(repo: &Path) -> Vec<String> {
     git(repo, &list).lines().map(str::to_owned).collect()
 }
 
-/// Two salvages of one sandbox.
+/// Makes two salvages of a sandbox.
 fn salvaged(city: &City) -> [SalvageRecord; 2] {
     let sandbox = city.sandbox();
     ["first", "first, and second"].map(|text| {
@@ -38,7 +38,7 @@ fn the_refs_of_one_salvage_go_and_those_of_another_stay() {
     city.repo.delete_refs(&tips).expect("gone already is fine");
 }
 
-/// Interrupted by a crash, it goes on; with one that somebody moved, nothing goes.
+/// A prune that crashed is continued; a prune with a moved ref removes nothing.
 #[test]
 fn refs_are_compared_before_any_of_them_goes() {
     let city = City::new();
@@ -89,7 +89,7 @@ fn what_is_ignored_and_precious_is_listed_and_what_is_built_is_not() {
     assert_eq!(record.ignored, [".env", ".idea/", "src/.env"]);
 }
 
-/// Line endings that git may convert are no reason to count what it has stored already.
+/// Line endings that git may convert are no reason to count stored contents again.
 #[test]
 fn only_what_is_not_stored_yet_counts_for_the_size() {
     let city = City::with(|checkout| {
@@ -100,14 +100,14 @@ fn only_what_is_not_stored_yet_counts_for_the_size() {
     let sandbox = city.sandbox();
     write(&sandbox, "README", "hello, dirty\n");
     assert_eq!(city.repo.salvage_size(&sandbox), Ok(13));
-    // Unchanged for git, and not the bytes that it has.
+    // Unchanged for git, but with other bytes than git has.
     write(&sandbox, "dos.txt", "x\r\n");
     git(&sandbox, &["add", "dos.txt"]);
     git(&sandbox, &["commit", "--quiet", "-m", "dos"]);
     assert_eq!(city.repo.salvage_size(&sandbox), Ok(13 + 3));
 }
 
-/// Whoever asks again for what is saved already needs no more room.
+/// A repeated salvage of the same state needs no more room.
 #[test]
 fn what_was_saved_before_from_the_same_state_needs_no_room() {
     let city = City::new();

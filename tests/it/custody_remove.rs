@@ -1,4 +1,4 @@
-//! The only way a sandbox goes.
+//! The only way to remove a sandbox.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,10 +10,10 @@ use horde_supervisor::ports::repo::{Repo, RepoError};
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, write};
 
-/// Something done to a sandbox.
+/// An act in a sandbox.
 type Step = (&'static str, fn(&Path));
 
-/// Names of what lies in a directory.
+/// Returns the names in a directory.
 fn names(dir: &Path) -> Vec<String> {
     let list = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<_> = list
@@ -23,7 +23,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What was not measured may be the last that names some work.
+/// A directory that was not measured may be the last that names some work.
 #[test]
 fn only_the_measured_directory_of_a_worktree_is_thrown_away() {
     let city = City::new();
@@ -82,11 +82,11 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     assert_eq!(git(bare, &["branch", "--list", &spec.branch]), "");
     let left = git(bare, &["worktree", "list", "--porcelain"]);
     assert!(!left.contains("Toast") && left.contains("Nux"), "{left}");
-    // Gone already is fine.
+    // A sandbox that is gone already is fine.
     city.repo
         .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
         .unwrap();
-    // The next incarnation is made where it was, and the old permit cannot touch it.
+    // The next incarnation is made at the same place, and the old permit cannot touch it.
     city.repo.make_sandbox(&city.spec(2)).unwrap();
     let stale = city
         .repo
@@ -97,8 +97,8 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     assert!(city.facts(&other.path).is_clean());
 }
 
-/// Killed at any point behind the rename: what is left of it goes when the removal is resumed, and
-/// whatever nothing else reaches stays.
+/// Killed at any point after the rename: the resumed removal removes the remains, and keeps objects that nothing else
+/// reaches.
 #[test]
 fn a_removal_that_was_interrupted_is_finished() {
     for admin_gone in [false, true] {
@@ -180,7 +180,7 @@ fn salvage_reaches_the_branch() {
     assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "2\n");
 }
 
-/// Whatever changes after the permit makes it stale, and nothing is touched.
+/// Every change after the permit makes the permit stale, and nothing is touched.
 #[test]
 fn a_change_after_the_permit_is_noticed() {
     let city = City::new();
@@ -213,7 +213,7 @@ fn a_change_after_the_permit_is_noticed() {
         );
         assert_eq!(snapshot(&sandbox), before, "{what}");
     }
-    // The target may move meanwhile: that takes nothing from the sandbox.
+    // The target may move meanwhile: that loses nothing of the sandbox.
     let permit = permit(&city.spec(1), &city.facts(&sandbox));
     let checkout = city.checkout();
     write(&checkout, "README", "moved\n");
@@ -225,7 +225,7 @@ fn a_change_after_the_permit_is_noticed() {
         .unwrap();
 }
 
-/// It may have taken minutes to verify.
+/// The verification may have taken minutes.
 #[test]
 fn what_is_not_wanted_any_more_at_the_last_moment_stays() {
     let city = City::new();
@@ -240,7 +240,7 @@ fn what_is_not_wanted_any_more_at_the_last_moment_stays() {
     assert!(matches!(refused, Err(RepoError::PermitStale(_))));
     assert_eq!(snapshot(&sandbox), before);
     assert_eq!(city.facts(&sandbox), *permit.git());
-    // What is not as it was judged is not asked about.
+    // A sandbox that changed since its judgement is refused without asking again.
     write(&sandbox, "late.txt", "1\n");
     let stale = city.repo.discard_sandbox(&permit, &city.trash(), &|| {
         panic!("asked before it was verified")
@@ -316,7 +316,7 @@ fn sandbox_that_was_on_its_way_out_is_renamed_back_and_not_forgotten() {
     let stale = matches!(forgotten, Err(RepoError::PermitStale(_)));
     assert!(stale, "{forgotten:?}");
     assert_eq!(snapshot(&sandbox), before);
-    // Something has its place meanwhile.
+    // Another directory takes its place meanwhile.
     fs::rename(&sandbox, &beside).unwrap();
     write(&sandbox, "other", "other\n");
     city.repo.prepare().unwrap();
@@ -324,7 +324,7 @@ fn sandbox_that_was_on_its_way_out_is_renamed_back_and_not_forgotten() {
     assert!(sandbox.join("other").exists());
 }
 
-/// What is written with the same bytes, or removed, is no work that nothing measured; nor is what rules hide.
+/// A file that was rewritten with the same bytes, or removed, is no unmeasured work; nor is an ignored file.
 #[test]
 fn late_write_that_changes_nothing_holds_up_no_removal() {
     let city = City::new();

@@ -1,4 +1,4 @@
-//! Repair: the administrative files are whole again, and what lies in the work tree is untouched.
+//! Repair: the administrative files are whole again, and the work tree is untouched.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use nix::unistd::mkfifo;
 use crate::support::city::{City, repo, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// A sandbox with a commit, a staged and a dirty file, an untracked and a deleted one.
+/// Makes a sandbox with a commit, a staged and a dirty file, an untracked and a deleted one.
 fn busy(city: &City) -> std::path::PathBuf {
     let sandbox = city.sandbox();
     write(&sandbox, "README", "committed\n");
@@ -25,10 +25,10 @@ fn busy(city: &City) -> std::path::PathBuf {
     sandbox
 }
 
-/// Something done to a sandbox and its administrative directory.
+/// An act on a sandbox and its administrative directory.
 type Break = (&'static str, fn(&Path, &Path));
 
-/// What can break. None of it touches the files of the work tree.
+/// The things that can break. None of them touches the files of the work tree.
 const BREAKS: [Break; 14] = [
     ("nothing", |_, _| {}),
     ("no link", |dir, _| {
@@ -84,7 +84,7 @@ fn whatever_broke_is_whole_again_with_its_files() {
         let files = snapshot(&sandbox);
         assert_eq!(city.repo.ailment(&sandbox), Ok(None), "{what}");
         break_it(&sandbox, &city.repo.theirs().join("worktrees/Toast"));
-        // What a lock keeps from going on is git's to say, or the agent's to wait for.
+        // A lock is git's or the agent's to wait for.
         let hurts = !["nothing", "locked", "a lock that nobody holds"].contains(&what);
         let seen = city.repo.ailment(&sandbox).unwrap();
         assert_eq!(
@@ -138,7 +138,7 @@ fn a_deleted_directory_is_recreated_with_what_was_staged() {
     assert_eq!(city.facts(&sandbox).dirty, ["src/a.txt"]);
 }
 
-/// A conflict is there again with its marks, and nothing passes for its solution.
+/// A conflict is back with its marks, and nothing passes for its solution.
 #[test]
 fn a_deleted_directory_is_recreated_with_its_conflicts() {
     let city = City::new();
@@ -257,7 +257,7 @@ fn another_incarnations_sandbox_is_not_repaired() {
     );
 }
 
-/// What was staged and nowhere else may be in it.
+/// The index may be the only place of staged work.
 #[test]
 fn an_index_that_was_set_aside_is_salvaged() {
     let city = City::new();
@@ -320,7 +320,7 @@ fn a_work_tree_that_cannot_be_filled_is_not_repaired() {
     assert!(facts.is_clean(), "{facts:?}");
 }
 
-/// It was waited for, with the rig's lock held.
+/// The repair waited for it, with the rig's lock held.
 #[test]
 fn pipe_in_the_place_of_a_copied_file_is_the_agents() {
     let city = City::new();
@@ -334,7 +334,7 @@ fn pipe_in_the_place_of_a_copied_file_is_the_agents() {
     assert!(!spec.path.join(".env").is_file());
 }
 
-/// git finds the other part beside an index only where that lies.
+/// git finds the other part of an index only beside the index.
 #[test]
 fn what_is_staged_in_an_index_of_two_parts_stays_staged() {
     let city = City::new();
@@ -359,7 +359,7 @@ fn what_is_staged_in_an_index_of_two_parts_stays_staged() {
     assert_eq!(fs::read(sandbox.join("new")).unwrap(), b"staged\n");
 }
 
-/// The agent's git takes the file for unchanged, and goes on doing so.
+/// The agent's git takes the file for unchanged, and continues to.
 #[test]
 fn what_a_filter_makes_of_a_file_is_as_clean_as_before() {
     let city = City::with(|checkout| {
@@ -378,7 +378,7 @@ fn what_a_filter_makes_of_a_file_is_as_clean_as_before() {
     assert_eq!(city.facts(&sandbox), before);
 }
 
-/// Its `.git` names the administrative directory that the first incarnation had.
+/// Its `.git` names the administrative directory of the first incarnation.
 #[test]
 fn directory_that_was_moved_elsewhere_does_not_work_on_the_next_incarnation() {
     let city = City::new();
@@ -396,7 +396,7 @@ fn directory_that_was_moved_elsewhere_does_not_work_on_the_next_incarnation() {
         git(&fresh.path, &["branch", "--show-current"]),
         fresh.branch
     );
-    // The entry is found again, also where the links say nothing.
+    // The entry is found again, even if the links tell nothing.
     fs::remove_file(fresh.path.join(".git")).unwrap();
     city.repo.repair_sandbox(&fresh).unwrap();
     assert_eq!(

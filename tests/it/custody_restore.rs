@@ -1,4 +1,4 @@
-//! A restore that is cut short: nothing of it is left, or the next one takes it away.
+//! An interrupted restore: either nothing of it is left, or the next restore removes the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl Saved {
         self.city.repo.theirs().join("worktrees")
     }
 
-    /// The names of what a directory holds.
+    /// Returns the names in a directory.
     fn names(dir: &Path) -> Vec<String> {
         let names = fs::read_dir(dir).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -58,7 +58,7 @@ impl Saved {
         names
     }
 
-    /// The next restore gives everything back, and nothing else is left.
+    /// Asserts that the next restore gives everything back, and leaves nothing else.
     fn comes_back(&self, after: &str) {
         let restored = self.city.repo.restore(&self.record, &self.to);
         restored.unwrap_or_else(|error| panic!("{after}: {error}"));
@@ -68,7 +68,7 @@ impl Saved {
         assert_eq!(inner(&self.to), inner(&self.sandbox), "{after}");
         assert_eq!(Self::names(self.to.parent().unwrap()), ["a"], "{after}");
         assert_eq!(Self::names(&self.worktrees()).len(), 2, "{after}");
-        // It is whole to git, too: nothing of it is pruned.
+        // The restored worktree is whole to git, too: `prune` removes nothing.
         git(self.city.repo.theirs(), &["worktree", "prune"]);
         git(&self.to, &["fsck"]);
     }
@@ -78,7 +78,7 @@ impl Saved {
 fn a_restore_that_fails_leaves_nothing_and_the_next_one_succeeds() {
     let saved = saved();
     let repo = &saved.city.repo;
-    // Of what it needs last, nothing is left.
+    // The object that the restore needs last is gone.
     let id = git(&saved.sandbox, &["hash-object", "--no-filters", "README"]);
     let ours = repo.repo_dir();
     let blob = ours.join("objects").join(&id[..2]).join(&id[2..]);
@@ -94,7 +94,7 @@ fn a_restore_that_fails_leaves_nothing_and_the_next_one_succeeds() {
     assert!(again.to_string().contains("exists already"), "{again}");
 }
 
-/// What somebody else has under that name is not touched.
+/// A directory that is not ours under that name is not touched.
 #[test]
 fn what_is_not_ours_is_in_the_way() {
     let saved = saved();
@@ -105,17 +105,17 @@ fn what_is_not_ours_is_in_the_way() {
     assert_eq!(Saved::names(&saved.part), ["precious"]);
 }
 
-/// What a kill leaves, and how that is made.
+/// A state that a kill leaves, and the function that makes it.
 type Kill<'a> = (&'static str, &'a dyn Fn(&Saved));
 
-/// What kill -9 leaves, from one end of a restore to the other.
+/// The states that kill -9 leaves, from one end of a restore to the other.
 #[test]
 fn what_a_killed_restore_left_is_replaced() {
     let whole = |saved: &Saved| {
         let restored = saved.city.repo.restore(&saved.record, &saved.to);
         restored.unwrap();
     };
-    // While files are written, it leads back to where it is built.
+    // While files are written, the worktree's entry leads to the place where they are written.
     let half = |saved: &Saved| {
         whole(saved);
         fs::rename(&saved.to, &saved.part).unwrap();

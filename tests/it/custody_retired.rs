@@ -1,4 +1,4 @@
-//! What was set aside of worktrees that are gone: it goes when refs hold all that it names.
+//! Set-aside entries of removed worktrees: they are deleted once refs hold everything that they name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,7 @@ fn mr() -> RelicId {
     RelicId::new("gt-9").unwrap()
 }
 
-/// Where the entry of Toast's first sandbox lies once its directory was removed and a second one made, with
-/// what was done in it before.
+/// Removes the directory of Toast's first sandbox after `act`, and makes a second one. Returns the entry of the first.
 fn retired(city: &City, act: impl FnOnce(&Path)) -> PathBuf {
     let sandbox = city.sandbox();
     act(&sandbox);
@@ -52,7 +51,7 @@ fn an_entry_goes_when_a_ref_of_ours_has_all_of_it() {
     assert_eq!(city.repo.drop_retired().unwrap(), 0);
 }
 
-/// Only its reflog names what an amend left.
+/// Only its reflog names the commit that an amend left.
 #[test]
 fn an_entry_stays_while_only_its_reflog_names_a_commit() {
     let city = City::new();
@@ -64,7 +63,7 @@ fn an_entry_stays_while_only_its_reflog_names_a_commit() {
     });
     assert_eq!(city.repo.drop_retired().unwrap(), 0);
     let bare = city.repo.repo_dir();
-    // What was seen on a remote of a raider's branch may be deleted there.
+    // A raider's branch that was seen on a remote may be deleted there.
     let seen = "refs/remotes/origin/raider/Toast/x";
     let commit = Oid::new(left).unwrap();
     city.repo.pin(&mr(), &commit).unwrap();
@@ -77,7 +76,7 @@ fn an_entry_stays_while_only_its_reflog_names_a_commit() {
     assert!(!entry.exists());
 }
 
-/// What was added and never committed is in no commit.
+/// An added file that was never committed is in no commit.
 #[test]
 fn an_entry_stays_for_what_was_staged() {
     let city = City::new();
@@ -89,7 +88,7 @@ fn an_entry_stays_for_what_was_staged() {
     assert!(entry.join("index").exists());
 }
 
-/// Of what was under way something may be named nowhere else; what cannot be judged is not judged.
+/// Part of an operation in progress may exist nowhere else; a state that cannot be judged is kept.
 #[test]
 fn an_entry_stays_for_a_merge_under_way_and_when_it_is_no_entry() {
     let city = City::new();
@@ -107,8 +106,8 @@ fn an_entry_stays_for_a_merge_under_way_and_when_it_is_no_entry() {
     assert!(!entry.exists() && odd.exists());
 }
 
-/// The patches of a series that are not applied yet are text, which no search for commits finds; nor does
-/// one find what was staged in an index that a repair set aside, or that a killed git was writing.
+/// The patches of a series that are not applied yet are text, which no search for commits finds; nor does a search find
+/// staged work in an index that a repair set aside, or that a killed git was writing.
 #[test]
 fn an_entry_stays_for_any_file_that_a_clean_worktree_has_not() {
     for name in ["rebase-apply/0002", "index.aside", "index.lock"] {
@@ -121,7 +120,7 @@ fn an_entry_stays_for_any_file_that_a_clean_worktree_has_not() {
     }
 }
 
-/// `git fetch --tags` names the tags that it brings.
+/// `git fetch --tags` records the tags that it brings.
 #[test]
 fn a_tag_that_a_ref_has_is_held() {
     let city = City::new();
@@ -143,7 +142,7 @@ fn a_tag_that_a_ref_has_is_held() {
     assert!(!entry.exists());
 }
 
-/// What refs do not hold is kept for as long as salvage, and no longer.
+/// Work that refs do not hold is kept for as long as salvage, and no longer.
 #[test]
 fn an_entry_goes_when_it_was_kept_for_long_enough() {
     let city = City::new();
@@ -160,7 +159,7 @@ fn an_entry_goes_when_it_was_kept_for_long_enough() {
     assert!(!entry.exists());
 }
 
-/// The list is one for all sandboxes: entries of living ones stay, whatever their age.
+/// All sandboxes share one list: entries of living sandboxes stay at any age.
 #[test]
 fn stash_entries_of_raiders_that_are_gone_go_when_they_were_kept_for_long_enough() {
     let city = City::new();
@@ -192,7 +191,7 @@ fn stash_entries_of_raiders_that_are_gone_go_when_they_were_kept_for_long_enough
     let left = list();
     assert_eq!(left.lines().count(), 1, "{left}");
     assert!(left.contains(&city.spec(1).branch), "{left}");
-    // The last one takes the ref with it.
+    // The last entry takes the ref with it.
     fs::remove_dir_all(&sandbox).unwrap();
     let toast = city.spec(1);
     city.repo

@@ -1,4 +1,4 @@
-//! Salvage and back: whatever a sandbox holds is the same after a restore.
+//! Salvage and restore: a restored sandbox equals the original.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use horde_supervisor::ports::repo::{Repo, RepoError, SalvageRecord};
 use crate::support::city::{City, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// The index with stages and flags, as bytes.
+/// Returns the index with stages and flags, as bytes.
 pub fn index(dir: &Path) -> Vec<u8> {
     try_git(dir, &["ls-files", "-s", "-v", "-z"]).stdout
 }
@@ -22,7 +22,7 @@ fn status(dir: &Path) -> String {
     git(dir, &args)
 }
 
-/// Salvages the sandbox, restores it elsewhere, and compares everything.
+/// Salvages the sandbox, restores it, and compares everything.
 pub fn roundtrip(city: &City, sandbox: &Path, name: &str) -> (SalvageRecord, PathBuf) {
     let facts = city.facts(sandbox);
     let files = snapshot(sandbox);
@@ -131,7 +131,7 @@ fn stash_entries_are_kept_and_named() {
         .find(|name| name.ends_with("/stash-0"))
         .expect("a ref");
     assert_eq!(rev(city.repo.repo_dir(), kept), stash);
-    // It is this raider's alone.
+    // The stash is this raider's alone.
     let other = city.spec_of("Nux", 1);
     city.repo.make_sandbox(&other).unwrap();
     assert_eq!(city.facts(&other.path).stashes, Vec::<String>::new());
@@ -152,7 +152,7 @@ fn a_detached_head_with_commits_comes_back() {
     assert!(record.refs[0].ends_with("/head"));
 }
 
-/// A commit on the branch and one on `main` that change the same line.
+/// Makes a commit on the branch and one on `main` that change the same line.
 fn conflict(city: &City, sandbox: &Path) {
     write(sandbox, "src/a.txt", "a1\nmine\na3\n");
     commit_all(sandbox, "mine");
@@ -266,7 +266,7 @@ fn a_nested_repository_is_one_again() {
     git(&nested, &["stash"]);
     write(&nested, "code", "3\n");
     write(&nested, "loose", "4\n");
-    // One that git does not show: its directory holds tracked files.
+    // A repository that git does not show, because its directory holds tracked files.
     git(&sandbox.join("src"), &["init", "--quiet", "-b", "main"]);
     write(&sandbox, "src/a.txt", "in both\n");
     commit_all(&sandbox.join("src"), "hidden");
@@ -332,7 +332,7 @@ fn work_in_a_submodule_is_one_again() {
     let (_, to) = roundtrip(&city, &sandbox, "a");
     assert_eq!(rev(&to.join("lib"), "HEAD"), commit);
     assert_eq!(git(&to.join("lib"), &["status", "--short"]), " M lib");
-    // A submodule that is clean, and whose commit nobody else has.
+    // A clean submodule with a commit that exists nowhere else.
     git(&sandbox.join("lib"), &["checkout", "--quiet", "lib"]);
     git(&sandbox, &["commit", "--quiet", "-am", "newer library"]);
     let facts = city.facts(&sandbox);
@@ -440,7 +440,7 @@ fn line_endings_come_back_byte_for_byte() {
     write(&sandbox, "new.txt", "a\r\nb\n");
     write(&sandbox, "new.up", "MiXeD\n");
     write(&sandbox, "x.up", "MIXed\n");
-    // git takes this for unchanged, and its bytes are others all the same.
+    // git takes the file for unchanged, although its bytes differ.
     write(&sandbox, "README", "hello\n");
     git(&sandbox, &["add", "README"]);
     assert!(!city.facts(&sandbox).dirty.contains(&"README".to_owned()));

@@ -1,4 +1,4 @@
-//! Making sandboxes.
+//! The making of sandboxes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -112,7 +112,7 @@ fn branch_that_was_there_before_keeps_its_commits_under_another_name() {
     assert!(!spec.path.exists());
 }
 
-/// What a killed attempt can leave: each is finished by the next.
+/// The states that a killed attempt can leave: the next attempt finishes each.
 #[test]
 fn a_half_made_sandbox_is_completed() {
     let whole = {
@@ -148,7 +148,7 @@ fn a_half_made_sandbox_is_completed() {
                 fs::remove_file(spec.path.join(".git")).unwrap();
             }
             4 => {
-                // Killed amid the checkout: some files, a torn one, the lock of the index.
+                // Killed during the checkout: some files, a torn one, the lock of the index.
                 city.repo.make_sandbox(&spec).unwrap();
                 let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json"))
                     .unwrap();
@@ -160,7 +160,7 @@ fn a_half_made_sandbox_is_completed() {
                 fs::write(spec.path.join("src/a.txt"), "a1\na").unwrap();
             }
             _ => {
-                // The directory was taken away and its entry stayed.
+                // The directory was removed, and its entry stayed.
                 city.repo.make_sandbox(&spec).unwrap();
                 fs::remove_dir_all(&spec.path).unwrap();
                 let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json"))
@@ -199,7 +199,7 @@ fn another_incarnations_sandbox_is_not_taken() {
         fs::read_to_string(sandbox.join("README")).unwrap(),
         "dirty\n"
     );
-    // Gone without a discard: the new one is made, and the old entry is kept aside.
+    // Gone without a discard: the new sandbox is made, and the old entry is kept aside.
     fs::remove_dir_all(&sandbox).unwrap();
     city.repo.make_sandbox(&city.spec(2)).unwrap();
     assert_eq!(
@@ -295,7 +295,7 @@ fn things_that_are_no_sandboxes_are_not_listed() {
     let raiders = sandbox.parent().unwrap();
     fs::write(raiders.join("file"), "").unwrap();
     fs::create_dir(raiders.join(".hidden")).unwrap();
-    // Without a link it is broken, not absent.
+    // Without a link the sandbox is broken, not absent.
     fs::create_dir(raiders.join("Bare")).unwrap();
     let names: Vec<_> = city
         .repo
@@ -308,7 +308,7 @@ fn things_that_are_no_sandboxes_are_not_listed() {
     city.repo.facts(&raiders.join("Bare"), "main").unwrap_err();
 }
 
-/// A disk that is not mounted: nothing in it is gone.
+/// A disk that is not mounted: nothing in it counts as gone.
 #[test]
 fn sandboxes_whose_directory_is_not_there_cannot_be_seen() {
     let city = City::new();
@@ -324,7 +324,7 @@ fn sandboxes_whose_directory_is_not_there_cannot_be_seen() {
     assert_eq!(city.repo.sandboxes().unwrap(), before);
 }
 
-/// Whose it is, it says itself: by our note, and without that by its branch; not without an entry of git's.
+/// The sandbox names its owner: by our note, and without that by its branch; not without an entry of git's.
 #[test]
 fn a_sandbox_tells_whose_it_is() {
     let city = City::new();
@@ -355,8 +355,7 @@ fn a_sandbox_tells_whose_it_is() {
     assert_eq!(city.repo.provenance(&sandbox).unwrap(), None);
 }
 
-/// A directory that somebody deleted has nothing checked out, whatever git remembers of it. One that git
-/// cannot use is there all the same.
+/// A deleted sandbox has nothing checked out, whatever git remembers of it. A sandbox that git cannot use still exists.
 #[test]
 fn a_branch_is_spare_once_its_directory_is_gone() {
     let city = City::new();
@@ -375,7 +374,7 @@ fn a_branch_is_spare_once_its_directory_is_gone() {
     assert_eq!(spare(), []);
 }
 
-/// A reload takes the checkout's settings over anew.
+/// A reload takes over the checkout's settings again.
 #[test]
 fn the_address_that_raiders_commit_with_is_read_anew_when_the_rig_is_prepared() {
     let city = City::new();

@@ -1,4 +1,4 @@
-//! The list of stash entries is shared by all sandboxes of a rig: one agent can take another's entries out of it.
+//! All sandboxes of a rig share the list of stash entries: one agent can remove another's entries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,21 +14,21 @@ use horde_supervisor::testing::eventually;
 use crate::support::city::{City, permit, rig, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// Puts a change of the sandbox aside, as its raider does. Returns the entry's commit.
+/// Stashes a change of the sandbox, as its raider does. Returns the entry's commit.
 fn stash(sandbox: &Path, text: &str) -> String {
     write(sandbox, "README", text);
     as_raider(sandbox, "git stash push -q");
     rev(sandbox, "stash@{0}")
 }
 
-/// Runs a command of git with the name that its session gives a raider.
+/// Runs a command of git with the identity that a raider's session has.
 fn as_raider(sandbox: &Path, command: &str) {
     let name = sandbox.file_name().unwrap().display();
     let alias = format!("alias.x=!GIT_COMMITTER_NAME=horde/raiders/{name} {command}");
     let _ended_with_a_conflict = try_git(sandbox, &["-c", &alias, "x"]);
 }
 
-/// Names of the refs that keep stash entries, and what the commits hold that they name.
+/// Returns the refs that keep stash entries, and the contents of the commits that they name.
 fn pins(city: &City) -> String {
     let format = "--format=%(refname) %(parent)";
     let list = ["for-each-ref", format, "refs/horde/stash"];
@@ -87,7 +87,7 @@ fn stash_entry_that_another_raider_drops_is_saved_with_its_own_sandbox() {
     }
 }
 
-/// The owner takes it back, and is finished.
+/// The owner pops the entry, and is finished.
 #[test]
 fn stash_entry_that_its_owner_drops_holds_nothing_up() {
     let city = City::new();
@@ -106,7 +106,7 @@ fn stash_entry_that_its_owner_drops_holds_nothing_up() {
     );
 }
 
-/// No permit says that they were saved.
+/// No permit says that the entries were saved.
 #[test]
 fn pins_of_a_sandbox_that_is_forgotten_stay_for_as_long_as_salvage() {
     let city = City::new();
@@ -129,7 +129,7 @@ fn pins_of_a_sandbox_that_is_forgotten_stay_for_as_long_as_salvage() {
     assert_eq!(pins(&city), "");
 }
 
-/// What cannot be read there is the matter of nobody else.
+/// A stash list that cannot be read concerns only its own sandbox.
 #[test]
 fn list_that_cannot_be_read_stops_no_patrol() {
     let city = City::new();
@@ -144,7 +144,7 @@ fn list_that_cannot_be_read_stops_no_patrol() {
     assert!(!try_git(&sandbox, &["stash", "pop"]).status.success());
 }
 
-/// It is as old as the retention, and what is left of the sandbox is not saved yet.
+/// The entry is as old as the retention, and the rest of the sandbox is not saved yet.
 #[test]
 fn pins_of_a_sandbox_whose_directory_is_gone_stay_until_it_is_forgotten() {
     let city = City::new();
@@ -220,7 +220,7 @@ fn entries_are_pinned_by_one_ref_however_many_there_are() {
     assert_eq!(left.count(), made.len());
 }
 
-/// The time in it is what the agent wants it to be: it was neither measured, nor saved, and it was destroyed.
+/// The agent chooses the time in an entry: a forged one was neither measured nor saved, and was destroyed.
 #[test]
 fn stash_entry_that_claims_to_be_old_is_its_sandboxs() {
     let city = City::new();
@@ -245,7 +245,7 @@ fn stash_entry_that_claims_to_be_old_is_its_sandboxs() {
         "it lives"
     );
     assert_eq!(rev(&sandbox, "stash@{0}"), entry);
-    // Of one that is gone it stays for as long as it is known.
+    // An entry of a removed sandbox stays for as long as the sandbox is known.
     fs::remove_dir_all(&sandbox).unwrap();
     city.repo
         .forget_sandbox(&sandbox, &toast(), Incarnation(1))
@@ -259,7 +259,7 @@ fn stash_entry_that_claims_to_be_old_is_its_sandboxs() {
     assert_eq!(city.repo.expire_stash(later), Ok(1));
 }
 
-/// Neither its message nor its base tells whose it is.
+/// Neither its message nor its base tells the owner of the entry.
 #[test]
 fn stash_entry_of_nobody_is_kept_when_an_agent_drops_it() {
     let city = City::new();
@@ -293,7 +293,7 @@ fn stash_entry_of_nobody_is_kept_when_an_agent_drops_it() {
     assert_eq!(pins(&city), "");
 }
 
-/// It would hold that one up, and go with it.
+/// The entry would hold up the other sandbox, and go with it.
 #[test]
 fn stash_entry_that_names_a_branch_before_that_is_made_is_not_that_branchs() {
     let city = City::new();
@@ -309,7 +309,8 @@ fn stash_entry_that_names_a_branch_before_that_is_made_is_not_that_branchs() {
     assert_eq!(city.facts(&sandbox).stashes, [message]);
 }
 
-/// An earlier version had a ref for each: it says nothing of when it was made, and its commit what an agent wanted.
+/// An earlier version had a ref for each entry: the ref tells no time, and its commit only the time that the agent
+/// chose.
 #[test]
 fn single_pin_of_an_earlier_version_goes_by_the_time_of_this_one() {
     let city = City::new();
@@ -355,7 +356,7 @@ fn stash_entry_is_pinned_when_it_is_made() {
     let logs = watched.theirs().join("logs/refs");
     for replaced in [false, true] {
         if replaced {
-            // The next patrol watches what is in its place.
+            // The next patrol watches the new list.
             fs::rename(&logs, logs.with_extension("old")).unwrap();
             fs::create_dir(&logs).unwrap();
             watched.progress(&nux.path).unwrap();
@@ -403,21 +404,21 @@ fn entry_that_names_no_branch_holds_up_no_other_raider() {
         city.repo
             .discard_sandbox(&permit(&nux, &facts), &city.trash(), &|| Ok(()))
             .unwrap();
-        // It is safe in ours, whoever made it.
+        // The entry is safe in ours, with or without an owner.
         git(sandbox, &["stash", "clear"]);
         git(sandbox, &["gc", "-q", "--prune=now"]);
         let kept = pins(&city);
         let place = if is_told { "/Toast/" } else { "/unclaimed/" };
         let is_kept = |line: &str| line.contains(place) && line.contains(&entry);
         assert!(kept.lines().any(is_kept), "{kept}");
-        // And goes the way of all work of its sandbox.
+        // And it is treated like all other work of its sandbox.
         let left = city.facts(sandbox).special;
         let count = left.iter().filter(|it| it.kind() == WorkKind::LeftBehind);
         assert!(!is_told || count.count() > 0, "{left:?}");
     }
 }
 
-/// Each new one had all of them written again, with a new time.
+/// Each new entry made all of them be written again, with a new time.
 #[test]
 fn pin_of_nobody_goes_when_it_is_old_also_in_a_rig_that_is_always_busy() {
     let city = City::new();

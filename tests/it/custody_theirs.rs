@@ -1,5 +1,4 @@
-//! What agents write into the repository that they share decides nothing. That it runs nothing is shown in
-//! `custody_traps`.
+//! Files that agents write into the shared repository decide nothing. `custody_traps` shows that they run nothing.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +12,7 @@ use nix::unistd::mkfifo;
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-/// Everything that the supervisor does with a sandbox, from its charge to its removal.
+/// Runs everything that the supervisor does with a sandbox, from its charge to its removal.
 pub fn whole_life(city: &City, name: &str) {
     let spec = city.spec_of(name, 2);
     city.repo.make_sandbox(&spec).unwrap();
@@ -40,7 +39,7 @@ pub fn whole_life(city: &City, name: &str) {
     city.repo.delete_branch(&spec.branch, &head).unwrap();
 }
 
-/// A common convention, and half a line: both stopped every raider of the rig.
+/// A common convention, and half a line: each stopped every raider of the rig.
 #[test]
 fn configuration_of_one_raider_stops_no_other() {
     let city = City::new();
@@ -52,7 +51,7 @@ fn configuration_of_one_raider_stops_no_other() {
     whole_life(&city, "Furiosa");
 }
 
-/// git broke in every sandbox until the next start of the city.
+/// git failed in every sandbox until the next start of the city.
 #[test]
 fn what_git_needs_in_every_sandbox_is_written_anew_at_each_patrol() {
     let city = City::new();
@@ -95,13 +94,13 @@ fn what_git_needs_in_every_sandbox_is_written_anew_at_each_patrol() {
         assert!(works(), "{name}: {text:?}");
         assert_eq!(git(&sandbox, &["config", "gc.auto"]), "0", "{name}");
     }
-    // What can be used is the agents' own.
+    // A harmless setting is up to the agents.
     git(&sandbox, &["config", "alias.mine", "status"]);
     city.repo.progress(&sandbox).unwrap();
     assert_eq!(git(&sandbox, &["config", "alias.mine"]), "status");
 }
 
-/// A pipe made the start of the city wait for ever, and a link had another file written.
+/// A pipe made the start of the city wait for ever, and a link made another file be written.
 #[test]
 fn nothing_in_the_place_of_a_file_stops_or_misleads_the_start() {
     let city = City::new();
@@ -163,8 +162,8 @@ fn ref_that_an_agent_wrote_does_not_pass_for_the_remotes() {
     }
 }
 
-/// An outcome file that the repository has is nobody's word. git was asked in the sandbox, with what agents had
-/// configured and replaced there.
+/// An outcome file that the repository has is no raider's report. git used to be asked in the sandbox, with the
+/// configuration and objects that agents had put there.
 #[test]
 fn ours_says_what_is_committed() {
     let city = City::new();
@@ -207,7 +206,7 @@ fn replaced_objects_and_grafts_change_nothing() {
     assert_eq!(landed, "mine");
 }
 
-/// An object whose content is another than its name says must not get into ours.
+/// An object whose content does not match its name must not get into ours.
 #[test]
 fn object_with_another_content_is_refused() {
     let city = City::new();
@@ -244,7 +243,7 @@ fn city_of_the_first_plan_is_moved_over_once() {
         .repo
         .salvage(&sandbox, &toast(), Incarnation(1))
         .unwrap();
-    // As it was: everything in theirs, which borrows from nothing.
+    // As before the split: everything in theirs, which borrows from nothing.
     let (ours, theirs) = (city.repo.repo_dir(), city.repo.theirs());
     let from = ours.display().to_string();
     git(theirs, &["fetch", "--quiet", &from, "+refs/*:refs/*"]);
@@ -258,7 +257,7 @@ fn city_of_the_first_plan_is_moved_over_once() {
     next.restore(&record, &to).unwrap();
     assert_eq!(snapshot(&to), snapshot(&sandbox));
     assert!(!next.facts(&sandbox, "main").unwrap().head_reachable);
-    // What an agent writes there afterwards is not taken over by another start.
+    // A ref that an agent writes there afterwards is not taken over by another start.
     git(&sandbox, &["update-ref", "refs/horde/mq/forged", "HEAD"]);
     next.prepare().unwrap();
     let forged = ["for-each-ref", "refs/horde/mq", "refs/horde/seed"];
@@ -270,8 +269,8 @@ fn repo_again(city: &City) -> horde_supervisor::adapters::git::GitRepo {
     crate::support::city::repo(&city.root(), source, true)
 }
 
-/// Refs below a directory that an agent made a link, or a pipe in the place of a file: the rig's every sandbox
-/// could neither be judged nor saved until a person had removed it.
+/// A link in the place of a directory of refs, or a pipe in the place of a ref: no sandbox of the rig could be judged
+/// or saved until a person had removed it.
 #[test]
 fn links_and_pipes_in_the_shared_repository_hang_and_stop_nothing() {
     let city = City::new();
@@ -289,7 +288,7 @@ fn links_and_pipes_in_the_shared_repository_hang_and_stop_nothing() {
                 _ => symlink(&away, &place).unwrap(),
             }
             city.facts(&sandbox);
-            // What ours knows of them is written again.
+            // The refs that ours knows of them are written again.
             let found = fs::symlink_metadata(&place);
             assert!(found.is_ok_and(|it| it.is_file()) == (name == "packed-refs"));
             let aside = theirs.join(format!("{name}{aside}"));
@@ -302,8 +301,8 @@ fn links_and_pipes_in_the_shared_repository_hang_and_stop_nothing() {
     whole_life(&city, "Nux");
 }
 
-/// A link in the place of one raider's branch: all others of the rig could not be judged, and its own sandbox
-/// could neither be saved nor go.
+/// A link in the place of a raider's branch: no other sandbox of the rig could be judged, and its own could neither be
+/// saved nor removed.
 #[test]
 fn link_in_the_place_of_a_branch_is_set_aside_and_the_branch_is_put_back() {
     let city = City::new();
@@ -327,7 +326,7 @@ fn link_in_the_place_of_a_branch_is_set_aside_and_the_branch_is_put_back() {
         .unwrap();
     assert!(!own.is_symlink() && away.exists());
     assert_eq!(rev(&sandbox, "HEAD"), head);
-    // What its reflog named is kept.
+    // The commits of its reflog are kept.
     let kept = git(city.repo.repo_dir(), &["for-each-ref", "--contains", &head]);
     assert!(!kept.is_empty(), "{record:?}");
     let facts = city.facts(&sandbox);

@@ -1,6 +1,5 @@
-//! The salvage theorem: whatever a raider did to its sandbox, a restore gives the same HEAD, the
-//! same index and the same bytes. The seed is printed, `HORDE_SEED` repeats it, and `HORDE_CASES` says how many
-//! cases there are.
+//! The salvage theorem: after any acts of a raider in its sandbox, a restore gives the same HEAD, the same index and
+//! the same bytes. The seed is printed, `HORDE_SEED` repeats it, and `HORDE_CASES` sets the number of cases.
 
 mod verdict;
 
@@ -20,7 +19,7 @@ use verdict::{Born, Verdict};
 use crate::support::city::City;
 use crate::support::git::{git, try_git};
 
-/// One thing a raider does. Where git refuses it (a commit of nothing), nothing happens.
+/// A single act of a raider. If git refuses it (a commit without changes), nothing happens.
 #[derive(Debug, Clone)]
 enum Act {
     Write(usize, Vec<u8>),
@@ -95,7 +94,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..14)
 }
 
-/// Makes room for a path, as a person would: what is in the way goes.
+/// Makes room for a path by removing the files in the way, as a person would.
 fn make_room(dir: &Path, name: &str) {
     let path = dir.join(name);
     let parent = path.parent().expect("a parent");
@@ -174,7 +173,7 @@ fn act(dir: &Path, act: &Act) {
     }
 }
 
-/// The seed that is asked for, or one that was never used, as a source of chance.
+/// Returns a source of chance from the seed that is asked for, or from a fresh one.
 fn chance() -> TestRng {
     let seed = std::env::var("HORDE_SEED").ok();
     let clock = || std::time::UNIX_EPOCH.elapsed().expect("a time").as_secs();
@@ -187,7 +186,7 @@ fn chance() -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
-/// So many cases, or as many as are asked for.
+/// Returns the configuration for this number of cases, or for the number that is asked for.
 fn config(cases: u32) -> Config {
     let asked = std::env::var("HORDE_CASES").ok();
     Config {
@@ -198,7 +197,7 @@ fn config(cases: u32) -> Config {
     }
 }
 
-/// A city with another line of work that touches the same files.
+/// Makes a city with another line of work that touches the same files.
 fn city() -> City {
     let city = City::with(|checkout| {
         fs::write(checkout.join(".gitattributes"), "*.eol text eol=crlf\n").expect("written");
@@ -226,10 +225,10 @@ fn whatever_was_done_comes_back() {
     let outcome =
         TestRunner::new_with_rng(config(by_tier(8, 240)), chance()).run(&acts(), |steps| {
             case.set(case.get() + 1);
-            // Each case in its own slot: names of slots are letters and digits.
+            // Each case has its own slot: names of slots are letters and digits.
             let spec = city.spec_of(&format!("Case{}", case.get()), 1);
             city.repo.make_sandbox(&spec).expect("a sandbox");
-            // All worktrees share it.
+            // All worktrees share the stash.
             git(&spec.path, &["stash", "clear"]);
             for step in &steps {
                 act(&spec.path, step);
@@ -240,7 +239,7 @@ fn whatever_was_done_comes_back() {
     outcome.expect("the theorem holds");
 }
 
-/// Settings that change how git reads a work tree, and that it goes on with.
+/// Settings that change how git reads a work tree, and under which git still works.
 const SETTINGS: &[(&str, &str)] = &[
     ("core.ignoreCase", "true"),
     ("core.trustctime", "false"),
@@ -297,9 +296,9 @@ fn tell(dir: &Path, settings: &[usize], lines: &[usize]) {
     fs::write(dir.join(".gitattributes"), lines.collect::<String>()).expect("written");
 }
 
-/// Whatever an agent has git configured to, and whatever git makes of it then: a file whose bytes are not the
-/// commit's is not called clean, and every byte comes back after the sandbox is gone and no ref reaches what was
-/// not salvaged. git is not asked for any of it.
+/// The oracle against any git configuration of an agent: a file whose bytes differ from the commit is never called
+/// clean, and every byte comes back after the sandbox is gone and no ref reaches anything that was not salvaged. git is
+/// not asked for any of it.
 #[test]
 fn whatever_git_is_told_every_byte_is_seen_and_comes_back() {
     let settings = proptest::collection::vec(0..SETTINGS.len(), 0..5);
@@ -347,7 +346,7 @@ fn whatever_git_is_told_every_byte_is_seen_and_comes_back() {
     outcome.expect("the theorem holds");
 }
 
-/// The oracle refutes facts that leave out what lies on the disk.
+/// The oracle refutes facts that leave out files of the disk.
 #[test]
 fn facts_that_call_an_edit_clean_are_refuted() {
     let city = city();

@@ -1,5 +1,5 @@
-//! Trip wires: whatever an agent writes to have git run a program, nothing that the supervisor does runs it, and what
-//! lands is what plain git makes in a clean clone.
+//! Trip wires: whatever an agent writes to have git run a program, the supervisor never runs it, and the landed work
+//! equals that of plain git in a clean clone.
 
 mod any;
 mod ways;
@@ -18,27 +18,27 @@ use crate::support::city::{City, permit};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 use ways::{WAYS, Way};
 
-/// Where a trap is set, and what springs it.
+/// The places where traps are set, and the actions that spring them.
 struct Wires {
     city: City,
-    /// Of the agent that sets it.
+    /// The sandbox of the agent that sets the traps.
     sandbox: PathBuf,
-    /// Leaves the mark and prints what it reads.
+    /// A program that leaves the mark and prints its input.
     program: String,
-    /// Leaves the mark and fails.
+    /// A program that leaves the mark and fails.
     fails: String,
     mark: PathBuf,
-    /// Whether the rig has a remote.
+    /// Set when the rig has a remote.
     remote: bool,
 }
 
 impl Wires {
-    /// A city in which an agent has committed, and somebody else has pushed meanwhile.
+    /// Makes a city in which an agent has committed, and another client has pushed meanwhile.
     fn new() -> Self {
         Self::on(true)
     }
 
-    /// The same; without a remote, the user's checkout is what work lands in.
+    /// Makes the same city; without a remote, work lands in the user's checkout.
     fn on(remote: bool) -> Self {
         let city = City::with(|checkout| {
             write(checkout, ".gitattributes", "*.own filter=own merge=own\n");
@@ -83,7 +83,7 @@ impl Wires {
         }
     }
 
-    /// What work lands in.
+    /// Returns the repository that work lands in.
     fn origin(&self) -> PathBuf {
         match self.remote {
             true => self.city.origin(),
@@ -100,7 +100,7 @@ impl Wires {
         }
     }
 
-    /// Every setting that runs a program wherever files are looked at.
+    /// Returns every setting that runs a program whenever git looks at files.
     fn programs(&self) -> Vec<(&'static str, String)> {
         [
             "filter.trap.clean",
@@ -139,7 +139,7 @@ impl Wires {
         }
     }
 
-    /// A repository of the agent's, with every trap and the commits of its sandbox.
+    /// Makes a repository of the agent's, with every trap and the commits of its sandbox.
     fn evil(&self) -> PathBuf {
         let evil = self.city.root().join("evil.git");
         let theirs = self.city.repo.theirs().display().to_string();
@@ -162,12 +162,12 @@ impl Wires {
         git(&self.sandbox, &place).into()
     }
 
-    /// Says what ran if anything did.
+    /// Asserts that no trap was sprung, or tells which.
     fn unsprung(&self, when: &str) {
         assert!(!self.mark.exists(), "a program of an agent ran at {when}");
     }
 
-    /// What an agent's sandbox is asked. It may be that nothing can be said of it.
+    /// Runs every read-only operation on an agent's sandbox. Each may fail.
     fn look(&self, spec: &SandboxSpec) {
         let (repo, sandbox) = (&self.city.repo, &*spec.path);
         let asked: [(&str, &dyn Fn()); 9] = [
@@ -193,7 +193,7 @@ impl Wires {
         self.unsprung("has_committed");
     }
 
-    /// A sandbox beside it: made, damaged, repaired.
+    /// Makes, damages and repairs a sandbox beside it.
     fn beside(&self) -> SandboxSpec {
         let repo = &self.city.repo;
         let spec = self.city.spec_of("Nux", 2);
@@ -208,7 +208,7 @@ impl Wires {
         spec
     }
 
-    /// The tree that plain git makes of the branch on its target, in a clean clone.
+    /// Returns the tree that plain git makes of the branch on its target, in a clean clone.
     fn plainly(&self, branch: &str, style: LandStyle) -> String {
         let (from, dir) = (self.origin(), self.city.root().join("clean"));
         let (from, to) = (from.display().to_string(), dir.display().to_string());
@@ -232,7 +232,7 @@ impl Wires {
         rev(&dir, "HEAD^{tree}")
     }
 
-    /// The agent's commit lands; its tree is the one that plain git makes.
+    /// Lands the agent's commit, and asserts that its tree is the one that plain git makes.
     fn land(&self, branch: &str, head: &Oid, style: LandStyle) {
         let (repo, city) = (&self.city.repo, &self.city);
         repo.push_branch(branch, head, None).unwrap();
@@ -284,7 +284,7 @@ impl Wires {
         self.unsprung("delete_branch");
     }
 
-    /// What is left is saved, brought back and removed.
+    /// Saves the rest, restores it and removes the sandbox.
     fn release(&self, spec: &SandboxSpec, at: u64) {
         let (repo, city) = (&self.city.repo, &self.city);
         let incarnation = Incarnation(at);
@@ -310,7 +310,8 @@ impl Wires {
     }
 }
 
-/// Everything that the supervisor does while a trap is set. The agent's own sandbox can always be saved and go.
+/// Asserts that the supervisor can do everything while a trap is set. The agent's own sandbox can always be saved and
+/// removed.
 fn nothing_springs(way: &Way) {
     let wires = Wires::new();
     let head = Oid::new(rev(&wires.sandbox, "HEAD")).unwrap();
@@ -321,7 +322,7 @@ fn nothing_springs(way: &Way) {
         let sprung = wires.mark.exists();
         assert!(sprung, "{}: no trap: {output:?}", way.name);
     }
-    // What the test itself did there may have run it, too.
+    // The test's own commands there may have run the trap, too.
     fs::remove_file(&wires.mark).ok();
     let spec = wires.city.spec(1);
     wires.city.repo.prepare().unwrap();
@@ -333,7 +334,7 @@ fn nothing_springs(way: &Way) {
     wires.release(&beside, 2);
 }
 
-/// Some of the ways by themselves, in the long tier all: one may hide another.
+/// Some of the ways one by one, in the long tier all: one may hide another.
 #[test]
 fn no_way_of_an_agent_runs_a_program_below_the_supervisor() {
     for (place, way) in WAYS.iter().enumerate() {
@@ -344,14 +345,14 @@ fn no_way_of_an_agent_runs_a_program_below_the_supervisor() {
     }
 }
 
-/// All that can be set at once.
+/// All ways at once that do not exclude each other.
 #[test]
 fn all_ways_of_an_agent_together_run_no_program_below_the_supervisor() {
     let every = Way {
         name: "all",
         set: |wires| {
             for way in WAYS {
-                // These would hide what the others write.
+                // These would hide the files that the others write.
                 if !way.name.contains("lead") && !way.name.contains("inside") {
                     (way.set)(wires);
                 }

@@ -1,5 +1,5 @@
-//! The repository that agents share may be removed, closed, or have something else in the place of what all sandboxes
-//! need: each of them is judged and saved all the same, and the rig goes on.
+//! The repository that agents share may be removed, closed, or have other objects in the place of files that all
+//! sandboxes need: each sandbox is judged and saved all the same, and the rig goes on.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -42,7 +42,7 @@ fn saved_and_removed(city: &City, what: &str) {
     assert_eq!(restored, files, "{what}");
 }
 
-/// A charge wrote through the link.
+/// A charge used to write through the link.
 #[test]
 fn link_in_the_place_of_all_administrative_directories_leads_nowhere() {
     let city = City::new();
@@ -62,7 +62,7 @@ fn link_in_the_place_of_all_administrative_directories_leads_nowhere() {
     assert!(worktrees.symlink_metadata().unwrap().is_dir());
 }
 
-/// A73: each patrol, charge and removal of the rig reads them all.
+/// A73: each patrol, charge and removal of the rig reads all refs.
 #[test]
 fn pipe_in_one_administrative_directory_stops_no_other_sandbox() {
     for name in ["HEAD", "gitdir", "index", "logs/HEAD"] {
@@ -79,7 +79,7 @@ fn pipe_in_one_administrative_directory_stops_no_other_sandbox() {
     }
 }
 
-/// It could be neither measured nor saved.
+/// The sandbox could be neither measured nor saved.
 #[test]
 fn sandbox_whose_reflog_is_no_file_is_measured_by_its_files() {
     let cases: [Break; 4] = [
@@ -104,7 +104,7 @@ fn sandbox_whose_reflog_is_no_file_is_measured_by_its_files() {
     }
 }
 
-/// Something done to the shared repository.
+/// An act on the shared repository.
 type Break = (&'static str, fn(&Path));
 
 const BREAKS: [Break; 9] = [
@@ -140,7 +140,7 @@ const BREAKS: [Break; 9] = [
     }),
 ];
 
-/// Toast's bytes were on the disk, and nothing in the rig could be measured, saved or charged.
+/// Toast's bytes were on the disk, but nothing in the rig could be measured, saved or charged.
 #[test]
 fn whatever_becomes_of_the_shared_repository_sandboxes_are_saved_and_others_go_on() {
     for (what, break_it) in BREAKS {
@@ -161,7 +161,7 @@ fn whatever_becomes_of_the_shared_repository_sandboxes_are_saved_and_others_go_o
     }
 }
 
-/// And git works in the sandboxes again, with what was committed there.
+/// And git works in the sandboxes again, with the commits from before.
 #[test]
 fn shared_repository_is_a_repository_again_after_a_patrol() {
     // Without its objects, the sandbox is one whose HEAD is damaged.
@@ -171,7 +171,7 @@ fn shared_repository_is_a_repository_again_after_a_patrol() {
         write(&sandbox, "README", "committed\n");
         let head = commit_all(&sandbox, "work");
         break_it(city.repo.theirs());
-        // A sandbox of which it knows nothing any more is repaired.
+        // A sandbox about which git knows nothing any more is repaired.
         drop(city.repo.progress(&sandbox));
         assert!(!city.repo.take_mended().is_empty(), "{what} is told");
         assert!(city.repo.take_mended().is_empty(), "{what} is told once");
@@ -191,7 +191,7 @@ fn shared_repository_is_a_repository_again_after_a_patrol() {
 /// The directory in which git keeps the last commit.
 const FAN: &str = "objects/..";
 
-/// What an agent closed to its owner, the owner opens: of root nothing is closed.
+/// A directory that an agent closed to its owner is opened again. For root nothing is closed.
 #[test]
 fn what_one_agent_closes_stops_no_sandbox() {
     if !unprivileged(what_one_agent_closes_stops_no_sandbox) {
@@ -230,7 +230,7 @@ fn what_one_agent_closes_stops_no_sandbox() {
     }
 }
 
-/// Its configuration, attributes and refs were written into the repository that the link named.
+/// Configuration, attributes and refs used to be written into the repository that the link named.
 #[test]
 fn link_in_the_place_of_the_shared_repository_leads_nowhere() {
     let city = City::new();
@@ -273,7 +273,7 @@ fn start_runs_no_git_in_what_an_agent_left_of_the_shared_repository() {
     whole_life(&city, "Nux");
 }
 
-/// An agent that removes them decides when they are written, and not what.
+/// An agent that removes these files decides when they are written, but not their content.
 #[test]
 fn settings_that_are_written_again_are_those_of_the_last_start() {
     let city = City::new();

@@ -1,5 +1,5 @@
-//! A city whose supervisor is a fake behind the real server, so that both ends of the control
-//! socket are tested without anything behind them.
+//! A city whose supervisor is a fake behind the real server, so that both ends of the control socket are tested without
+//! the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use horde_supervisor::testing::poll::poll;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-/// How long anything may take before a test gives up.
+/// The limit after which a test gives up.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// Answers by echo, but for a few operations that behave badly on purpose.
+/// Answers by echo, except for a few operations that misbehave on purpose.
 pub struct Fake {
-    /// Who every caller is taken for.
+    /// The caller that every connection is taken for.
     pub who: Mutex<Who>,
-    /// Operations that were asked, as they read on the wire.
+    /// Requests as they read on the wire.
     pub asked: Mutex<Vec<Value>>,
-    /// Operations that came to their end.
+    /// The number of finished requests.
     pub ended: AtomicUsize,
-    /// What was forbidden.
+    /// The refusals that were reported as `forbidden`.
     pub forbidden: Mutex<Vec<String>>,
     /// `peek slow` waits for a permit of these.
     pub release: Semaphore,
-    /// Set results, by operation; the last one counts.
+    /// Results set by the test, by operation; the last one counts.
     pub results: Mutex<Vec<(&'static str, Result<Value, ControlError>)>>,
     /// Present while a followed stream is open.
     pub stream: Mutex<Option<mpsc::Sender<Result<Value, ControlError>>>>,
@@ -57,12 +57,12 @@ impl Default for Fake {
 pub struct Shared(pub Arc<Fake>);
 
 impl Shared {
-    /// Sets what an operation answers from now on.
+    /// Sets the answer of an operation from now on.
     pub fn answer(&self, op: &'static str, result: Result<Value, ControlError>) {
         self.0.results.lock().unwrap().push((op, result));
     }
 
-    /// What was asked of this operation.
+    /// Returns the arguments of all requests of this operation.
     pub fn asked(&self, op: &str) -> Vec<Value> {
         let asked = self.0.asked.lock().unwrap();
         let of = asked.iter().filter(|asked| asked["op"] == op);
@@ -126,7 +126,7 @@ impl Service for Shared {
     fn answered(&self, _: OpName, _: Option<ErrorKind>, _: Duration) {}
 }
 
-/// An event as the journal has them.
+/// Returns an event as the journal has them.
 pub fn event(seq: u64) -> Value {
     json!({"seq": seq, "ts": "2026-01-31T12:00:00Z", "type": "raider.charged",
         "subject": "horde/raiders/Toast", "cause": "charged", "data": {"relic": "gt-1"}})
@@ -164,7 +164,7 @@ impl FakeCity {
         city
     }
 
-    /// The city without anybody on its socket.
+    /// Makes the city without a server on its socket.
     pub fn away() -> Self {
         let dir = horde_supervisor::testing::scratch();
         fs::write(
@@ -188,7 +188,7 @@ impl FakeCity {
         self.root().join(".horde/control.sock")
     }
 
-    /// `hd` on this city, with nothing of the caller's environment that it looks at.
+    /// Returns a command for `hd` on this city, without the variables that it reads from the caller's environment.
     pub fn hd(&self) -> assert_cmd::Command {
         let mut hd = hd();
         hd.arg("--city").arg(self.root()).timeout(LIMIT);
@@ -213,7 +213,7 @@ impl Drop for FakeCity {
     }
 }
 
-/// `hd` without what the environment of the tests may say of cities.
+/// Returns a command for `hd`, without the variables of the test's environment about cities.
 pub fn hd() -> assert_cmd::Command {
     let mut hd = assert_cmd::Command::cargo_bin("hd").unwrap();
     for name in VARIABLES {

@@ -1,4 +1,4 @@
-//! From a sandbox to the target and back to nothing, through the port, on a prepared rig.
+//! The life of a sandbox through the port, on a prepared rig: made, landed, removed.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn gate(city: &City, run: &str) -> GateSpec {
     }
 }
 
-/// Works in a sandbox, lands it, cleans up; the commit that landed.
+/// Works in a sandbox, lands it, cleans up. Returns the commit that landed.
 fn land(city: &City, repo: &dyn Repo, style: LandStyle) -> Oid {
     let spec = city.spec(1);
     repo.make_sandbox(&spec).expect("git does it");
@@ -99,7 +99,7 @@ fn work_goes_from_a_sandbox_to_the_remote() {
     }
 }
 
-/// A person takes a commit off the target by a force-push while a raider is at work on it.
+/// A person removes a commit from the target by a force-push while a raider works on it.
 #[test]
 fn what_was_taken_off_the_target_does_not_come_back_with_work() {
     for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
@@ -134,13 +134,13 @@ fn what_was_taken_off_the_target_does_not_come_back_with_work() {
             assert_eq!(added(&city, &landed), wanted, "{style:?}");
             let history = git(repo.repo_dir(), &["rev-list", landed.as_str()]);
             assert!(!history.contains(oops.as_str()), "{style:?}");
-            // Nothing of it is the raider's.
+            // Nothing of it is the raider's work.
             let nothing = LandRequest {
                 head: oops,
                 ..begun
             };
             assert_eq!(repo.merge(&nothing).unwrap(), MergeOutcome::Nothing);
-            // On a branch that was pushed before, the same commit is the work's.
+            // On a branch that was pushed before, the same commit belongs to the work.
             let own = request(&head, &tip, style);
             assert!(
                 added(&city, &merged(&city, &own)).contains(&"secret".into()),
@@ -150,7 +150,7 @@ fn what_was_taken_off_the_target_does_not_come_back_with_work() {
     }
 }
 
-/// The agent merges the rewritten target, and a person reverts there what it took over.
+/// The agent merges the rewritten target, and a person reverts there a change that it took over.
 #[test]
 fn revert_on_a_rewritten_target_is_not_undone_by_work_that_merged_what_it_reverts() {
     for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
@@ -177,7 +177,7 @@ fn revert_on_a_rewritten_target_is_not_undone_by_work_that_merged_what_it_revert
     }
 }
 
-/// A city whose target has got one more file, and a sandbox that was begun on that.
+/// Makes a city whose target has an additional file, and a sandbox that was begun on that.
 fn begun_on(file: &str) -> (City, Oid) {
     let city = City::new();
     write(&city.checkout(), file, "password\n");
@@ -195,7 +195,7 @@ fn push_main(city: &City) {
     );
 }
 
-/// Pushes what the raider has, and returns its head.
+/// Pushes the raider's work, and returns its head.
 fn pushed(city: &City) -> Oid {
     let spec = city.spec(1);
     let head = Oid::new(rev(&spec.path, "HEAD")).unwrap();
@@ -210,7 +210,7 @@ fn merged(city: &City, request: &LandRequest) -> Oid {
     }
 }
 
-/// The files that a commit has more than the first commit of all.
+/// Returns the files that a commit has in addition to those of the very first commit.
 fn added(city: &City, tip: &Oid) -> Vec<String> {
     let first = git(
         city.repo.repo_dir(),
@@ -222,7 +222,7 @@ fn added(city: &City, tip: &Oid) -> Vec<String> {
     names.lines().map(str::to_owned).collect()
 }
 
-/// The same checkout without its origin.
+/// The same city, with a checkout without origin.
 fn without_remote(push: bool) -> City {
     let mut city = City::bare();
     git(&city.checkout(), &["remote", "remove", "origin"]);
@@ -283,7 +283,7 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).expect("git does it")
 }
 
-/// A distribution has its own git, older than the one that was found first: Debian 12 has 2.39.
+/// A distribution's own git may be older than the one that was found first: Debian 12 has 2.39.
 #[test]
 fn work_lands_and_sandboxes_go_with_the_git_of_the_system() {
     const SYSTEM: &str = "/usr/bin";

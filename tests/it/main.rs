@@ -1,4 +1,4 @@
-//! Integration tests, all in one program: linking is what takes time.
+//! Integration tests, all in one program, because linking takes the time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod chaos;

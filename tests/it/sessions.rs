@@ -1,4 +1,4 @@
-//! The conformance suite of session providers, run by the fake, by real holders and by real tmux.
+//! The conformance suite for providers of sessions, run by the fake, by real holders and by real tmux.
 
 mod local;
 
@@ -42,23 +42,23 @@ pub struct LocalBench {
 }
 
 impl LocalBench {
-    /// A bench of tmux; none on a machine without it.
+    /// Makes a bench of tmux; none on a machine without it.
     pub fn on_tmux() -> Option<Self> {
         tmux::is_there().then(|| Self::new(Provider::Tmux))
     }
 
-    /// A bench without sessions.
+    /// Makes a bench without sessions.
     pub fn new(provider: Provider) -> Self {
         let dir = horde_supervisor::testing::scratch();
         Self { dir, provider }
     }
 
-    /// The directory that is the test's own.
+    /// Returns the test's own directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The name of its tmux server.
+    /// Returns the name of its tmux server.
     pub fn server(&self) -> String {
         tmux_server(self.path(), "")
     }
@@ -71,12 +71,12 @@ impl LocalBench {
         tmux.output().unwrap()
     }
 
-    /// Where the sessions are kept.
+    /// Returns the directory of the sessions.
     pub fn state_dir(&self) -> PathBuf {
         self.path().join("sessions")
     }
 
-    /// A provider.
+    /// Returns a provider.
     pub fn provider(&self) -> LocalSessions {
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
         let sessions = LocalSessions::new(self.state_dir(), exe, &self.server()).unwrap();
@@ -89,7 +89,7 @@ impl LocalBench {
 impl Drop for LocalBench {
     fn drop(&mut self) {
         use horde_supervisor::ports::sessions::SessionHandle;
-        // A test that failed half-way has sessions left.
+        // A test that failed half-way leaves sessions.
         let sessions = self.provider();
         for facts in sessions.list().unwrap_or_default() {
             let (id, token) = (facts.id, facts.token);
@@ -98,7 +98,7 @@ impl Drop for LocalBench {
                 eprintln!("left behind: {error}");
             }
         }
-        // Panes of sessions that ended by themselves. Without any there is no server either.
+        // Panes of sessions that ended by themselves. Without panes there is no server either.
         self.tmux(&["kill-server"]);
         let uid = nix::unistd::geteuid();
         let dir = std::env::var("TMUX_TMPDIR").unwrap_or_else(|_| "/tmp".to_owned());

@@ -1,7 +1,5 @@
-//! The house keeps its own rules: layers, sizes, headers, forbidden words, paths, links and
-//! verbs in documents.
-//! Everything is read as text, so a rule can be read here; what only the compiler can know is left
-//! to the lints.
+//! The house keeps its own rules: layers, sizes, headers, forbidden words, paths, links and verbs in documents.
+//! Everything is read as text, so that a rule is easy to read here; rules that need the compiler are left to the lints.
 
 mod actors;
 mod docs;
@@ -19,7 +17,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files below a directory of the package, in order.
+/// Returns the files below a directory of the package, in order.
 fn files(dir: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![root().join(dir)];
@@ -37,7 +35,7 @@ fn files(dir: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The Rust files of the named directories; one that is not there has none.
+/// Reads the Rust files of the named directories; a missing directory has none.
 fn sources(dirs: &[&str]) -> Vec<Source> {
     let there = dirs.iter().filter(|dir| root().join(dir).is_dir());
     let files = there.flat_map(|dir| files(dir));
@@ -50,13 +48,13 @@ fn sources(dirs: &[&str]) -> Vec<Source> {
     .collect()
 }
 
-/// Every file of the package's code, read once.
+/// Returns every file of the package's code, read once.
 fn all() -> &'static [Source] {
     static ALL: LazyLock<Vec<Source>> = LazyLock::new(|| sources(&["src", "tests", "benches"]));
     &ALL
 }
 
-/// The files below one directory of the package.
+/// Returns the files below a directory of the package.
 fn below(dir: &str) -> impl Iterator<Item = &'static Source> {
     all()
         .iter()

@@ -1,5 +1,5 @@
-"""Measures one harness: from `hd run` to its first prompt at the model, then what a session costs that has
-nothing to do, and what the supervisor and the session's holder cost beside it.
+"""Measures one harness: the time from `hd run` to its first prompt at the model, then the cost of an idle session,
+of its holder and of the supervisor.
 
 Run by tests/real-agents/run --measure. The city is one that `hd harness test --keep` left; a server in place
 of its model refuses every request, so that the program ends its turn and waits at its input.

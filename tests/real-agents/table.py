@@ -1,4 +1,4 @@
-"""The results of `hd harness test --json`: what did not hold, and the table in the docs."""
+"""The results of `hd harness test --json`: the failed cases, and the table in the docs."""
 
 import datetime
 import json

@@ -1,5 +1,5 @@
-//! `hd attach` and `hd logs -f`: a session's terminal, straight from its holder. The supervisor
-//! only says where that is.
+//! `hd attach` and `hd logs -f`: a session's terminal, straight from its holder. The supervisor only tells the holder's
+//! place.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ use terminal::{Signal, Terminal};
 /// Bytes taken from a socket or a keyboard at once.
 const CHUNK: usize = 64 * 1024;
 
-/// How an attached client ends.
+/// The end of an attached client.
 enum End {
     Detached,
     Ended(Ended),
@@ -65,8 +65,8 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
     Ok(())
 }
 
-/// Becomes the tmux client of a pane. Of the answer only these two words are taken, each in the place and
-/// form that it has: nothing that answers can name another program or argument.
+/// Becomes the tmux client of a pane. Only these two words of the answer are used, each in its own place and form: an
+/// answer can name no other program or argument.
 fn become_tmux(pane: &Value) -> Result<(), CliError> {
     let pane: Pane = serde_json::from_value(pane.clone()).map_err(|_| strange())?;
     let number = pane.id.strip_prefix('%').unwrap_or_default();
@@ -120,12 +120,12 @@ fn dropped() -> CliError {
 struct Holder {
     stream: UnixStream,
     frames: Frames,
-    /// Set where its output is shown as text, and not on a terminal that is the session's.
+    /// Set when the output is shown as text instead of on a terminal of the session's size.
     followed: Option<Following>,
 }
 
 impl Holder {
-    /// Goes where the supervisor says that the session is.
+    /// Connects to the session at the place that the supervisor named.
     fn reach(point: &Value) -> Result<Self, CliError> {
         let word = |key: &str| point.get(key).and_then(Value::as_str);
         let socket = Path::new(word("socket").ok_or_else(strange)?);
@@ -162,13 +162,13 @@ impl Holder {
     fn tell(&mut self, request: &Request) -> Result<(), CliError> {
         let sent = self.stream.write_all(&request.encode());
         match sent {
-            // Why it has gone is still to be read.
+            // The reason of the end may still be unread.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             sent => sent.doing("the session"),
         }
     }
 
-    /// Takes in what came; false when nothing will come any more.
+    /// Reads from the holder; false at the end of its messages.
     fn hear(&mut self) -> Result<bool, CliError> {
         let mut bytes = [0; CHUNK];
         let read = loop {
@@ -182,7 +182,7 @@ impl Holder {
         Ok(read > 0)
     }
 
-    /// Shows what has come in whole frames.
+    /// Shows the frames that are complete.
     fn show(&mut self) -> Result<Option<End>, CliError> {
         let broken = |error: wire::WireError| CliError::failed(error.to_string());
         while let Some((kind, payload)) = self.frames.next_frame().map_err(broken)? {
@@ -216,7 +216,7 @@ impl Holder {
         // A size of 0 leaves the terminal as it is.
         self.tell(&Request::Attach { rows: 0, cols: 0 })?;
         loop {
-            // What came together with the greeting is shown before anything is waited for.
+            // Shows messages that came together with the greeting before waiting for more.
             if let Some(end) = self.show()? {
                 return Ok(end);
             }

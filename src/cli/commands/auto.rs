@@ -21,7 +21,7 @@ pub(super) fn run(verb: AutoVerb, context: &mut Context) -> Result<(), CliError>
     }
 }
 
-/// Runs it and waits for the event of its end, which is shown.
+/// Runs the automation, waits for the event of its end, and shows that.
 fn wait(args: AutoRef, context: &mut Context) -> Result<(), CliError> {
     let begun = context.ask(&Op::AutoRun(args))?;
     let events = Op::Events(Events {

@@ -38,7 +38,7 @@ pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> 
     }
 }
 
-/// Loads, or says everything that is wrong.
+/// Loads the configuration, or returns all of its errors.
 pub(super) fn load(context: &Context) -> Result<Loaded, CliError> {
     let path = context.city_file()?;
     config::load(&path, &Env::of_process()).map_err(|errors| {

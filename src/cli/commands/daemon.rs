@@ -17,7 +17,7 @@ use crate::control::protocol::{Exit, Op};
 
 use super::supervisor::{self, Lives};
 
-/// How long the process may take to go once everything it looked after has ended.
+/// The limit for the process to exit after all of its children have ended.
 const GONE_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
@@ -42,7 +42,7 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     context.print(&answer, runs)
 }
 
-/// Returns when the supervisor's process has ended, so that the city is free for the next.
+/// Stops the supervisor, and returns when its process has ended: the city is free for the next then.
 pub(super) fn stop(args: args::Stop, context: &mut Context) -> Result<(), CliError> {
     let mut client = context.client()?;
     let process = client.peer_pid().and_then(watch);
@@ -61,7 +61,7 @@ pub(super) fn ping(context: &mut Context) -> Result<(), CliError> {
     context.show(&Op::Ping(Nothing {}), pong)
 }
 
-/// Says what became of each agent; what is wrong with the files is exit code 2.
+/// Reloads and tells the effect on each agent; an invalid configuration gives exit code 2.
 pub(super) fn reload(args: args::Reload, context: &mut Context) -> Result<(), CliError> {
     let result = context.ask(&Op::Reload(args))?;
     context.print(&result, said::reloaded)?;

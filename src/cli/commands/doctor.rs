@@ -1,4 +1,4 @@
-//! `hd doctor`: what the supervisor finds, and what can be seen without one.
+//! `hd doctor`: the supervisor's findings, and checks that need no supervisor.
 
 mod local;
 
@@ -21,7 +21,7 @@ use crate::domain::doctor::{Finding, Kind};
 
 pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliError> {
     let (city, fix) = (context.city()?, args.fix);
-    // First: whether this caller may mend anything is for the supervisor to say.
+    // The supervisor comes first, because it decides whether this caller may fix anything.
     let (mut their_git, mut machine) = (Value::Null, Machine::here());
     let mut answered = true;
     let (mut findings, exit) = match context.ask(&Op::Doctor(args)) {
@@ -61,7 +61,8 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
     }
 }
 
-/// The machine as the supervisor sees it: of keys it tells the names. Its socket belongs to its user.
+/// Returns the machine as the supervisor sees it: of API keys it only tells the names. The socket belongs to the
+/// supervisor's user.
 fn of_supervisor(told: Value, socket: &Path, here: Machine) -> Machine {
     let told: Option<BTreeMap<String, Option<String>>> = serde_json::from_value(told).ok();
     let own = told.map(|told| {

@@ -1,5 +1,5 @@
-//! `hd done`: declares that the work is finished. With the supervisor away the declaration waits
-//! for it in the outbox, so that an agent never has to wait, or try again, or give up.
+//! `hd done`: declares that the work is finished. Without a supervisor the declaration is left in the outbox, so that
+//! an agent never has to wait, retry or give up.
 
 use std::env;
 use std::fs::{self, DirBuilder, File};
@@ -35,7 +35,7 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
     }
 }
 
-/// Writes the intent so that it is there whole or not at all, and stays when the power fails.
+/// Writes the intent atomically and durably.
 fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError> {
     let var = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let intent = Intent {
@@ -95,7 +95,7 @@ fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError>
 fn write(dir: &Path, intent: &Intent) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let text = serde_json::to_vec_pretty(intent)?;
-    // A name that begins with a dot is not an intent yet.
+    // A name with a leading dot is not yet an intent.
     let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir)?;
     file.write_all(&text)?;
     file.as_file().sync_all()?;

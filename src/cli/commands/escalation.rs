@@ -1,4 +1,4 @@
-//! `hd escalate` and `hd escalations`: calling people, and people answering.
+//! `hd escalate` and `hd escalations`: calling people, and their answers.
 
 use super::relic::text_or_stdin;
 use crate::cli::args::EscalationsVerb;

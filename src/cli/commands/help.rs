@@ -1,4 +1,4 @@
-//! Completions, manual pages and the version, all from the one definition of the command line.
+//! Completions, manual pages and the version, all from the same definition of the command line.
 
 use std::fs;
 use std::path::Path;

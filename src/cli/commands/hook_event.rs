@@ -1,6 +1,5 @@
-//! `hd hook-event`: hands an event of the harness on to the supervisor. A harness waits for its hooks
-//! and may take what they print for an instruction, so this prints nothing, never fails, and gives up
-//! soon.
+//! `hd hook-event`: passes an event of the harness to the supervisor. A harness waits for its hooks and may take their
+//! output for an instruction, so this prints nothing, never fails, and soon gives up.
 
 use std::io::Read;
 
@@ -10,7 +9,7 @@ use crate::cli::context::Context;
 use crate::control::protocol::Op;
 use crate::control::protocol::args::HookEvent;
 
-/// The most that is read of an event: what is longer carries the output of a tool, and no state.
+/// The largest event that is read: longer ones carry the output of a tool, and no state.
 const MOST: u64 = 512 * 1024;
 
 pub(super) fn run(hooks: String, name: Option<String>, context: &mut Context) {
@@ -25,14 +24,14 @@ pub(super) fn run(hooks: String, name: Option<String>, context: &mut Context) {
     let Ok(event) = serde_json::from_str::<Value>(&text) else {
         return;
     };
-    // The state is seen on the screen as well: an event that is lost costs time and nothing else.
+    // The screen shows the state as well: a lost event costs only time.
     let _lost = context.ask(&Op::HookEvent(HookEvent {
         hooks,
         event: slim(event, name),
     }));
 }
 
-/// The event without the output of tools, which may be long and tells no state.
+/// Returns the event without the output of tools, which may be long and tells no state.
 fn slim(mut event: Value, name: Option<String>) -> Value {
     if let Some(fields) = event.as_object_mut() {
         if let Some(name) = name {

@@ -21,8 +21,8 @@ use crate::domain::suggest::closest;
 
 use super::harness::look::{Machine, look, missing};
 
-/// Programs looked for in the `PATH`, the first found is the harness; each is a preset's name with
-/// the program it runs.
+/// The programs that are looked for in the `PATH`; the first found is the harness. Each is a preset's name with its
+/// program.
 const KNOWN: &[(&str, &str)] = &[
     ("claude", "claude"),
     ("codex", "codex"),
@@ -36,7 +36,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("goose", "goose"),
 ];
 
-/// What the file names where none of them is there.
+/// The harness of the new file when none of the known programs is in the `PATH`.
 const DEFAULT: &str = "claude";
 
 pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The name of a preset, or what was meant.
+/// Checks the name of a preset; suggests the nearest one.
 fn preset(named: &str) -> Result<String, CliError> {
     let presets = config::presets();
     if presets.iter().any(|preset| preset == named) {
@@ -101,7 +101,7 @@ fn preset(named: &str) -> Result<String, CliError> {
     Err(CliError::usage(format!("there is no preset {named}")).hint(hint))
 }
 
-/// What keeps the harness of the new city from starting without a person.
+/// Returns the findings that keep the new city's harness from starting without a person.
 fn examined(file: &Path, harness: &str) -> Vec<Finding> {
     let Ok(loaded) = config::load(file, &config::Env::of_process()) else {
         return Vec::new();
@@ -141,7 +141,7 @@ fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
     output::say("  hd run \"what is to be done\"");
 }
 
-/// What to do where no coding agent was found.
+/// Returns advice for the case that no coding agent was found.
 fn without_agent(harness: Option<&str>) -> Vec<String> {
     if harness.is_some() {
         return Vec::new();
@@ -161,7 +161,7 @@ fn without_agent(harness: Option<&str>) -> Vec<String> {
     ]
 }
 
-/// Where the city goes.
+/// Returns the directory of the new city.
 fn place(args: &Init, here: &Path, rig: Option<&Path>) -> Result<PathBuf, CliError> {
     if let Some(dir) = &args.dir {
         return Ok(dir.clone());
@@ -186,7 +186,7 @@ fn repository(dir: &Path) -> Option<PathBuf> {
     found.map(Path::to_owned)
 }
 
-/// A name out of a directory's: what is not allowed in names becomes `-`.
+/// Makes a name from a directory's: characters that names may not have become `-`.
 fn name_of(dir: &Path, otherwise: &str) -> String {
     let name = dir
         .file_name()
@@ -208,7 +208,7 @@ fn name_of(dir: &Path, otherwise: &str) -> String {
     }
 }
 
-/// The rig's name, which is the name of its directory in the city too, so it must be free there.
+/// Returns the rig's name. It is also the name of the rig's directory in the city, so it must be free there.
 fn rig_name(rig: &Path, city: &Path) -> String {
     let name = name_of(rig, "rig");
     if city.join(&name).exists() {
@@ -218,7 +218,7 @@ fn rig_name(rig: &Path, city: &Path) -> String {
     }
 }
 
-/// The first known program of the PATH.
+/// Returns the first known program in the PATH.
 fn on_path() -> Option<&'static str> {
     let path = env::var_os("PATH")?;
     let dirs: Vec<_> = env::split_paths(&path).collect();
@@ -227,8 +227,7 @@ fn on_path() -> Option<&'static str> {
     found.map(|(name, _)| *name)
 }
 
-/// Keeps the city's files out of the repository that they are in. A linked worktree shares the
-/// excludes of its repository.
+/// Excludes the city's files from the repository around them. A linked worktree shares the excludes of its repository.
 fn exclude(dir: &Path, rig: Option<&str>) -> Result<(), CliError> {
     let git = git_dir(&dir.join(".git"))?;
     let info = git.join("info");
@@ -257,7 +256,7 @@ fn exclude(dir: &Path, rig: Option<&str>) -> Result<(), CliError> {
     fs::write(&path, after).doing(path.display())
 }
 
-/// The directory with the excludes: `.git`, or the common one that a `.git` file leads to.
+/// Returns the directory with the excludes: `.git`, or the common one that a `.git` file leads to.
 fn git_dir(git: &Path) -> Result<PathBuf, CliError> {
     if git.is_dir() {
         return Ok(git.to_owned());

@@ -77,7 +77,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
     }
 }
 
-/// Prints what a program wrote with its control sequences, to whatever is no terminal.
+/// Prints a session's output with its control sequences if standard output is no terminal.
 fn raw(op: &Op, context: &mut Context) -> Result<(), CliError> {
     if context.json || context.on_terminal() {
         return context.show(op, show::text);

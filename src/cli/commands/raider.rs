@@ -1,4 +1,4 @@
-//! `hd raider`: what the safety protocol allows to be done with raiders from outside.
+//! `hd raider`: operations on raiders from outside, as far as the safety protocol permits.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
             if !context.yes && Context::can_ask() {
                 args.incarnation = losses(&args, context)?;
             } else if !context.yes {
-                // Who is not there needs no consent.
+                // A raider that does not exist needs no consent.
                 let name = args.name.clone();
                 context.ask(&Op::RaiderShow(Named { name }))?;
             }
@@ -42,7 +42,7 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
     }
 }
 
-/// Answers as the nuke itself would, with its exit code.
+/// Rehearses a nuke; answers and exit code are those of the nuke itself.
 fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
     let told = context.ask(&Op::RaiderNuke(args))?;
     context.print(&told, said::rehearsed)?;
@@ -56,7 +56,7 @@ fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
     Err(error)
 }
 
-/// Whoever is asked for consent knows before what it costs. Answers whom the consent is for.
+/// Shows the losses before consent is asked for. Returns the incarnation that the consent is for.
 fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliError> {
     let look = RaiderNuke {
         dry_run: true,

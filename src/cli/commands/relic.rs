@@ -25,8 +25,7 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
     }
 }
 
-/// Closing a hooked relic ends a raider's work, so it is asked for; the supervisor has the last
-/// word.
+/// Closes a relic. Closing a hooked one ends a raider's work, so that needs consent; the supervisor decides.
 fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
     args.yes = context.yes;
     if !args.yes {
@@ -42,7 +41,7 @@ fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
     context.show(&Op::RelicClose(args), said::relic)
 }
 
-/// The text; `-` stands for what is on standard input.
+/// Returns the text; `-` stands for standard input.
 pub(super) fn text_or_stdin(text: String) -> Result<String, CliError> {
     if text != "-" {
         return Ok(text);
@@ -50,7 +49,7 @@ pub(super) fn text_or_stdin(text: String) -> Result<String, CliError> {
     io::read_to_string(io::stdin().lock()).doing("standard input")
 }
 
-/// A path as it is meant here, for somebody whose working directory is another.
+/// Returns the path relative to this working directory as an absolute one: the supervisor has another.
 pub(super) fn absolute(path: &str) -> Result<String, CliError> {
     let absolute = path::absolute(path).doing(path)?;
     absolute

@@ -1,5 +1,5 @@
-//! `hd run`: makes a relic of each task and charges it; on a terminal it follows them until they
-//! have landed, or wait for a person.
+//! `hd run`: makes a relic of each task and charges it; on a terminal it follows the relics until they have landed, or
+//! wait for a person.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use follow::Follow;
 
 pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     let follow = context.on_terminal() && !args.detach;
-    // Before the relics are made, so that no event of theirs is missed.
+    // Before the relics are made, so that no event is missed.
     let since = match follow {
         true => Some(last_event(context)?),
         false => None,
@@ -30,8 +30,8 @@ pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     }
 }
 
-/// The relics were made whether they could be charged or not: what went wrong is the end of it, and
-/// saying `run` again would make them twice.
+/// Fails with the first error of a charge, after the list of relics was printed: all of them were made, and a second
+/// `run` would duplicate them.
 fn uncharged(result: &Value) -> Result<(), CliError> {
     let relics = result.get("relics").and_then(Value::as_array);
     let failed = relics.into_iter().flatten().find_map(|relic| {
@@ -53,13 +53,13 @@ fn uncharged(result: &Value) -> Result<(), CliError> {
     );
     let mut error = CliError::from(error);
     if error.exit == Exit::Unreachable {
-        // The supervisor is there: what it needed was not.
+        // The supervisor answers, so the exit code must not say that it is unreachable.
         error.exit = Exit::Failed;
     }
     Err(error)
 }
 
-/// The number of the newest event, which `status` tells.
+/// Returns the number of the newest event, which `status` tells.
 pub(super) fn last_event(context: &mut Context) -> Result<u64, CliError> {
     let status = context.ask(&Op::Status(Nothing {}))?;
     Ok(status.get("seq").and_then(Value::as_u64).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! `hd status`: one screen; with `--watch` it follows the events and is never older than them.
+//! `hd status`: one screen; `--watch` redraws it with each event.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,9 +16,9 @@ use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{Events, Nothing};
 use crate::control::protocol::{ControlError, Exit, Op};
 
-/// The ages on the screen grow without any event.
+/// The interval of redrawing without events: the ages on the screen grow.
 const REDRAW: Duration = Duration::from_secs(5);
-/// Events come in bursts; one drawing is enough for all of a burst.
+/// The pause after an event: events come in bursts, and one drawing is enough for a burst.
 const BURST: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &Status, context: &mut Context) -> Result<(), CliError> {
@@ -34,7 +34,7 @@ fn watch(context: &mut Context) -> Result<(), CliError> {
     let stream = Client::connect(&city.socket)?;
     let mut asking = Client::connect(&city.socket)?;
     let mut status = asking.call(&Op::Status(Nothing {}))?;
-    // What happens from here on is drawn.
+    // Later events are drawn as they come.
     let since = status.get("seq").and_then(Value::as_u64);
     let (happened, happenings) = mpsc::channel();
     let follower = thread::spawn(move || {
@@ -51,7 +51,7 @@ fn watch(context: &mut Context) -> Result<(), CliError> {
     let on_terminal = io::stdout().is_terminal();
     loop {
         if on_terminal && !context.json {
-            // To the top left, and nothing left of the drawing before.
+            // Moves to the top left and clears the drawing before.
             output::print(b"\x1b[H\x1b[2J")?;
         }
         context.print(&status, render::status::status)?;

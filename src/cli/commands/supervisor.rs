@@ -21,9 +21,9 @@ use crate::control::protocol::args::Nothing;
 use crate::control::protocol::{Exit, Op};
 use crate::regular;
 
-/// How long a supervisor may take to answer.
+/// The limit for a new supervisor to answer.
 const READY_LIMIT: Duration = Duration::from_secs(60);
-/// Between two looks at whether it answers.
+/// The pause between two checks whether it answers.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The supervisor's exit code for "another one holds this city".
 const HELD_BY_ANOTHER: i32 = 4;
@@ -49,20 +49,20 @@ pub(super) fn program() -> Result<PathBuf, CliError> {
         })
 }
 
-/// When the file was written last; none when there is none.
+/// Returns the time of the file's last write; none if it is missing.
 fn written(file: &Path) -> Option<SystemTime> {
     file.metadata().and_then(|found| found.modified()).ok()
 }
 
-/// Under `cargo run --bin hd` only `hd` was built: the other program is missing or of older sources,
-/// and is built likewise.
+/// Builds `horde-supervisor` under `cargo run --bin hd`, which builds only `hd`: the other program is missing or out of
+/// date then.
 fn build(own: &Path) -> Result<(), CliError> {
     let (Some(cargo), Some(manifest)) = (env::var_os("CARGO"), env::var_os("CARGO_MANIFEST_DIR"))
     else {
         return Ok(());
     };
     if Path::new(&manifest) != Path::new(env!("CARGO_MANIFEST_DIR")) {
-        // Cargo runs another project's program, which runs this one.
+        // Cargo runs another project's program, which runs `hd`.
         return Ok(());
     }
     let profile = own.parent().and_then(Path::file_name).unwrap_or_default();
@@ -91,21 +91,21 @@ pub(super) fn become_it(city: &City, words: &[&str]) -> Result<(), CliError> {
     Err(error).doing("horde-supervisor")
 }
 
-/// What ends a supervisor in the background.
+/// The lifetime of a supervisor in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lives {
-    /// Nothing of this terminal's.
+    /// Independent of this terminal.
     Detached,
-    /// Ctrl-C ends it together with this program, and so does every other end of this program.
+    /// Ends with this program: on Ctrl-C and in every other case.
     WithUs,
 }
 
 /// A supervisor running in the background.
 pub(super) struct Background {
     child: Child,
-    /// Where it logs to.
+    /// The path of its log.
     pub log: PathBuf,
-    /// How long the log was before.
+    /// The size of the log before this start.
     logged: u64,
 }
 
@@ -184,7 +184,7 @@ fn bind(command: &mut Command) {
 }
 
 impl Background {
-    /// Waits until it answers, and returns what it says to a ping.
+    /// Waits until the supervisor answers, and returns its answer to a ping.
     pub fn ready(&mut self, city: &City) -> Result<Value, CliError> {
         let deadline = Instant::now() + READY_LIMIT;
         loop {
@@ -205,7 +205,7 @@ impl Background {
     }
 
     fn ended(&self, code: Option<i32>) -> CliError {
-        // What cannot be read now is where the hint leads.
+        // The hint names the log, in case it cannot be read here.
         let log = fs::read(&self.log).unwrap_or_default();
         let from = usize::try_from(self.logged).unwrap_or(usize::MAX);
         let written = String::from_utf8_lossy(log.get(from..).unwrap_or_default());
@@ -232,7 +232,7 @@ impl Background {
     }
 }
 
-/// What a supervisor that ended at once wrote for people: its plain lines and its errors.
+/// Returns the lines for people from the log of a supervisor that ended at once: plain lines and errors.
 fn last_words(written: &str) -> String {
     const MOST: usize = 40;
     let plain = |line: &str| match serde_json::from_str::<Value>(line) {

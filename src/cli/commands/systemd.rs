@@ -1,5 +1,5 @@
-//! `hd config systemd`: a unit for the city's supervisor. It is printed and not installed: where it
-//! goes, and what is added to it, is the machine's owner's to say.
+//! `hd config systemd`: a unit for the city's supervisor. The unit is printed and not installed: its place and
+//! additions are up to the machine's owner.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::cli::error::{CliError, Doing};
 use crate::config;
 use crate::domain::city::{City, OnTerm};
 
-/// What a stop may take besides the graces of the children: killing, and the last writes.
+/// The time that a stop may take besides the graces of the children: killing, and the last writes.
 const AFTER_GRACES: Duration = Duration::from_secs(90);
 
-/// What the unit is made of.
+/// The values that the unit is built from.
 struct Facts<'a> {
     city: &'a City,
     supervisor: PathBuf,
     hd: PathBuf,
     path: String,
-    /// Whose processes they are; none in a manager of the user's own.
+    /// The user that the services run as; none in a user's own service manager.
     user: Option<String>,
 }
 
@@ -59,7 +59,7 @@ fn text(facts: &Facts<'_>) -> Result<String, CliError> {
         ),
         None => (user_manual(city), "", String::new(), "default.target"),
     };
-    // A program is no variable; in its arguments a dollar sign would begin one.
+    // The program itself is not expanded; in its arguments a dollar sign would begin a variable.
     let argument = file.replace('$', "$$");
     let name = plain(city.name.as_str());
     let path = quoted(&format!("PATH={}", facts.path));
@@ -137,8 +137,8 @@ fn on_term(city: &City) -> &'static str {
     }
 }
 
-/// Children end one after the other where they depend on each other: no chain is longer than the
-/// number of those that depend on somebody, and one.
+/// Returns the limit of a stop. Children that depend on each other end one after the other; the longest possible chain
+/// is the number of agents with dependencies plus one.
 fn stop_limit(city: &City) -> Duration {
     let agents = city.agents.iter();
     let longest = agents.clone().map(|agent| agent.shutdown_timeout).max();
@@ -148,7 +148,8 @@ fn stop_limit(city: &City) -> Duration {
     longest.unwrap_or_default().saturating_mul(links) + AFTER_GRACES
 }
 
-/// A path that systemd executes; it takes no quotes and backslashes there, however they are written.
+/// Returns a path for a program that systemd executes; quotes and backslashes are refused, because systemd takes none
+/// there.
 fn program(path: &Path) -> Result<String, CliError> {
     let text = path.to_string_lossy();
     let strange = |c: char| c.is_control() || "\"'\\".contains(c);
@@ -159,7 +160,7 @@ fn program(path: &Path) -> Result<String, CliError> {
     word(path)
 }
 
-/// A path as one word of a command line.
+/// Returns a path as a word of a command line.
 fn word(path: &Path) -> Result<String, CliError> {
     let text = path.to_str().ok_or_else(|| {
         let path = path.display();
@@ -168,7 +169,7 @@ fn word(path: &Path) -> Result<String, CliError> {
     Ok(quoted(text))
 }
 
-/// As `systemd.syntax(7)` unquotes it, with specifiers (`%`) made harmless.
+/// Quotes a text for `systemd.syntax(7)`, with specifiers (`%`) made harmless.
 fn quoted(text: &str) -> String {
     let plainly = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
     if !text.is_empty() && text.chars().all(plainly) {
@@ -188,7 +189,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Text that is no command line.
+/// Escapes a text that is no command line.
 fn plain(text: &str) -> String {
     text.replace('%', "%%")
 }

@@ -7,14 +7,14 @@ use crate::domain::cause::Cause;
 
 use super::words::{at, cell, clean, clean_lines, cut, end};
 
-/// One event: number, time, type, subject, cause, particulars.
+/// Renders an event in a line: number, time, type, subject, cause, particulars.
 pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
     let kind = at(event, "/type");
     let time = at(event, "/ts");
     let seq = format!("{:>6}", at(event, "/seq"));
     let (subject, cause) = (at(event, "/subject"), format!("({})", cause(event)));
     let plain = format!("{seq}  {time}  {kind:<22}  {subject}  {cause}  ");
-    // The particulars are what gives way; a line that is too long without them stays so.
+    // Only the particulars are shortened; a line that is too long without them stays too long.
     let left = style
         .width
         .map(|columns| columns.saturating_sub(plain.chars().count()));
@@ -35,7 +35,7 @@ pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
     parts.join("  ")
 }
 
-/// The name of its cause, and of what ends a call by itself also what that means.
+/// Returns the name of the cause; for `Vanished` and `Unanswered` also the meaning.
 fn cause(event: &Value) -> String {
     let name = at(event, "/cause");
     match Cause::named(&name) {
@@ -50,7 +50,7 @@ fn cause(event: &Value) -> String {
 /// Texts of an event that are told whole in its story.
 const WHOLE: [&str; 4] = ["why", "error", "reason", "note"];
 
-/// What the line of an event could not show of such texts.
+/// Lists the long texts of an event that its line could not show in full.
 fn rest(event: &Value, line: &str, style: Style) -> Vec<String> {
     let texts = WHOLE.iter().filter_map(|key| {
         let text = event.get("data")?.get(key)?.as_str()?;
@@ -112,7 +112,7 @@ fn tone(kind: &str) -> Tone {
     }
 }
 
-/// A list of objects by what they hold, as `restart clock, start mayor`; of whom nothing becomes is left out.
+/// Lists objects by action, as `restart clock, start mayor`; objects without an action are left out.
 fn in_words(value: &Value) -> String {
     let Some(items) = value.as_array() else {
         return cell(value);
@@ -128,8 +128,8 @@ fn in_words(value: &Value) -> String {
     }
 }
 
-/// `key=value`, short ones only: long texts and whole hashes are in `--json`. Of an output the end is
-/// shown, which says most.
+/// Renders the short fields as `key=value`: long texts and whole hashes are in `--json`. Of an output the end is shown,
+/// because it says most.
 fn particulars(data: Option<&Value>, left: usize) -> String {
     const LONG: usize = 61;
     const HASH: usize = 12;

@@ -1,4 +1,4 @@
-//! Harnesses, and what came of trying one.
+//! Harnesses, and the results of testing one.
 
 use serde_json::{Value, json};
 
@@ -76,10 +76,10 @@ pub(in crate::cli) fn list(rows: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
-/// Stands for the program of a harness that has no command.
+/// Stands for the program of a harness without a command.
 const NO_COMMAND: &str = "(no command)";
 
-/// The version of its program, and that its preset was never tried.
+/// Tells the version of the program, and whether its preset was never tried.
 fn version(row: &Value) -> Cell {
     let version = row["version"].as_str().unwrap_or_default();
     match (row["unproven"] == true, version) {
@@ -89,7 +89,7 @@ fn version(row: &Value) -> Cell {
     }
 }
 
-/// Whether its sessions start without a person; empty where that is not known.
+/// Tells whether the harness's sessions start without a person; empty when that is not known.
 fn starts(row: &Value) -> Cell {
     let asks = row["asks"].as_array().is_some_and(|asks| !asks.is_empty());
     let why = [
@@ -109,7 +109,7 @@ fn starts(row: &Value) -> Cell {
     }
 }
 
-/// How its questions, limits and logins are known.
+/// Tells how questions, limits and logins of the harness are recognised: by hooks, by the screen, or menus only.
 fn seen_by(row: &Value) -> String {
     let patterns = row["patterns"].as_object().into_iter().flatten();
     let patterns = patterns
@@ -124,7 +124,7 @@ fn seen_by(row: &Value) -> String {
     }
 }
 
-/// What a session after a crash may do, and whether it knows what the last one did.
+/// Tells the permissions of a session after a crash, and whether it resumes the conversation.
 fn after_crash(row: &Value) -> String {
     let permissions = match (row["reduced"].as_bool(), row["reduced_asks"].as_bool()) {
         (Some(true), Some(true)) => "reduced (a person approves commits)",
@@ -213,7 +213,7 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
-/// What `hd harness setup` would change, file by file, and what it leaves to a person.
+/// Shows the changes that `hd harness setup` would make, file by file, and those that it leaves to a person.
 pub(in crate::cli) fn changes(result: &Value, style: Style) -> String {
     let result = &safe(result);
     let mut lines = Vec::new();
@@ -242,7 +242,7 @@ pub(in crate::cli) fn changes(result: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
-/// What `hd harness setup` has changed.
+/// Tells the files that `hd harness setup` has changed, and their backups.
 pub(in crate::cli) fn changed(result: &Value) -> String {
     let result = &safe(result);
     let changes = result["changes"].as_array().into_iter().flatten();
@@ -256,7 +256,7 @@ pub(in crate::cli) fn changed(result: &Value) -> String {
     told.collect::<Vec<_>>().join("\n")
 }
 
-/// A case of `hd harness test`, with the screen of one that did not hold.
+/// Renders a case of `hd harness test`, with the screen of a case that failed.
 pub(in crate::cli) fn outcome(outcome: &Outcome, style: Style) -> String {
     let tone = match &outcome.result {
         Ok(_) => Tone::Good,

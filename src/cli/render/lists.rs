@@ -7,7 +7,7 @@ use crate::cli::output::{Style, Tone};
 use super::table::{Cell, Table};
 use super::words::{at, clean, condition, git};
 
-/// A column: its heading, and where its cell is in an item.
+/// A column: its heading, and the place of its cell in an item.
 type Column = (&'static str, &'static str);
 
 fn list(result: &Value, columns: &[Column], none: &str, style: Style) -> String {
@@ -43,7 +43,7 @@ pub(in crate::cli) fn relics(result: &Value, style: Style) -> String {
     list(result, &columns, "no relics", style)
 }
 
-/// Those that may still land.
+/// Lists the merge requests that may still land.
 pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
     let over = |mr: &Value| {
         let state = at(mr, "/state");
@@ -86,7 +86,7 @@ pub(in crate::cli) fn salvages(result: &Value, style: Style) -> String {
     list(result, &columns, "nothing was salvaged", style)
 }
 
-/// What `salvage prune` destroyed, and what it could not.
+/// Renders the salvages that `salvage prune` destroyed, and those that it could not.
 pub(in crate::cli) fn pruned(result: &Value, style: Style) -> String {
     let none = Value::Null;
     let part = |key: &str| result.get(key).unwrap_or(&none);
@@ -99,7 +99,7 @@ pub(in crate::cli) fn pruned(result: &Value, style: Style) -> String {
     format!("{pruned}\n{}", list(part("kept"), &columns, "", style))
 }
 
-/// Escalations are relics: what they are about is a label, how urgent they are their priority.
+/// Lists escalations. An escalation is a relic: its label names the subject, its priority the severity.
 pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
     let mut table = Table::new(&["ID", "SEVERITY", "STATE", "ABOUT", "CREATED", "PROBLEM"]);
     for escalation in items(result) {
@@ -139,7 +139,7 @@ fn severity(escalation: &Value) -> (String, Tone) {
     (word.to_owned(), tone)
 }
 
-/// Whether somebody knows of it.
+/// Returns the state of an escalation: new, acknowledged or raised again.
 fn answered(escalation: &Value) -> &'static str {
     let acked = escalation.get("acked").and_then(Value::as_bool);
     let again = escalation.get("again").and_then(Value::as_u64);
@@ -150,7 +150,7 @@ fn answered(escalation: &Value) -> &'static str {
     }
 }
 
-/// `about:horde/raiders/Toast:gt-1` is a label of an escalation about Toast and its work.
+/// Returns the subject of an escalation from its label, such as `about:horde/raiders/Toast:gt-1`.
 fn about(escalation: &Value) -> String {
     let labels = escalation.get("labels").and_then(Value::as_array);
     let labels = labels.into_iter().flatten().filter_map(Value::as_str);
@@ -226,7 +226,7 @@ pub(in crate::cli) fn raiders(result: &Value, style: Style) -> String {
     or_none(&table, "no raiders: nothing is being worked on", style)
 }
 
-/// A child's state with its condition, and how good that is.
+/// Returns a child's state with its condition, and the tone for it.
 pub(super) fn state(child: &Value) -> (String, Tone) {
     let state = derived(child);
     let condition = condition(child);
@@ -240,7 +240,7 @@ pub(super) fn state(child: &Value) -> (String, Tone) {
     (text, tone)
 }
 
-/// A raider without a session is `stalled`, whatever the reason: people are told the reason.
+/// Returns the state to show. A raider without a session is `stalled` for every reason; the reason is shown instead.
 pub(super) fn derived(child: &Value) -> String {
     let is = |key| {
         child
@@ -255,7 +255,7 @@ pub(super) fn derived(child: &Value) -> String {
     }
 }
 
-/// Whether a person is needed before it goes on.
+/// Returns whether the child is stuck until a person acts.
 pub(super) fn needs_person(child: &Value) -> bool {
     let stuck = matches!(
         derived(child).as_str(),

@@ -1,5 +1,5 @@
-//! Results as people read them. Pure: a JSON value in, text out. Fields that are missing are shown
-//! as `-`, fields that are new do no harm.
+//! Renders results for people. Pure: a JSON value in, text out. Missing fields are shown as `-`, unknown fields are
+//! ignored.
 
 pub(super) mod cost;
 pub(super) mod event;

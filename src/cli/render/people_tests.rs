@@ -1,11 +1,11 @@
-//! What people see of budgets, questions, cost and quarantines.
+//! Tests of the text output for budgets, questions, cost and quarantines.
 
 use serde_json::{Value, json};
 
 use super::tests::{PLAIN, city};
 use super::{cost, event, status};
 
-/// What is spent and what follows stands above the table; what can be answered stands behind the question.
+/// A spent budget stands above the table with its consequence; the choices of a question stand behind it.
 #[test]
 fn status_shows_spent_budgets_and_the_choices_of_a_question() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
@@ -76,7 +76,7 @@ fn quarantine_says_what_it_died_of() {
     assert!(screen.lines().any(|said| said == line), "{screen}");
 }
 
-/// What a start shows with file, line and caret is shown so by the status as well.
+/// `status` shows a configuration error with file, line and caret, as the start does.
 #[test]
 fn status_shows_a_wrong_configuration_in_its_lines() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Every renderer is fed with text that would steer a terminal, wherever its result has text.
+//! Every renderer gets text that would steer a terminal, wherever its result has text.
 
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ const RENDERERS: &[Render] = &[
     status::status,
 ];
 
-/// Results as the verbs have them, each with text wherever it may have some.
+/// Returns results as the verbs have them, each with text wherever it may have some.
 fn results() -> Vec<Value> {
     let raider = json!({"name": "Toast", "id": "horde/raiders/Toast", "state": "working",
         "condition": {"kind": "needs_input", "question": "may I?", "detail": "x", "choices": ["a"]},
@@ -135,7 +135,7 @@ fn results() -> Vec<Value> {
     ]
 }
 
-/// The rest of them, which say a few words each.
+/// Returns the results that have only a few words.
 fn more_results() -> Vec<Value> {
     let texts = json!({"name": "n", "text": "a\nb", "screen": "s", "raider": "r", "relic": "gt-1",
         "session": "s", "branch": "b", "rig": "horde", "path": "/p", "worktree": "/w", "id": "i",
@@ -158,7 +158,7 @@ fn more_results() -> Vec<Value> {
     ]
 }
 
-/// The value once for each text in it, with that text spoiled, and once with all of them.
+/// Returns the value once for each text in it, with that text spoiled, and once with all of them.
 fn spoiled(value: &Value) -> Vec<Value> {
     fn texts(value: &mut Value, spoil: &mut dyn FnMut(&mut String)) {
         match value {
@@ -211,5 +211,5 @@ fn no_renderer_lets_text_steer_the_terminal() {
     assert!(count <= WITHOUT_TEXT, "these showed no text: {untried:?}");
 }
 
-/// So many renderers may have nothing but words of their own to say of these results.
+/// The most renderers that may show none of these texts.
 const WITHOUT_TEXT: usize = 8;

@@ -1,4 +1,4 @@
-//! What an action came to, as one sentence each; whoever wants the whole record asks for `--json`.
+//! The outcome of an action in a sentence; `--json` prints the whole record.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::domain::ignored::Ignored;
 
 use super::words::{at, cell, clean, clean_lines};
 
-/// A standing agent or raider that was told to start, stop or rest.
+/// Tells the state of an agent or raider after a request to start, stop or rest.
 pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
     let name = at(told, "/name");
     let group = verb_group(&name);
@@ -20,7 +20,7 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
     }
 }
 
-/// A raider that was removed.
+/// Tells that a raider was removed.
 pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let raider = at(told, "/raider");
     let gone = match at(told, "/salvage").as_str() {
@@ -30,7 +30,7 @@ pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     with_ignored(gone, told)
 }
 
-/// The text, and below it which ignored files the sandbox takes along, where it has any.
+/// Appends the list of ignored files that go with the sandbox, if it has any.
 pub(in crate::cli) fn with_ignored(text: String, told: &Value) -> String {
     let ignored = serde_json::from_value::<Ignored>(told.clone());
     match ignored.ok().and_then(|ignored| ignored.line()) {
@@ -39,7 +39,7 @@ pub(in crate::cli) fn with_ignored(text: String, told: &Value) -> String {
     }
 }
 
-/// Why a raider stays, and what it holds: a line for each, whatever names agents gave to their files.
+/// Tells why a raider is kept and what it holds, a line each, also when file names contain control characters.
 pub(in crate::cli) fn refused(told: &Value) -> String {
     let why = told.get("message").and_then(Value::as_str);
     let why = clean(why.unwrap_or("work would be lost"));
@@ -52,7 +52,7 @@ fn with_losses(text: String, told: &Value) -> String {
     losses.fold(text, |text, loss| text + "\n  " + &clean(loss))
 }
 
-/// What removing a raider would come to.
+/// Tells what `nuke --dry-run` found that a removal would do.
 pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     let raider = at(told, "/raider");
     let would = at(told, "/would");
@@ -70,7 +70,7 @@ pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     with_ignored(with_losses(head, told), told)
 }
 
-/// A sandbox that was made whole.
+/// Tells that a sandbox was repaired.
 pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
     let sandbox = format!(
         "{} of {} is whole",
@@ -87,13 +87,13 @@ pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
     }
 }
 
-/// A relic that was made, closed or opened again.
+/// Tells that a relic was made, closed or reopened.
 pub(in crate::cli) fn relic(told: &Value, _: Style) -> String {
     let (id, status) = (at(told, "/id"), at(told, "/status"));
     format!("{id} is {status}: {}", at(told, "/title"))
 }
 
-/// A merge request that somebody decided on.
+/// Tells the state of a merge request after a person decided on it.
 pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
     let said = format!(
         "{} of {} is {}",
@@ -107,7 +107,7 @@ pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
     }
 }
 
-/// An automation that was switched on or off.
+/// Tells that an automation was enabled or disabled.
 pub(in crate::cli) fn switched(told: &Value, _: Style) -> String {
     let word = match told.get("enabled") == Some(&Value::Bool(true)) {
         true => "enabled",
@@ -116,7 +116,7 @@ pub(in crate::cli) fn switched(told: &Value, _: Style) -> String {
     format!("{} is {word}", at(told, "/name"))
 }
 
-/// A run that was started by hand.
+/// Tells that a run was started by hand.
 pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
     let name = at(told, "/name");
     format!(
@@ -125,7 +125,7 @@ pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
     )
 }
 
-/// A person was called, or had been called before.
+/// Tells that an operator was called, now or before.
 pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
     let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
     let how = match (is("known"), is("called"), is("acked")) {
@@ -137,18 +137,18 @@ pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
     format!("{} {how}: {}", at(told, "/id"), at(told, "/title"))
 }
 
-/// Somebody knows of a call.
+/// Tells that an escalation was acknowledged.
 pub(in crate::cli) fn acked(told: &Value, _: Style) -> String {
     let id = at(told, "/id");
     format!("{id} is known, and not raised again; `hd relic close {id}` ends it")
 }
 
-/// A text that was typed into a terminal.
+/// Tells that a text was typed into a terminal.
 pub(in crate::cli) fn taken(told: &Value, _: Style) -> String {
     format!("{} has taken it", at(told, "/name"))
 }
 
-/// A dialog that was answered.
+/// Tells that a dialog was answered.
 pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
     let next = told.get("next").and_then(Value::as_str);
     let next = next.map_or_else(String::new, |next| {
@@ -161,7 +161,7 @@ pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
     )
 }
 
-/// A completion that was declared.
+/// Tells that a completion was declared.
 pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
     if told.get("outbox").is_some() {
         return format!("it waits in {}", at(told, "/outbox"));
@@ -181,12 +181,12 @@ pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
     )
 }
 
-/// A session that makes room for a fresh one.
+/// Tells that a session makes room for a fresh one.
 pub(in crate::cli) fn handed_off(told: &Value, _: Style) -> String {
     format!("{} goes on in a fresh session", at(told, "/name"))
 }
 
-/// A wait that was declared.
+/// Tells that a wait was declared.
 pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
     let (name, until) = (at(told, "/name"), at(told, "/until"));
     format!(
@@ -195,7 +195,7 @@ pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
     )
 }
 
-/// A worktree of what was salvaged.
+/// Tells where a salvage was restored.
 pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
     let said = format!("{} is restored in {}", at(told, "/id"), at(told, "/path"));
     match at(told, "/stashes").as_str() {
@@ -204,7 +204,7 @@ pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
     }
 }
 
-/// What became of each agent and rig at a reload, and which raiders take it over later.
+/// Tells what a reload did to each agent and rig, and which raiders apply it later.
 pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
     let texts = |key: &str| {
         let lines = result[key].as_array().into_iter().flatten();

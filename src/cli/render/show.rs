@@ -1,4 +1,4 @@
-//! One thing in full: its facts line by line, and its longer texts below.
+//! A single object in full: its fields line by line, then its longer texts.
 
 use serde_json::Value;
 
@@ -11,14 +11,14 @@ const TEXTS: &[&str] = &[
     "body", "context", "note", "tail", "text", "handoff", "prompt",
 ];
 
-/// Any result: facts, then texts. Objects inside are shown beneath their name.
+/// Renders any result: fields, then texts. Objects inside are shown below their name.
 pub(in crate::cli) fn facts(result: &Value, style: Style) -> String {
     let mut lines = Vec::new();
     put(result, 0, style, &mut lines);
     lines.join("\n")
 }
 
-/// A raider, in the words of the lists.
+/// Renders a raider in the words of the lists.
 pub(in crate::cli) fn raider(raider: &Value, style: Style) -> String {
     let mut shown = raider.clone();
     if let Some(fields) = shown.as_object_mut()
@@ -29,7 +29,7 @@ pub(in crate::cli) fn raider(raider: &Value, style: Style) -> String {
     facts(&shown, style)
 }
 
-/// What is wrong, a finding a paragraph.
+/// Renders the findings of `doctor`, a paragraph each.
 pub(in crate::cli) fn findings(result: &Value, style: Style) -> String {
     let findings = result["findings"].as_array();
     let told = findings.into_iter().flatten().map(|finding| {
@@ -94,7 +94,7 @@ fn put(value: &Value, depth: usize, style: Style, lines: &mut Vec<String>) {
     }
 }
 
-/// A relic: its heading, its facts, its body.
+/// Renders a relic: heading, fields, body.
 pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
     let heading = format!("{}  {}", at(relic, "/id"), at(relic, "/title"));
     let mut rest = relic.clone();
@@ -112,7 +112,7 @@ pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
     )
 }
 
-/// What `charge` and `run` say of each relic: who has it, or why nobody has.
+/// Renders the result of `charge` or `run` for each relic: its raider, or why it has none.
 pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
     let relics = match result {
         Value::Array(relics) => relics.as_slice(),
@@ -148,7 +148,7 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
-/// Where nothing is charged by itself, a relic that waits does so until a person charges it.
+/// Hints that a waiting relic needs `hd charge`, because `auto_charge` is off.
 fn nobody_comes(charged: &Value, style: Style) -> Option<String> {
     if charged.get("auto_charge")? != &Value::Bool(false) {
         return None;
@@ -159,7 +159,7 @@ fn nobody_comes(charged: &Value, style: Style) -> Option<String> {
     Some(style.paint(Tone::Waits, &text))
 }
 
-/// A text result: the screen, the log.
+/// Returns the text of a result: a screen or a log.
 pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
     let text = ["text", "screen"].iter().find_map(|key| result.get(*key));
     text.or(Some(result))
@@ -168,20 +168,20 @@ pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
         .unwrap_or_default()
 }
 
-/// What a program wrote, with its control sequences.
+/// Returns a session's output unchanged, including control sequences.
 pub(in crate::cli) fn raw(result: &Value) -> String {
     let text = result.get("text").and_then(Value::as_str);
     let end = |text: &str| if text.ends_with('\n') { "" } else { "\n" };
     text.map_or_else(String::new, |text| format!("{text}{}", end(text)))
 }
 
-/// The end of an automation's run: the end of what it printed.
+/// Returns the end of the output of an automation's run.
 pub(in crate::cli) fn run(end: &Value, _: Style) -> String {
     let tail = end.pointer("/data/tail").and_then(Value::as_str);
     clean_lines(tail.unwrap_or_default().trim_end())
 }
 
-/// An agent's orders: a text when the supervisor wrote one, else the facts.
+/// Renders an agent's orders: the supervisor's text if there is one, else the fields.
 pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
     match result.get("text").and_then(Value::as_str) {
         Some(text) => clean_lines(text),
@@ -189,7 +189,7 @@ pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
     }
 }
 
-/// `stop`: what was ended.
+/// Tells how many sessions a stop has ended or left running.
 pub(in crate::cli) fn stopped(result: &Value, _: Style) -> String {
     match result.get("sessions").and_then(Value::as_u64) {
         Some(sessions) => {

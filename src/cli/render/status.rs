@@ -10,7 +10,7 @@ use super::lists::{derived, needs_person, state};
 use super::table::{Cell, Table};
 use super::words::{ago, at, cell, clean_lines, condition, count, git, plural, seconds};
 
-/// The screen as of now.
+/// Renders the screen as of now.
 pub(in crate::cli) fn status(result: &Value, style: Style) -> String {
     at_time(result, style, Timestamp::now())
 }
@@ -54,7 +54,7 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
     screen.join("\n")
 }
 
-/// The accounts that are parked, and what ends that.
+/// Lists the parked accounts, and what ends each parking.
 fn accounts(result: &Value, style: Style) -> Vec<String> {
     let line = |account: &Value| {
         let (name, harness) = (at(account, "/account"), at(account, "/harness"));
@@ -79,7 +79,7 @@ fn accounts(result: &Value, style: Style) -> Vec<String> {
     list(result, "/accounts").iter().map(line).collect()
 }
 
-/// The budgets that are spent, and what follows.
+/// Lists the spent budgets and their consequences.
 fn budgets(result: &Value, style: Style) -> Vec<String> {
     let line = |budget: &Value| {
         let follows = match at(budget, "/until") {
@@ -126,7 +126,7 @@ struct Child<'a> {
     needs_person: bool,
 }
 
-/// Everybody; who needs a person first, otherwise as the supervisor orders them.
+/// Returns every raider and agent: those that need a person first, otherwise in the supervisor's order.
 fn children(result: &Value) -> Vec<Child<'_>> {
     let raiders = list(result, "/rigs").iter().flat_map(|rig| {
         let named = |raider| {
@@ -179,7 +179,8 @@ fn mark(needs_person: bool) -> String {
     mark.to_owned()
 }
 
-/// What exactly is asked of a person, and until when who is parked.
+/// Lists the open questions to a person, quarantines with their end, deferred restarts and other reasons of a child's
+/// state.
 fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     for child in children {
@@ -228,10 +229,10 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
     lines
 }
 
-/// Rows of a screen that are shown below a condition that nothing but the screen tells of.
+/// The rows of a screen that are shown below an unrecognised condition.
 const SCREEN_SHOWN: usize = 12;
 
-/// The end of the screen that nothing is known of.
+/// Returns the end of a screen whose condition is unrecognised.
 fn screen(child: &Value) -> Vec<String> {
     let Some(text) = child.get("screen").and_then(Value::as_str) else {
         return Vec::new();
@@ -243,7 +244,7 @@ fn screen(child: &Value) -> Vec<String> {
     shown.map(|row| format!("    | {row}")).collect()
 }
 
-/// How a question can be answered, as far as that is known.
+/// Returns the choices of a question, as far as they are known, with the command that answers.
 fn answers(child: &Child<'_>) -> String {
     let choices = list(child.value, "/choices").iter().enumerate();
     let choices = choices.map(|(at, choice)| format!("{} {}", at + 1, cell(choice)));
@@ -258,7 +259,7 @@ fn answers(child: &Child<'_>) -> String {
     }
 }
 
-/// Why somebody is in a state that is no good one, where no condition tells it.
+/// Returns why a child is in a bad state, unless its condition tells it.
 fn why(child: &Child<'_>) -> Option<String> {
     let name = &child.name;
     let told = |key: &str| Some(at(child.value, key)).filter(|text| text != "-");
@@ -279,7 +280,7 @@ fn why(child: &Child<'_>) -> Option<String> {
     })
 }
 
-/// Merge requests that land when a person has done something, and what.
+/// Lists the merge requests that wait for a person, and the action that each needs.
 fn for_person(rig: &Value, style: Style) -> Vec<String> {
     let queue = list(rig, "/forge/queue").iter();
     let line = |mr: &Value| {
@@ -297,7 +298,7 @@ fn for_person(rig: &Value, style: Style) -> Vec<String> {
 /// Blocked relics that are listed one by one; `hd relic list --status blocked` has them all.
 const BLOCKED_SHOWN: usize = 10;
 
-/// Relics that nothing goes on with until a person acts, and why.
+/// Lists the relics that wait for a person, with the reason.
 fn blocked(rig: &Value, style: Style) -> Vec<String> {
     let relics = list(rig, "/blocked");
     let line = |relic: &Value| {
@@ -327,7 +328,7 @@ fn waits_for_person(mr: &Value) -> bool {
     mr.get("needs_person") == Some(&Value::Bool(true))
 }
 
-/// `relics horde  9 open, 2 blocked`: what is there to do, and why less is done.
+/// Returns the open and blocked work of a rig, as `relics horde  9 open, 2 blocked`, and why less of it is done.
 fn relics(rig: &Value) -> Option<String> {
     let counted = ["open", "hooked", "blocked", "deferred"].map(|status| {
         let count = count(rig, &format!("/relics/{status}"));
@@ -371,7 +372,7 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
     lines
 }
 
-/// Why each pool has its size.
+/// Lists the pools with the reason of their size.
 fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
     let pools = list(result, "/pools");
     if pools.is_empty() {
@@ -395,7 +396,7 @@ fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
     vec![table.text(style)]
 }
 
-/// How many members there should be, and that more, or fewer, were asked for than the bounds allow.
+/// Returns the number of members that a pool should have; adds the requested number when the bounds changed it.
 fn wanted(pool: &Value) -> String {
     let wanted = at(pool, "/wanted");
     match at(pool, "/asked") {

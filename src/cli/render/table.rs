@@ -59,7 +59,7 @@ impl Table {
     }
 }
 
-/// Takes from the widest column until the line fits; some of each stays.
+/// Takes width from the widest column until the line fits; every column keeps some.
 fn fit(widths: &mut [usize], columns: usize) {
     const LEAST: usize = 8;
     let gaps = 2 * widths.len().saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What people see, for results as the contract shapes them.
+//! Tests of the text output for results shaped as in the contract.
 
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     ");
 }
 
-/// A pool says why it has its size.
+/// A pool shows the reason of its size.
 #[test]
 fn status_shows_pools() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
@@ -142,7 +142,7 @@ fn an_event_is_one_line() {
     assert_eq!(story.lines().count(), 3, "and the error, whole");
 }
 
-/// Of what somebody printed before it died, the last words say why.
+/// The tail of a crashed session's output shows its last line, which tells why.
 #[test]
 fn of_an_output_the_end_is_shown() {
     let tail = format!("it starts\n{}\nout of memory\n", "working ".repeat(20));
@@ -160,7 +160,7 @@ fn of_an_output_the_end_is_shown() {
     }
 }
 
-/// What a reload came to is told in words, and not of those whom it did not concern.
+/// A `config.reloaded` event lists its actions in words, without the agents that it did not concern.
 #[test]
 fn a_reload_in_the_journal_is_told_in_words() {
     let reloaded = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "config.reloaded",
@@ -217,7 +217,7 @@ fn a_terminals_log_reads_as_text() {
     );
 }
 
-/// Escalations come as the relics they are.
+/// Escalations are rendered from their relics.
 #[test]
 fn an_escalation_says_how_urgent_it_is_about_what_and_how_to_close_it() {
     let relics = json!([
@@ -248,7 +248,7 @@ fn the_queue_leaves_out_what_has_ended_and_says_so() {
     assert!(all.contains("gt-2") && all.contains("gt-3"), "{all}");
 }
 
-/// What a terminal shows is as wide as it is; times end with the second.
+/// Lines are as wide as the terminal at most; times end with the second.
 #[test]
 fn lines_are_fitted_to_the_terminal() {
     let salvages = json!([{"id": "x-1", "rig": "horde", "relic": "gt-1", "bytes": 7,
@@ -277,7 +277,7 @@ fn lines_are_fitted_to_the_terminal() {
     assert!(line.chars().count() <= 74 && line.ends_with('…'), "{line}");
 }
 
-/// Why a raider has no session, where somebody knows.
+/// A raider without a session shows the reason if it is known.
 #[test]
 fn a_raider_that_is_suspended_or_quarantined_says_so() {
     let backoff = json!({"state": "stalled", "retry_at": "2026-01-31T12:00:00Z"});
@@ -296,7 +296,7 @@ fn a_raider_that_is_suspended_or_quarantined_says_so() {
     assert_eq!(row(false, Value::Null), "stalled");
 }
 
-/// Every mark has its reason below the table, and who only waits has none but the reason.
+/// Every marked child has its reason below the table; a child that only waits is not marked.
 #[test]
 fn whoever_is_marked_is_told_of() {
     let raider = |name: &str, state: &str, more: Value| {
@@ -332,7 +332,7 @@ fn whoever_is_marked_is_told_of() {
     }
 }
 
-/// One sentence for what was done, whatever fields are there.
+/// An action is told in a sentence, whichever fields its record has.
 #[test]
 fn an_action_is_said_in_a_sentence() {
     let toast = "horde/raiders/Toast";
@@ -402,7 +402,7 @@ fn an_action_is_said_in_a_sentence() {
     }
 }
 
-/// Also where a time stands in the middle of a text.
+/// A time in the middle of a text is shortened, too.
 #[test]
 fn times_end_with_the_second_everywhere() {
     let mut city = city();
@@ -416,7 +416,7 @@ fn times_end_with_the_second_everywhere() {
     );
 }
 
-/// Why an agent does not have its new configuration yet.
+/// The screen tells why an agent does not have its new configuration yet.
 #[test]
 fn a_restart_that_waits_is_said_with_what_it_waits_for() {
     let mut city = city();
@@ -450,7 +450,7 @@ fn a_reload_names_everybody_who_is_concerned() {
     assert!(said::reloaded(&json!({}), PLAIN).contains("nobody is concerned"));
 }
 
-/// What git said a while ago may not be so any more.
+/// Git counts that are old are shown with their age.
 #[test]
 fn counts_that_are_old_say_how_old_they_are() {
     let raider = |age: u64| {
@@ -461,7 +461,7 @@ fn counts_that_are_old_say_how_old_they_are() {
     assert_eq!(raider(125), "+3 ~2 (2m05s ago)");
 }
 
-/// A file may be called anything.
+/// A file may have any name.
 #[test]
 fn loss_is_one_line_whatever_its_file_is_called() {
     let told = json!({"raider": "horde/raiders/Toast", "would": "refuse", "safe": false,

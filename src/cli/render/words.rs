@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::domain::shown;
 
-/// A value as one short text; `-` for nothing.
+/// Returns a value as a short text; `-` for nothing.
 pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -20,7 +20,7 @@ pub(super) fn cell(value: &Value) -> String {
     }
 }
 
-/// Times are shown without the fraction of a second, also in the middle of a text.
+/// Cuts the fraction of a second off times, also in the middle of a text.
 fn to_seconds(text: &str) -> String {
     static TIME: LazyLock<Regex> = LazyLock::new(|| {
         let time = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z";
@@ -29,7 +29,7 @@ fn to_seconds(text: &str) -> String {
     TIME.replace_all(text, "${1}Z").into_owned()
 }
 
-/// At most so many characters of a text.
+/// Returns at most this number of characters of a text.
 pub(super) fn cut(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most.max(1) - 1).chain(['…']).collect(),
@@ -37,7 +37,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// At most so many characters of a text's end.
+/// Returns at most this number of characters of a text's end.
 pub(super) fn end(text: &str, most: usize) -> String {
     let text = text.trim_end();
     match text.chars().count().checked_sub(most.max(1)) {
@@ -49,12 +49,12 @@ pub(super) fn end(text: &str, most: usize) -> String {
     }
 }
 
-/// The cell at a JSON pointer.
+/// Returns the cell at a JSON pointer.
 pub(super) fn at(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).map_or_else(|| "-".to_owned(), cell)
 }
 
-/// A number at a JSON pointer; 0 when there is none. Lists count their items.
+/// Returns the number at a JSON pointer; 0 when it is missing. Of a list, the number of items.
 pub(super) fn count(value: &Value, pointer: &str) -> u64 {
     match value.pointer(pointer) {
         Some(Value::Array(items)) => items.len() as u64,
@@ -63,17 +63,17 @@ pub(super) fn count(value: &Value, pointer: &str) -> u64 {
     }
 }
 
-/// One line, safe to show: what agents wrote must not steer the reader's terminal.
+/// Returns the text as a single line that is safe to show: text of agents must not steer the reader's terminal.
 pub(super) fn clean(text: &str) -> String {
     shown::line(text).into_owned()
 }
 
-/// Several lines, likewise, of what a program printed or a person wrote.
+/// Returns the text of a program or person as several lines that are safe to show.
 pub(super) fn clean_lines(text: &str) -> String {
     shown::output(text).into_owned()
 }
 
-/// The same value with all its texts safe to show, for what puts them together as they are.
+/// Returns the value with all texts safe to show, for renderers that use texts unchanged.
 pub(super) fn safe(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(shown::lines(text).into_owned()),
@@ -86,7 +86,7 @@ pub(super) fn safe(value: &Value) -> Value {
     }
 }
 
-/// How long ago a time was, in two units at most: `2m14s`.
+/// Returns the age of a time in two units at most: `2m14s`.
 pub(super) fn ago(value: Option<&Value>, now: Timestamp) -> String {
     let then = value
         .and_then(Value::as_str)
@@ -97,7 +97,7 @@ pub(super) fn ago(value: Option<&Value>, now: Timestamp) -> String {
     }
 }
 
-/// A number of seconds in two units at most.
+/// Returns a number of seconds in two units at most.
 pub(super) fn seconds(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match () {
@@ -108,8 +108,7 @@ pub(super) fn seconds(seconds: u64) -> String {
     }
 }
 
-/// A condition's name and particulars: it is a word, or an object with `kind` and what is asked or
-/// until when.
+/// Returns a condition's name and particulars: the value is a word, or an object with `kind` and the question or time.
 pub(super) fn condition(value: &Value) -> Option<(String, String)> {
     match value.get("condition")? {
         Value::String(word) => {
@@ -126,10 +125,10 @@ pub(super) fn condition(value: &Value) -> Option<(String, String)> {
     }
 }
 
-/// Counts that are older say so.
+/// The age in seconds from which counts are shown with it.
 const OLD_S: u64 = 60;
 
-/// Commits, dirty and untracked paths: `+3 ~2 ?1`; with their age where that matters.
+/// Renders commits, dirty and untracked paths as `+3 ~2 ?1`; old counts with their age.
 pub(super) fn git(raider: &Value) -> String {
     if raider.pointer("/git/ahead").is_none() {
         return "-".to_owned();

@@ -1,4 +1,4 @@
-//! What is watched, of configurations that are read as a supervisor reads them.
+//! Watched directories and changes, for configurations that are read as a supervisor reads them.
 
 use std::os::unix::fs::symlink;
 
@@ -47,7 +47,7 @@ impl Place {
         deciding
     }
 
-    /// It watches the directory of each, and hears of it.
+    /// Asserts that the directory of each path is watched, and a change there noticed.
     #[track_caller]
     fn notices(&self, paths: &[&str]) {
         let deciding = self.deciding();
@@ -145,7 +145,7 @@ fn a_place_outside_the_city_is_waited_for_when_it_is_gone() {
     place.notices(&["far/out"]);
 }
 
-/// What would mend it may be far from the city.
+/// The missing file may be far from the city.
 #[test]
 fn what_a_wrong_configuration_lacks_is_waited_for() {
     let place = Place::new("");

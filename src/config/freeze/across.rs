@@ -1,4 +1,4 @@
-//! Checks that span sections: names that must differ, settings of which one leaves another without effect.
+//! Checks that span sections: names that must differ, and settings that leave another without effect.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub fn check(workspace: Option<&str>, rigs: &[ReadRig], agents: &[ReadAgent], re
     sessions(workspace, rigs, agents, report);
 }
 
-/// Warns of what has no effect beside another setting.
+/// Warns of settings without effect.
 pub fn check_idle(rigs: &[Rig], report: &Report) {
     for rig in rigs {
         if rig.raiders.idle_timeout.is_some() && rig.raiders.stall_after.is_some() {
@@ -43,7 +43,7 @@ pub fn check_idle(rigs: &[Rig], report: &Report) {
     }
 }
 
-/// Names compare without case: each becomes a folder, and file systems may not tell them apart.
+/// Reports equal names. Names compare without case: each becomes a folder, and file systems may not tell them apart.
 fn different(what: &str, names: impl Iterator<Item = (String, Place)>, report: &Report) {
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     for (name, place) in names {
@@ -72,8 +72,8 @@ fn prefixes(rigs: &[ReadRig], report: &Report) {
     }
 }
 
-/// Raider `b-c` of rig `a` and raider `c` of rig `a-b` would share a session, and so would an
-/// agent of a workspace that is called as raiders' sessions begin.
+/// Reports children that would share a session: raider `b-c` of rig `a` and raider `c` of rig `a-b` would, and an agent
+/// could if the workspace's name equals the beginning of raiders' sessions.
 fn sessions(workspace: Option<&str>, rigs: &[ReadRig], agents: &[ReadAgent], report: &Report) {
     let mut seen: BTreeMap<SessionId, (ChildId, &Place)> = BTreeMap::new();
     let mut claim = |child: ChildId, place| {

@@ -29,19 +29,19 @@ use crate::regular;
 pub struct ReadAgent {
     /// Its name.
     pub name: Option<AgentName>,
-    /// Where the name stands.
+    /// The place of the name.
     pub name_at: Place,
-    /// What it depends on, with places.
+    /// The agents that it depends on, with places.
     pub depends_on: Vec<(AgentName, Place)>,
-    /// Whether it is a pool.
+    /// Set for a pool.
     pub is_pool: bool,
     /// The file that its prompt comes from, with its text.
     pub prompt_file: Option<(PathBuf, String)>,
-    /// The whole, when all of it is right.
+    /// The agent, if all of it is valid.
     pub agent: Option<Agent>,
 }
 
-/// What the sections before have said.
+/// Values of earlier sections.
 struct Known<'a> {
     context: &'a Context<'a>,
     harnesses: &'a Harnesses,
@@ -153,7 +153,7 @@ fn rights(reader: &mut Reader<'_>) -> Option<Rights> {
     )
 }
 
-/// `pool = { ... }`; an empty string, the default, is no pool.
+/// Reads `pool = { ... }`; an empty string, the default, is no pool.
 fn pool(reader: &mut Reader<'_>) -> Option<Option<Pool>> {
     let mut pool = reader.optional_section("pool", "agents.pool")?;
     let Some(reader) = &mut pool else {
@@ -188,7 +188,7 @@ fn pool(reader: &mut Reader<'_>) -> Option<Option<Pool>> {
     frozen.map(Some)
 }
 
-/// What an agent runs and what its harness adds.
+/// The command of an agent, with the settings that its harness adds.
 #[derive(Default)]
 struct Runs {
     command: Vec<String>,
@@ -283,7 +283,7 @@ fn prompted(
             return None;
         }
     };
-    // An agent keeps its permissions: it was given them to stand, not for one piece of work.
+    // An agent keeps its permissions after a crash: it was given them for good, not for a single piece of work.
     let start = Start {
         fill: &Fill::default(),
         prompt: &prompt,
@@ -314,7 +314,7 @@ fn readable(node: &Node, known: &Known<'_>) -> Parsed<(PathBuf, String)> {
     Ok((path, prompt))
 }
 
-/// A rig's name is its checkout; anything else is a directory.
+/// Resolves a directory: the name of a rig stands for its checkout.
 fn directory(node: &Node, known: &Known<'_>) -> Parsed<PathBuf> {
     let dir = text(node)?;
     let named = |rig: &&ReadRig| rig.name.as_ref().is_some_and(|name| name.as_str() == dir);
@@ -324,7 +324,7 @@ fn directory(node: &Node, known: &Known<'_>) -> Parsed<PathBuf> {
             Some(RigSource::Remote(_)) => {
                 complain(node, format!("rig \"{dir}\" has no `path` to work in"))
             }
-            // What is wrong with the rig was told there.
+            // The error in the rig was reported there.
             None => Err(Vec::new()),
         };
     }

@@ -1,5 +1,5 @@
-//! `[automations]`, and the folders of automations: `automations/<name>/automation.toml` beside
-//! `city.toml`, `.horde/automations/<name>/automation.toml` in a rig that is trusted.
+//! `[automations]`, and the folders of automations: `automations/<name>/automation.toml` beside `city.toml`,
+//! `.horde/automations/<name>/automation.toml` in a trusted rig.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -29,7 +29,7 @@ use crate::regular;
 /// The file that makes a folder an automation.
 const FILE: &str = "automation.toml";
 
-/// The keys that only some gates look at, and which those are.
+/// Keys that only some gates use, with those gates.
 const GATED: &[(&str, &[&str])] = &[
     ("schedule", &["cron"]),
     ("timezone", &["cron"]),
@@ -39,14 +39,14 @@ const GATED: &[(&str, &[&str])] = &[
     ("on", &["event"]),
 ];
 
-/// What `[automations]` and the sections before have said.
+/// Values of `[automations]` and of earlier sections.
 struct Known {
     skip: Vec<(String, Place)>,
     max_timeout: Option<Duration>,
     patrol_interval: Option<Duration>,
 }
 
-/// Every automation that is not skipped.
+/// Returns every automation that is not skipped.
 pub fn all(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
@@ -100,7 +100,7 @@ fn means(name: &str, id: &AutomationId) -> bool {
     name == id.name.as_str() || name == id.to_string()
 }
 
-/// A name that skips nothing is most likely misspelled.
+/// Complains about a skipped name that matches nothing: it is most likely misspelled.
 fn complain_about_skip(known: &Known, folders: &[Folder], report: &Report) {
     for (name, place) in &known.skip {
         if folders.iter().any(|folder| means(name, &folder.id)) {
@@ -115,16 +115,16 @@ fn complain_about_skip(known: &Known, folders: &[Folder], report: &Report) {
     }
 }
 
-/// The folder of one automation.
+/// The folder of an automation.
 struct Folder {
     id: AutomationId,
     path: PathBuf,
-    /// Where it works.
+    /// The working directory of its commands.
     dir: PathBuf,
 }
 
 impl Folder {
-    /// Its file, over what every automation starts from.
+    /// Reads its file, over the template of automations.
     fn open(&self, files: &mut Files<'_>, report: &Report) -> Option<Node> {
         let path = self.path.join(FILE);
         let text = regular::read_text(&path)
@@ -145,7 +145,8 @@ impl Folder {
         }
     }
 
-    /// A command whose first word is a file of the folder runs that file, from wherever it works.
+    /// Reads a command. If its first word is a file of the folder, that file is run, in whichever directory the command
+    /// works.
     fn command(&self, node: &Node) -> Parsed<String> {
         let line = filled(node)?;
         let line = line.trim();
@@ -159,7 +160,7 @@ impl Folder {
         if !plain && !there {
             return Ok(line.to_owned());
         }
-        // Decided when it runs: the file may be written after this one was read.
+        // Decided when it runs: the file may be written after this configuration was read.
         let script = shell_words::quote(&script.to_string_lossy()).into_owned();
         Ok(format!(
             "if [ ! -f {script} ]; then\n{line}\nelif [ -x {script} ]; then\n{script}{rest}\n\
@@ -172,8 +173,7 @@ fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::error(format!("cannot read {}: {error}", path.display()))
 }
 
-/// The automations below a folder, by name. Folders without an `automation.toml` hold something
-/// else.
+/// Returns the automations below a folder, by name. Folders without an `automation.toml` hold something else.
 fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> Vec<Folder> {
     let entries = match fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
         Ok(entries) => entries,
@@ -213,7 +213,7 @@ fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> V
     folders
 }
 
-/// The automations that a rig's repository carries.
+/// Returns the automations that a rig's repository carries.
 fn carried(rig: &ReadRig, searched: &mut Vec<PathBuf>, report: &Report) -> Vec<Folder> {
     match (&rig.name, &rig.source) {
         (Some(name), Some(RigSource::Path(path))) => {
@@ -227,7 +227,7 @@ fn carried(rig: &ReadRig, searched: &mut Vec<PathBuf>, report: &Report) -> Vec<F
             report.add(Diagnostic::error(message).at(&rig.trust.1));
             Vec::new()
         }
-        // What is wrong with the rig was told there.
+        // The error in the rig was reported there.
         (_, None) | (None, _) => Vec::new(),
     }
 }
@@ -266,7 +266,7 @@ fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &Known) -> Option<Gate>
     let schedule = reader.get(
         "schedule",
         optional(|node| {
-            // A zone that is wrong was told already; the pattern is checked all the same.
+            // The invalid zone was reported already; the pattern is checked all the same.
             let zone = zone.clone().unwrap_or(TimeZone::UTC);
             Schedule::parse(&text(node)?, zone).or_else(|why| complain(node, why))
         }),
@@ -308,7 +308,7 @@ fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &Known) -> Option<Gate>
     }
 }
 
-/// What a gate cannot do without.
+/// Returns the value, or reports that the gate needs it.
 fn needed<T>(reader: &Reader<'_>, gate: &str, key: &str, value: Option<T>) -> Option<T> {
     if value.is_none() {
         reader.complain("gate", format!("the gate \"{gate}\" needs `{key}`"));

@@ -6,12 +6,12 @@ use crate::config::values::{choice, number, optional};
 use crate::domain::budget::{Budget, OnExceed};
 use crate::domain::usage::price::Price;
 
-/// More dollars than anybody has.
+/// The largest amount in dollars.
 const USD_MAX: f64 = 1e9;
 
 const WORDS: &[(&str, OnExceed)] = &[("park", OnExceed::Park), ("warn", OnExceed::Warn)];
 
-/// `budget = { ... }`; an empty string, the default, is no budget.
+/// Reads `budget = { ... }`; an empty string, the default, is no budget.
 pub fn budget(reader: &mut Reader<'_>) -> Option<Option<Budget>> {
     let Some(mut reader) = reader.optional_section("budget", "budget")? else {
         return Some(None);
@@ -25,7 +25,7 @@ pub fn budget(reader: &mut Reader<'_>) -> Option<Option<Budget>> {
     }))
 }
 
-/// The price of a model.
+/// Reads the price of a model.
 pub fn price(node: &Node, report: &Report) -> Option<Price> {
     let mut reader = Reader::open("prices", node, report)?;
     let usd = || number(0.0, USD_MAX);

@@ -10,7 +10,7 @@ use crate::config::values::{
 use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, SessionPolicy, WispGc};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 
-/// A ring of less than this would not hold one screen.
+/// The least size of a ring: a smaller one would not hold a screen.
 const LEAST_OUTPUT: u64 = 64 * 1024;
 
 /// `[daemon]`.

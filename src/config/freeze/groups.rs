@@ -1,4 +1,4 @@
-//! `[[groups]]`, and what agents say of each other: dependencies and the names of pools' members.
+//! `[[groups]]`, and the relations between agents: dependencies and the names of pools' members.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn one(
     })
 }
 
-/// The members start one after the other: none may wait for a later one.
+/// Checks that no member depends on a later one: members start one after the other.
 fn check_order<'a>(
     members: impl Iterator<Item = &'a AgentName> + Clone,
     agents: &[ReadAgent],

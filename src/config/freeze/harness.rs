@@ -17,15 +17,14 @@ use crate::domain::usage::price::Prices;
 
 use super::cost;
 
-/// Every harness that was named, also those that could not be read: using one of these is no
-/// second error.
+/// Every named harness, including those that could not be read: naming one of these is no second error.
 #[derive(Debug, Default)]
 pub struct Harnesses {
     frozen: BTreeMap<HarnessName, Option<Harness>>,
 }
 
 impl Harnesses {
-    /// Those that could be read.
+    /// Returns the harnesses that could be read.
     pub fn into_frozen(self) -> BTreeMap<HarnessName, Harness> {
         let frozen = self.frozen.into_iter();
         frozen
@@ -33,8 +32,7 @@ impl Harnesses {
             .collect()
     }
 
-    /// The harness that a rig or an agent names; complains when there is none or when it cannot
-    /// run.
+    /// Returns the harness that a rig or an agent names; complains when it is missing or cannot run.
     pub fn find(&self, name: &HarnessName, at: &Place, report: &Report) -> Option<&Harness> {
         let Some(known) = self.frozen.get(name) else {
             let names = || self.frozen.keys().map(HarnessName::as_str);
@@ -131,7 +129,7 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
     })
 }
 
-/// `prices`, by the name of the model. One that is wrong is told of, and left out.
+/// Reads `prices`, by the name of the model. An invalid price is reported and left out.
 fn prices(reader: &mut Reader<'_>) -> Prices {
     let report = reader.report;
     let priced = reader.named("prices").into_iter();
@@ -140,7 +138,7 @@ fn prices(reader: &mut Reader<'_>) -> Prices {
     Prices(priced.collect())
 }
 
-/// The patterns that its screens are read by.
+/// Reads the patterns for its screens.
 fn looks(reader: &mut Reader<'_>) -> Option<Patterns> {
     let mut patterns = |key| reader.get(key, list(pattern));
     let asks = patterns("needs_input_patterns");

@@ -1,5 +1,5 @@
-//! From the merged document to [`City`]: reads every section, checks what spans sections, and
-//! freezes. One file per section.
+//! From the merged document to [`City`]: reads every section, checks across sections, and freezes. One file per
+//! section.
 
 mod across;
 mod agents;
@@ -22,19 +22,19 @@ use super::{Env, values};
 use crate::domain::budget::{self, Budget};
 use crate::domain::city::City;
 
-/// What freezing needs besides the document.
+/// The context that freezing needs besides the document.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The directory that holds `city.toml`.
     pub root: &'a Path,
-    /// The little that is taken from the environment.
+    /// The few values taken from the environment.
     pub env: &'a Env,
     /// Every path that the configuration has named so far.
     pub named: &'a RefCell<Vec<PathBuf>>,
 }
 
 impl Context<'_> {
-    /// A path of the configuration: `~` is the home directory, relative ones start at the city.
+    /// Resolves a path of the configuration: `~` is the home directory, relative paths start at the city.
     fn resolve(&self, path: &str) -> Result<PathBuf, String> {
         let resolved = match path.strip_prefix('~') {
             None => self.root.join(path),
@@ -55,18 +55,18 @@ impl Context<'_> {
     }
 }
 
-/// What automations are read with: each is a file of its own.
+/// The context that automations are read with: each is a file of its own.
 #[derive(Debug)]
 pub struct Files<'a> {
-    /// Every file so far; theirs are added.
+    /// Every file so far; those of automations are added.
     pub sources: &'a mut Vec<Source>,
-    /// What they start from.
+    /// The templates that they start from.
     pub templates: &'a Table,
-    /// Where they are looked for.
+    /// The directories that were searched for them.
     pub searched: &'a mut Vec<PathBuf>,
 }
 
-/// What came out of the document.
+/// The result of freezing a document.
 #[derive(Debug)]
 pub struct Frozen {
     /// The city; its revision is still empty.
@@ -75,8 +75,7 @@ pub struct Frozen {
     pub prompt_files: Vec<(PathBuf, String)>,
 }
 
-/// Reads and checks everything. `None` when something that the city cannot do without is wrong;
-/// the report says what.
+/// Reads and checks everything. `None` when a necessary setting is invalid; the report has the errors.
 pub fn freeze(
     root: &Node,
     context: &Context<'_>,

@@ -20,22 +20,22 @@ use crate::domain::slots;
 /// Folders of the city that are not rigs.
 const RESERVED: &[&str] = &["automations", "rituals"];
 
-/// A rig, as far as it could be read: checks that span rigs want the names of broken ones too.
+/// A rig, as far as it could be read: checks across rigs need the names of invalid ones, too.
 #[derive(Debug)]
 pub struct ReadRig {
     /// Its name.
     pub name: Option<RigName>,
-    /// Where the name stands.
+    /// The place of the name.
     pub name_at: Place,
-    /// Prefix of relic ids, and where it stands (the name, when it was derived).
+    /// Prefix of relic ids, with its place (that of the name, when the prefix was derived).
     pub prefix: Option<(String, Place)>,
     /// The pool, with places; empty when it is the built-in one.
     pub names: Vec<(SlotName, Place)>,
-    /// Where the repository is, when that could be read.
+    /// The repository, when that could be read.
     pub source: Option<RigSource>,
-    /// Whether the automations that it carries are run, and where that stands.
+    /// Set when the automations that the repository carries may run, with the place of that setting.
     pub trust: (bool, Place),
-    /// The whole, when all of it is right.
+    /// The rig, if all of it is valid.
     pub rig: Option<Rig>,
 }
 
@@ -127,7 +127,8 @@ fn source(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<RigSource> {
     }
 }
 
-/// The city keeps what it makes for a rig in a folder of the rig's name: that is not the repository.
+/// Checks that the repository is not in the folder of the rig's name in the city, which holds the city's own files of
+/// the rig.
 fn apart(name: &RigName, path: &Path, at: &Place, context: &Context<'_>, report: &Report) {
     let folder = context.root.join(name.as_str());
     let folder = folder.canonicalize().unwrap_or(folder);
@@ -163,7 +164,8 @@ fn repository(node: &Node, context: &Context<'_>) -> Parsed<PathBuf> {
     }])
 }
 
-/// A checkout has `.git` (a file in a worktree), a bare repository has its insides at the top.
+/// Returns whether the path is a repository: a checkout has `.git` (a file in a worktree), a bare repository has git's
+/// files at the top.
 fn is_repository(path: &Path) -> bool {
     let bare = || {
         ["HEAD", "objects", "refs"]
@@ -175,7 +177,7 @@ fn is_repository(path: &Path) -> bool {
 
 fn remote(node: &Node) -> Parsed<String> {
     let remote = filled(node)?;
-    // git would read the first as an option, and run the second as a program.
+    // git would take the first for an option, and run the second as a program.
     if remote.starts_with('-') || remote.contains("::") {
         return complain(
             node,
@@ -202,7 +204,8 @@ fn prefix(reader: &mut Reader<'_>, rig: Option<&RigName>) -> Option<(String, Pla
     }
 }
 
-/// The first letter of each word (`bright-lights`: `bl`), or the first two of the only one.
+/// Derives the prefix: the first letter of each word (`bright-lights`: `bl`), or the first two letters of a single
+/// word.
 fn derived_prefix(rig: &RigName) -> String {
     let words: Vec<&str> = rig
         .as_str()
@@ -290,7 +293,7 @@ fn slot(node: &Node) -> Parsed<SlotName> {
     Ok(slot)
 }
 
-/// A path that stays within the repository, and out of git's own folder.
+/// Reads a path that stays within the repository, and outside git's own folder.
 fn inner_path(node: &Node) -> Parsed<String> {
     let path = filled(node)?;
     let stays = Path::new(&path)

@@ -1,5 +1,5 @@
-//! What a program's screen shows and what its hooks report at the same moment: for each harness with hooks, a recording
-//! and the event that the program sends then (in the shape of the recorded version) come to the same.
+//! Screens and hook reports of the same moment agree: for each harness with hooks, a recording and the event that the
+//! program sends then (in the shape of the recorded version) give the same condition.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ struct Moment {
     event: Value,
 }
 
-/// The condition that a report is taken for; none for one that says that the session goes on.
+/// Returns the condition for a report; none for a report that the session goes on.
 fn condition(report: &Report) -> Option<Condition> {
     match report.clone() {
         Report::Asks { question, choices } => Some(Condition::NeedsInput { question, choices }),
@@ -43,8 +43,8 @@ fn condition(report: &Report) -> Option<Condition> {
     }
 }
 
-/// Whether what is asked is the same question, with these choices among those of the screen. A permission is put
-/// into other words by a hook.
+/// Returns whether both questions are the same, with the reported choices among those of the screen. A hook words a
+/// permission differently.
 fn is_same_question(shown: &Condition, told: &Condition) -> bool {
     let (
         Condition::NeedsInput { question, choices },

@@ -1,4 +1,4 @@
-//! Automations: where they are found, and everything that can be wrong with them.
+//! Automations: their places, and all of their errors.
 
 use super::*;
 use crate::domain::gates::Gate;

@@ -1,8 +1,8 @@
-//! What a user's `[harness.X]` makes of a preset.
+//! A user's `[harness.X]` merged with a preset.
 
 use super::Place;
 
-/// A user who adds an address must not lose the key that the preset passes.
+/// A user who adds a variable must not lose the key that the preset passes.
 #[test]
 fn passed_names_are_added_to_those_of_the_preset() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! Agents that write about limits and logins: what they say, and what their tools print, is no message of the program.
-//! The screens are drawn as those of the recordings are.
+//! Agents that write about limits and logins: their text and the output of their tools is no message of the program.
+//! The screens are drawn like those of the recordings.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -9,7 +9,7 @@ use crate::domain::condition::{Condition, judge};
 use crate::domain::ids::HarnessName;
 use crate::domain::screen::ScreenView;
 
-/// What programs say of limits and logins, in the words of all of them.
+/// Messages of programs about limits and logins, in each program's own words.
 const SAID: [&str; 20] = [
     "You've hit your session limit · resets 5:52pm (UTC)",
     "You’ve hit your usage limit. Visit https://x.example or try again at 5:52 PM.",
@@ -33,7 +33,8 @@ const SAID: [&str; 20] = [
     "Authentication failed with provider at http://127.0.0.1 (HTTP 401). Please use /login",
 ];
 
-/// The screen of a program whose agent ran a command that printed this, and said it, in a row of its own and in one.
+/// The screen of a program whose agent ran a command that printed this text, and quoted it: in a row of its own and
+/// inside a row.
 fn screens(preset: &str, said: &str) -> Vec<String> {
     let frame = "─".repeat(60);
     match preset {
@@ -91,7 +92,7 @@ fn screens(preset: &str, said: &str) -> Vec<String> {
     }
 }
 
-/// The same of opencode, and an error that the agent has gone on after.
+/// The same for opencode, and an error after which the agent has continued.
 fn of_opencode(said: &str) -> Vec<String> {
     let bar = "▀".repeat(60);
     let input = format!("  ┃\n  ┃\n  ┃  Build auto · Model One\n  ╹{bar}\n   /srv/x");
@@ -102,7 +103,7 @@ fn of_opencode(said: &str) -> Vec<String> {
         ),
         format!("  ┃\n  ┃  $ cat log\n  ┃\n  ┃  {said}\n  ┃\n\n{end}\n\n{input}"),
         format!("  ┃\n  ┃  Go\n  ┃\n\n     {said}\n\n{end}\n\n{input}"),
-        // An error that the agent has gone on after.
+        // An error after which the agent has continued.
         format!(
             "  ┃\n  ┃  {said}\n  ┃\n\n{end}\n\n  ┃\n  ┃  Go on\n  ┃\n\n     Done.\n\n{end}\n\n{input}"
         ),

@@ -1,6 +1,6 @@
-//! Recordings of the real programs' terminals (`tests/data/harness/<program>-<version>/<case>.raw`, 50
-//! rows, 200 columns), judged by the patterns of their presets. The result is pinned whole: a pattern
-//! that stops to recognise a screen, or begins to take one for another, shows as a changed line.
+//! Recordings of the real programs' terminals (`tests/data/harness/<program>-<version>/<case>.raw`, 50 rows, 200
+//! columns), judged by the patterns of their presets. All results are pinned: a pattern that no longer recognises a
+//! screen, or takes a screen for another, shows as a changed line.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::domain::ids::HarnessName;
 /// The size of a session's terminal.
 const SIZE: (u16, u16) = (50, 200);
 
-/// What a screen comes to, in one line.
+/// Describes the judgement of a screen in a line.
 fn line(harness: &Harness, recording: &Path) -> String {
     let bytes = fs::read(recording).unwrap();
     let view = view_of(&bytes, SIZE.0, SIZE.1);
@@ -45,7 +45,8 @@ fn line(harness: &Harness, recording: &Path) -> String {
     format!("{text}, {shown}")
 }
 
-/// codex names a key for each choice beside its number. No letter of an answer in words may be taken for one of them.
+/// codex names a key for each choice beside its number. A letter of an answer in words must not be taken for such a
+/// key.
 #[test]
 fn dialogs_of_codex_are_answered_by_their_numbers_and_take_no_letters_for_words() {
     let place = Place::new();
@@ -71,7 +72,7 @@ fn dialogs_of_codex_are_answered_by_their_numbers_and_take_no_letters_for_words(
         ("approval-command", "2", "2"),
         ("approval-command", "esc", "3"),
         ("approval-command", "No, and", "3"),
-        // The third one is.
+        // The third entry is selected.
         ("daemon-features", "2", "2"),
         ("daemon-features", "cancel", "\r"),
         ("first-start-login", "2", "2"),

@@ -1,5 +1,5 @@
-//! Whose socket it is. Another user may have made a socket where this user's would be, and would be told
-//! what this one says, and believed.
+//! Verifies the owner of a socket. Another user may have made a socket at this user's path; it would receive this
+//! user's requests, and its answers would be believed.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat, statat};
 #[error("{message}")]
 pub struct Foreign {
     message: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     pub hint: String,
 }
 
@@ -30,7 +30,7 @@ impl From<Foreign> for io::Error {
 /// them.
 ///
 /// # Errors
-/// [`Foreign`] where that is not so; or there is none, or it cannot be seen.
+/// [`Foreign`] if another user owns or could change either; or the directory is missing or cannot be read.
 pub(super) fn dir_of(socket: &Path) -> io::Result<File> {
     let none = || io::Error::from(io::ErrorKind::InvalidFilename);
     let (parent, name) = (socket.parent(), socket.file_name());
@@ -55,16 +55,16 @@ pub(super) fn dir_of(socket: &Path) -> io::Result<File> {
 /// Verifies that the process at the other end is this user's.
 ///
 /// # Errors
-/// [`Foreign`] where it is not; or the kernel does not say.
+/// [`Foreign`] if it is not; or the kernel does not tell.
 pub(super) fn verify_peer(stream: impl AsFd, socket: &Path) -> io::Result<()> {
     verify(socket, peer(&stream)?.uid())
 }
 
-/// The process at the other end. Its number is 0 where that is in a pid namespace which this process cannot see: one
-/// of the two is in a container.
+/// Returns the process at the other end. Its pid is 0 if it is in a pid namespace that this process cannot see: either
+/// is in a container.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel does not tell.
 pub(super) fn peer(stream: &impl AsFd) -> io::Result<UnixCredentials> {
     Ok(getsockopt(stream, PeerCredentials)?)
 }
@@ -129,7 +129,7 @@ mod tests {
         assert!(dir_of(&path).is_err());
     }
 
-    /// The socket is ours; a process of another user, which was given it, is the one that listens.
+    /// The socket is ours, but a process of another user, which inherited it, listens.
     #[test]
     fn process_of_another_user_at_the_other_end_is_not_spoken_to() {
         let temp = crate::testing::scratch();

@@ -12,7 +12,7 @@ use crate::domain::condition::Condition;
 use crate::domain::ids::HarnessName;
 use crate::domain::suggest::closest;
 
-/// The accounts that are parked, and until when.
+/// Returns the parked accounts, and until when.
 pub(super) fn list(world: &World) -> Vec<Value> {
     let parked = world.directory.accounts.all_parked();
     let parked = parked.into_iter().map(|(name, park)| {
@@ -27,7 +27,7 @@ pub(super) fn list(world: &World) -> Vec<Value> {
     parked.collect()
 }
 
-/// The condition of a child: what its session shows, or why it has none.
+/// Returns the condition of a child: that of its session, or why it has none.
 pub(super) fn condition(
     world: &World,
     view: Option<&ChildView>,
@@ -42,10 +42,10 @@ pub(super) fn condition(
     let park = || directory.accounts.parked(&world.city, harness?);
     let waits = session.is_none() && view.parked.is_some();
     match (shown, turn) {
-        // What is over is not shown as if it went on: several sessions go on one after another.
+        // A limit that is over is not shown as present: several sessions continue one after another.
         (Some(Condition::RateLimited { .. }), Some(turn)) => Some(its_turn(turn)),
         (None, Some(turn)) if waits => Some(its_turn(turn)),
-        // The account has the one clock of all its sessions.
+        // All sessions of an account have the same end of the limit.
         (Some(Condition::RateLimited { text, until }), None) => {
             let until = park().and_then(|park| park.until).or(until);
             Some(Condition::RateLimited { text, until })
@@ -55,7 +55,7 @@ pub(super) fn condition(
     }
 }
 
-/// The condition of a child whose limit is over and that goes on then.
+/// Returns the condition of a child whose account's limit is over, and that continues at `turn`.
 fn its_turn(turn: Timestamp) -> Condition {
     let turn = turn.round(Unit::Second).unwrap_or(turn);
     Condition::RateLimited {
@@ -64,7 +64,7 @@ fn its_turn(turn: Timestamp) -> Condition {
     }
 }
 
-/// What can be answered to a question, or to the dialog of a login, as far as it is known.
+/// Returns the known choices of a question, or of a login's dialog.
 pub(super) fn choices(
     world: &World,
     session: Option<&SessionView>,
@@ -87,7 +87,7 @@ fn as_condition(park: Park) -> Condition {
     }
 }
 
-/// Lets the sessions of a harness's account go on now: a person logged in, or the limit is over.
+/// Lets the sessions of a harness's account continue now: a person logged in, or the limit is over.
 pub(super) fn resume(world: &World, name: &str) -> Result<Value, ControlError> {
     let harnesses = &world.city.harnesses;
     let named = HarnessName::new(name).ok();

@@ -16,7 +16,7 @@ use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId, verb_group};
 use crate::ports::relics::Txn;
 
-/// An agent that ignores everything but KILL needs its grace and a moment.
+/// The limit of a stop: an agent that ignores everything but KILL needs its grace and a moment.
 const STOP_LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
 const START_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -53,7 +53,7 @@ async fn say(
         .await?)
 }
 
-/// No session until it is resumed, whoever asks for one; or the end of that.
+/// Suspends a child, so that no request starts a session for it, or resumes it.
 pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
     let id = names::known(world, name).await?;
     let shown = id.to_string();
@@ -70,7 +70,7 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
     Ok(json!({ "name": shown, "state": state }))
 }
 
-/// Starts it, and says why when that fails; who rested rests on then.
+/// Starts the child, and returns why a start failed. A resting child goes on resting then.
 async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
     let said = world.store.run(|txn| standing::read(txn)).await?;
@@ -120,7 +120,7 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
             }
             return Err(why_not(world, &name, why).await);
         }
-        // It takes its time, and has it.
+        // The child needs longer, and gets it.
         Err(late) if late.kind == RefusalKind::Timeout => {}
         Err(refusal) => return Err(refusal.into()),
     }
@@ -144,7 +144,8 @@ pub(super) async fn start(world: &World, name: &str) -> Result<Value, ControlErr
     wake(world, id).await
 }
 
-/// Another session, which goes on with the last one's conversation or begins afresh; planned, so not counted.
+/// Replaces the session by another, which resumes the conversation or begins afresh; planned, so not counted as a
+/// restart.
 pub(super) async fn restart(world: &World, args: args::Restart) -> Result<Value, ControlError> {
     let id = names::single(world, &args.name).await?;
     if args.fresh {
@@ -159,7 +160,7 @@ pub(super) async fn restart(world: &World, args: args::Restart) -> Result<Value,
     Ok(json!({ "name": id.to_string(), "state": "starting" }))
 }
 
-/// Starts a raider that is in quarantine: a person wants its relic worked on.
+/// Starts a quarantined raider on a person's request.
 pub(super) async fn try_again(
     world: &World,
     raider: Option<&RaiderId>,

@@ -14,12 +14,12 @@ use crate::control::protocol::ControlError;
 use crate::domain::automation::{Automation, Mark, Run};
 use crate::domain::gates::When;
 
-/// Recording a start is one commit.
+/// The limit of recording a start, which is one commit.
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
-/// Runs that `auto.history` shows of all automations together.
+/// The number of runs that `auto.history` shows of all automations together.
 const SHOWN: usize = 200;
 
-/// Every automation, also as `status` shows it.
+/// Returns every automation, also as `status` shows it.
 pub(super) async fn list(world: &World) -> Result<Vec<Value>, ControlError> {
     let automations = world.city.automations.clone();
     let seen = world.store.run(move |txn| {
@@ -53,7 +53,7 @@ fn line(world: &World, automation: &Automation, mark: &Mark, last: Option<&Run>)
     })
 }
 
-/// The automation of this name; a rig's without its rig, when there is no other of that name.
+/// Finds the automation of this name; that of a rig also without the rig, if the name is unique.
 fn find<'a>(world: &'a World, name: &str) -> Result<&'a Automation, ControlError> {
     let all = &world.city.automations;
     if let Some(exact) = all.iter().find(|one| one.id.to_string() == name) {
@@ -75,7 +75,7 @@ fn find<'a>(world: &'a World, name: &str) -> Result<&'a Automation, ControlError
     }
 }
 
-/// Answered when the run is recorded as started; `seq` is the number of its first event.
+/// Starts a run. Returns when the start is recorded; `seq` is the number of its first event.
 pub(super) async fn run(world: &World, name: &str) -> Result<Value, ControlError> {
     let id = find(world, name)?.id.clone();
     let message = |reply| DispatcherMsg::Run(id, reply);
@@ -84,7 +84,7 @@ pub(super) async fn run(world: &World, name: &str) -> Result<Value, ControlError
     Ok(json!({ "name": run.automation, "run": run.id, "started": run.started, "seq": seq }))
 }
 
-/// Runs, the newest first.
+/// Returns the runs, the newest first.
 pub(super) async fn history(world: &World, name: Option<&str>) -> Result<Value, ControlError> {
     let of = name.map(|name| find(world, name)).transpose()?;
     let of = of.map(|automation| automation.id.clone());
@@ -92,7 +92,7 @@ pub(super) async fn history(world: &World, name: Option<&str>) -> Result<Value, 
     to_json(&runs.await?)
 }
 
-/// Kept over restarts.
+/// Enables or disables the automation; kept over restarts.
 pub(super) async fn switch(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
     let automation = find(world, name)?.clone();
     if on && !automation.enabled {

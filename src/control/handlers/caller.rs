@@ -60,7 +60,7 @@ pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, Con
     Ok(hook)
 }
 
-/// Returns the name that the caller goes by in the events and relics that come of its request.
+/// Returns the caller's name for the events and relics that result from its request.
 pub(super) fn asker(world: &World, caller: &Caller) -> Asker {
     let errand = || {
         let runner = &world.runner;
@@ -74,12 +74,12 @@ pub(super) fn asker(world: &World, caller: &Caller) -> Asker {
         Who::Raider(session) => Asker::agent(session.as_str()),
         Who::Operator => errand().map_or_else(Asker::person, Asker::errand),
         Who::Errand(_) => Asker::errand(errand().unwrap_or_else(|| caller.who.name().to_owned())),
-        // It only looks.
+        // The caller can only read.
         Who::Invisible => Asker::agent(caller.who.name()),
     }
 }
 
-/// Returns whether the caller may decide what is a person's to decide.
+/// Returns whether the caller may take a decision that is reserved for a person.
 pub(super) fn speaks_for_person(world: &World, caller: &Caller) -> bool {
     match &caller.who {
         Who::Operator => true,
@@ -105,7 +105,7 @@ async fn stands_in_sandbox(
         }
         None => Err("its pid cannot be seen".to_owned()),
     };
-    // What was seen is its own only if the pid is.
+    // The directory is the caller's only if the pid still is.
     let standing = standing.and_then(|standing| match caller.peer.lives() {
         true => Ok(standing),
         false => Err("it is gone".to_owned()),

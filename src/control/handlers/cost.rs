@@ -11,7 +11,7 @@ use crate::control::protocol::args::Cost;
 use crate::domain::budget::{self, Blind};
 use crate::domain::usage::ledger::{Row, Sum, together};
 
-/// Without `since`.
+/// The period without `since`.
 const USUAL: &str = "7d";
 
 pub(super) async fn cost(world: &World, args: Cost) -> Result<Value, ControlError> {
@@ -33,7 +33,7 @@ pub(super) async fn cost(world: &World, args: Cost) -> Result<Value, ControlErro
     }))
 }
 
-/// The budgets that do not count all that is used, in words.
+/// Returns the budgets that do not count all usage, in words.
 fn not_counted(world: &World, rows: &[Row]) -> Vec<String> {
     let mut says: Vec<_> = budget::blind(&world.city).iter().map(Blind::says).collect();
     let budgets = usage::every_budget(world).into_iter();
@@ -45,7 +45,7 @@ fn not_counted(world: &World, rows: &[Row]) -> Vec<String> {
     says
 }
 
-/// The first day that counts: one that is named, or that of so long ago.
+/// Returns the first day that counts: a named day, or that of so long ago.
 fn first_day(world: &World, since: &str) -> Result<String, ControlError> {
     if let Ok(day) = since.parse::<Date>() {
         return Ok(day.to_string());

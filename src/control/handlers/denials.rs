@@ -1,4 +1,4 @@
-//! What was forbidden, counted: whoever tries the same in a loop does not fill the journal.
+//! Counts forbidden requests: a caller that retries in a loop must not fill the journal.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,31 +6,31 @@ use std::time::Duration;
 
 use crate::control::protocol::OpName;
 
-/// In this time so many of one caller's attempts at one operation are events; of more, the next that is
-/// one says how many there were.
+/// The period in which only a limited number of a caller's attempts at an operation become events; the next event tells
+/// the number of attempts left out.
 const PAUSE: Duration = Duration::from_secs(60);
 const BURST: u64 = 16;
-/// So many of both are remembered. Beyond that nothing is: it costs events, and no memory.
+/// The limit of remembered attempts. At the limit all counts are dropped: that costs additional events, and no memory.
 const MAX: usize = 1024;
 
-/// Who tried what; without operation, to connect.
+/// The caller and the operation; no operation means a connection.
 type Attempt = (String, Option<OpName>);
 
-/// Each attempt, counted.
+/// The number of each attempt.
 #[derive(Default)]
 pub(super) struct Denials(Mutex<BTreeMap<Attempt, Count>>);
 
 struct Count {
-    /// When its time began.
+    /// The start of its period.
     since: Duration,
-    /// Events since then.
+    /// Events in this period.
     told: u64,
-    /// Attempts that no event speaks of.
+    /// Attempts without an event.
     untold: u64,
 }
 
 impl Denials {
-    /// Counts one more. How many an event is to speak of, or nothing while there were enough.
+    /// Counts an attempt. Returns the number that its event is to tell of; none when the period has had enough events.
     pub(super) fn count(&self, who: &str, op: Option<OpName>, now: Duration) -> Option<u64> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (who.to_owned(), op);

@@ -1,5 +1,5 @@
-//! `doctor`: what is wrong with the city. Whoever may look may have it looked at; to mend is for those
-//! who may act on everything.
+//! `doctor`: findings about the city. A caller with read rights gets the findings; only a caller with full rights may
+//! have them fixed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `escalate`, `escalations`: calling people, and people answering.
+//! `escalate`, `escalations`: calls for people, and their answers.
 
 use serde_json::{Value, json};
 
@@ -16,11 +16,11 @@ use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::Problem;
 use crate::ports::relics::StoreError;
 
-/// A problem is one line of at most so many characters; the rest of it is evidence.
+/// The limit of a problem in characters, as one line; the rest of it becomes evidence.
 const LINE: usize = 200;
 
-/// `escalate`: HELP from a session or errand, about itself; ESCALATION from an operator. Answered when the
-/// shaman has it in its book, which is in the same transaction: whoever calls can name it.
+/// `escalate`: HELP from a session or errand about itself, ESCALATION from an operator. The answer names the
+/// escalation: the shaman's book is written in the same transaction.
 pub(super) async fn escalate(
     world: &World,
     caller: &Caller,
@@ -63,7 +63,7 @@ pub(super) async fn escalate(
         Ok((before, escalations::find(txn, &call)?.ok_or_else(lost)?))
     });
     let (before, entry) = taken.await?;
-    // It is due to be raised again some time.
+    // The shaman raises it again after a while.
     world.nudge(message::SHAMAN);
     let mut shown = shown(&entry)?;
     let worse = |before: &Entry| before.relic.priority < entry.relic.priority;
@@ -72,7 +72,7 @@ pub(super) async fn escalate(
     Ok(shown)
 }
 
-/// The standing agent in whose session the caller runs.
+/// Returns the standing agent in whose session the caller runs.
 async fn agent(world: &World, caller: &Caller) -> Result<String, ControlError> {
     let session = caller::own_member(world, caller)?.session;
     let views = ask::views(world).await?;
@@ -102,13 +102,13 @@ fn in_one_line(problem: &str, evidence: &str) -> Result<(String, String), Contro
     Ok((line, bounded(&evidence)))
 }
 
-/// Open escalations, the most urgent first.
+/// Returns the open escalations, the most urgent first.
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let open = world.store.run(escalations::open).await?;
     open.iter().map(shown).collect()
 }
 
-/// `escalations.ack`: somebody knows.
+/// `escalations.ack`: marks the escalation as known.
 pub(super) async fn ack(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let acked = world
@@ -119,7 +119,7 @@ pub(super) async fn ack(world: &World, asker: Asker, id: &str) -> Result<Value, 
     shown(&entry)
 }
 
-/// An escalation is a relic, and says how it stands.
+/// Returns an escalation as its relic, with its state.
 pub(super) fn shown(entry: &Entry) -> Result<Value, ControlError> {
     let mut shown = to_json(&entry.relic)?;
     let standing = &entry.standing;
@@ -206,7 +206,7 @@ mod tests {
             "HELP", &toast, "shaman", &toast, relic, "no key", "medium", "",
         ];
         assert_eq!(sent, expected.map(Value::from));
-        // Again, and in the same words: it is the same call.
+        // A repeated call in the same words is the same escalation.
         for _ in 0..4 {
             let again = escalate(&town.world, &raider, call("no key"));
             assert_eq!(again.await.unwrap()["id"], shown["id"]);
@@ -229,7 +229,7 @@ mod tests {
         };
         let refused = escalate(&town.world, &raider, other).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
-        // It does not answer itself.
+        // A raider must not close its own escalation.
         let id = shown["id"].as_str().unwrap();
         let refused = close(&town, &raider, id).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(unknown.kind, ErrorKind::NotFound);
     }
 
-    /// A rig's own automation is no person, whatever it may do to work.
+    /// An automation of a rig does not count as a person, whatever rights it has to work.
     #[tokio::test(start_paused = true)]
     async fn an_errand_calls_as_itself_and_answers_nobody() {
         let town = Scenario::new().start().await;

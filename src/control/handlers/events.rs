@@ -18,24 +18,23 @@ use crate::domain::ids::RelicId;
 use crate::domain::relic::RelicKind;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
-/// Events read from the store at once.
+/// The number of events that are read from the store at once.
 const PAGE: usize = 500;
-/// The type of the item that stands in for events that are not kept any more. It is in no journal.
+/// The type of the item that stands in for deleted events. It is in no journal.
 const PRUNED: &str = "events.pruned";
-/// A slow reader holds up this many, and then only itself.
+/// The number of events that a slow reader may hold up; beyond that it only delays itself.
 const BUFFER: usize = 64;
 
-/// Events after `since` (without it all, or only those to come when they are followed), then, when
-/// followed, those to come. A follower that falls behind is read
-/// to from the store: nothing is left out and nothing comes twice. Where some of what was asked for
-/// is not kept any more, an item in their place says so.
+/// Streams the events after `since` (without it all, or only new ones when followed), then, when followed, new ones as
+/// they come. A follower that falls behind is served from the store: no event is left out or comes twice. Deleted
+/// events are replaced by an item that says so.
 pub(super) async fn events(world: &Arc<World>, args: Events) -> Result<Items, ControlError> {
     if let Some(kind) = &args.kind {
         Pattern::parse(kind).map_err(|meant| no_such(kind, meant))?;
     }
     let (send, receive) = mpsc::channel(BUFFER);
     let world = Arc::clone(world);
-    // Subscribed before the store is read, so that nothing falls between.
+    // Subscribed before the store is read, so that no event falls between.
     let live = args.follow.then(|| world.store.subscribe());
     let since = args.since;
     let last = match since {
@@ -51,7 +50,7 @@ pub(super) async fn events(world: &Arc<World>, args: Events) -> Result<Items, Co
     };
     tokio::spawn(async move {
         if let Err(Over::Failed(error)) = reader.read(since, live).await {
-            // Nobody may be there any more to be told.
+            // The reader may be gone already.
             let _gone = reader.send.send(Err(error)).await;
         }
     });
@@ -73,7 +72,7 @@ struct Reader {
     send: mpsc::Sender<Result<Value, ControlError>>,
 }
 
-/// Why the stream is over before its end.
+/// The reason why a stream ends early.
 enum Over {
     /// The reader went away.
     Unread,
@@ -116,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Stands in for the events after `since` that are not kept any more.
+    /// Sends the item that stands in for deleted events after `since`.
     async fn tell_gap(&self, since: u64) -> Result<(), Over> {
         let first = self.world.store.run(|txn| txn.first_seq()).await?;
         if since.saturating_add(1) >= first {
@@ -171,7 +170,7 @@ impl Reader {
     }
 }
 
-/// `why NAME`: the story of a raider, agent, relic or rig, oldest first.
+/// `why NAME`: returns the events of a raider, agent, relic or rig, oldest first.
 pub(super) async fn why(world: &World, name: &str) -> Result<Value, ControlError> {
     let subject = match names::raider(world, name).await {
         Ok(hook) => hook.raider.to_string(),
@@ -197,7 +196,7 @@ pub(super) async fn why(world: &World, name: &str) -> Result<Value, ControlError
     Ok(story)
 }
 
-/// The story of a raider that is gone, by its short name.
+/// Returns the events of a removed raider by its short name.
 async fn former(world: &World, name: &str) -> Result<(String, Vec<Event>), ControlError> {
     let short = name.rsplit('/').next().unwrap_or(name);
     for rig in &world.city.rigs {
@@ -210,8 +209,8 @@ async fn former(world: &World, name: &str) -> Result<(String, Vec<Event>), Contr
     Ok((name.to_owned(), Vec::new()))
 }
 
-/// The events about a subject; of an escalation also those that called people for it, which are about
-/// whom it concerns.
+/// Returns the events about a subject; for an escalation also those that raised it, which are about the escalated
+/// subject.
 async fn story(world: &World, subject: &str) -> Result<Vec<Event>, ControlError> {
     let own = EventFilter {
         subject: Some(subject.to_owned()),

@@ -1,6 +1,5 @@
-//! `metrics`: the text format of Prometheus, version 0.0.4. What can be derived is derived here, at
-//! the moment of asking, into families that live no longer than the answer; what only those who were
-//! there can tell comes from `actors::metrics`.
+//! `metrics`: the text format of Prometheus, version 0.0.4. Values that can be derived are derived here, at the moment
+//! of asking, into families that live as long as the answer; counts of past occurrences come from `actors::metrics`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::control::protocol::ControlError;
 use crate::domain::facts::Usage;
 use crate::domain::ids::{ChildId, RaiderId};
 
-/// How often each row of labels is there.
+/// The number of occurrences of each row of labels.
 type Counts = BTreeMap<Vec<String>, f64>;
 
 pub(super) async fn metrics(world: &World, started: Duration) -> Result<Value, ControlError> {
@@ -67,7 +66,7 @@ fn gauge(
     now.register(Box::new(gauges))
 }
 
-/// A gauge without labels.
+/// Registers a gauge without labels.
 fn plain(now: &Registry, name: &str, help: &str, value: f64) -> prometheus::Result<()> {
     gauge(now, (name, help), &[], [(Vec::new(), value)])
 }
@@ -98,7 +97,7 @@ fn city(
     }
 }
 
-/// What today has used, until now.
+/// Adds the tokens that today has used so far.
 fn tokens(now: &Registry, stored: &Stored) -> prometheus::Result<()> {
     let today = &stored.usage.today;
     let rows = today.iter().flat_map(|(harness, sum)| {
@@ -137,7 +136,7 @@ fn tokens(now: &Registry, stored: &Stored) -> prometheus::Result<()> {
     gauge(now, ("horde_rig_tokens_today", help), &["rig"], rows)
 }
 
-/// Under the names that every Prometheus client uses.
+/// Registers metrics of this process, under the names that every Prometheus client uses.
 fn process(now: &Registry, used: Usage) -> prometheus::Result<()> {
     let help = "Processor time of the supervisor, without its sessions.";
     let cpu = Counter::new("process_cpu_seconds_total", help)?;

@@ -17,7 +17,7 @@ pub(super) fn ping(world: &World) -> Value {
     })
 }
 
-/// Answered when the tree has stopped.
+/// Stops the tree, and answers when it has stopped.
 pub(super) async fn stop(
     stop: &mpsc::Sender<StopRequest>,
     args: args::Stop,
@@ -45,10 +45,10 @@ pub(super) async fn stop(
     Ok(json!({ "stopped": true, "sessions": sessions }))
 }
 
-/// Reads the configuration and applies it; answered with what became of each agent, or with what is
-/// wrong and that the old one is kept.
+/// Reads the configuration and applies it. Answers with the effect on each agent, or with the errors and that the old
+/// configuration is kept.
 pub(super) async fn reload(world: &World, dry_run: bool) -> Result<Value, ControlError> {
-    /// A new rig is cloned meanwhile.
+    /// Long, because a new rig is cloned meanwhile.
     const LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
     let message = |reply| ConfigMsg::Reload { dry_run, reply };
     let reloaded = ask::ask(world.directory.config(), message, LIMIT).await??;

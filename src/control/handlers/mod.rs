@@ -1,5 +1,5 @@
-//! Requests of the control socket, one file per group of verbs. A handler turns a request into one
-//! message to one actor, or one look at store and ports; it holds no state of the city.
+//! Requests of the control socket, one file per group of verbs. A handler turns a request into one message to one
+//! actor, or one look at store and ports; it holds no state of the city.
 
 mod accounts;
 mod agent;
@@ -42,8 +42,8 @@ use crate::domain::ids::SessionId;
 use crate::ports::relics::StoreError;
 use crate::ports::sessions::{Member, Membership};
 
-/// A request to stop, answered when the tree has stopped, with how: another's stop may have been
-/// under way.
+/// A request to stop. The answer comes when the tree has stopped, and tells how: an earlier request of another kind may
+/// have been under way.
 pub type StopRequest = (StopMode, oneshot::Sender<StopEnd>);
 
 /// The service behind the control socket.
@@ -55,7 +55,7 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// Handlers that act on this world; requests to stop go to whoever owns the process.
+    /// Makes handlers for this world; stop requests go to the owner of the process through `stop`.
     #[must_use]
     pub fn new(world: Arc<World>, stop: mpsc::Sender<StopRequest>) -> Self {
         let started = world.clock.mono();
@@ -80,7 +80,7 @@ impl Service for Handlers {
                 }
             }
             Membership::Nobodys => match self.world.runner.errand_of(pid) {
-                // What the owner has us run is the owner's.
+                // A command that the supervisor runs for the city's owner has the owner's rights.
                 None | Some(Rights::All) => Who::Operator,
                 Some(rights) => Who::Errand(rights),
             },
@@ -127,7 +127,7 @@ impl Service for Handlers {
     }
 }
 
-/// What an agent may do beyond its own. Who is not configured any more is on the way out.
+/// Returns an agent's rights beyond its own session. An agent that is no longer configured may only read.
 fn rights_of(world: &World, session: &SessionId) -> Rights {
     let agent = world.city.agent_of(session);
     agent.map_or(Rights::Read, |agent| agent.rights)
@@ -191,7 +191,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::Escalate(args) => escalation::escalate(world, &caller, args).await,
         Op::Escalations(_) => escalation::list(world).await,
         Op::EscalationsAck(args) => escalation::ack(world, asker(), &args.id).await,
-        // Served by `call` itself.
+        // Handled by `call` itself.
         Op::Events(_)
         | Op::Stop(_)
         | Op::ConfigShow(_)
@@ -230,12 +230,12 @@ impl From<StoreError> for ControlError {
     }
 }
 
-/// A value that always has a JSON form.
+/// Serialises a value that always has a JSON form.
 fn to_json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
     serde_json::to_value(value).map_err(|error| ControlError::internal(error.to_string()))
 }
 
-/// The word that a value of one word is on the wire.
+/// Returns the word for a value on the wire.
 fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,

@@ -15,7 +15,7 @@ use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
 use crate::ports::relics::{StoreError, Txn};
 
-/// In the order in which they land; finished ones last.
+/// Lists merge requests in the order in which they land; finished ones last.
 pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
     let rig = names::rig_filter(world, args.rig.as_deref())?;
     let mut mrs = world
@@ -43,7 +43,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     }))
 }
 
-/// A parked merge request is tried at once; so is a failed one that blocked its relic.
+/// Retries a parked merge request at once, or a failed one that blocked its relic.
 pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let mr = world
@@ -72,7 +72,7 @@ pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value
     Ok(status::mr_json(&mr, world.clock.now()))
 }
 
-/// A person looked: the witness measures again and lets it go on.
+/// Approves a merge request: the witness measures again and lets it continue.
 pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let mr = world
@@ -98,14 +98,15 @@ pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Val
     Ok(decided(world, &mr, "approved"))
 }
 
-/// The merge request, and first of all what a person decided about it.
+/// Returns the merge request, with the person's decision first.
 fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Value {
     let mut answer = status::mr_json(mr, world.clock.now());
     answer["decision"] = decision.into();
     answer
 }
 
-/// What a merge request waits for that its raider has declared and nobody has to approve.
+/// Returns the refusal for a merge request that its raider has declared, and that waits for something else than an
+/// approval.
 fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreError> {
     let open = escalations::about(txn, &[&mr.relic, &mr.id], None)?;
     let why = match open.last() {
@@ -118,8 +119,8 @@ fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreE
     Ok(StoreError::Conflict(message))
 }
 
-/// A person said no: a fresh raider takes the work up with what was said. Not counted as a rework
-/// (`2-contract.md`, `rework_attempts`).
+/// Rejects a merge request: a fresh raider gets the work with the note. Not counted as a rework (`2-contract.md`,
+/// `rework_attempts`).
 pub(super) async fn reject(
     world: &World,
     asker: Asker,
@@ -141,7 +142,7 @@ pub(super) async fn reject(
     Ok(decided(world, &mr, "rejected"))
 }
 
-/// Only what waits for a person can be approved or rejected.
+/// Checks that the merge request waits for a person: no other can be approved or rejected.
 fn waits(mr: &MergeRequest) -> Result<(), StoreError> {
     if mr.state == MrState::Reviewing {
         return Ok(());

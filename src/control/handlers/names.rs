@@ -1,5 +1,5 @@
-//! Which child, rig, relic or merge request a name means (`4-rules.md`, names): `Toast`,
-//! `horde/Toast` or `horde/raiders/Toast`; an ambiguous short name is a conflict.
+//! Resolves names of children, rigs, relics and merge requests (`4-rules.md`, names): `Toast`, `horde/Toast` or
+//! `horde/raiders/Toast`; an ambiguous short name is a conflict.
 
 use crate::actors::ask;
 use crate::actors::mail::ChildView;
@@ -15,7 +15,7 @@ use crate::domain::ids::{AgentName, ChildId, RaiderId, RelicId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 
-/// Work has to say what is to be done.
+/// Checks that a task is not empty.
 pub(super) fn said(task: &str) -> Result<(), ControlError> {
     match task.trim().is_empty() {
         true => Err(ControlError::bad_request("the task is empty").hint("say what is to be done")),
@@ -23,7 +23,7 @@ pub(super) fn said(task: &str) -> Result<(), ControlError> {
     }
 }
 
-/// The rig of this name; the only rig when none is named.
+/// Returns the rig of this name; without a name the only rig.
 pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, ControlError> {
     let rigs = &world.city.rigs;
     let known = || {
@@ -45,7 +45,7 @@ pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, C
     }
 }
 
-/// The rig's name as a filter; none when none is asked for.
+/// Returns the rig's name as a filter; none without a name.
 pub(super) fn rig_filter(
     world: &World,
     name: Option<&str>,
@@ -54,7 +54,7 @@ pub(super) fn rig_filter(
         .transpose()
 }
 
-/// A relic's id; what cannot be one is not there.
+/// Parses a relic's id; an invalid id counts as not found.
 pub(super) fn relic(text: &str) -> Result<RelicId, ControlError> {
     RelicId::new(text).map_err(|_| ControlError::not_found(format!("no relic {text}")))
 }
@@ -70,7 +70,7 @@ pub(super) fn means(raider: &RaiderId, name: &str) -> bool {
     }
 }
 
-/// The slots that the name may mean, whether anybody is there or not.
+/// Returns the slots that the name may mean, held or free.
 pub(super) fn slots(world: &World, name: &str) -> Vec<RaiderId> {
     let short = name.rsplit('/').next().unwrap_or(name);
     let rigs = world.city.rigs.iter();
@@ -79,12 +79,12 @@ pub(super) fn slots(world: &World, name: &str) -> Vec<RaiderId> {
         .collect()
 }
 
-/// The hooks of all raiders.
+/// Returns the hooks of all raiders.
 pub(super) async fn hooks(world: &World) -> Result<Vec<Hook>, ControlError> {
     Ok(world.store.run(|txn| txn.hooks(None)).await?)
 }
 
-/// The raider of this name, with its hook.
+/// Returns the hook of the raider of this name.
 pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlError> {
     let mut found: Vec<_> = hooks(world)
         .await?
@@ -109,10 +109,10 @@ pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlErr
     }
 }
 
-/// A sandbox of this name that no hook is tied to, and the hook that it was made for.
+/// Returns the hook that the sandbox of this name was made for, if no hook is tied to the sandbox now.
 ///
 /// # Errors
-/// `missing` when there is none; why it cannot be said whose it is, or what a rig holds.
+/// `missing` when there is no such sandbox; otherwise an error when its owner or a rig's sandboxes cannot be read.
 pub(super) async fn hookless(
     world: &World,
     name: &str,
@@ -127,7 +127,7 @@ pub(super) async fn hookless(
     for rig in world.city.rigs.iter().filter(named) {
         match sandboxes::hookless(world, rig).await {
             Ok(lone) => found.extend(lone.into_iter().filter(|lone| means(&lone.raider, name))),
-            // What the others hold can be named all the same.
+            // The sandboxes of other rigs can still be found.
             Err(unreadable) => missing = unreadable.into(),
         }
     }
@@ -159,10 +159,11 @@ fn made_for(world: &World, lone: Hookless) -> Result<Hook, ControlError> {
     }
 }
 
-/// Refuses what needs the rig of a raider that was taken out of the configuration before its work was done.
+/// Refuses an operation that needs the raider's rig, if the rig was removed from the configuration before the work was
+/// done.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`], with what brings the work back.
+/// [`ErrorKind::Conflict`], with advice on how to get the work back.
 pub(super) fn configured(world: &World, raider: &RaiderId) -> Result<(), ControlError> {
     let rig = &raider.rig;
     if world.city.rig(rig).is_some() {
@@ -177,7 +178,7 @@ pub(super) fn configured(world: &World, raider: &RaiderId) -> Result<(), Control
     Err(ControlError::conflict(message).hint(hint))
 }
 
-/// The raider of this name that holds a slot, be it by a charge that is not complete.
+/// Returns the raider of this name that holds a slot, also by an incomplete charge.
 pub(super) async fn holder(world: &World, name: &str) -> Result<RaiderId, ControlError> {
     let unknown = match raider(world, name).await {
         Ok(hook) => return Ok(hook.raider),
@@ -195,7 +196,7 @@ pub(super) async fn holder(world: &World, name: &str) -> Result<RaiderId, Contro
     }
 }
 
-/// The child of this name, raider or agent, as the root sees it.
+/// Returns the child of this name, raider or agent, as the root sees it.
 pub(super) async fn child(world: &World, name: &str) -> Result<ChildView, ControlError> {
     let views = ask::views(world).await?;
     let mut found: Vec<_> = views
@@ -223,8 +224,8 @@ pub(super) async fn child(world: &World, name: &str) -> Result<ChildView, Contro
     }
 }
 
-/// As [`child`], and also whom the root does not have: an agent of the configuration, a raider that
-/// holds a slot, and a member of a pool that a person laid to rest.
+/// As [`child`], but also finds children that the root does not have: an agent of the configuration, a raider that
+/// holds a slot, and a resting member of a pool.
 pub(super) async fn known(world: &World, name: &str) -> Result<ChildId, ControlError> {
     let missing = match child(world, name).await {
         Ok(view) => return Ok(view.spec.id),
@@ -249,7 +250,7 @@ pub(super) async fn known(world: &World, name: &str) -> Result<ChildId, ControlE
     }
 }
 
-/// As [`known`], but no pool: that is several.
+/// As [`known`], but refuses a pool, which is several children.
 pub(super) async fn single(world: &World, name: &str) -> Result<ChildId, ControlError> {
     let id = known(world, name).await?;
     let mut pools = world

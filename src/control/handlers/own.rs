@@ -1,5 +1,5 @@
-//! What a session says of itself: `done`, `handoff`, `wait`, `rally`, `hook`. Who it is comes from the
-//! process that calls, never from its words.
+//! Verbs of a session about itself: `done`, `handoff`, `wait`, `rally`, `hook`. The caller is identified by its
+//! process, never by its arguments.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ use crate::domain::stall::Wait;
 use crate::ports::relics::RelicFilter;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
-/// Git may have to look at a large tree.
+/// The limit of `done`: git may have to look at a large tree.
 const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// `done`: returns when the intent is durable, before the session is ended.
@@ -52,7 +52,7 @@ pub(super) async fn done(
     to_json(&answer?)
 }
 
-/// A member of a pool that drains says that it is finished: it need not wait until its time is up.
+/// Handles `done` of a draining pool member: the member ends before its drain timeout.
 async fn drained(
     world: &World,
     caller: &Caller,
@@ -105,13 +105,13 @@ pub(super) async fn handoff(
             totem_step: None,
             resume: args.resume,
         };
-        // The slot may go to another while the note is written.
+        // The slot may be given to another raider while the note is written.
         meant = Meant::raider(&hook.raider, hook.incarnation);
         let address = hook.raider.to_string();
         world
             .store
             .run(move |txn| {
-                // The newest note counts: an older one that nobody read is answered by it.
+                // The newest note counts: it replaces older notes that are still unread.
                 for old in txn.inbox(&address)? {
                     if matches!(old.body, Body::Handoff(_)) {
                         txn.handled(old.id)?;
@@ -125,17 +125,17 @@ pub(super) async fn handoff(
             .await?;
     }
     if !args.resume {
-        // A raider's note says so, too; an agent has none.
+        // A raider's note tells so, too; an agent has no note.
         afresh(world, &session).await?;
     }
     ask::hand_off(world, meant, progress).await?;
     Ok(json!({ "name": id.to_string(), "session": session }))
 }
 
-/// Has the session that follows this one begin a conversation of its own.
+/// Makes the next session begin a conversation of its own.
 ///
 /// # Errors
-/// It could not be written down.
+/// The store cannot be written.
 pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), ControlError> {
     let unavailable = |error: SessionError| ControlError::unavailable(error.to_string());
     let facts = effects::facts(world, session).await.map_err(unavailable)?;
@@ -150,8 +150,8 @@ pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), Con
     said.map_err(unavailable)
 }
 
-/// What a raider has to show for its work when it hands off: its commits, its relic and the relic's steps. None
-/// where git does not tell: that is no evidence against it.
+/// Returns the progress that a raider can show at a handoff: commits, relic and steps. None if git cannot tell, which
+/// is no evidence against the raider.
 async fn shown_for(world: &World, hook: &Hook) -> Progress {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let facts = effects::repo(world, &hook.raider.rig, move |repo| {
@@ -172,10 +172,10 @@ async fn shown_for(world: &World, hook: &Hook) -> Progress {
     Some(format!("{head} {relics}"))
 }
 
-/// The longest wait. Who is silent for longer is looked after: nobody else would be.
+/// The longest wait. A session that is silent for longer is treated as stalled; otherwise nothing would ever check it.
 const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// `wait`: this session is not stalled until then.
+/// `wait`: marks the session as not stalled until then.
 pub(super) async fn wait(
     world: &World,
     caller: &Caller,
@@ -274,7 +274,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
         "git": git, "done": hook.done.is_some(),
-        // A shell may know another program by that name.
+        // The full path, because a shell may know another program as `hd`.
         "hd": world.hd(),
     }))
 }
@@ -301,7 +301,7 @@ mod tests {
             who: Who::Raider(session.clone()),
             peer: Peer::of_pid(std::process::id()),
         };
-        // A process of an earlier session of this name: it is a member of none that runs.
+        // A process of an earlier session of this name belongs to no running session.
         let late = hook(&town.world, &caller).await.unwrap_err();
         assert_eq!(late.kind, ErrorKind::Forbidden);
         town.parts.sessions.place(PID, &session);
@@ -332,8 +332,8 @@ mod tests {
         }
     }
 
-    /// A limit on the screen of a session that completes was no limit: an old log, say. Its session ends, and no other
-    /// one could say so.
+    /// A session that completes shows that the limit on its screen was none (an old log, say). The session ends then,
+    /// so no other could tell that.
     #[tokio::test(start_paused = true)]
     async fn session_that_completes_ends_the_park_that_it_told_of() {
         const PID: u32 = 4242;
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
     }
 
-    /// Its own login is in its memory: it says nothing of that of another session.
+    /// The session's own login is in its memory: it tells nothing about the login of another session.
     #[tokio::test(start_paused = true)]
     async fn session_that_completes_does_not_end_the_login_that_another_one_waits_for() {
         const PID: u32 = 4242;
@@ -396,7 +396,7 @@ mod tests {
         assert!(accounts::refuse_parked(&town.world, harness).is_err());
     }
 
-    /// The slot's session has the same name, whatever incarnation it is for.
+    /// The session of a slot keeps its name over incarnations.
     #[tokio::test(start_paused = true)]
     async fn a_late_process_of_an_earlier_incarnation_speaks_for_nobody() {
         const PID: u32 = 4242;

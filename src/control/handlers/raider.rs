@@ -1,4 +1,4 @@
-//! `raider.*`: who there is, and the two verbs that touch a sandbox.
+//! `raider.*`: the list of raiders, and the two verbs that touch a sandbox.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RaiderId};
 
-/// Salvage of a large tree takes its time.
+/// The limit of a nuke: salvage of a large tree takes a while.
 const NUKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
 
 pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
@@ -45,14 +45,14 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
         (Some(_), false) => Err(ControlError::conflict(format!(
             "there is a {name} in several rigs; say RIG/{name}"
         ))),
-        // It may have gone between the two looks.
+        // The raider may have gone between the two looks.
         (None, _) => Err(ControlError::not_found(format!("no raider named {name}"))
             .hint("`hd raider list` shows who there is")),
     }
 }
 
-/// Of the incarnation that is meant, whatever session it has by then: sessions come and go by themselves,
-/// and what they wrote is judged at the last moment.
+/// Removes the raider of the given incarnation, whichever session it has by then: sessions may be replaced meanwhile,
+/// and the safety protocol judges their work at the last moment.
 pub(super) async fn nuke(
     world: &World,
     asker: Asker,

@@ -62,7 +62,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     }
 }
 
-/// Without filters: tasks that are not closed.
+/// Lists relics; without filters the tasks that are not closed.
 pub(super) async fn list(world: &World, args: RelicList) -> Result<Value, ControlError> {
     let prefix = match args.rig.as_deref() {
         Some(rig) => Some(names::rig(world, Some(rig))?.prefix.clone()),
@@ -78,8 +78,8 @@ pub(super) async fn list(world: &World, args: RelicList) -> Result<Value, Contro
     to_json(&relics)
 }
 
-/// Closes a relic. A caller that may only work ends no work of others and answers no call for a person: both
-/// are looked at in the transaction that closes.
+/// Closes a relic. A caller with the right to work may end no other caller's work and answer no escalation: both are
+/// checked in the transaction that closes.
 pub(super) async fn close(
     world: &World,
     caller: &Caller,
@@ -100,7 +100,7 @@ pub(super) async fn close(
     to_json(&relic)
 }
 
-/// Whether the caller may close the relic, and means to end the work at it.
+/// Checks that the caller may close the relic, and consents to the end of its work.
 fn may_close(
     txn: &mut dyn Txn,
     relic: &Relic,
@@ -150,7 +150,7 @@ fn end(
     for mut mr in txn.mrs_of(&relic.id)? {
         let why = Some("its relic was closed");
         if land::withdraw(txn, &mut mr, why, Cause::RelicClosed)? {
-            // Where it is taken up, should somebody reopen it.
+            // A reopened relic continues from this branch.
             relic.branch = Some(mr.branch);
         }
     }
@@ -175,7 +175,7 @@ pub(super) async fn reopen(world: &World, asker: Asker, id: &str) -> Result<Valu
                 }
                 RelicStatus::Blocked | RelicStatus::Deferred | RelicStatus::Closed => {}
             }
-            // A raider that was not let go of goes on with it.
+            // A raider that still holds the relic continues with it.
             let hook = txn.hook_of_relic(&id)?.filter(|hook| hook.done.is_none());
             relic.status = match hook {
                 Some(_) => RelicStatus::Hooked,
@@ -184,7 +184,7 @@ pub(super) async fn reopen(world: &World, asker: Asker, id: &str) -> Result<Valu
             relic.assignee = hook.map(|hook| hook.raider.to_string());
             relic.closed = None;
             relic.until = None;
-            // A person looked: everything may be tried as often as before.
+            // After a person's look every attempt counts from zero.
             (relic.reworks, relic.charge_failures) = (0, 0);
             txn.put_relic(&relic)?;
             let data = json!({ "status": relic.status, "raider": relic.assignee });
@@ -201,7 +201,7 @@ pub(super) async fn reopen(world: &World, asker: Asker, id: &str) -> Result<Valu
     to_json(&relic)
 }
 
-/// Work may have become ready, or a hook's relic closed.
+/// Wakes all witnesses: work may have become ready, or a hook's relic closed.
 fn nudge_all(world: &World) {
     for rig in &world.city.rigs {
         world.nudge(&message::witness(&rig.name));

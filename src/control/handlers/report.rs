@@ -1,4 +1,4 @@
-//! `hook-event`: what a harness reports of its session by its hooks.
+//! `hook-event`: reports of a harness about its session, by its hooks.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::domain::condition::Report;
 use crate::domain::harness::hooks::Hooks;
 use crate::ports::sessions::SessionHandle;
 
-/// Takes in an event. An event that says nothing of the session's state is no error.
+/// Takes in an event. An event without news of the session's state is no error.
 pub(super) async fn hook_event(
     world: &World,
     caller: &Caller,
@@ -32,7 +32,8 @@ pub(super) async fn hook_event(
         None => (world.city.agent_of(&session)).and_then(|agent| agent.harness.as_ref()),
     };
     let harness = harness.and_then(|name| world.city.harnesses.get(name));
-    // A session reports as the program that it runs: what another one reports may mean more.
+    // Only events of the session's own program count: in another program's events the same word may mean something
+    // else.
     if harness.is_none_or(|harness| harness.hooks != hooks) {
         let message = format!("this session does not report as {:?}", args.hooks);
         return Err(ControlError::forbidden(message));

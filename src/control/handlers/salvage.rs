@@ -1,4 +1,4 @@
-//! `salvage.*`: what removed sandboxes contained.
+//! `salvage.*`: the salvaged contents of removed sandboxes.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     to_json(&find(world, id).await?)
 }
 
-/// Makes a worktree that is as the sandbox was.
+/// Makes a worktree equal to the salvaged sandbox.
 pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value, ControlError> {
     let entry = find(world, &args.id).await?;
     let used = || Refusal::conflict(format!("{} is in use", entry.id));
@@ -62,8 +62,8 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
     Ok(json!({ "id": entry.id, "path": to, "stashes": stashes, "refs": entry.refs }))
 }
 
-/// Destroys those that are named, or else those that are old enough. One that cannot go now stays
-/// whole and holds up no other.
+/// Destroys the named salvages, or else those that are old enough. A salvage that cannot be destroyed now stays whole
+/// and holds up no other.
 pub(super) async fn prune(
     world: &World,
     asker: Asker,

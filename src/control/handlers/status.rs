@@ -1,5 +1,5 @@
-//! `status`: one look at everything (`2-contract.md`, 2.4). States are derived here, from facts, at
-//! the moment of asking.
+//! `status`: one look at everything (`2-contract.md`, 2.4). States are derived here, from facts, at the moment of
+//! asking.
 
 mod blocked;
 
@@ -36,12 +36,12 @@ use crate::domain::stall::{Steps, Wait};
 use crate::domain::usage::ledger::Sum;
 use crate::ports::relics::RelicFilter;
 
-/// What follows the end of a turn by itself follows within this.
+/// The time within which an automatic continuation follows the end of a turn.
 const FOLLOWS: Duration = Duration::from_secs(10);
-/// The disk is not waited for longer than this.
+/// The limit of waiting for the disk.
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Everything that the store knows and `status` shows.
+/// Everything in the store that `status` shows.
 pub(super) struct Stored {
     pub(super) hooks: Vec<Hook>,
     pub(super) sagas: Vec<Saga>,
@@ -51,7 +51,7 @@ pub(super) struct Stored {
     pub(super) escalations: usize,
     blocked: Vec<Blocked>,
     seq: u64,
-    /// What was done about raiders that are stalled.
+    /// The steps taken against stalled raiders.
     stalled: BTreeMap<RaiderId, Steps>,
     /// The last wait of each raider.
     waits: BTreeMap<RaiderId, Wait>,
@@ -183,7 +183,7 @@ async fn rig_status(
     }))
 }
 
-/// Sandboxes without a hook, as far as they can be seen in time.
+/// Returns the sandboxes without a hook, as far as they are found in time.
 pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
     match tokio::time::timeout(GLANCE_LIMIT, sandboxes::hookless(world, rig)).await {
         Ok(Ok(lone)) => lone,
@@ -191,7 +191,7 @@ pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
     }
 }
 
-/// Raiders whose sandbox is gone or broken, as far as that can be seen in time.
+/// Returns raiders whose sandbox is missing or broken, as far as that is seen in time.
 async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
     let looked = ailing::ailing(world, &rig.name);
     let seen = match tokio::time::timeout(GLANCE_LIMIT, looked).await {
@@ -203,7 +203,7 @@ async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
         .collect()
 }
 
-/// A raider of which only the sandbox is left: it should be at some work, and is at none.
+/// Describes a raider of which only the sandbox is left: it should be at work, and has no hook.
 fn hookless_json(world: &World, lone: &Hookless) -> Value {
     let was = lone.hook();
     let detail = match &lone.was {
@@ -223,7 +223,7 @@ fn hookless_json(world: &World, lone: &Hookless) -> Value {
     })
 }
 
-/// What git said of the sandbox last, and how many seconds ago; none before it was asked.
+/// Returns git's last figures of the sandbox and their age in seconds; none before the first look.
 fn git_json(world: &World, hook: &Hook) -> Option<Value> {
     let seen = world.directory.glances.of(hook, world.clock.mono());
     let ((ahead, dirty, untracked), age) = seen?;
@@ -232,7 +232,7 @@ fn git_json(world: &World, hook: &Hook) -> Option<Value> {
     }))
 }
 
-/// One line of the queue.
+/// Returns a merge request as a row of the queue.
 pub(super) fn mr_json(mr: &MergeRequest, now: Timestamp) -> Value {
     json!({
         "id": mr.id, "rig": mr.rig, "relic": mr.relic, "raider": mr.raider, "branch": mr.branch,
@@ -242,7 +242,7 @@ pub(super) fn mr_json(mr: &MergeRequest, now: Timestamp) -> Value {
     })
 }
 
-/// The state of the raider that holds this hook.
+/// Returns the state of the raider that holds this hook.
 pub(super) fn raider_state(
     world: &World,
     hook: &Hook,
@@ -278,15 +278,15 @@ fn is_suspended(world: &World, raider: &RaiderId, stored: &Stored) -> bool {
     world.city.suspends(&id) || stored.said.suspended.contains(&id)
 }
 
-/// Since when a raider's turn is over without an end of its work; none before something could have followed.
+/// Returns when a raider's turn ended without an end of its work; none while an automatic continuation may follow.
 fn idle(world: &World, hook: &Hook, session: &SessionView) -> Option<Timestamp> {
     let ended = world.directory.conditions.turn_over(&session.handle)?;
     let age = Duration::try_from(world.clock.now().duration_since(ended)).ok()?;
     (hook.done.is_none() && age >= FOLLOWS).then_some(ended)
 }
 
-/// What was done about a stalled raider is remembered when it gets a fresh session; that one is not stalled
-/// before it had its time.
+/// Returns whether the session is younger than `stall_after`. The steps against a stalled raider are remembered over
+/// its next session, which must not count as stalled from its start.
 fn is_fresh(world: &World, hook: &Hook, view: Option<&ChildView>) -> bool {
     let rig = world.city.rig(&hook.raider.rig);
     let after = rig.and_then(|rig| rig.raiders.stall_after);
@@ -302,7 +302,7 @@ fn saga_of<'a>(sagas: &'a [Saga], kind: SagaKind, subject: &str) -> Option<&'a S
     sagas.find(|saga| saga.kind == kind && saga.subject == subject)
 }
 
-/// One raider, as `status`, `raider.list` and `raider.show` print it.
+/// Returns a raider as `status`, `raider.list` and `raider.show` print it.
 fn raider_json(
     world: &World,
     hook: &Hook,
@@ -372,8 +372,8 @@ fn raider_json(
     })
 }
 
-/// Every agent of the configuration, members of pools one by one, and those that are not configured
-/// any more and come to their end.
+/// Returns every agent of the configuration, members of pools one by one, and agents that are no longer configured and
+/// about to end.
 pub(super) fn agents(
     world: &World,
     views: &[ChildView],
@@ -390,7 +390,7 @@ pub(super) fn agents(
             rows.insert(name, Some(view));
         }
     }
-    // Nobody has the members that a person laid to rest before the supervisor began.
+    // Pool members that were laid to rest before this start have no view.
     let suspended = said.suspended.iter().filter_map(|id| match id {
         ChildId::Agent(name) => Some(name),
         ChildId::Raider(_) => None,
@@ -424,7 +424,7 @@ pub(super) fn agents(
     rows.into_iter().map(row).collect()
 }
 
-/// Every pool: how many members are wanted and why, and how many there are.
+/// Returns every pool: the desired number of members with its reason, and the present number.
 async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, ControlError> {
     let pools = ask::pools(world).await?;
     let row = |pool: PoolView| {
@@ -445,7 +445,7 @@ async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, Control
     Ok(pools.into_iter().map(row).collect())
 }
 
-/// One standing agent.
+/// Returns a standing agent as `status` prints it.
 fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspended: bool) -> Value {
     let state = match view.map(|view| view.state) {
         Some(ChildState::Stopped) | None if suspended => "suspended",
@@ -473,12 +473,12 @@ fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspend
         "screen": shown.as_ref().and_then(Condition::screen),
         "until": shown.as_ref().and_then(Condition::until),
         "session": session.map(|session| session.handle.id.clone()),
-        // It is restarted for its new configuration once nobody is attached, nor asked anything.
+        // Restarted with its new configuration once no client is attached and no question open.
         "deferred": view.is_some_and(|view| view.drifted),
     })
 }
 
-/// Several raiders, for `raider.list`.
+/// Returns several raiders, for `raider.list`.
 pub(super) async fn raiders(
     world: &World,
     rig: Option<&RigName>,

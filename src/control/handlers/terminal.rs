@@ -17,9 +17,9 @@ use crate::domain::keys;
 use crate::domain::transcript;
 use crate::ports::sessions::{AttachPoint, SessionError, Sessions};
 
-/// The end of the log that is shown unless more is asked for, in bytes.
+/// The bytes of a log's end that are shown by default.
 const LOG_BYTES: u64 = 64 * 1024;
-/// What is read of a log for the text that a person has seen, in bytes.
+/// The number of bytes of a log that are searched for the text that a person has seen.
 const READ_BYTES: u64 = 1024 * 1024;
 
 async fn up(world: &World, name: &str) -> Result<(String, SessionView), ControlError> {
@@ -45,7 +45,7 @@ async fn on<T: std::marker::Send + 'static>(
 pub(super) async fn attach(world: &World, name: &str) -> Result<Value, ControlError> {
     let (id, session) = up(world, name).await?;
     let handle = session.handle.clone();
-    // What happens to the session from here on tells how it ended.
+    // Events after this one tell how the session ended.
     let seq = world.store.run(|txn| txn.last_seq()).await?;
     let point = on(world, &session.handle.id, move |p| p.attach(&handle)).await?;
     Ok(match point {
@@ -69,7 +69,7 @@ pub(super) async fn peek(world: &World, name: &str) -> Result<Value, ControlErro
 
 pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlError> {
     if args.text.is_some() && args.keys.is_none() {
-        // Before its session is looked for: a long limit has ended that.
+        // Checked before the session is looked for, because a long limit has ended the session.
         let view = names::child(world, &args.name).await?;
         refuse_held(world, &view, &args.name)?;
     }
@@ -94,7 +94,7 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
     Ok(json!({ "name": child.to_string(), "taken": true }))
 }
 
-/// Refuses a text for a session whose account is parked: its program would be refused again.
+/// Refuses a text for a session whose account is parked: the program would run into the limit again.
 fn refuse_held(world: &World, view: &ChildView, name: &str) -> Result<(), ControlError> {
     let Some(harness) = view.spec.harness() else {
         return Ok(());
@@ -127,7 +127,7 @@ pub(super) async fn answer(
     }))
 }
 
-/// A child with its session, and the harness that its screen is read by.
+/// Returns a child with its session, and the harness that its screen is read by.
 async fn driven(
     world: &World,
     name: &str,
@@ -141,7 +141,7 @@ async fn driven(
     Ok((view.spec.id, harness, session))
 }
 
-/// The refusal with the child's name in its advice.
+/// Adds the child's name to the refusal's advice.
 fn named(refusal: Refusal, name: &str) -> ControlError {
     let error = ControlError::from(refusal);
     let hint = error.hint.map(|hint| hint.replace("NAME", name));
@@ -157,7 +157,7 @@ pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlErro
         }
         Err(error) => return Err(error),
     };
-    // One answer is one line: what is asked for is bounded like any other.
+    // An answer is a single line, so the size is bounded.
     let most = args.bytes.unwrap_or(LOG_BYTES).min(LOG_BYTES * 8);
     let of = id.clone();
     if args.raw {
@@ -172,7 +172,7 @@ pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlErro
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let text = transcript::text(&log, is_cut, most);
         match handle {
-            // The end of a long log may show no whole row: then the screen is what is known.
+            // The end of a long log may contain no whole row; then the screen is shown.
             Some(handle) if is_cut && text.trim().is_empty() => p.peek(&handle),
             Some(_) | None => Ok(text),
         }
@@ -181,7 +181,7 @@ pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlErro
     Ok(json!({ "name": name, "text": text, "bytes": text.len() }))
 }
 
-/// A slot of this name whose last session is over, and whose log is still there.
+/// Returns the slot of this name and its last session, if the session is over and its log still exists.
 async fn former(world: &World, name: &str) -> Result<Option<(String, SessionId)>, ControlError> {
     for raider in names::slots(world, name) {
         let id = raider.session_id();

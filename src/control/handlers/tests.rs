@@ -1,4 +1,4 @@
-//! What operators ask for, on a town of fakes under the paused clock.
+//! Tests of an operator's requests, in a town of fakes under the paused clock.
 
 mod callers;
 mod doctor;
@@ -34,7 +34,7 @@ use crate::testing::world::{Scenario, Town, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
 
-/// An operator's request, as it comes over the socket.
+/// Sends an operator's request, as it comes over the socket.
 async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> {
     let caller = Caller {
         pid: None,
@@ -45,14 +45,14 @@ async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> 
     ask_as(town, caller, op, args).await
 }
 
-/// The request of this caller, as it comes over the socket.
+/// Sends a request of this caller, as it comes over the socket.
 async fn ask_as(town: &Town, caller: Caller, op: &str, args: Value) -> Result<Value, ControlError> {
     let args = args.as_object().unwrap().clone();
     let op = Op::parse(op.parse().unwrap(), args).unwrap();
     dispatch(&town.world.newest(), caller, op).await
 }
 
-/// One raider is done with a relic; its merge request goes its way.
+/// Completes a relic with one raider; its merge request is under way.
 async fn submitted(town: &Town) -> RelicId {
     let charged = town.worker("a").await;
     town.completed(&charged.raider).await.unwrap();
@@ -60,7 +60,7 @@ async fn submitted(town: &Town) -> RelicId {
     charged.relic
 }
 
-/// The remote's refusal blocked the relic; once it lets the target move, a retry lands it.
+/// The remote's refusal blocked the relic; once the remote lets the target move, a retry lands the work.
 #[tokio::test(start_paused = true)]
 async fn a_failed_merge_request_that_blocked_its_relic_can_be_retried() {
     let town = Scenario::new().start().await;
@@ -82,14 +82,14 @@ async fn a_failed_merge_request_that_blocked_its_relic_can_be_retried() {
     assert!(again.is_err(), "it has landed");
 }
 
-/// `relic close` ends the work, also where it is in the queue already.
+/// `relic close` ends the work, also if it is in the queue already.
 #[tokio::test(start_paused = true)]
 async fn closing_a_relic_takes_it_out_of_the_queue() {
     let town = Scenario::new().gate("test").start().await;
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     town.parts.repo.interlude("run_gate", move || {
-        // Over as well when the test is.
+        // Returns also when the test ends.
         let _told = wait.lock().unwrap().recv();
     });
     let charged = town.worker("a").await;
@@ -104,7 +104,7 @@ async fn closing_a_relic_takes_it_out_of_the_queue() {
     assert_eq!(mr.state, MrState::Rejected);
     assert_eq!(town.parts.repo.landings(), 0);
     assert_eq!(town.events(EventType::MrRejected).await.len(), 1);
-    // Nothing of it is lost, and whoever reopens the relic goes on from there.
+    // The work is kept: a reopened relic continues from it.
     assert_eq!(town.parts.repo.pins(), [mr.id]);
     assert_eq!(town.parts.repo.remote(&mr.branch), Some(mr.head));
     assert!(town.parts.repo.names().is_empty(), "the slot is free");
@@ -113,7 +113,7 @@ async fn closing_a_relic_takes_it_out_of_the_queue() {
     assert_eq!(relic.branch, Some(mr.branch));
 }
 
-/// Every relic that was made is told of: whoever says `run` again would have the work twice.
+/// `run` reports every relic that was made, so that a second `run` does not duplicate the work.
 #[tokio::test(start_paused = true)]
 async fn run_checks_first_and_tells_of_every_relic_afterwards() {
     let town = Scenario::new().start().await;
@@ -141,7 +141,7 @@ async fn run_checks_first_and_tells_of_every_relic_afterwards() {
     assert_eq!(ids, made);
 }
 
-/// That no slot is free is no failure; that what was tried did not work is one.
+/// A missing free slot is no failure; a failed charge is.
 #[tokio::test(start_paused = true)]
 async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
     let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
@@ -161,7 +161,7 @@ async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
     );
 }
 
-/// A charge that cannot be taken back holds its slot without a hook, and answers to its name.
+/// A charge that cannot be undone holds its slot without a hook, and is found by its name.
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
     let town = Scenario::new()
@@ -184,7 +184,7 @@ async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
     assert_eq!(town.sagas().await, 0);
 }
 
-/// A task that says nothing makes no relic.
+/// An empty task makes no relic.
 #[tokio::test(start_paused = true)]
 async fn empty_tasks_are_bad_requests() {
     let town = Scenario::new().start().await;
@@ -200,7 +200,7 @@ async fn empty_tasks_are_bad_requests() {
     assert!(relics.is_empty());
 }
 
-/// What waits is counted, and said to wait for a person where nothing is charged by itself.
+/// Waiting work is counted, and marked as waiting for a person if `auto_charge` is off.
 #[tokio::test(start_paused = true)]
 async fn work_that_nobody_starts_is_told_and_counted() {
     let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
@@ -216,7 +216,7 @@ async fn work_that_nobody_starts_is_told_and_counted() {
     assert_eq!(status["rigs"][0]["relics"], counted);
 }
 
-/// A completion whose branch lost its commits: nobody can approve that, and there is a way out.
+/// A completion whose branch lost its commits cannot be approved, but can be rejected.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_wait_for_a_person_is_not_approved_and_can_be_rejected() {
     let town = Scenario::new().start().await;
@@ -267,7 +267,7 @@ async fn approve_answers_with_what_was_decided() {
     assert_eq!(town.mr(&relic).await.unwrap().note, None);
 }
 
-/// What a session wrote is read by its slot's name as long as it exists.
+/// The log of a removed raider is read by its slot's name, as long as the log exists.
 #[tokio::test(start_paused = true)]
 async fn the_log_of_a_raider_that_is_gone_can_be_read() {
     let town = Scenario::new().start().await;
@@ -297,7 +297,7 @@ async fn story(town: &Town, name: &str) -> Vec<(String, Value)> {
     events.map(brief).collect()
 }
 
-/// A relic's story has what happened to its raider, and a rig's what happened in it.
+/// A relic's story includes its raider's events, and a rig's story all events in the rig.
 #[tokio::test(start_paused = true)]
 async fn why_tells_of_deaths_and_failed_charges() {
     let town = Scenario::new().start().await;
@@ -322,7 +322,7 @@ async fn why_tells_of_deaths_and_failed_charges() {
     assert!(rig.iter().any(|(kind, _)| kind == "raider.charged"));
 }
 
-/// Class 4, of a raider that keeps ending without a word.
+/// A class 4 zombie: a raider that keeps ending without a declaration.
 #[tokio::test(start_paused = true)]
 async fn closing_the_relic_of_a_quarantined_raider_frees_its_slot() {
     let town = Scenario::new().start().await;
@@ -341,7 +341,7 @@ async fn closing_the_relic_of_a_quarantined_raider_frees_its_slot() {
     assert!(town.view(&id).await.is_none());
 }
 
-/// The safety protocol holds up a slot only until a person says what to do, and says what that is.
+/// A slot that the safety protocol holds is free once a person decides, and the refusal tells the choices.
 #[tokio::test(start_paused = true)]
 async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
     let town = Scenario::new().start().await;
@@ -356,7 +356,7 @@ async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
     assert!(town.hook(&charged.raider).await.is_none());
 }
 
-/// A journal that cannot be read is no journal that ends there.
+/// A journal that cannot be read is not taken for a journal that ends there.
 #[tokio::test(start_paused = true)]
 async fn events_say_that_the_journal_could_not_be_read() {
     let (town, full) = (Scenario::new().start().await, Arc::default());
@@ -376,7 +376,7 @@ async fn events_say_that_the_journal_could_not_be_read() {
     assert!(items.recv().await.is_none());
 }
 
-/// Whoever only follows is not told of what was.
+/// Events that are only followed do not include earlier ones.
 #[tokio::test(start_paused = true)]
 async fn events_that_are_followed_begin_now_or_after_a_number() {
     let town = Scenario::new().start().await;

@@ -18,7 +18,7 @@ use crate::domain::ids::{HarnessName, RelicId, SlotName};
 use crate::domain::relic::{Relic, RelicKind};
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
-/// A charge fetches, checks out and starts; it is not waited for longer than this.
+/// The limit of a charge, which fetches, checks out and starts a session.
 const CHARGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
 
 fn harness(name: Option<&str>) -> Result<Option<HarnessName>, ControlError> {
@@ -59,10 +59,10 @@ pub(super) async fn charge(
     to_json(&ask_charge(world, rig, request).await?)
 }
 
-/// `run`: a relic per task, charged where there is a free slot. Without one the relic is ready and
-/// the answer says so (`4-rules.md`, charge). What can be known beforehand is checked before any
-/// relic is made; from then on every relic is told of, also where its charge failed, so that nobody
-/// says `run` again and has the work twice.
+/// `run`: a relic per task, charged where there is a free slot. Without a free slot the relic is ready and the answer
+/// says so (`4-rules.md`, charge). Everything that can be checked beforehand is checked before the first relic is made.
+/// From then on the answer names every relic, even if its charge failed: otherwise a second `run` would duplicate the
+/// work.
 pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
     if rig.draining {
@@ -93,7 +93,7 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     for (relic, charged) in relics.iter().zip(charged) {
         shown.push(match charged {
             Ok(charged) => to_json(&charged)?,
-            // No slot, or it waits for another: it is ready, and that is no failure.
+            // No free slot, or the relic waits for another: it is ready, and that is no failure.
             Err(refused) if refused.kind == RefusalKind::Conflict => {
                 json!({
                     "relic": relic.id, "raider": null, "note": refused.message,
@@ -109,7 +109,7 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     Ok(json!({ "relics": shown }))
 }
 
-/// Makes one relic per task: its first line is the title.
+/// Makes a relic per task: its first line is the title.
 fn make(
     txn: &mut dyn Txn,
     prefix: &str,

@@ -1,8 +1,8 @@
 //! Arguments of the operations. One definition for both ends: the keys of a request are the
 //! positional names and long flags of `hd`, because these structs are `hd`'s own arguments.
 //!
-//! Names of things are plain text here: whether `gt-9` or `horde/Toast` is there is for the handler
-//! to say (`not_found`), and what cannot be a name is not there either.
+//! Names of objects are plain text here: the handler decides whether `gt-9` or `horde/Toast` exists (`not_found`), and
+//! an invalid name does not exist either.
 
 mod cost;
 mod read;
@@ -31,7 +31,7 @@ pub struct Named {
     pub name: String,
 }
 
-/// One harness.
+/// The name of a harness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct HarnessRef {
@@ -39,7 +39,7 @@ pub struct HarnessRef {
     pub name: String,
 }
 
-/// One rig, or all.
+/// An optional rig; none means all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct InRig {
@@ -156,7 +156,7 @@ pub struct Done {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookEvent {
-    /// Whose hooks they are: the `hooks` of the harness
+    /// The kind of hooks: the `hooks` of the harness
     pub hooks: String,
     /// The event
     pub event: serde_json::Value,
@@ -187,7 +187,7 @@ pub struct Escalate {
     pub about: Option<String>,
 }
 
-/// One escalation.
+/// The id of an escalation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct EscalationRef {
@@ -228,7 +228,7 @@ pub struct RelicCreate {
     pub parent: Option<String>,
 }
 
-/// One relic.
+/// The id of a relic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct RelicRef {
@@ -358,7 +358,7 @@ pub struct Logs {
     pub raw: bool,
 }
 
-/// One merge request.
+/// The id of a merge request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct MrRef {
@@ -384,7 +384,7 @@ pub struct MqReject {
     pub yes: bool,
 }
 
-/// One automation.
+/// The name of an automation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct AutoRef {
@@ -420,7 +420,7 @@ pub struct Events {
     pub kind: Option<String>,
 }
 
-/// One salvage.
+/// The id of a salvage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct SalvageRef {

@@ -1,4 +1,4 @@
-//! Errors of the protocol, and the one table of exit codes (`2-contract.md`, 2.1 and 2.4).
+//! Errors of the protocol, and the only table of exit codes (`2-contract.md`, 2.1 and 2.4).
 
 use std::process::ExitCode;
 
@@ -9,13 +9,13 @@ use crate::domain::suggest::closest;
 
 use super::VERSION;
 
-/// How `hd` ends. The only place where the numbers stand.
+/// The exit codes of `hd`; the numbers are defined nowhere else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// It was done.
+    /// The operation succeeded.
     Ok = 0,
-    /// It was not done.
+    /// The operation failed.
     Failed = 1,
     /// The command line or the configuration is invalid.
     Usage = 2,
@@ -25,7 +25,7 @@ pub enum Exit {
     NotFound = 4,
     /// Refused: work would be lost.
     Refused = 5,
-    /// It took too long.
+    /// The operation took too long.
     TimedOut = 6,
     /// A person has to act first.
     NeedsHuman = 7,
@@ -45,7 +45,7 @@ Exit codes:
   5 refused, work would be lost · 6 timed out · 7 waiting for a human · 8 merge or gate failed
   9 parked (rate limit, login) · 10 protocol version mismatch";
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn code(self) -> u8 {
         self as u8
@@ -58,7 +58,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What kind of error it is; decides the exit code of `hd`.
+/// The kind of an error; decides the exit code of `hd`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -68,7 +68,7 @@ pub enum ErrorKind {
     NotFound,
     /// Work would be lost.
     Refused,
-    /// Not the caller's to do.
+    /// The caller has no right to it.
     Forbidden,
     /// The present state does not allow it.
     Conflict,
@@ -78,7 +78,7 @@ pub enum ErrorKind {
     NeedsHuman,
     /// The account of the harness is at a limit, or wants a login.
     Parked,
-    /// It took too long.
+    /// The operation took too long.
     Timeout,
     /// Another version of the protocol.
     Version,
@@ -103,7 +103,7 @@ impl ErrorKind {
         Self::Internal,
     ];
 
-    /// How `hd` ends after it.
+    /// Returns the exit code of `hd` for this kind.
     #[must_use]
     pub fn exit(self) -> Exit {
         match self {
@@ -120,15 +120,15 @@ impl ErrorKind {
     }
 }
 
-/// Why a request was not served.
+/// The reason why a request was not served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ControlError {
     /// Its kind.
     pub kind: ErrorKind,
-    /// What happened: a lowercase fragment.
+    /// The message: a lowercase fragment.
     pub message: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -144,55 +144,55 @@ impl ControlError {
         }
     }
 
-    /// The request itself is wrong.
+    /// Makes an error: the request itself is wrong.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::BadRequest, message)
     }
 
-    /// There is no such object.
+    /// Makes an error: there is no such object.
     #[must_use]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
-    /// Work would be lost.
+    /// Makes an error: work would be lost.
     #[must_use]
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, message)
     }
 
-    /// Not the caller's to do.
+    /// Makes an error: the caller has no right to it.
     #[must_use]
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Forbidden, message)
     }
 
-    /// The present state does not allow it.
+    /// Makes an error: the present state does not allow it.
     #[must_use]
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, message)
     }
 
-    /// The supervisor, or what it needs for this, is not there.
+    /// Makes an error: the supervisor, or something that it needs for this, is not there.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// It took too long.
+    /// Makes an error: the operation took too long.
     #[must_use]
     pub fn timeout(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Timeout, message)
     }
 
-    /// A fault of the supervisor.
+    /// Makes an error: a fault of the supervisor.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// The same error with this hint.
+    /// Returns the same error with this hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -210,7 +210,7 @@ impl ControlError {
     }
 }
 
-/// A word that is not among the known ones, with the nearest of them or all of them as the hint.
+/// Returns the error for an unknown word, with the nearest known word or all of them as the hint.
 pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> ControlError {
     let error = ControlError::bad_request(format!("unknown {what} {word:?}"));
     match closest(word, known.iter().copied()) {

@@ -1,4 +1,4 @@
-//! What is said on the control socket (`2-contract.md`, 2.4): one JSON object per line.
+//! The messages of the control socket (`2-contract.md`, 2.4): one JSON object per line.
 //!
 //! ```text
 //! → {"v":1,"id":"7","op":"charge","args":{"relic":"gt-1","rig":"horde"}}
@@ -24,15 +24,15 @@ pub const VERSION: u64 = 1;
 /// The longest request line, without its line end.
 pub const LINE_MAX: usize = 1024 * 1024;
 
-/// A request whose envelope was understood; its arguments are not looked at yet, because who may
-/// not ask at all is told so first.
+/// A request whose envelope was read. Its arguments are not parsed yet: a caller without the right to ask is refused
+/// first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Given back with the answer: a string, a number or null.
+    /// Returned with the answer: a string, a number or null.
     pub id: Value,
-    /// What is asked.
+    /// The operation.
     pub op: OpName,
-    /// With what.
+    /// Its arguments.
     pub args: Map<String, Value>,
 }
 
@@ -41,12 +41,12 @@ pub struct Request {
 pub struct Rejected {
     /// Null when the line was not readable.
     pub id: Value,
-    /// Why.
+    /// The reason.
     pub error: ControlError,
 }
 
 impl Request {
-    /// Reads one line.
+    /// Reads a line.
     ///
     /// # Errors
     /// The line is no request of this protocol, or of another version of it.
@@ -101,31 +101,31 @@ impl Request {
         }
     }
 
-    /// The line that asks for this, without its line end.
+    /// Returns the line for this request, without its line end.
     #[must_use]
     pub fn line(id: &str, op: &Op) -> String {
         json!({"v": VERSION, "id": id, "op": op.name().as_str(), "args": op.args()}).to_string()
     }
 }
 
-/// One line of an answer.
+/// A line of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawResponse", into = "RawResponse")]
 pub struct Response {
     /// The id of the request.
     pub id: Value,
-    /// What it says.
+    /// The content of the line.
     pub body: Body,
 }
 
-/// What a line of an answer says.
+/// The content of a line of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     /// The end: done, with its result.
     Done(Value),
     /// The end: not done.
     Failed(ControlError),
-    /// One of many.
+    /// An item of a stream.
     Item(Value),
 }
 
@@ -175,7 +175,7 @@ impl TryFrom<RawResponse> for Response {
 }
 
 impl Response {
-    /// The line, without its line end.
+    /// Returns the line, without its line end.
     #[must_use]
     pub fn line(self) -> String {
         // Strings, numbers and maps with string keys always have a JSON text.

@@ -1,5 +1,5 @@
-//! The operations: verb paths of `hd` with dots, each with its arguments. One table; the compiler
-//! holds every reader of it to all of it.
+//! The operations: verb paths of `hd` with dots, each with its arguments. There is a single table, and the compiler
+//! makes every reader cover all of it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,13 +27,13 @@ macro_rules! ops {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// As it stands in a request.
+            /// Returns the name as it stands in a request.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text),+ }
             }
 
-            /// The names of its arguments, other spellings included.
+            /// Returns the names of its arguments, including aliases.
             #[must_use]
             pub fn keys(self) -> &'static [&'static str] {
                 match self { $(Self::$name => keys::<args::$args>()),+ }
@@ -49,13 +49,13 @@ macro_rules! ops {
                 match name { $(OpName::$name => Ok(Self::$name(read(name, args)?))),+ }
             }
 
-            /// Its name.
+            /// Returns its name.
             #[must_use]
             pub fn name(&self) -> OpName {
                 match self { $(Self::$name(_) => OpName::$name),+ }
             }
 
-            /// Its arguments as they go over the wire.
+            /// Returns its arguments as they go over the wire.
             #[must_use]
             pub fn args(&self) -> Map<String, Value> {
                 match self { $(Self::$name(args) => write(args)),+ }
@@ -126,7 +126,7 @@ ops! {
     "doctor" => Doctor(Doctor),
 }
 
-/// Why `raider done` and `raider reset` do not exist, and what to do instead (`1-product.md`).
+/// Explains why `raider done` and `raider reset` do not exist, and what to do instead (`1-product.md`).
 #[must_use]
 pub fn no_such_transition(verb: &str) -> ControlError {
     let instead = if verb == "done" {
@@ -146,7 +146,7 @@ pub fn no_such_transition(verb: &str) -> ControlError {
 impl FromStr for OpName {
     type Err = ControlError;
 
-    /// Reads a name, or the older word for it (`sling`, `prime`, `polecat.*`).
+    /// Parses a name or its older alias (`sling`, `prime`, `polecat.*`).
     fn from_str(text: &str) -> Result<Self, ControlError> {
         let renamed = match text {
             "sling" => "charge".to_owned(),
@@ -174,8 +174,8 @@ impl fmt::Display for OpName {
 }
 
 impl Op {
-    /// Refuses a destructive operation that nobody agreed to (`4-rules.md`, flags). Closing a
-    /// hooked relic needs consent too, but only its handler knows that it is hooked.
+    /// Refuses a destructive operation without consent (`4-rules.md`, flags). Closing a hooked relic needs consent too,
+    /// but only its handler knows whether the relic is hooked.
     ///
     /// # Errors
     /// `bad_request`.
@@ -212,7 +212,7 @@ fn write<T: Serialize>(args: &T) -> Map<String, Value> {
     }
 }
 
-/// The field names of a struct, as its `Deserialize` tells them to a deserializer.
+/// Returns the field names of a struct, as its `Deserialize` reports them to a deserializer.
 fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
     struct Ask(&'static [&'static str]);
     impl<'de> Deserializer<'de> for &mut Ask {
@@ -239,7 +239,7 @@ fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
         }
     }
     let mut ask = Ask(&[]);
-    // It always stops with an error, by design: nothing is read but the names.
+    // Always stops with an error, by design: only the names are read.
     let _stopped = T::deserialize(&mut ask);
     ask.0
 }

@@ -1,4 +1,4 @@
-//! The golden files of the protocol, and what is refused.
+//! The golden files of the protocol, and requests that are refused.
 
 use std::collections::BTreeSet;
 use std::fs;

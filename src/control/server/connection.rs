@@ -1,4 +1,4 @@
-//! One connection: a line in, an answer out, until the peer goes or the server stops.
+//! A single connection: reads a line, writes an answer, until the peer goes or the server stops.
 
 use std::io;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::control::rights;
 use super::places::{Doing, Place};
 use super::{Answer, Caller, Items, Service, WRITE_LIMIT, stopped};
 
-/// How often a peer that closed its sending half is looked at while a stream has nothing to say.
+/// The interval of checking for a hangup of a peer that closed its sending half, while a stream is silent.
 const HANGUP_TICK: Duration = Duration::from_secs(10);
 
-/// A connection that asks nothing for this long is closed.
+/// The limit after which an idle connection is closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(600);
 
-/// Whether the connection lives on.
+/// The state of the connection after a request.
 #[derive(PartialEq, Eq)]
 enum Next {
     Line,
@@ -42,7 +42,7 @@ struct Connection<S> {
     place: Place,
 }
 
-/// Serves one admitted peer to its end.
+/// Serves an admitted peer to its end.
 pub(super) async fn run<S: Service>(
     stream: UnixStream,
     caller: Caller,
@@ -60,7 +60,7 @@ pub(super) async fn run<S: Service>(
         place,
     };
     if let Err(error) = connection.serve().await {
-        tracing::debug!(%error, pid = connection.caller.pid, "a control connection broke off");
+        tracing::debug!(%error, pid = connection.caller.pid, "a control connection ended with an I/O error");
     }
 }
 
@@ -85,7 +85,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Says why an idle connection is closed.
+    /// Tells the peer why an idle connection is closed.
     async fn close(&mut self, why: &str) -> io::Result<()> {
         let error = ControlError::unavailable(format!("an idle connection was closed: {why}"));
         self.write(Value::Null, Body::Failed(error)).await
@@ -131,17 +131,17 @@ impl<S: Service> Connection<S> {
         Ok(Next::Line)
     }
 
-    /// Rights first, then arguments, then the call.
+    /// Checks rights, then arguments, then calls the service.
     async fn ask(&self, request: Request) -> Result<Answer, ControlError> {
         let rights_of = |session: &_| self.service.rights(session);
         rights::check(&self.caller.who, request.op, rights_of)?;
         let op = Op::parse(request.op, request.args)?;
         op.consented()?;
-        // A task of its own: it ends by itself even if this peer goes away, and a panic in it is
-        // an answer and not the end of the connection.
+        // A task of its own: the call ends by itself even if this peer goes away, and a panic becomes an error answer
+        // instead of ending the connection.
         let call = tokio::spawn(self.service.call(self.caller.clone(), op));
         call.await.unwrap_or_else(|failed| {
-            tracing::error!(error = %failed, op = %request.op, "a request failed");
+            tracing::error!(error = %failed, op = %request.op, "a control request panicked; its caller gets an internal error");
             Err(
                 ControlError::internal(format!("{} failed inside", request.op))
                     .hint("the supervisor's log says more"),
@@ -149,7 +149,7 @@ impl<S: Service> Connection<S> {
         })
     }
 
-    /// A stream owns its connection: lines behind it wait until it has ended.
+    /// Sends a stream, which owns its connection: lines behind it wait until it has ended.
     async fn stream(&mut self, id: Value, mut items: Items) -> io::Result<Next> {
         self.place.does(Doing::Streaming);
         loop {
@@ -189,10 +189,10 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// Returns when the peer has closed both ways. A peer that only stopped sending (`echo .. | socat`)
-/// still reads, and the system tells no difference but by asking.
+/// Returns when the peer has closed both ways. A peer that only stopped sending (`echo .. | socat`) still reads; only
+/// polling tells the difference.
 async fn hung_up(reader: &OwnedReadHalf) {
-    // Nothing more to hear of this socket if this fails: then the next write says so.
+    // If this fails, the next write reports the error.
     let _readable = reader.ready(Interest::READABLE).await;
     loop {
         let stream: &UnixStream = reader.as_ref();

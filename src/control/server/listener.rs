@@ -1,4 +1,4 @@
-//! Where the socket is made: in a private directory, private itself before anybody can connect.
+//! The control socket's file: in a private directory, and private itself before anything can connect.
 //!
 //! ```text
 //!  bind ─► Bound: the file is there, and nothing can connect ─ listen ─► listener, SocketFile
@@ -22,42 +22,42 @@ use tokio::net::UnixListener;
 
 use crate::regular;
 
-/// Connections that wait to be accepted.
+/// The limit of connections that wait to be accepted.
 const BACKLOG: i32 = 256;
-/// A process that was killed while it started another one leaves its socket open until that one's `exec`.
+/// The time that a killed process's socket may stay open: until a child that it was starting calls `exec`.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// A socket whose file is there, and to which nothing can connect yet.
+/// A socket that has a file, and does not listen yet.
 pub struct Bound {
     socket: OwnedFd,
     file: SocketFile,
 }
 
-/// The file of a socket of ours. It is removed with this value, if it is ours then.
+/// The file of our socket. Dropping this value removes the file, if it still is ours.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
     /// Device and inode.
     id: (u64, u64),
-    /// Keeps the inode's number from being given to another file.
+    /// Keeps the inode's number from being reused.
     _pin: OwnedFd,
 }
 
-/// What is at the path of the socket.
+/// The finding at the socket's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AtSocket {
     /// Our socket.
     Ours,
-    /// Nothing, or a socket that nothing listens at.
+    /// Nothing, or a stale socket.
     Free,
-    /// Something that must not be removed, in words.
+    /// An object that must not be removed, in words.
     Taken(String),
-    /// It cannot be seen.
+    /// The path cannot be read.
     Unseen(String),
 }
 
-/// Makes the socket, mode 0600, in its directory, which is made 0700 if it is not there. A socket that is
-/// there and at which nothing listens is a leftover.
+/// Creates the socket with mode 0600, and its directory with mode 0700 if it is missing. Replaces a stale socket that
+/// no process listens at.
 ///
 /// # Errors
 /// The directory is not private and ours, something else is in the way, another process listens there
@@ -95,13 +95,13 @@ pub fn bind(path: &Path) -> io::Result<Bound> {
         id: id(&fs::symlink_metadata(path)?),
         _pin: rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?,
     };
-    // Nobody can connect before `listen`.
+    // Nothing can connect before `listen`.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(Bound { socket, file })
 }
 
 impl Bound {
-    /// Lets others connect.
+    /// Starts to accept connections.
     ///
     /// # Errors
     /// The system refuses.
@@ -113,13 +113,13 @@ impl Bound {
 }
 
 impl SocketFile {
-    /// Where it is.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is there now.
+    /// Returns the present finding at the path.
     #[must_use]
     pub fn look(&self) -> AtSocket {
         at(&self.path, Some(self.id))
@@ -131,12 +131,12 @@ impl Drop for SocketFile {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| id(&found) == self.id)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(%error, path = %self.path.display(), "the control socket stays");
+            tracing::warn!(%error, path = %self.path.display(), "could not remove the control socket's file; the next start replaces it");
         }
     }
 }
 
-/// What is said of a socket that is not ours.
+/// The description of a socket that another process listens at.
 const LISTENED: &str = "another process listens at it";
 
 fn id(found: &Metadata) -> (u64, u64) {
@@ -162,7 +162,8 @@ fn at(path: &Path, ours: Option<(u64, u64)>) -> AtSocket {
     }
 }
 
-/// Whether a process listens at the socket, for longer than the last moment of one that was killed.
+/// Returns whether a process listens at the socket. Tries for a moment: a process that was just killed may still seem
+/// to listen.
 fn is_listened_at(path: &Path) -> io::Result<bool> {
     let deadline = Instant::now() + MOMENT;
     loop {
@@ -171,7 +172,7 @@ fn is_listened_at(path: &Path) -> io::Result<bool> {
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
             Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(false),
-            // One whose queue is full is there all the same.
+            // A full queue means that a process listens.
             Ok(()) | Err(Errno::AGAIN) if Instant::now() >= deadline => return Ok(true),
             Ok(()) | Err(Errno::AGAIN) => thread::sleep(Duration::from_millis(20)),
             Err(error) => return Err(error.into()),
@@ -179,8 +180,8 @@ fn is_listened_at(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes the directory, or verifies the one that is there: ours, and closed to everybody else. In
-/// `/tmp` somebody else may have made it first.
+/// Creates the directory, or verifies that the existing one is ours and closed to other users: in `/tmp` another user
+/// may have made it first.
 fn private_dir(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -1,5 +1,5 @@
-//! The process at the other end of a connection. Its number alone proves nothing: the process may have gone
-//! since, and another have the number by now. A hold on the process itself tells.
+//! The process at the other end of a connection. A pid alone proves nothing: the process may have ended, and another
+//! may have its pid. A pidfd tells.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::net::UnixStream;
 
-/// A hold on the process that made a connection.
+/// A hold (pidfd) on the process that made a connection.
 #[derive(Debug, Clone)]
 pub struct Peer(Option<Arc<OwnedFd>>);
 
 impl Peer {
-    /// Takes hold of the process that made the connection: of itself where the kernel gives that (Linux 6.5),
-    /// else of the one that has its number now. None that can be held is as good as gone.
+    /// Holds the process that made the connection: itself if the kernel supports that (Linux 6.5), else the present
+    /// owner of its pid. A process that cannot be held counts as gone.
     #[must_use]
     pub fn of(stream: &UnixStream, pid: Option<u32>) -> Self {
         use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
@@ -25,7 +25,7 @@ impl Peer {
         }
     }
 
-    /// Takes hold of the process that has this number now.
+    /// Holds the process that has this pid now.
     #[must_use]
     pub fn of_pid(pid: u32) -> Self {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -33,7 +33,7 @@ impl Peer {
         Self(held.map(Arc::new))
     }
 
-    /// Whether it lives: then its number was its own until now.
+    /// Returns whether the process lives. If so, its pid was its own until now.
     #[must_use]
     pub fn lives(&self) -> bool {
         let now = Timespec {
@@ -47,7 +47,7 @@ impl Peer {
     }
 }
 
-/// A hold is a means to recognise a caller, and no part of what it is.
+/// Peers always compare equal: a hold serves to recognise a caller, and is no part of its identity.
 impl PartialEq for Peer {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,5 +1,5 @@
-//! How many connections there may be, and which of them make room. A connection that asks nothing holds its
-//! place only while no other caller needs it.
+//! The number of connections, and which of them make room. An idle connection keeps its place only while no other
+//! caller needs it.
 //!
 //! | Caller | Places | When they are taken |
 //! |---|---|---|
@@ -16,26 +16,26 @@ use tokio::sync::Notify;
 use crate::control::protocol::ControlError;
 use crate::control::rights::Who;
 
-/// Connections at once of persons, and of all others together, so that these can never shut a person
-/// out. A session that has none gets one all the same: sessions that have many keep no other from saying
-/// that it is done.
+/// The limit of connections of persons, and apart from those of all other callers together, which so can never shut a
+/// person out. A session without a connection gets one even above the limit: a busy session must not keep another from
+/// sending `hd done`.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Connections at once from inside one session, and from all errands, and from all callers that cannot be
-/// seen, so that none of them can shut the others out.
+/// The limit of connections of one session, of all errands, and of all invisible callers: none of these can shut out
+/// the others.
 pub const CONNECTIONS_MAX_PER_SESSION: usize = 8;
 
-/// What a connection is doing.
+/// The activity of a connection, least important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doing {
-    /// It waits for a request.
+    /// Waits for a request.
     Idle,
-    /// It is given a stream, which may last for days.
+    /// Sends a stream, which may last for days.
     Streaming,
-    /// Its request is being carried out.
+    /// Carries out a request.
     Busy,
 }
 
-/// Which caller holds how many connections.
+/// The connections of all callers.
 #[derive(Debug, Default)]
 pub struct Places(Mutex<Held>);
 
@@ -53,7 +53,7 @@ struct Holder {
     closed: Arc<Notify>,
 }
 
-/// One connection's place; given back when dropped.
+/// The place of a connection; returned when dropped.
 pub struct Place {
     places: Arc<Places>,
     number: u64,
@@ -69,7 +69,7 @@ impl Places {
     /// Takes a place for a new connection of this caller.
     ///
     /// # Errors
-    /// There is none, and none of those that are taken may be closed for it.
+    /// No place is free, and no connection may be closed to make room.
     pub fn take(places: &Arc<Self>, who: &Who) -> Result<Place, ControlError> {
         let mut held = places.held();
         held.make_room(who)?;
@@ -120,7 +120,7 @@ impl Held {
         holders.filter(|holder| counts(&holder.who)).count()
     }
 
-    /// Closes the connection of this caller that has been doing this for longest; whether there was one.
+    /// Closes the connection of this caller that has been in this activity for longest. Returns whether there was one.
     fn close(&mut self, who: &Who, doing: Doing) -> bool {
         let holders = self.by_number.iter();
         let alike = holders.filter(|(_, holder)| holder.who == *who && holder.doing == doing);
@@ -141,7 +141,7 @@ fn full(limit: usize, which: &str) -> ControlError {
 }
 
 impl Place {
-    /// Notes what the connection does from now on.
+    /// Notes the connection's present activity.
     pub fn does(&self, doing: Doing) {
         if let Some(holder) = self.places.held().by_number.get_mut(&self.number) {
             (holder.doing, holder.since) = (doing, Instant::now());

@@ -11,7 +11,7 @@ use super::*;
 const AUTOMATION: &str = "exec = \"true\"\ngate = \"manual\"\n";
 const LATE: &str = "[[agents]]\nname = \"late\"\ncommand = [\"true\"]\n";
 
-/// A city in `city`; what is put there is written elsewhere first, so that each is one change.
+/// A city in `city`. Files are written in another place and then moved there, so that each is a single change.
 struct Place {
     root: PathBuf,
     _dir: tempfile::TempDir,
@@ -50,8 +50,8 @@ fn hear(heard: &Receiver<()>) {
     heard.recv_timeout(Duration::from_secs(20)).unwrap();
 }
 
-/// The agents that a look finds at a city that has just come to include this, if that happens when its files
-/// have been read for the first time.
+/// Returns the agents that a load finds at a city that now includes this file, if `meanwhile` happens after the first
+/// read.
 fn look(include: &str, meanwhile: impl FnOnce(&Place)) -> (Vec<String>, Receiver<()>) {
     let place = Place::new();
     place.put("new.toml", "");

@@ -1,4 +1,4 @@
-//! The ground, on real directories.
+//! Tests of the ground on real directories.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -26,7 +26,7 @@ fn parts(troubles: &[crate::domain::ground::Trouble]) -> Vec<Part> {
     troubles.iter().map(|trouble| trouble.part).collect()
 }
 
-/// What a look mended and left, and that the next one has nothing more to mend.
+/// Returns the parts that a look mended and left. The next look must have nothing more to mend.
 fn looked(ground: &Ground) -> (Vec<Part>, Vec<Part>) {
     let look = ground.look();
     assert!(ground.look().mended.is_empty());

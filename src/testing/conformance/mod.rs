@@ -1,3 +1,3 @@
-//! One suite per port, run by the fake and by every real adapter alike.
+//! Conformance suites, one per port, run by the fake and by every real adapter alike.
 
 pub mod sessions;

@@ -1,5 +1,5 @@
-//! What every provider of sessions must do. Each function is one test; the macro
-//! `sessions_conformance!` makes a module of them for one provider.
+//! The conformance suite for providers of sessions. Each function is a test; the macro `sessions_conformance!` makes a
+//! module of them for a provider.
 
 mod terminal;
 
@@ -43,20 +43,19 @@ pub enum Program {
     NotesInterrupts,
     /// Prints its terminal's size as `<rows> <cols>`, now and at each change.
     NotesSize,
-    /// Has an interpreter run the script `the-agent`, ends that when it is sent a line, prints `hollow`, and
-    /// runs on.
+    /// Has an interpreter run the script `the-agent`, ends that when it is sent a line, prints `hollow`, and runs on.
     Wraps,
 }
 
-/// A provider under test, and the world it needs.
+/// A provider under test, and its world.
 pub trait Bench {
-    /// The provider.
+    /// Returns the provider.
     fn sessions(&self) -> Arc<dyn Sessions>;
-    /// A provider in a new daemon after the first one died.
+    /// Returns a provider in a new daemon, after the first one died.
     fn successor(&self) -> Arc<dyn Sessions>;
-    /// How this provider runs the program.
+    /// Returns the command by which this provider runs the program.
     fn argv(&self, program: &Program) -> Vec<String>;
-    /// A directory that is there.
+    /// Returns an existing directory.
     fn cwd(&self) -> PathBuf;
 }
 
@@ -101,16 +100,16 @@ macro_rules! sessions_conformance {
     };
 }
 
-/// A session's id.
+/// Returns a session's id.
 ///
 /// # Panics
-/// The text is none.
+/// The text is no valid id.
 #[must_use]
 pub fn id(text: &str) -> SessionId {
     SessionId::new(text).expect("a valid session id")
 }
 
-/// A plain way to start this program under this id.
+/// Returns a plain spec of this program under this id.
 #[must_use]
 pub fn spec(bench: &dyn Bench, name: &str, program: &Program) -> SessionSpec {
     SessionSpec {
@@ -130,7 +129,7 @@ pub fn hear(sessions: &dyn Sessions) -> Receiver<SessionEvent> {
     let (sender, receiver) = channel();
     let sender = std::sync::Mutex::new(sender);
     sessions.listen(Box::new(move |event| {
-        // A test that is over hears nothing more.
+        // A test that has ended receives nothing more.
         let _over = sender.lock().map(|sender| sender.send(event));
     }));
     receiver
@@ -187,7 +186,7 @@ pub fn an_exit_code_is_recorded_and_announced_once(bench: &dyn Bench) {
     assert!(events.try_recv().is_err(), "announced twice");
 }
 
-/// A signal is told from an exit code.
+/// A death by a signal is told from an exit code.
 pub fn a_deadly_signal_is_recorded(bench: &dyn Bench) {
     let sessions = bench.sessions();
     start(&*sessions, &spec(bench, "s", &Program::DiesOf(9)));
@@ -195,7 +194,7 @@ pub fn a_deadly_signal_is_recorded(bench: &dyn Bench) {
     assert_eq!((exit.code, exit.signal), (None, Some(9)));
 }
 
-/// No directory, no program: typed errors, and no session.
+/// A missing directory or program gives a typed error, and no session.
 pub fn what_cannot_start_says_why_and_leaves_nothing(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let good = spec(bench, "s", &Program::Prints(String::new()));
@@ -216,7 +215,7 @@ pub fn what_cannot_start_says_why_and_leaves_nothing(bench: &dyn Bench) {
         );
     }
     assert_eq!(sessions.finds(&good.argv[0], &good.env["PATH"]), Ok(true));
-    // Where the system would not look says nothing of what is there.
+    // A path that the system refuses to search proves nothing about the program.
     let unseen = sessions.finds(&format!("/is-not-seen{}", "/x".repeat(5000)), "/bin");
     assert!(unseen.is_err());
     assert_eq!(sessions.facts(&id("s")), Ok(None));
@@ -224,7 +223,7 @@ pub fn what_cannot_start_says_why_and_leaves_nothing(bench: &dyn Bench) {
     finish(&*sessions, &start(&*sessions, &good).handle);
 }
 
-/// Nothing ran, so what is known of the session before stays true.
+/// No program ran, so the record of the session before stays true.
 pub fn a_failed_start_keeps_the_record_of_the_session_before(bench: &dyn Bench) {
     let sessions = bench.sessions();
     start(&*sessions, &spec(bench, "s", &Program::Exits(3)));
@@ -250,7 +249,7 @@ pub fn a_running_session_is_not_started_twice(bench: &dyn Bench) {
     finish(&*sessions, &first.handle);
 }
 
-/// Nothing is inherited; only the session's mark is added.
+/// No variable is inherited; only the session's mark is added.
 pub fn the_environment_is_exactly_the_given_one(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let mut spec = spec(bench, "s", &Program::PrintsEnvironment);
@@ -324,7 +323,7 @@ pub fn facts_kept_with_a_session_can_be_changed(bench: &dyn Bench) {
     finish(&*sessions, &second.handle);
 }
 
-/// TERM is enough for most.
+/// TERM ends most programs.
 pub fn a_stop_within_the_grace_is_graceful(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let events = hear(&*sessions);
@@ -343,7 +342,7 @@ pub fn a_stop_within_the_grace_is_graceful(bench: &dyn Bench) {
     assert_eq!(event, SessionEvent::Exited(first.handle, exit));
 }
 
-/// KILL ends what TERM does not.
+/// KILL ends a program that ignores TERM.
 pub fn a_stop_that_is_ignored_kills(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(&*sessions, &spec(bench, "s", &Program::IgnoresTerm));
@@ -353,7 +352,7 @@ pub fn a_stop_that_is_ignored_kills(bench: &dyn Bench) {
     assert_eq!(ended(&*sessions, &id("s")).signal, Some(9));
 }
 
-/// No TERM at all.
+/// A zero grace sends no TERM at all.
 pub fn zero_grace_kills_at_once(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(
@@ -367,7 +366,7 @@ pub fn zero_grace_kills_at_once(bench: &dyn Bench) {
     assert_eq!(ended(&*sessions, &id("s")).signal, Some(9));
 }
 
-/// The name alone gives no power over whoever has it now.
+/// A name alone gives no power over the session that has it now.
 pub fn a_handle_never_acts_on_a_successor(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let spec = spec(bench, "s", &Program::Prints(String::new()));
@@ -389,7 +388,7 @@ pub fn a_handle_never_acts_on_a_successor(bench: &dyn Bench) {
     finish(&*sessions, &new);
 }
 
-/// An agent is looked for by its name, below what was started as well; of what has ended nothing is said.
+/// An agent is found by its name, also below the started program; after the end nothing is reported.
 pub fn an_agent_is_known_by_its_name(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(&*sessions, &spec(bench, "s", &Program::Wraps));
@@ -400,7 +399,7 @@ pub fn an_agent_is_known_by_its_name(bench: &dyn Bench) {
         assert_eq!((lives.len(), lives[0]), (2, None), "the first is not there");
         lives[1]
     };
-    // It takes a moment until it is what it will be.
+    // The interpreter takes a moment to become the agent.
     eventually("the agent", || lives(&["the-agent"])?.then_some(()));
     assert_eq!(lives(&["other", "the-agent"]), Some(true), "any of them");
     assert_eq!(lives(&["other"]), Some(false));
@@ -414,7 +413,7 @@ pub fn an_agent_is_known_by_its_name(bench: &dyn Bench) {
     assert_eq!(lives(&["the-agent"]), None, "it has ended");
 }
 
-/// What lives is not forgotten; what is not there is forgotten already.
+/// A living session is not forgotten; a missing one is forgotten already.
 pub fn a_living_session_is_not_forgotten(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(
@@ -433,7 +432,7 @@ pub fn a_living_session_is_not_forgotten(bench: &dyn Bench) {
     assert_eq!(sessions.stop(&first.handle, PATIENCE), Ok(Stopped::Already));
 }
 
-/// Sessions outlive the daemon; the next one finds them, acts on them and hears of their end.
+/// Sessions outlive the daemon; the next one finds them, acts on them and is told of their end.
 pub fn a_new_daemon_takes_over_what_runs(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(&*sessions, &spec(bench, "s", &Program::Echoes));
@@ -464,7 +463,7 @@ pub fn a_new_daemon_takes_over_what_runs(bench: &dyn Bench) {
     assert!(events.try_recv().is_err(), "announced twice");
 }
 
-/// Questions about nothing are answered, not failed.
+/// Questions about an unknown session are answered, not failed.
 pub fn what_was_never_started_is_unknown_to_all(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let gone = SessionError::Gone(id("s"));

@@ -18,7 +18,7 @@ use crate::ports::repo::{
     SandboxSpec, TargetState,
 };
 
-/// When every sandbox was made: when towns begin.
+/// The time at which every sandbox was made: the beginning of towns.
 const MADE: &str = "2026-01-01T00:00:00Z";
 
 fn slot_of(path: &Path) -> Option<SlotName> {
@@ -310,7 +310,7 @@ impl Repo for FakeRepo {
         let inner = self.enter("remains", &sandbox.display().to_string())?;
         let slot = slot_of(sandbox).filter(|slot| !inner.sandboxes.contains_key(slot));
         let lost = slot.and_then(|slot| inner.lost.get(&slot));
-        // Files went with the directory; what was staged, as all of `dirty` is here, did not.
+        // The files went with the directory; staged changes, as all of `dirty` are here, did not.
         Ok(lost.map(|lost| GitFacts {
             untracked: Vec::new(),
             ..lost.facts.clone()
@@ -344,7 +344,7 @@ impl Repo for FakeRepo {
     ) -> Result<(), RepoError> {
         let raider = permit.raider().clone();
         drop(self.enter("discard_sandbox", &raider.to_string())?);
-        // Without the lock: what is asked may look at the sandboxes.
+        // Outside the lock: the callback may look at the sandboxes.
         still()?;
         let mut inner = self.inner();
         let Some(now) = inner.measured(&raider.name) else {

@@ -1,4 +1,4 @@
-//! Processes that call: whose they are, where they stand, and what they claim.
+//! Processes that call: their session, working directory, and the session that their environment claims.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use crate::ports::sessions::{Member, Membership, Standing};
 
 #[derive(Default)]
 pub(super) struct Callers {
-    /// Where processes stand; one that is not here stands in its session's directory.
+    /// The working directories of processes; a process without entry works in its session's directory.
     places: HashMap<u32, Option<PathBuf>>,
     /// The sessions that the environments of processes name.
     claims: HashMap<u32, String>,
 }
 
 impl FakeSessions {
-    /// This process belongs to that session.
+    /// Makes this process belong to that session.
     pub fn place(&self, pid: u32, id: &SessionId) {
         let mut inner = self.inner();
         let fake = inner.sessions.get(id);
@@ -27,18 +27,18 @@ impl FakeSessions {
         inner.processes.insert(pid, Membership::Of(member));
     }
 
-    /// This process stands in that directory; without one, where it stands cannot be told.
+    /// Sets the working directory of this process; none makes it unknown.
     pub fn stand(&self, pid: u32, dir: Option<PathBuf>) {
         self.inner().callers.places.insert(pid, dir);
     }
 
-    /// The environment of this process names that session.
+    /// Makes the environment of this process name that session.
     pub fn claim(&self, pid: u32, session: &str) {
         let claim = session.to_owned();
         self.inner().callers.claims.insert(pid, claim);
     }
 
-    /// Where this process belongs cannot be told.
+    /// Makes the session of this process unknown.
     pub fn obscure(&self, pid: u32) {
         self.inner().processes.insert(pid, Membership::Unknown);
     }

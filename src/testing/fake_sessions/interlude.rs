@@ -1,4 +1,4 @@
-//! What a test has happen in the middle of a call, and by which clock.
+//! Actions of a test in the middle of a call, and the clock of the fake.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::ports::sessions::SessionHandle;
 pub(super) type Act = Arc<dyn Fn() + Send + Sync>;
 
 impl FakeSessions {
-    /// Does this at the beginning of every call of the operation, named as the method of the port:
-    /// `agents_live`, `list`, `facts`, `logs`, `cpu`, `interrupt`, `stop` or `forget`.
+    /// Runs this at the beginning of every call of the operation, named as the method of the port: `agents_live`,
+    /// `list`, `facts`, `logs`, `cpu`, `interrupt`, `stop` or `forget`.
     pub fn interlude(&self, op: &'static str, act: impl Fn() + Send + Sync + 'static) {
         self.inner().interludes.insert(op, Arc::new(act));
     }
 
-    /// Lets the test's interlude happen, outside the lock.
+    /// Runs the test's interlude, outside the lock.
     pub(super) fn enter(&self, op: &'static str) {
         let act = self.inner().interludes.get(op).cloned();
         if let Some(act) = act {
@@ -26,10 +26,10 @@ impl FakeSessions {
         }
     }
 
-    /// The session ends, and at once another of its name is there, of this incarnation. Nobody is told.
+    /// Ends the session, and starts another of its name at once, of this incarnation. The listener is not told.
     ///
     /// # Panics
-    /// There is none of that name.
+    /// There is no session of that name.
     pub fn recreate(&self, id: &SessionId, incarnation: Incarnation) -> SessionHandle {
         let mut inner = self.inner();
         let old = inner.sessions.remove(id).expect("a session");
@@ -45,19 +45,19 @@ impl FakeSessions {
         handle
     }
 
-    /// Sessions start by this clock from now on.
+    /// Takes the start times of sessions from this clock from now on.
     pub fn follow(&self, clock: Arc<dyn Clock>) {
         self.inner().clock = Some(clock);
     }
 
-    /// The agent ends, and its session does not: a shell is left.
+    /// Ends the agent but not its session: a shell is left.
     pub fn hollow(&self, id: &SessionId) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.hollow = true;
         }
     }
 
-    /// It is started anew by what is left.
+    /// Starts the agent again from that shell.
     pub fn fill(&self, id: &SessionId) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.hollow = false;

@@ -62,7 +62,7 @@ impl Sessions for FakeSessions {
         inner.lists_begun += 1;
         let turn = inner.lists_begun;
         inner.lists_held.push_back(turn);
-        // In the order in which they came: a test releases the list of whom it has seen waiting.
+        // In their order, because a test releases the call that it has seen waiting.
         let held = |inner: &Inner| {
             let first = inner.lists_held.front() == Some(&turn);
             inner.holds_lists && !(first && inner.lists_released > 0)
@@ -269,7 +269,7 @@ impl Sessions for FakeSessions {
         let lives = |(id, names): &(SessionId, Vec<String>)| {
             let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
             Some(match fake.task() {
-                // Only this one is told by its name.
+                // Only this program is told by its name.
                 Some(("wraps", _)) if names.is_empty() => true,
                 Some(("wraps", _)) => !fake.hollow && names.iter().any(|name| name == "the-agent"),
                 _ => !fake.hollow,
@@ -324,10 +324,10 @@ impl Sessions for FakeSessions {
 }
 
 impl FakeSessions {
-    /// Waits until the test lets this call go on.
+    /// Waits until the test releases this call.
     ///
     /// # Panics
-    /// The test does not: it has failed, and its runtime would wait for this call for ever.
+    /// The test does not release it: it has failed, and its runtime would wait for this call for ever.
     fn wait_while<'a>(
         &self,
         inner: MutexGuard<'a, Inner>,
@@ -373,7 +373,7 @@ impl FakeSessions {
         }
     }
 
-    /// Does at once what the program does by itself.
+    /// Does at once what the real program does by itself.
     fn run(&self, handle: &SessionHandle) {
         let id = &handle.id;
         let (task, env) = {
@@ -432,7 +432,7 @@ impl FakeSessions {
 }
 
 impl Inner {
-    /// Whether this may be started now.
+    /// Checks that this session may be started now.
     fn admit(&mut self, spec: &SessionSpec) -> Result<(), StartError> {
         if self.sessions.get(&spec.id).is_some_and(Fake::runs) {
             self.doubles += 1;

@@ -91,7 +91,7 @@ fn for_ever() -> RetentionPolicy {
     }
 }
 
-/// Has every harness ask with "?".
+/// Makes every harness recognise "?" as a question.
 pub fn asking(city: &mut City) {
     for harness in city.harnesses.values_mut() {
         harness.looks.asks = Pattern::new(r"\?").into_iter().collect();

@@ -1,4 +1,4 @@
-//! What there is in a town.
+//! Observes a town.
 
 #[cfg_attr(
     not(test),
@@ -6,10 +6,10 @@
 )]
 use super::*;
 
-/// What there is.
+/// Methods that observe.
 impl Town {
-    /// Has the root look so many times, one after the other, while a call of a fake is held and time
-    /// stands still. What a look decided is done when the next begins.
+    /// Has the root look so many times in a row, while a call of a fake is held and time stands still. The actions of a
+    /// look are done before the next begins.
     pub async fn look(&self, times: usize) {
         let sessions = &self.parts.sessions;
         for _ in 0..times {
@@ -30,30 +30,30 @@ impl Town {
         self.world.store.run(job).await.unwrap()
     }
 
-    /// The relic as it is.
+    /// Returns the relic's present state.
     pub async fn relic_now(&self, id: &RelicId) -> Relic {
         let id = id.clone();
         self.store(move |txn| txn.relic(&id)).await
     }
 
-    /// The raider's hook.
+    /// Returns the raider's hook.
     pub async fn hook(&self, raider: &RaiderId) -> Option<Hook> {
         let raider = raider.clone();
         self.store(move |txn| txn.hook(&raider)).await
     }
 
-    /// The merge request of a relic, the newest.
+    /// Returns the newest merge request of a relic.
     pub async fn mr(&self, relic: &RelicId) -> Option<MergeRequest> {
         let all = self.store(|txn| txn.mrs(None, false)).await;
         all.into_iter().rfind(|mr| &mr.relic == relic)
     }
 
-    /// How many sagas are open.
+    /// Returns the number of open sagas.
     pub async fn sagas(&self) -> usize {
         self.store(|txn| Ok(txn.sagas(None)?.len())).await
     }
 
-    /// Open escalations.
+    /// Returns the open escalations.
     pub async fn escalations(&self) -> Vec<Relic> {
         let filter = RelicFilter {
             kind: Some(RelicKind::Escalation),
@@ -62,7 +62,7 @@ impl Town {
         self.store(move |txn| txn.relics(&filter)).await
     }
 
-    /// Gives every open escalation other words, as a version of the supervisor does that rewords its texts.
+    /// Rewords every open escalation, as another version of the supervisor would.
     pub async fn reword(&self) {
         for mut relic in self.escalations().await {
             relic.title = "in other words".to_owned();
@@ -70,7 +70,7 @@ impl Town {
         }
     }
 
-    /// Events of this type, in order.
+    /// Returns the events of this type, in order.
     pub async fn events(&self, kind: EventType) -> Vec<Event> {
         let filter = EventFilter {
             kind: Some(kind.as_str().to_owned()),
@@ -79,31 +79,31 @@ impl Town {
         self.store(move |txn| txn.events(&filter)).await
     }
 
-    /// The child as the root sees it.
+    /// Returns the child as the root sees it.
     pub async fn view(&self, id: &ChildId) -> Option<ChildView> {
         let views = ask::views(&self.world).await.unwrap();
         views.into_iter().find(|view| &view.spec.id == id)
     }
 
-    /// What the child does.
+    /// Returns the state of the child.
     pub async fn state(&self, id: &ChildId) -> Option<ChildState> {
         self.view(id).await.map(|view| view.state)
     }
 
-    /// How many sessions of this id were started.
+    /// Returns the number of sessions of this id that were started.
     #[must_use]
     pub fn starts(&self, id: &SessionId) -> usize {
         let starts = self.parts.sessions.starts();
         starts.iter().filter(|spec| &spec.id == id).count()
     }
 
-    /// Whether a session of this id runs.
+    /// Returns whether a session of this id runs.
     #[must_use]
     pub fn runs(&self, id: &SessionId) -> bool {
         self.parts.sessions.running().contains(id)
     }
 
-    /// The session's id of a child.
+    /// Returns the session id of a child.
     #[must_use]
     pub fn session(&self, id: &ChildId) -> SessionId {
         id.session_id(&self.world.city.name)

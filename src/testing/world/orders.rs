@@ -1,4 +1,4 @@
-//! What a test orders the root to do with a child, and how it kills actors.
+//! Orders to the root about a child, and the killing of actors.
 
 use ractor::ActorRef;
 
@@ -11,19 +11,19 @@ use crate::domain::cause::Cause;
 use crate::domain::ids::ChildId;
 
 impl Town {
-    /// Sends to the root.
+    /// Sends a message to the root.
     pub fn tell(&self, msg: impl Into<RootMsg>) -> Result<(), &'static str> {
         let sent = self.root.cast(msg.into());
         sent.map_err(|_| "the root has ended")
     }
 
-    /// Has the root end a child.
+    /// Makes the root end a child.
     pub async fn end(&self, id: &ChildId) -> Result<(), Refusal> {
         let meant = Meant::any(id.clone(), self.session(id));
         ask::end(&self.world, meant, Cause::Operator).await
     }
 
-    /// Has an operator stop a child.
+    /// Stops a child as an operator.
     pub async fn rest(&self, id: &ChildId) -> Result<(), String> {
         let id = id.clone();
         let rest = |reply| RootMail::Rest { id, reply };
@@ -33,7 +33,7 @@ impl Town {
         answer.map_err(|refused| refused.to_string())
     }
 
-    /// Has an operator start a child.
+    /// Starts a child as an operator.
     pub async fn wake(&self, id: &ChildId) -> Result<(), String> {
         let (id, cause) = (id.clone(), Cause::Operator);
         let wake = |reply| RootMail::Wake { id, cause, reply };
@@ -42,7 +42,7 @@ impl Town {
             .unwrap()
     }
 
-    /// The same, without waiting for the session.
+    /// Starts a child as an operator, without waiting for the session.
     pub fn begin_wake(&self, id: &ChildId) {
         let (reply, _nobody) = ractor::concurrency::oneshot();
         let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
@@ -50,12 +50,12 @@ impl Town {
         self.tell(wake).unwrap();
     }
 
-    /// Kills the actors that take such messages, as a bug would; says how many.
+    /// Kills the actors that take such messages, as a bug would. Returns their number.
     pub fn kill_actors<M: ractor::Message>(&self) -> usize {
         Self::kill_actors_of::<M>(&self.root)
     }
 
-    /// The same, of this root.
+    /// Kills the actors below this root that take such messages. Returns their number.
     pub fn kill_actors_of<M: ractor::Message>(root: &ActorRef<RootMsg>) -> usize {
         let children = root.get_cell().get_children();
         let hit = children

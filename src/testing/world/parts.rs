@@ -1,4 +1,4 @@
-//! What a town is made of.
+//! The fakes that a town is made of.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::testing::fake_runner::FakeRunner;
 use crate::testing::fake_sessions::FakeSessions;
 use crate::testing::fake_tasks::FakeTasks;
 
-/// What outlives a daemon.
+/// The fakes that outlive a daemon.
 #[derive(Clone)]
 pub struct Parts {
     /// Sessions.
@@ -24,7 +24,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The same, as a new daemon finds it: nobody listens yet.
+    /// Returns the same fakes as a new daemon finds them, without listeners.
     #[must_use]
     pub fn rewired(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Another configuration for a town.
+//! Changes a town's configuration, as a reload does.
 
 #[cfg_attr(
     not(test),
@@ -9,19 +9,19 @@ use crate::actors::conditions;
 use crate::actors::mail::Reload;
 use crate::domain::reload::AgentChange;
 
-/// How often a patrol comes while hours pass.
+/// The interval of patrols while hours pass.
 const SELDOM: Duration = Duration::from_secs(300);
 
 impl Town {
-    /// Puts another configuration in force, as a reload does, and waits until it is quiet.
+    /// Puts another configuration in force, as a reload does, and waits until the town is quiet.
     pub async fn reload(&self, change: impl FnOnce(&mut City)) -> Vec<AgentChange> {
         let changes = self.reconfigure(change).await;
         self.settle().await;
         changes
     }
 
-    /// Lets hours pass: exactly as much time as [`Town::pass`] does, at the end as configured, and until
-    /// then with few patrols, which are what the tests of a town take their time for.
+    /// Lets hours pass: exactly as much time as [`Town::pass`] does, but with few patrols until shortly before the end,
+    /// because patrols take most of the time of such tests.
     pub async fn pass_hours(&self, time: Duration) {
         let usual = self.world.newest().city.daemon.patrol_interval;
         let long = time.saturating_sub(SELDOM);
@@ -36,7 +36,7 @@ impl Town {
         self.pass(time - long).await;
     }
 
-    /// As [`Town::reload`], without waiting for what comes of it.
+    /// As [`Town::reload`], without waiting for the consequences.
     pub async fn reconfigure(&self, change: impl FnOnce(&mut City)) -> Vec<AgentChange> {
         let old = self.world.newest();
         let mut city = City::clone(&old.city);
@@ -47,7 +47,7 @@ impl Town {
                 city: Arc::new(city),
                 shown: Arc::clone(&old.shown),
                 repos: old.repos.clone(),
-                // While they cannot be seen nobody is known to be attached.
+                // If sessions cannot be listed, no person counts as attached.
                 undisturbed: undisturbed.unwrap_or_default(),
                 dry_run: false,
                 reply,

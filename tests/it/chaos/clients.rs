@@ -18,14 +18,15 @@ fn clients_that_hang_or_rave_delay_no_restart() {
     let first = runs_as(&city, "a0", 1);
     let client = |number: usize| {
         let mut client = UnixStream::connect(&socket).unwrap();
-        // Says nothing, begins and never ends, raves, or asks and does not listen.
+        // Four clients: a silent one, one that never ends its line, one that sends garbage, and one that never reads
+        // its answer.
         let said: &[u8] = match number % 4 {
             0 => b"",
             1 => b"{\"v\":1,\"id\":\"1\",\"op\":\"sta",
             2 => b"\xff\xfe{}[]\nnull\n\n{\"v\":9}\n",
             _ => b"{\"v\":1,\"id\":\"1\",\"op\":\"status\",\"args\":{}}\n",
         };
-        // Who is turned away may be so before it has said anything.
+        // A client that is turned away may be closed before it has sent anything.
         let _turned_away = client.write_all(said);
         client
     };
@@ -38,7 +39,7 @@ fn clients_that_hang_or_rave_delay_no_restart() {
     };
     let alone = replaced(first);
     let second = runs_as(&city, "a0", 2);
-    // More than are let in at once: whoever comes now is turned away, and no agent notices.
+    // More clients than are let in at once: later ones are turned away, and no agent notices.
     let clients: Vec<_> = (0..by_tier(200, 900)).map(client).collect();
     let crowded = replaced(second);
     let many = clients.len();

@@ -1,4 +1,4 @@
-//! Where nothing can be written: a disk that is full, one that is read-only, a limit on the size of files.
+//! Disks that cannot be written: a full disk, a read-only disk, a limit on the size of files.
 
 mod full;
 mod quota;
@@ -20,14 +20,15 @@ use crate::support::disk::Disk;
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 
-/// Two agents that only wait, and are in quarantine with their second death.
+/// Two agents that only wait, quarantined at their second death.
 fn two_agents() -> Plan {
     let agents = ["a0", "a1"].map(|name| agent(name, "exec sleep 100000"));
     let plan = Plan::new().set("daemon", "max_restarts", "1");
     plan.add(&agents.concat())
 }
 
-/// The city of a plan on a disk. What the test's agents tell is elsewhere: they can tell it at any time.
+/// The city of a plan on a disk. The signs of the test's agents are on another disk, so that they can always be
+/// written.
 fn city_on(disk: &Disk, plan: &Plan) -> (City, TempDir) {
     let city = City::made_in(disk.path(), plan);
     let elsewhere = horde_supervisor::testing::scratch();
@@ -39,12 +40,12 @@ fn city_on(disk: &Disk, plan: &Plan) -> (City, TempDir) {
     (city, elsewhere)
 }
 
-/// An order that has to be on record.
+/// An order that must be recorded.
 fn write(city: &City) -> Result<Value, ControlError> {
     city.ask("relic.create", json!({ "title": "fill", "rig": "horde" }))
 }
 
-/// Waits until an agent is to be started again later; it is never quarantined meanwhile.
+/// Waits until an agent's restart is put off; it is never quarantined meanwhile.
 fn waits(city: &City, name: &str) {
     until(&format!("{name} waits"), || {
         let agents = city.ask("agent.list", json!({})).unwrap();
@@ -55,7 +56,7 @@ fn waits(city: &City, name: &str) {
     });
 }
 
-/// Above what a session's records are, below what the log of the store is.
+/// A size above that of session records, and below that of the store's log.
 const SMALL: u64 = 64 * 1024;
 
 fn limit(city: &City, bytes: Option<u64>) {
@@ -67,8 +68,8 @@ fn limit(city: &City, bytes: Option<u64>) {
     prlimit(pid, Resource::Fsize, limit).unwrap();
 }
 
-/// The store cannot grow: files above a size cannot be written by the daemon (`RLIMIT_FSIZE`), which the
-/// store's log is at once and the small records of sessions are not.
+/// The store cannot grow: the daemon cannot write files above a size (`RLIMIT_FSIZE`), which the store's log soon
+/// reaches and the small records of sessions do not.
 #[test]
 #[ignore = "long tier: chaos"]
 fn sessions_run_on_and_restart_while_nothing_can_be_written() {
@@ -77,7 +78,7 @@ fn sessions_run_on_and_restart_while_nothing_can_be_written() {
     // SAFETY: between fork and exec only `signal` is called, which is async-signal-safe.
     unsafe {
         supervisor.pre_exec(|| {
-            // Else the kernel ends who writes too much, where a full disk only says no.
+            // Without this the kernel kills the process at the limit; a full disk only returns an error.
             signal(Signal::SIGXFSZ, SigHandler::SigIgn)?;
             Ok(())
         });
@@ -103,7 +104,7 @@ fn sessions_run_on_and_restart_while_nothing_can_be_written() {
     assert_eq!(crashed.len(), 1, "told afterwards");
 }
 
-/// A log that cannot be written ends nobody, whatever it looks like.
+/// A log that cannot be written ends no process, in either format.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_log_that_takes_nothing_costs_only_the_log() {

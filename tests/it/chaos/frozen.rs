@@ -1,4 +1,4 @@
-//! Who does not move, and who does not stop: SIGSTOP, signals that are ignored, output without end.
+//! Processes that do not move or do not stop: SIGSTOP, ignored signals, endless output.
 
 use std::fs;
 
@@ -11,8 +11,8 @@ use crate::support::live::until;
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// Each takes its own grace and no more; who is polite is gone before those who use theirs up. (An agent
-/// that was stopped is let go on to hear the signal.)
+/// Each agent takes its own grace and no more; a polite agent is gone before those that use up their grace. (A stopped
+/// agent is continued, so that it hears the signal.)
 #[test]
 #[ignore = "long tier: chaos"]
 fn who_is_deaf_or_frozen_is_ended_and_delays_nobody() {
@@ -35,7 +35,7 @@ fn who_is_deaf_or_frozen_is_ended_and_delays_nobody() {
     }
 }
 
-/// It sees nothing while it is stopped, and answers each death once afterwards.
+/// A stopped daemon sees nothing, and answers each death once afterwards.
 #[test]
 fn a_daemon_that_was_frozen_catches_up_without_a_storm() {
     let city = crowd(8).start();
@@ -56,7 +56,7 @@ fn a_daemon_that_was_frozen_catches_up_without_a_storm() {
     assert_eq!(named(&city, "sleep").len(), 8);
 }
 
-/// The most memory that it has had so far, in KiB.
+/// Returns the most memory that the process has had so far, in KiB.
 fn most_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mut lines = status.lines();
@@ -64,7 +64,7 @@ fn most_memory(pid: u32) -> u64 {
     most.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Random bytes: no lines, no encoding, and every control sequence there is.
+/// Random bytes: no lines, no encoding, and every possible control sequence.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_flood_is_bounded_and_stops_nobody() {

@@ -28,7 +28,7 @@ fn patrolled(agents: usize) -> Plan {
     crowd(agents).set("daemon", "patrol_interval", r#""1s""#)
 }
 
-/// What a second supervisor of the city comes to.
+/// Runs a second supervisor of the city and returns its output.
 fn second(city: &City, words: &[&str]) -> Output {
     let mut second = city.program("horde-supervisor");
     second.arg(city.root()).args(words).output().unwrap()
@@ -95,7 +95,7 @@ fn what_takes_the_place_of_the_socket_is_said_and_left_alone() {
     until("no person is called any more", || calls() == 0);
 }
 
-/// `rm -rf .horde`: nothing is doubled, all can be asked and ended, and the store is not begun anew.
+/// `rm -rf .horde`: no session is doubled, all answer and can be ended, and the store is not begun anew.
 #[test]
 fn removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word() {
     let mut city = patrolled(2).start();
@@ -103,7 +103,7 @@ fn removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word() {
     before.sort_unstable();
     let relic = city.relic("kept", &[]);
     let state = city.root().join(".horde");
-    // What it held is saved there at the same time.
+    // The supervisor writes there meanwhile, so the removal is retried.
     until("it is removed", || fs::remove_dir_all(&state).is_ok());
     let refused = second(&city, &[]);
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
@@ -147,7 +147,7 @@ fn state_that_is_moved_away_is_moved_back() {
     runs_as(&city, "a0", 2);
 }
 
-/// Every path of the configuration leads nowhere; sessions run on and are ended by a stop all the same.
+/// Every path of the configuration leads nowhere; sessions run on, and a stop ends them all the same.
 #[test]
 fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
     let mut city = patrolled(2).start();
@@ -176,7 +176,7 @@ fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
     assert!(city.ended().success());
 }
 
-/// A copy has the records of its original's sessions, and links that lead into the original's repositories.
+/// A copy has the session records of its original, and links that lead into the original's repositories.
 #[test]
 fn copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts() {
     let mut city = patrolled(1).start();
@@ -198,7 +198,7 @@ fn copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts() 
     let named = format!("is a copy of the city {}", root.display());
     assert!(said(&refused).contains(&named), "{}", said(&refused));
     assert!(processes::runs(agent));
-    // A city of an older version has no record of where it is.
+    // A city of an older version has no record of its place.
     fs::remove_file(copy.join(".horde/identity")).unwrap();
     let mut other = of_copy("horde-supervisor");
     let mut other = other.arg(&copy).stderr(Stdio::null()).spawn().unwrap();
@@ -266,7 +266,8 @@ fn without_a_socket_no_session_is_started() {
     assert_eq!(processes::of(city.root()), [0_u32; 0]);
 }
 
-/// Deleted while it is in use, lost while nothing runs: said, refused, and gone on with deliberately.
+/// A store that is deleted while in use, or lost while nothing runs, is reported and refused, and a new one is only
+/// begun on purpose.
 #[test]
 fn store_that_is_lost_is_refused_until_a_person_says_what_to_do() {
     let mut city = patrolled(1).start();

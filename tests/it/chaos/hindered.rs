@@ -1,5 +1,5 @@
-//! A supervisor that is started, or used, in a way that would stop it: signals that it inherits, a log that
-//! takes nothing, odd files, limits of the kernel, connections that say nothing.
+//! A supervisor in conditions that would stop it: inherited signals, a log that takes nothing, odd files, limits of the
+//! kernel, silent connections.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -33,9 +33,9 @@ on_tmux_too!(
     without_inotify_changes_are_found_by_patrols_and_it_is_said
 );
 
-/// Has the command begin as if its parent had done this.
+/// Makes the command begin as if its parent had done this.
 fn begins(command: &mut Command, act: impl Fn() -> nix::Result<()> + Send + Sync + 'static) {
-    // SAFETY: what is done are system calls.
+    // SAFETY: the function makes system calls only.
     unsafe { command.pre_exec(move || Ok(act()?)) };
 }
 
@@ -73,7 +73,7 @@ fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
     assert_eq!(city.ended().code(), Some(0));
 }
 
-/// Nothing reads the log, and then nothing can: all goes on, and what was not written is counted.
+/// The log is not read, and then cannot be read: everything goes on, and unwritten lines are counted.
 #[test]
 fn log_that_takes_nothing_holds_up_nothing() {
     let mut city = City::made(&crowd(2));
@@ -126,7 +126,7 @@ fn log_is_opened_again_after_it_was_rotated() {
     assert!(!says(&rotated, "agent.crashed"));
 }
 
-/// What may be in the place of a file that is read, as it is named: none of it can be read to its end.
+/// Objects in the place of a file that is read; none can be read to its end.
 const ODD: [&str; 4] = ["FIFO", "device", "directory", "longer"];
 
 fn make_odd(what: &str, path: &Path) {
@@ -144,7 +144,7 @@ fn remove_odd(path: &Path) {
         .unwrap();
 }
 
-/// The configuration itself: what runs goes on as it was, and no other supervisor starts.
+/// The configuration itself: the supervisor goes on as before, and no other one starts.
 #[test]
 fn odd_thing_as_city_toml_is_said_and_changes_nothing() {
     let mut city = crowd(1).start();
@@ -216,7 +216,7 @@ fn odd_files_are_said_and_hold_up_nothing() {
     assert_eq!(check.status.code(), Some(2), "{check:?}");
 }
 
-/// A FIFO or a device refuses the charge. A directory is copied file by file, and a FIFO in it is left out.
+/// A FIFO or a device makes the charge fail. A directory is copied file by file, without the FIFO in it.
 #[test]
 fn odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
     let city = Plan::new().set("raiders", "copy", r#"["odd"]"#).start();
@@ -247,7 +247,7 @@ fn odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
     assert!(!copied.join("pipe").exists());
 }
 
-/// Connections that say nothing keep no person out.
+/// Silent connections never shut out a person.
 #[test]
 fn idle_connections_shut_nobody_out() {
     let city = crowd(1).start();
@@ -279,7 +279,7 @@ fn values_of_a_hundred_kilobytes_reach_the_agent() {
     city.wait_sign("passed");
 }
 
-/// A limit of 64 descriptors, and 60 agents: the daemon answers, and the stop says what is true.
+/// A limit of 64 descriptors, and 60 agents: the daemon answers, and the stop reports the truth.
 #[test]
 #[ignore = "long tier: chaos"]
 fn with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left() {
@@ -299,7 +299,7 @@ fn with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left() {
     assert_eq!(city.ended().code(), Some(0));
 }
 
-/// `ulimit -f`: what cannot be written any more is refused, and ends nothing.
+/// `ulimit -f`: a write above the limit is refused, and ends nothing.
 #[test]
 fn limit_of_the_size_of_files_ends_nothing() {
     let mut city = City::made(&crowd(1).set("daemon", "patrol_interval", r#""1s""#));
@@ -323,7 +323,7 @@ fn limit_of_the_size_of_files_ends_nothing() {
     assert!(named(&city, "sleep").is_empty());
 }
 
-/// No inotify is left: said, and patrols look.
+/// No inotify watch is left: that is reported, and patrols look instead.
 #[test]
 fn without_inotify_changes_are_found_by_patrols_and_it_is_said() {
     if !apart(without_inotify_changes_are_found_by_patrols_and_it_is_said) {

@@ -21,7 +21,7 @@ fn every_kill_is_answered_by_one_restart() {
     let mut generations = vec![1; agents];
     for _ in 0..kills {
         let number = chance.below(agents);
-        // The others may be on their way back.
+        // The others may still be restarting.
         kill(runs_as(&city, &name(number), generations[number]));
         generations[number] += 1;
     }
@@ -53,8 +53,8 @@ fn all_that_are_killed_at_once_come_back_and_nobody_is_quarantined() {
     no_zombies(&city);
 }
 
-/// The stop ends some of them and gives the others, which hear no TERM, their grace; somewhere in that it
-/// is killed. The next one finds who is left, and starts who is not.
+/// The stop ends some agents and gives the others, which ignore TERM, their grace; during that the supervisor is
+/// killed. The next one adopts the agents that are left, and starts those that are not.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_daemon_killed_during_its_stop_doubles_and_loses_nobody() {
@@ -84,7 +84,7 @@ fn a_daemon_killed_during_its_stop_doubles_and_loses_nobody() {
     no_zombies(&city);
 }
 
-/// They hear no hang-up, so they outlive their terminals; nobody holds them any more.
+/// The agents ignore hang-ups, so they outlive their terminals and have no holder any more.
 #[test]
 fn who_outlives_daemon_and_holder_is_replaced_and_never_doubled() {
     let names = ["a0", "a1", "a2"];
@@ -143,7 +143,7 @@ fn reloads_in_a_storm_touch_nobody_else() {
     assert_eq!(named(&city, "sleep").len(), 6);
 }
 
-/// Whoever was killed is on the way back, or there, when everything ends.
+/// At the stop every killed agent is either running again or on its way.
 #[test]
 fn a_stop_in_a_storm_leaves_nobody() {
     let agents = 10;

@@ -84,7 +84,7 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::{processes, tmux};
 
-/// An agent that runs this.
+/// An agent that runs this script.
 fn agent(name: &str, script: &str) -> String {
     format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n")
 }
@@ -93,7 +93,7 @@ fn name(number: usize) -> String {
     format!("a{number}")
 }
 
-/// A city whose sessions are where the test asks for them.
+/// A city whose provider of sessions is the one that the test is run for.
 fn plan() -> Plan {
     match tmux::is_asked_for() {
         true => Plan::new().set("session", "provider", "\"tmux\""),
@@ -101,14 +101,14 @@ fn plan() -> Plan {
     }
 }
 
-/// So many agents that only wait, each a process named `sleep`.
+/// A plan with this number of agents that only wait, each a process named `sleep`.
 fn crowd(count: usize) -> Plan {
     let agents = (0..count).map(|number| agent(&name(number), "exec sleep 100000"));
     let agents: String = agents.collect();
     plan().set("daemon", "max_restarts", "0").add(&agents)
 }
 
-/// An agent that runs in this generation: its process.
+/// Waits until an agent runs in this generation, and returns its process.
 fn runs_as(city: &City, name: &str, generation: u64) -> u32 {
     wait(&format!("{name} runs, generation {generation}"), || {
         let agents = city.ask("agent.list", json!({})).ok()?;
@@ -125,7 +125,7 @@ fn pid(value: &Value) -> u32 {
     value.as_u64().unwrap().try_into().unwrap()
 }
 
-/// The processes of the city that go by this name.
+/// Returns the processes of the city with this name.
 fn named(city: &City, name: &str) -> Vec<u32> {
     let is = |pid: &u32| {
         let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -135,7 +135,7 @@ fn named(city: &City, name: &str) -> Vec<u32> {
     all.into_iter().filter(is).collect()
 }
 
-/// How often an event of this type happened, whoever it is about.
+/// Returns the number of events of this type, about any subject.
 fn count(city: &City, kind: &str) -> usize {
     city.all_of(kind).len()
 }
@@ -144,7 +144,7 @@ fn kill(pid: u32) {
     processes::signal(pid, Signal::SIGKILL);
 }
 
-/// Waits until nothing that ended is left unwaited for.
+/// Waits until no ended process is left unreaped.
 fn no_zombies(city: &City) {
     until("every process is waited for", || {
         let ours = processes::of(city.root());

@@ -1,4 +1,4 @@
-//! What stands in the directory of a session is removed, garbled, forged or replaced.
+//! Files in a session's directory are removed, garbled, forged or replaced.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn city() -> City {
     crowd(1).set("daemon", "patrol_interval", r#""1s""#).start()
 }
 
-/// A supervisor that finds a living session without a record takes it over, and starts no second one.
+/// A supervisor that finds a living session without a record adopts it, and starts no second one.
 #[test]
 fn session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled() {
     let mut city = city();
@@ -61,7 +61,7 @@ fn record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol() {
         let now = fs::read(&state).unwrap();
         serde_json::from_slice::<Value>(&now).is_ok_and(|now| now == before)
     });
-    // Its holder may write there meanwhile.
+    // The holder may write there meanwhile.
     until("it is removed", || {
         fs::remove_dir_all(session(&city)).is_ok()
     });
@@ -71,7 +71,7 @@ fn record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol() {
     assert!(!processes::runs(agent));
 }
 
-/// A file says that a process is a session's: that alone makes it none, and nothing happens to it.
+/// A record claims that a process belongs to a session: that alone proves nothing, and the process is not touched.
 #[test]
 fn stranger_that_a_record_names_is_left_alone() {
     let mut city = city();
@@ -108,8 +108,7 @@ fn stranger_that_a_record_names_is_left_alone() {
     stranger.wait().unwrap();
 }
 
-/// The log of a session is replaced by something that would be waited for, or read for ever; then its agent
-/// dies.
+/// The log of a session is replaced by something that blocks, or can be read for ever; then the agent dies.
 #[test]
 fn death_is_answered_whatever_was_made_of_the_log() {
     let city = city();

@@ -19,14 +19,14 @@ on_tmux_too!(
     directory_of_a_session_that_is_replaced_is_put_back
 );
 
-/// What is put in the place of a directory.
+/// The objects that are put in the place of a directory.
 const THINGS: [&str; 3] = ["file", "FIFO", "link"];
 
 fn city() -> City {
     crowd(1).set("daemon", "patrol_interval", r#""1s""#).start()
 }
 
-/// A directory that looks like what was replaced, outside of the city's own.
+/// A directory that looks like the replaced one, outside the city's own.
 fn decoy(city: &City, like: &Path) -> PathBuf {
     let decoy = city.root().join("decoy");
     if !decoy.exists() {
@@ -40,7 +40,7 @@ fn decoy(city: &City, like: &Path) -> PathBuf {
     decoy
 }
 
-/// Every name below a directory with its bytes.
+/// Returns every name below a directory with its bytes.
 fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -63,9 +63,9 @@ fn id(dir: &Path) -> Option<(u64, u64)> {
     found.is_dir().then(|| (found.dev(), found.ino()))
 }
 
-/// Moves a directory away, puts something else in its place, and waits until it is back. The thing is kept
-/// aside, and nothing went through the link. An agent that is killed meanwhile is replaced, with a new
-/// directory of its session where nothing can tell any more where the old one is.
+/// Moves a directory away, puts another object in its place, and waits until it is back. The object is kept aside, and
+/// nothing was written through the link. An agent that is killed meanwhile is replaced, with a new session directory if
+/// the old one can no longer be found.
 fn replaced(dir: impl Fn(&City) -> PathBuf, kills: bool) {
     let mut city = city();
     let dir = dir(&city);
@@ -76,7 +76,7 @@ fn replaced(dir: impl Fn(&City) -> PathBuf, kills: bool) {
         let agent = runs_as(&city, "a0", generation);
         let away = dir.with_extension(format!("away-{what}"));
         let ours = id(&dir);
-        // A connection that was made before. What it asks for fails or not: what counts is where it writes.
+        // A connection from before. Its requests may fail; only where they write matters.
         let mut client = Client::connect(&city.root().join(".horde/control.sock")).unwrap();
         let relic = city.relic(what, &["forever"]);
         let charge = json!({ "relic": relic, "rig": "horde" });

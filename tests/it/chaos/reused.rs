@@ -1,4 +1,4 @@
-//! Pids that went round: another process has the number that one of ours had.
+//! Reused pids: another process has the pid of one of ours.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -32,7 +32,7 @@ fn stranger(pid: u32) -> Child {
     child.unwrap()
 }
 
-/// In a pid namespace of its own the next pid can be chosen.
+/// In a pid namespace of its own a test can choose the next pid.
 #[test]
 #[ignore = "long tier: chaos"]
 fn who_has_the_pid_of_ours_is_neither_adopted_nor_ended() {
@@ -60,7 +60,7 @@ fn who_has_the_pid_of_ours_is_neither_adopted_nor_ended() {
     }
 }
 
-/// Whether the process waits for an answer: it has a socket, and sleeps.
+/// Returns whether the process waits for an answer: it has a socket, and sleeps.
 fn waits_on_a_socket(pid: u32) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
@@ -75,8 +75,8 @@ fn waits_on_a_socket(pid: u32) -> bool {
         && stat.contains(") S ")
 }
 
-/// It called while the daemon stood still, and has gone: the rights of the one that has its pid by then are
-/// not its own.
+/// The caller sent its request while the daemon was stopped, and has gone: it must not get the rights of the process
+/// that has its pid by then.
 #[test]
 fn caller_whose_pid_is_given_to_another_process_only_looks() {
     if !apart(caller_whose_pid_is_given_to_another_process_only_looks) {

@@ -1,4 +1,4 @@
-//! A kernel that gives no more: file descriptors, memory.
+//! A kernel without free file descriptors or memory.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use super::{crowd, kill, named, pid, runs_as};
 use crate::support::live::{City, until};
 use crate::support::processes;
 
-/// Limits the daemon, as far as it might itself.
+/// Limits the daemon, as it might limit itself.
 fn limit(city: &City, what: Resource, most: u64) {
     let of = match what {
         Resource::Nofile => resource::Resource::RLIMIT_NOFILE,
@@ -27,14 +27,14 @@ fn limit(city: &City, what: Resource, most: u64) {
     prlimit(pid, what, limit).unwrap();
 }
 
-/// Files that the daemon has open.
+/// Returns the number of files that the daemon has open.
 fn open(city: &City) -> u64 {
     let files = fs::read_dir(format!("/proc/{}/fd", city.pid())).unwrap();
     files.count() as u64
 }
 
-/// Who is connected already is answered, who runs runs on, and nothing is concluded from what cannot be
-/// seen. A start that fails is tried again, until there are descriptors.
+/// Connected clients get answers, running sessions go on, and nothing is concluded from facts that cannot be read. A
+/// start that fails is retried until there are file descriptors.
 #[test]
 #[ignore = "long tier: chaos"]
 fn without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some() {
@@ -66,12 +66,12 @@ fn without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some()
     until("no descriptor is left behind", files);
 }
 
-/// It cannot give an answer that it has no room for, and may die of that; its sessions never do.
+/// The daemon cannot send an answer without memory, and may die of that; its sessions never do.
 #[test]
 #[ignore = "long tier: chaos"]
 fn without_memory_no_session_is_lost_or_doubled() {
     let mut city = City::made(&crowd(4));
-    // One heap that grows by asking the kernel: what it keeps beside that would do for a while.
+    // A single heap that grows by asking the kernel: spare heaps would last for a while.
     let mut supervisor = city.supervisor();
     supervisor.env("MALLOC_ARENA_MAX", "1");
     city.start_as(supervisor);

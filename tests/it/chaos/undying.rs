@@ -1,5 +1,5 @@
-//! A process that survives KILL, as one in state D does. A tracer that has it stop at its exit makes one without
-//! a broken disk: signals are dropped from there on, and only the tracer lets it go.
+//! A process that survives KILL, like one in state D. A tracer that stops it at its exit makes one without a broken
+//! disk: from there on signals are dropped, and only the tracer releases it.
 
 use nix::libc;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn trace(request: libc::c_uint, pid: u32, data: libc::c_int) {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// In a user namespace of its own a test may trace what it did not start itself.
+/// In a user namespace of its own a test may trace processes that it did not start itself.
 #[test]
 #[ignore = "long tier: chaos"]
 fn stop_names_the_session_that_survives_a_kill_and_the_next_supervisor_doubles_nothing() {

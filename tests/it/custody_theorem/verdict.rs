@@ -1,4 +1,4 @@
-//! What is work in a sandbox, by its bytes alone: they are read from the disk and compared with those of the commit,
+//! Finds the work in a sandbox by its bytes alone: files are read from the disk and compared with those of the commit,
 //! which are read from ours. No git looks at the sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,29 +23,29 @@ pub struct Born {
 }
 
 impl Born {
-    /// The disk, and the commit it was made from.
+    /// Makes it from the disk, and the commit that was checked out.
     pub fn of(ours: &Path, base: &str, disk: Disk) -> Self {
         let files = committed(ours, base);
         Self { disk, files }
     }
 
-    /// Whether a file has the bytes that were checked out from its blob: they hold nothing of an agent's.
+    /// Returns whether a file has the bytes that were checked out from its blob: it holds nothing of an agent's then.
     fn made(&self, path: &Vec<u8>, now: &[u8], blob: &[u8]) -> bool {
         let same_blob = self.files.get(path).is_some_and(|(_, text)| text == blob);
         same_blob && self.disk.get(path).is_some_and(|then| then.3 == now)
     }
 }
 
-/// How a disk differs from a commit.
+/// The differences between a disk and a commit.
 pub struct Verdict {
     /// Paths that hold other bytes, or another kind of file, than the commit.
     other: BTreeSet<String>,
-    /// Paths of the commit where no file is.
+    /// Paths of the commit that have no file.
     absent: BTreeSet<String>,
 }
 
 impl Verdict {
-    /// Compares; without a commit, every file is other.
+    /// Compares a disk with a commit; without a commit, every file differs.
     pub fn of(ours: &Path, head: &str, disk: &Disk, born: &Born) -> Self {
         let committed = match head {
             "" => Files::new(),
@@ -73,7 +73,7 @@ impl Verdict {
         }
     }
 
-    /// What the facts do not name. In a sparse sandbox a file may be absent.
+    /// Returns the differences that the facts do not name. In a sparse sandbox a file may be absent.
     pub fn unseen(&self, facts: &GitFacts, sparse: bool) -> Vec<String> {
         let named: BTreeSet<&str> = facts
             .dirty
@@ -112,7 +112,7 @@ fn lossy(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// The text with line ends of two characters.
+/// Returns the text with CRLF line ends.
 fn crlf(text: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(text.len());
     for byte in text {
@@ -124,7 +124,7 @@ fn crlf(text: &[u8]) -> Vec<u8> {
     all
 }
 
-/// The files of a commit, as they are stored.
+/// Returns the files of a commit, as they are stored.
 fn committed(ours: &Path, head: &str) -> Files {
     let repo = Repository::open_bare(ours).expect("ours");
     let commit = repo.find_commit(Oid::from_str(head).expect("an id"));

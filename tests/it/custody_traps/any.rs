@@ -1,5 +1,5 @@
-//! Ways and settings by chance, in all styles of landing, with and without a remote; and what the user adds to the
-//! configuration later.
+//! Random ways and settings, in all styles of landing, with and without a remote; and the user's later changes of the
+//! configuration.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -96,7 +96,7 @@ const KEYS: &[&str] = &[
 ];
 
 impl Wires {
-    /// Sets some keys to anything. git refuses some of it.
+    /// Sets some keys to any value. git refuses some of them.
     fn anything(&self, chance: &mut Chance) -> Vec<String> {
         let hooks = self.city.root().join("hooks");
         self.hooks(&hooks);
@@ -131,7 +131,8 @@ impl Wires {
     }
 }
 
-/// Some ways, in their order. No more than one that leads elsewhere, and that as the last: nothing would come behind it.
+/// Picks some ways, in their order. At most one leads elsewhere, and that as the last: later ones would not take
+/// effect.
 fn some(chance: &mut Chance) -> Vec<usize> {
     let leads = |way: &usize| WAYS[*way].name.contains("lead");
     let all = (0..WAYS.len()).filter(|way| !leads(way));
@@ -143,7 +144,7 @@ fn some(chance: &mut Chance) -> Vec<usize> {
     taken
 }
 
-/// The file that this process has for the user's configuration.
+/// Returns the file that this process has for the user's configuration.
 fn of_user() -> PathBuf {
     std::env::var_os("GIT_CONFIG_GLOBAL")
         .expect("set for this test")
@@ -166,7 +167,7 @@ fn add_to_user(wires: &Wires) {
     fs::write(of_user(), text).unwrap();
 }
 
-/// Whether this test runs with a configuration of the user of its own.
+/// Runs the test again with a user configuration of its own; returns whether this process is that run.
 fn with_user<T: Fn()>(test: T) -> bool {
     let dir = horde_supervisor::testing::scratch();
     let file = dir.path().join("gitconfig");
@@ -191,7 +192,7 @@ fn nothing_springs(chance: &mut Chance) {
     taken.iter().for_each(|way| (WAYS[*way].set)(&wires));
     let set = wires.anything(chance);
     write(&wires.sandbox, "README", "edited\n");
-    // In the user's own checkout git runs what the user says.
+    // In the user's own checkout git follows the user's configuration.
     if remote {
         add_to_user(&wires);
     }
@@ -206,7 +207,7 @@ fn nothing_springs(chance: &mut Chance) {
     wires.release(&beside, 2);
 }
 
-/// Whatever an agent writes, in whatever style its work lands.
+/// No program of an agent runs below the supervisor, whatever the agent writes and in whichever style its work lands.
 #[test]
 fn no_chance_of_an_agent_runs_a_program_below_the_supervisor() {
     if !with_user(no_chance_of_an_agent_runs_a_program_below_the_supervisor) {
@@ -221,7 +222,7 @@ fn no_chance_of_an_agent_runs_a_program_below_the_supervisor() {
     }
 }
 
-/// What the user adds after the rig was prepared runs nowhere; what was there before is used, where its command cannot be
+/// A driver that the user adds after the rig was prepared never runs; an earlier one is used, unless its command may be
 /// an agent's file.
 #[test]
 fn filter_and_merge_driver_of_the_user_count_as_they_were_when_the_rig_was_prepared() {

@@ -1,19 +1,19 @@
-//! The ways to have git run a program by what is written into a repository.
+//! The ways to make git run a program by files in a repository.
 
 use std::fs;
 
 use super::Wires;
 use crate::support::git::{commit_all, git, rev, write};
 
-/// A way to have git run a program.
+/// A way to make git run a program.
 pub(super) struct Way {
     pub(super) name: &'static str,
     pub(super) set: fn(&Wires),
-    /// What runs it when the agent says it in its sandbox; nothing where this git runs it at no such command.
+    /// The commands that spring the trap in the agent's sandbox; empty where this git runs it at no such command.
     pub(super) springs: &'static [&'static str],
 }
 
-/// All that are known.
+/// All known ways.
 pub(super) const WAYS: &[Way] = &[
     Way {
         name: "hooks",
@@ -34,7 +34,7 @@ pub(super) const WAYS: &[Way] = &[
         set: |wires| {
             let hooks = wires.city.root().join("hooks");
             wires.hooks(&hooks);
-            // As `git sparse-checkout` has it: a sandbox is no bare repository.
+            // As `git sparse-checkout` sets it: a sandbox is no bare repository.
             let theirs = wires.city.repo.theirs();
             wires.config(&[("extensions.worktreeConfig", "true")]);
             git(theirs, &["config", "--unset", "core.bare"]);

@@ -1,11 +1,11 @@
-//! A limit of one session parks its account: no new work, and all go on when it is over.
+//! A limit of one session parks its account: no new work starts, and all sessions go on when the limit is over.
 
 use serde_json::{Value, json};
 
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 
-/// Says that it is at its limit, and does its task when it is told that the limit is over.
+/// Reports that it is at its limit, and does its task when it is told that the limit is over.
 const LIMITED: &str = r#"
 [harness.limited]
 command = ["sh", "-c", "echo 'at your limit until in 5h'; while read -r line; do case $line in *'limit of your account is over'*) echo a >a && git add a && git commit -qm a && hd done;; esac; done"]
@@ -35,7 +35,7 @@ fn limit_parks_the_account_until_a_person_says_that_it_is_over() {
     for said in ["was made", "at a limit until", "hd harness resume limited"] {
         assert!(refused.err.contains(said), "{refused:?}");
     }
-    // A text would only meet the limit, and proves nothing.
+    // A text would only meet the limit, and prove nothing.
     let name = city.ask("raider.list", json!({})).unwrap()[0]["name"].clone();
     let sent = city.hd(&["send", name.as_str().unwrap(), "hello"]);
     assert_eq!(sent.code, 9, "{sent:?}");

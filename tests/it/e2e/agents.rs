@@ -25,7 +25,7 @@ fn wait_state(city: &City, state: &str) -> Value {
     })
 }
 
-/// Started with the city, and again after its death, which counts.
+/// Started with the city, and again after a death, which counts.
 #[test]
 fn a_standing_agent_is_started_and_restarted_on_death() {
     let city = Plan::new().add(MAYOR).start();
@@ -46,7 +46,7 @@ fn a_standing_agent_is_started_and_restarted_on_death() {
     assert_eq!(crashed[0]["data"]["signal"], 9);
 }
 
-/// An explicit stop is sticky: patrols do not start it again, an operator does.
+/// An explicit stop is sticky: patrols do not restart the agent, an operator does.
 #[test]
 fn a_stopped_agent_stays_stopped_until_it_is_started() {
     let city = Plan::new()
@@ -72,7 +72,7 @@ fn a_stopped_agent_stays_stopped_until_it_is_started() {
     assert_eq!(wait_state(&city, "running")["restarts"], 0);
 }
 
-/// An operator's restart is a fresh session and no death.
+/// An operator's restart gives a fresh session, and counts as no death.
 #[test]
 fn an_operators_restart_is_not_counted() {
     let city = Plan::new().add(MAYOR).start();
@@ -85,8 +85,8 @@ fn an_operators_restart_is_not_counted() {
     assert_eq!(city.happened("agent.crashed", "mayor"), Vec::<Value>::new());
 }
 
-/// OTP's meaning: transient rests after a good end and is restarted after a bad one; temporary
-/// rests after any.
+/// OTP's meaning: a transient agent rests after a good end and is restarted after a bad one; a temporary one rests
+/// after any end.
 #[test]
 fn restart_types_mean_what_otp_means() {
     let agent = |name: &str, restart: &str, code: &str| {
@@ -124,7 +124,7 @@ fn restart_types_mean_what_otp_means() {
     );
 }
 
-/// The terminal of an agent: what it shows, what it is told, what it wrote.
+/// The terminal of an agent: its screen, its input, its log.
 #[test]
 fn an_agents_terminal_can_be_read_and_written() {
     let city = Plan::new().add(MAYOR).start();
@@ -150,7 +150,7 @@ fn an_agents_terminal_can_be_read_and_written() {
     assert_eq!(attached.code, 2, "without a terminal: {attached:?}");
 }
 
-/// Whose command asks to be let go as soon as there is a file `finish`.
+/// A worker that asks to be let go as soon as the file `finish` exists.
 const WORKER: &str = r#"
 [[agents]]
 name = "worker"
@@ -158,8 +158,8 @@ command = ["sh", "-c", "until [ -e $HD_CITY/finish ] && hd done; do sleep 0.05; 
 pool = { max = 2, check = "cat wanted", check_interval = "100ms" }
 "#;
 
-/// A member of a pool that is not needed any more ends when it says so, long before its time is up; one
-/// that is needed is not let go.
+/// A pool member that is no longer needed ends when it says `done`, long before its time is up; one that is needed is
+/// not let go.
 #[test]
 fn a_member_that_drains_ends_when_it_says_that_it_has_finished() {
     let mut city = City::made(&Plan::new().add(WORKER));
@@ -188,7 +188,7 @@ fn a_member_that_drains_ends_when_it_says_that_it_has_finished() {
     assert!(city.happened("agent.crashed", "worker-1").is_empty());
 }
 
-/// People read sentences; whoever wants the record asks for it.
+/// People get sentences; `--json` gives the record.
 #[test]
 fn an_action_is_answered_with_a_sentence() {
     let city = Plan::new().add(MAYOR).start();

@@ -1,4 +1,4 @@
-//! `hd attach` on a real terminal, the real holder and daemon at the other end.
+//! `hd attach` on a real terminal, with the real holder and daemon at the other end.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use crate::support::pty::{shown, terminal};
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// `hd attach NAME` on this terminal.
+/// Runs `hd attach NAME` on this terminal.
 fn attach(city: &City, end: &File, name: &str) -> Child {
     let on = || Stdio::from(end.try_clone().unwrap());
     let mut hd = city.program("hd");
@@ -71,14 +71,14 @@ fn a_person_is_told_who_ended_the_session() {
     assert!(hd.wait().unwrap().success());
 }
 
-/// A program that reads lines, and says what it got.
+/// A program that reads lines, and prints each of them.
 const READER: &str = r#"
 [[agents]]
 name = "reader"
 command = ["sh", "-c", "echo ready; while read -r line; do echo \"got <$line>\"; done"]
 "#;
 
-/// Both would be one message; the line stands there although its person has gone.
+/// Both texts would become one message: the line is still there after the person has left.
 #[test]
 fn text_is_refused_while_a_line_stands_that_an_attached_person_has_begun() {
     let city = Plan::new().add(READER).start();

@@ -39,8 +39,8 @@ fn listed(city: &City, name: &str) -> Value {
         .unwrap_or_else(|| panic!("{name} is not listed"))
 }
 
-/// A cooldown that never ran is due at the start; what is disabled or skipped is not. No agent is
-/// needed for it (`health-patrol.md`, invariants: self-sufficiency).
+/// A cooldown that never ran is due at the start; a disabled or skipped automation is not. No agent is needed for it
+/// (`health-patrol.md`, invariants: self-sufficiency).
 #[test]
 fn a_cooldown_runs_at_the_start_and_shows_when_it_runs_next() {
     let cool =
@@ -95,8 +95,8 @@ fn an_event_is_told_to_whoever_waits_for_it() {
     assert_eq!(told["data"]["relic"], json!(relic));
 }
 
-/// A script of its own, run where the city is, with `hd` at hand: what it makes is an event for
-/// another one.
+/// A script of its own, run in the city's directory, with `hd` available: the relic that it makes is an event for
+/// another automation.
 #[test]
 fn a_manual_run_finds_its_script_and_the_supervisor() {
     let city = city(
@@ -122,8 +122,8 @@ fn a_manual_run_finds_its_script_and_the_supervisor() {
     assert!(lines(&city, "made.log").join("").contains("relic.created"));
 }
 
-/// A timeout ends the whole group and who left it; the output so far is kept, and exit codes say
-/// how it went.
+/// A timeout ends the whole process group and processes that left it; the output so far is kept, and exit codes tell
+/// the outcome.
 #[test]
 fn a_timeout_ends_everything_that_was_started() {
     let script = "exec = \"echo begun; setsid sleep 600 & echo $! > pid; sleep 600\"\n";
@@ -166,8 +166,8 @@ fn a_timeout_ends_everything_that_was_started() {
     );
 }
 
-/// `health-patrol.md`, known limitations: what a crash of the supervisor interrupted is noticed,
-/// ended and told once; the record keeps the cooldown from firing again.
+/// `health-patrol.md`, known limitations: a run that a crash of the supervisor interrupted is noticed, ended and
+/// reported once; its record keeps the cooldown from firing again.
 #[test]
 fn a_run_that_outlives_its_supervisor_is_ended_and_reported_once() {
     let text = "gate = \"cooldown\"\ninterval = \"1h\"\ntimeout = \"1h\"\n\
@@ -207,13 +207,12 @@ fn what_is_disabled_stays_disabled_over_a_restart() {
     city.relic("two", &[]);
     city.wait_event(1, "automation.completed", "tell");
     assert_eq!(lines(&city, "log"), ["x"]);
-    // What its file says is not for a command to overrule.
+    // A command must not overrule an automation's file.
     assert_eq!(city.hd(&["auto", "enable", "off"]).code, 1);
     assert_eq!(city.hd(&["auto", "run", "off", "--wait"]).code, 0);
 }
 
-/// A rig's own automations run only where they are trusted, in the rig's checkout, and a raider
-/// may not run any.
+/// A rig's own automations run only if the rig is trusted, in the rig's checkout, and a raider may not run any.
 #[test]
 fn a_rig_carries_automations_only_when_it_is_trusted() {
     let own = "gate = \"manual\"\nexec = \"own.sh\"\n";
@@ -248,8 +247,7 @@ fn a_rig_carries_automations_only_when_it_is_trusted() {
     assert_eq!(tried.error(1)["kind"], "forbidden");
 }
 
-/// The graceful stop ends what runs; a folder that cannot be understood is an error of the
-/// configuration like any other.
+/// The graceful stop ends running automations; an invalid folder is an error of the configuration like any other.
 #[test]
 fn a_stop_ends_runs_and_a_broken_automation_keeps_the_daemon_from_starting() {
     let text = "gate = \"manual\"\ntimeout = \"1h\"\nexec = \"echo $$ > pid.tmp; mv pid.tmp pid; sleep 600\"\n";

@@ -61,7 +61,7 @@ fn ready_relics_are_charged_by_priority_then_age() {
     assert_eq!(order, expected);
 }
 
-/// Without `auto_charge` nothing is charged that nobody asked for.
+/// Without `auto_charge` nothing is charged without a request.
 #[test]
 fn without_auto_charge_ready_work_waits_to_be_charged() {
     let city = Plan::new().start();

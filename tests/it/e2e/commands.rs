@@ -1,5 +1,5 @@
-//! Gates and set-up commands are the supervisor's own: nothing but sessions outlives it (issue 2,
-//! point 12; `1-product.md`, crash-only).
+//! Gates and set-up commands belong to the supervisor: only sessions outlive it (issue 2, point 12; `1-product.md`,
+//! crash-only).
 
 use std::fs;
 
@@ -10,8 +10,8 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// A command that tells its pid and waits for the sign `go`, deaf to polite signals, with a child of
-/// the same manners in a session of its own.
+/// A command that reports its pid and waits for the sign `go`. It and its child, in a session of its own, ignore polite
+/// signals.
 const SLOW: &str = r#"
 trap '' TERM INT HUP
 signs=$(cd "$(dirname "$0")" && pwd)/signs
@@ -24,7 +24,7 @@ setsid sh "$0" child &
 slow slow
 "#;
 
-/// A city whose gate, or set-up, is `sh slow.sh`.
+/// Makes a city whose gate, or set-up, is `sh slow.sh`.
 fn slow(section: &'static str, key: &'static str, value: &str) -> City {
     let plan = Plan::new()
         .set("raiders", "auto_charge", "true")
@@ -44,7 +44,7 @@ fn slow_gate() -> City {
     slow("forge", "gates", gates)
 }
 
-/// The pids that runs of this part have told.
+/// Returns the pids that runs of this part have reported.
 fn told(city: &City, part: &str) -> Vec<u32> {
     let signs = fs::read_dir(city.root().join("signs")).unwrap();
     let names = signs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -52,7 +52,7 @@ fn told(city: &City, part: &str) -> Vec<u32> {
     names.filter_map(pid).collect()
 }
 
-/// Waits for the n-th run: the pids of all runs and of their children.
+/// Waits for the n-th run. Returns the pids of all runs and of their children.
 fn wait_run(city: &City, n: usize) -> Vec<u32> {
     wait(&format!("run {n}"), || {
         let (runs, children) = (told(city, "slow"), told(city, "child"));
@@ -103,7 +103,7 @@ fn a_set_up_ends_with_a_signal_and_runs_again_after_the_next_start() {
     );
 }
 
-/// What a killed supervisor left running is ended by the next before it does the same again.
+/// A command that a killed supervisor left running is ended by the next before that runs it again.
 #[test]
 fn a_set_up_of_a_killed_supervisor_never_runs_beside_the_next() {
     let mut city = slow_set_up();

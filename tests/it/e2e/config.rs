@@ -1,4 +1,4 @@
-//! Configuration as the daemon takes it (`2-contract.md`, 2.1 and 2.2).
+//! Validation of the configuration by the daemon (`2-contract.md`, 2.1 and 2.2).
 
 use std::fs;
 use std::process::Output;
@@ -11,7 +11,7 @@ fn supervisor(city: &City, words: &[&str]) -> Output {
     supervisor.args(words).arg(city.root()).output().unwrap()
 }
 
-/// `--check` says 0 or 2, and what is wrong with line and caret; nothing is started.
+/// `--check` exits with 0 or 2, and shows errors with line and caret; nothing is started.
 #[test]
 fn check_tells_a_good_configuration_from_a_bad_one() {
     let city = City::made(&Plan::new());
@@ -34,7 +34,7 @@ fn check_tells_a_good_configuration_from_a_bad_one() {
     assert_eq!(city.hd(&["config", "check"]).code, 2);
 }
 
-/// A reload that is refused, and the status after it, show what a start would.
+/// A refused reload, and the status after it, show the same errors as a start.
 #[test]
 fn refused_reload_shows_file_line_and_caret_as_a_start_does() {
     let city = City::new();

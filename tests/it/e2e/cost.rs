@@ -1,4 +1,4 @@
-//! Tokens and money of a session whose harness reports its transcript, and a budget that is spent.
+//! Tokens and money of a session whose harness reports its transcript, and a spent budget.
 
 use crate::support::live::until;
 use crate::support::plan::Plan;

@@ -18,7 +18,7 @@ fn pid(raider: &Value) -> u32 {
         .unwrap()
 }
 
-/// The numbers in the journal of an event of each of these types about Toast, the newest of each.
+/// Returns the journal numbers of the newest event about Toast of each of these types.
 fn newest(city: &City, kinds: &[&str]) -> Vec<u64> {
     let newest = |kind: &&str| {
         let event = city.happened(kind, TOAST).pop();
@@ -29,8 +29,8 @@ fn newest(city: &City, kinds: &[&str]) -> Vec<u64> {
     kinds.iter().map(newest).collect()
 }
 
-/// Issue 2, point 13; `agent-lifecycle.md`, section 3: killed mid-work, it is back on its sandbox,
-/// its dirty file still there, told so, and the death is counted.
+/// Issue 2, point 13; `agent-lifecycle.md`, section 3: a raider killed at work is back on its sandbox, with its dirty
+/// file and a prompt that says so, and the death is counted.
 #[test]
 fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
     let city = City::new();
@@ -79,7 +79,7 @@ fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
     assert!(city.landed().contains(&"dirty.txt".to_owned()));
 }
 
-/// Zombie capture (`witness-patrol.md`): what the terminal showed when its agent died is in the event.
+/// Zombie capture (`witness-patrol.md`): the event has the text of the terminal from when its agent died.
 #[test]
 fn the_end_of_the_terminal_is_told_with_the_death() {
     let city = City::new();
@@ -107,7 +107,7 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
     let crashed = city.wait_event(1, "agent.crashed", TOAST);
     let tail = crashed["data"]["tail"].as_str().unwrap();
     assert!(tail.contains("last words 1"), "{crashed}");
-    // The next one's are its own; the log has both, and where the second begins.
+    // The next session has its own tail; the log has both, and marks the beginning of the second.
     shown("last words 2");
     processes::signal(pid(&city.wait_session(&relic, 2)), Signal::SIGKILL);
     let crashed = city.wait_event(2, "agent.crashed", TOAST);
@@ -129,9 +129,9 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
     assert!(places.is_sorted() && places[0].is_some(), "{log}");
 }
 
-/// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerDifferentSessions`,
-/// `TestCrashTrackerClearHistory`; `health-patrol.md`, crash quarantine; `4-rules.md`, restart: N restarts pass, the N+1st death
-/// quarantines, once; nobody else is touched; an operator lets it out with a clean sheet.
+/// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerDifferentSessions`, `TestCrashTrackerClearHistory`;
+/// `health-patrol.md`, crash quarantine; `4-rules.md`, restart: N restarts pass, the N+1st death quarantines, once; no
+/// other child is touched; an operator releases it with a clean history.
 #[test]
 fn a_crash_loop_is_quarantined_and_others_work_on() {
     let city = Plan::new().set("daemon", "max_restarts", "2").start();
@@ -193,7 +193,7 @@ fn a_crash_loop_is_quarantined_and_others_work_on() {
     city.wait_status(&other, "closed");
 }
 
-/// `TestCrashTrackerAutoClears`; `health-patrol.md`, invariant "quarantine auto-expires": without anybody doing anything.
+/// `TestCrashTrackerAutoClears`; `health-patrol.md`, invariant "quarantine auto-expires": no operator is needed.
 #[test]
 fn quarantine_ends_when_the_oldest_death_has_left_the_window() {
     let city = Plan::new()
@@ -233,7 +233,7 @@ fn a_session_that_is_lost_with_its_holder_is_started_again() {
     assert_eq!(city.sessions_of(&relic), 2);
 }
 
-/// `raider-lifecycle.md`: nothing that crashes is shown as working before it is up again.
+/// `raider-lifecycle.md`: a crashed raider is not shown as working before its session is up again.
 #[test]
 fn what_happened_to_a_raider_is_told_in_order_after_it_is_gone() {
     let city = City::new();

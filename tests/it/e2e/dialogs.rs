@@ -1,5 +1,5 @@
-//! Dialogs of programs that read keys: nothing is typed into one by accident, and `hd answer` takes the
-//! choice that a person means (issue "nothing types blindly").
+//! Dialogs of programs that read keys: no text is typed into one by accident, and `hd answer` takes the choice that a
+//! person means (issue "nothing types blindly").
 
 use std::path::Path;
 
@@ -25,14 +25,14 @@ fn screen(city: &City) -> String {
     peek["text"].as_str().unwrap().to_owned()
 }
 
-/// With the built-in patterns of no harness at all: the menu is known by its looks.
+/// Without the patterns of any harness: the menu is recognised by its looks.
 #[test]
 fn menu_is_shown_within_seconds_refuses_text_and_is_answered_by_its_keys() {
     for provider in ["holder", "tmux"] {
         if provider == "tmux" && !crate::support::tmux::is_there() {
             continue;
         }
-        // The patrol would find it much later: the change of the screen is what is heard.
+        // The patrol would find the dialog much later: the change of the screen is noticed.
         let city = Plan::new()
             .set("daemon", "patrol_interval", r#""1h""#)
             .set("session", "provider", &format!("{provider:?}"))
@@ -104,7 +104,7 @@ fn stalled_raider_that_shows_a_menu_is_not_nudged() {
     until("the menu is shown", || {
         raider()["condition"] == "needs_input"
     });
-    // Patrols see the silence of many times `stall_after`.
+    // Patrols see a silence of many times `stall_after`.
     let patrol = || {
         let status = city.ask("status", json!({})).unwrap();
         let at = &status["rigs"][0]["witness"]["last_patrol"];

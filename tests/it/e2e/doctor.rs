@@ -1,4 +1,4 @@
-//! `hd doctor`: each fault made for real, found, and mended where nothing can be lost by it.
+//! `hd doctor`: each fault is made for real, found, and fixed if no work can be lost by that.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use crate::support::live::{City, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// Runs it as `hd doctor` is run; its exit code, and what is wrong: kind, subject, whether mended.
+/// Runs `hd doctor`. Returns the exit code, and kind, subject and state (fixed or not) of each finding.
 fn run(doctor: &mut Command) -> (i32, Vec<(String, String, bool)>) {
     let output = doctor.output().unwrap();
     let said: Value = serde_json::from_slice(&output.stdout)
@@ -27,7 +27,7 @@ fn run(doctor: &mut Command) -> (i32, Vec<(String, String, bool)>) {
     (output.status.code().unwrap(), found.collect())
 }
 
-/// With our own programs first in its PATH: the machine may have another `hd`.
+/// Puts our own programs first in its PATH, because the machine may have another `hd`.
 fn doctor(city: &City, program: &str, fix: bool) -> Command {
     let own = cargo_bin("hd");
     let path = std::env::var("PATH").unwrap();
@@ -50,7 +50,7 @@ fn kinds(found: &[(String, String, bool)]) -> Vec<&str> {
     found.iter().map(|(kind, ..)| kind.as_str()).collect()
 }
 
-/// A session of this city that nobody of it asked for: its agent's process.
+/// Starts a session of this city without an owner. Returns its agent's pid.
 fn orphan(city: &City) -> u32 {
     let sessions = city.root().join(".horde/sessions");
     let provider = LocalSessions::new(sessions, cargo_bin("horde-supervisor"), "none").unwrap();
@@ -64,7 +64,7 @@ fn orphan(city: &City) -> u32 {
         output_limit: 1 << 20,
         meta: Default::default(),
     };
-    // The daemon, which knows nothing of this start, may clear the directory away at first.
+    // The daemon, which knows nothing of this start, may remove the directory at first.
     let started = wait("the orphan", || provider.start(&spec).ok());
     started.agent.pid
 }
@@ -117,7 +117,7 @@ fn a_city_at_work_is_well() {
     assert_eq!(city.raiders().len(), 1);
 }
 
-/// Every fault at once: the orphan's process, and the commit that only a stray branch holds.
+/// Makes every fault at once. Returns the orphan's process, and the commit that only a stray branch holds.
 fn break_all(city: &City) -> (u32, String) {
     let ghost = orphan(city);
     for name in ["Rust", "Nux"] {
@@ -140,7 +140,7 @@ fn break_all(city: &City) -> (u32, String) {
 
 const LONE: &str = "raider/Ghost/gt-92-1";
 
-/// Of what was found, what was mended or was not.
+/// Returns the findings that were fixed, or those that were not.
 fn of(found: &[(String, String, bool)], mended: bool) -> Vec<String> {
     let of = found.iter().filter(|it| it.2 == mended);
     let mut of: Vec<_> = of.map(|it| it.1.clone()).collect();
@@ -194,7 +194,7 @@ fn every_fault_is_found_and_mended_without_loss() {
     assert_eq!(run(&mut doctor(&city, "hd", false)), (0, Vec::new()));
 }
 
-/// As the hint says: what a stray sandbox holds is saved, and its slot is free.
+/// As the hint says: the work of a stray sandbox is saved, and its slot is free.
 #[test]
 fn a_stray_sandbox_with_work_goes_by_the_nuke_that_is_named() {
     let city = City::new();
@@ -259,7 +259,7 @@ fn without_a_supervisor_it_says_what_can_be_seen() {
     assert_eq!((code, kinds(&found)), (3, vec!["supervisor", "config"]));
 }
 
-/// Whose it is, and who cannot start without it.
+/// The finding names the harness and the agents that cannot start without the program.
 #[test]
 fn a_program_that_sessions_do_not_find_is_named() {
     let harness = "[harness.ghost]\ncommand = [\"no-such-agent\"]\n\
@@ -287,7 +287,7 @@ fn a_program_that_sessions_do_not_find_is_named() {
     assert!(ghost[2].contains("of agent mayor starts"), "{ghost:?}");
 }
 
-/// The supervisor cannot start on it; the doctor says why.
+/// The supervisor cannot start with this git; the doctor tells why.
 #[test]
 fn a_repository_that_cannot_be_copied_is_told() {
     let city = City::made(&Plan::new());
@@ -328,7 +328,7 @@ fn a_repository_that_cannot_be_copied_is_told() {
     git(&checkout, &["remote", "rename", "origin", "elsewhere"]);
     let (code, found) = run(&mut doctor(&city, "hd", false));
     assert_eq!((code, kinds(&found)), (3, vec!["supervisor", "repository"]));
-    // The supervisor holds the rig, and says so itself.
+    // The supervisor holds the rig, and reports that itself.
     let mut city = city;
     city.start();
     let says = |city: &City| city.hd(&["status"]).json()["ground"][0]["says"].clone();
@@ -336,7 +336,7 @@ fn a_repository_that_cannot_be_copied_is_told() {
     assert!(said.starts_with("rig horde is held: "), "{said}");
 }
 
-/// The supervisor goes on with the git that it was started with.
+/// The supervisor keeps the git that it was started with.
 #[test]
 fn another_git_than_the_supervisors_is_told() {
     let city = City::new();

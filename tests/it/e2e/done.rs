@@ -1,5 +1,5 @@
-//! `hd done`: what it takes, what it refuses, and that it happens once (`raider-lifecycle.md`, done;
-//! `4-rules.md`, done; issue 2, point 8).
+//! `hd done`: what it accepts and refuses, and that it happens once (`raider-lifecycle.md`, done; `4-rules.md`, done;
+//! issue 2, point 8).
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn exactly_once(city: &City, relic: &str) {
     assert_eq!(log.lines().count(), 2, "{log}");
 }
 
-/// Issue 2, point 8: both ways at once are one completion.
+/// Issue 2, point 8: `hd done` and an outcome file at once are one completion.
 #[test]
 fn done_and_the_outcome_file_together_are_one_completion() {
     let city = City::new();
@@ -50,8 +50,8 @@ fn done_said_twice_is_one_completion() {
     exactly_once(&city, &relic);
 }
 
-/// `4-rules.md`, outcomes: with the daemon away `hd done` writes the outbox, says so and exits 0; the
-/// next start takes it up. An outcome file that was written meanwhile counts as well.
+/// `4-rules.md`, outcomes: with the daemon away `hd done` writes to the outbox, says so and exits with 0; the next
+/// start reads it. An outcome file written meanwhile counts as well.
 #[test]
 fn work_finished_while_the_daemon_is_away_is_taken_up_at_its_next_start() {
     let mut city = City::new();
@@ -101,8 +101,7 @@ fn work_finished_while_the_daemon_is_away_is_taken_up_at_its_next_start() {
     assert_eq!(city.happened("raider.done", TOAST).len(), 1);
 }
 
-/// `4-rules.md`, done: on a dirty tree it exits 5, lists the files, commits nothing and changes
-/// nothing.
+/// `4-rules.md`, done: on a dirty tree it exits with 5, lists the files, commits nothing and changes nothing.
 #[test]
 fn done_on_a_dirty_tree_is_refused_with_the_files() {
     let city = City::new();
@@ -135,8 +134,7 @@ fn done_on_a_dirty_tree_is_refused_with_the_files() {
     assert!(city.landed().contains(&"new.txt".to_owned()));
 }
 
-/// `4-rules.md`, done: nothing to land is refused, unless nothing had to change and the agent says
-/// why.
+/// `4-rules.md`, done: `done` without commits is refused, unless nothing had to change and the agent gives the reason.
 #[test]
 fn zero_commits_are_refused_unless_nothing_had_to_change() {
     let city = City::new();
@@ -191,7 +189,7 @@ fn deferred_work_keeps_its_branch_and_frees_its_slot() {
     assert!(!city.landed().contains(&"a.txt".to_owned()));
 }
 
-/// `4-rules.md`, security: who is in no raider's session has nothing to be done with.
+/// `4-rules.md`, security: a caller outside a raider's session has no work to finish.
 #[test]
 fn done_from_outside_a_session_is_refused() {
     let city = City::new();
@@ -203,7 +201,7 @@ fn done_from_outside_a_session_is_refused() {
     assert_eq!(city.hd(&["raider", "nuke", "Toast", "--yes"]).code, 0);
 }
 
-/// An agent that finishes on another branch is told at once, and can mend it.
+/// An agent that finishes on another branch is told at once, and can mend that.
 #[test]
 fn done_on_another_branch_is_refused_with_what_to_do() {
     let city = City::new();
@@ -224,8 +222,8 @@ fn done_on_another_branch_is_refused_with_what_to_do() {
     assert_eq!(city.sessions_of(&relic), 1);
 }
 
-/// A harness that ends in good order without a word, until it is quarantined: closing its relic frees
-/// the slot, and the story says what was missing.
+/// A harness that ends in good order without a declaration, until it is quarantined: closing its relic frees the slot,
+/// and the story tells what was missing.
 #[test]
 fn a_silent_raider_is_explained_and_let_go_when_its_relic_is_closed() {
     let city = City::new();
@@ -243,8 +241,8 @@ fn a_silent_raider_is_explained_and_let_go_when_its_relic_is_closed() {
     assert!(log["text"].as_str().unwrap().contains("nothing to say"));
 }
 
-/// What a harness drops, and the hook file that the supervisor writes into the sandbox for it, hold up no work: the
-/// real gemini and aider landed nothing.
+/// Files that a harness drops, and the hook file that the supervisor writes into the sandbox for it, hold up no work:
+/// with the real gemini and aider nothing landed.
 #[test]
 fn files_of_the_harness_and_of_the_supervisor_are_no_work() {
     let harness = "[harness.dropper]\ncommand = [\"sh\", \"../../../agent.sh\"]\nprompt = \"file\"\n\

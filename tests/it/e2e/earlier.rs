@@ -1,5 +1,5 @@
-//! What a raider is told of an earlier attempt can be looked at: the commands of its task, as they are printed, run in its
-//! sandbox, whatever git threw away in the repository of the agents meanwhile.
+//! A raider can look at the earlier attempt that its task tells of: the printed commands run in its sandbox, whatever
+//! git has removed from the agents' repository meanwhile.
 
 use std::fs;
 use std::process::Command;
@@ -8,8 +8,8 @@ use crate::support::git::{commit_all, git, rev, write};
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 
-/// Has a relic worked on by these steps, gives the attempt up and salvages it, and charges the relic anew. Returns what
-/// the next raider is told, and what each of its commands prints.
+/// Has a relic worked on by these steps, gives the attempt up and salvages it, and charges the relic again. Returns the
+/// text about it in the next raider's task, and the output of each of its commands.
 fn told_after(steps: &[&str]) -> (String, Vec<String>) {
     let city = City::new();
     let again = ["[ $n = 1 ] || { sign again; forever; }"];
@@ -26,7 +26,7 @@ fn told_after(steps: &[&str]) -> (String, Vec<String>) {
     (told.clone(), printed(&city, &told))
 }
 
-/// What the raider of a relic is told in its task file, about earlier attempts.
+/// Returns the sandbox of a relic's raider, and the part of its task file about earlier attempts.
 fn task(city: &City, relic: &str) -> String {
     let raiders = city.raiders();
     let raider = raiders.iter().find(|raider| raider["hook"] == relic);
@@ -37,9 +37,9 @@ fn task(city: &City, relic: &str) -> String {
     format!("{sandbox}\n{told}")
 }
 
-/// Runs every command of git in the text, and returns what each printed.
+/// Runs every command of git in the text. Returns the output of each.
 fn printed(city: &City, told: &str) -> Vec<String> {
-    // What only an unnamed object of theirs held is gone.
+    // Unreachable objects of theirs are gone.
     let theirs = city.root().join("horde/repo.git");
     git(&theirs, &["reflog", "expire", "--expire=now", "--all"]);
     git(&theirs, &["gc", "--quiet", "--prune=now"]);
@@ -107,7 +107,7 @@ fn commits_that_an_attempt_reset_away_are_shown_by_the_commands_of_the_task() {
     assert!(shown.iter().any(|text| text.contains(line)), "{shown:?}");
 }
 
-/// What the target had when the attempt was begun, and was taken off it since, is no work of the attempt.
+/// A commit that the target had when the attempt began, and that was taken off it since, is no work of the attempt.
 #[test]
 fn work_of_a_rejected_attempt_is_shown_without_what_was_taken_off_its_target() {
     let plan = Plan::new().set("forge", "review", r#""human""#);

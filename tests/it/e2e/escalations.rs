@@ -1,5 +1,5 @@
-//! Calling people: raised, answered, raised again, told by a command (`2-contract.md`, `[notify]`;
-//! `4-rules.md`, escalations).
+//! Escalations: raised, answered, raised again, sent by a command (`2-contract.md`, `[notify]`; `4-rules.md`,
+//! escalations).
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn open(city: &City) -> Vec<Value> {
     open.as_array().unwrap().clone()
 }
 
-/// Events `escalation.raised` of this problem.
+/// Returns the events `escalation.raised` with this problem.
 fn raised(city: &City, problem: &str) -> Vec<Value> {
     let mut events = city.events();
     events.retain(|event| {
@@ -62,7 +62,7 @@ fn a_raider_calls_for_help_people_are_told_and_answer() {
             "{name}"
         );
     }
-    // The signal, and what the shaman made of three of them.
+    // The signal, and the escalation that the shaman made of three of them.
     let sent = city
         .events()
         .into_iter()
@@ -93,7 +93,7 @@ fn a_raider_calls_for_help_people_are_told_and_answer() {
     people_are_told_and_answer(&city);
 }
 
-/// Whoever asks for it by its id hears at least as much as whoever lists them all.
+/// A request for the escalation by its id tells at least as much as the list.
 fn it_says_as_much_by_its_id(city: &City, listed: &Value) {
     let shown = city.hd(&["relic", "show", "esc-1"]).json();
     assert_eq!(shown, *listed);
@@ -111,12 +111,12 @@ fn it_says_as_much_by_its_id(city: &City, listed: &Value) {
 }
 
 fn people_are_told_and_answer(city: &City) {
-    // Told when it was raised and when it got worse, as the journal has it.
+    // Sent when it was raised and when it got worse, as the journal records.
     let raised = raised(city, "no key for the registry");
     assert_eq!(raised.len(), 2);
     until("both are told", || told(city).len() == 2);
     assert_eq!(told(city), raised);
-    // Somebody knows, which ends nothing; the end of the work does.
+    // An acknowledgement ends nothing; the end of the work does.
     assert_eq!(
         city.hd(&["escalations", "ack", "esc-1"]).json()["acked"],
         true
@@ -131,8 +131,8 @@ fn people_are_told_and_answer(city: &City) {
     until("it is settled", || open(city).is_empty());
 }
 
-/// It hangs, is left behind by a killed supervisor, and is ended by the next; no notice is lost, and
-/// none that was told is told again.
+/// The notify command hangs, is left behind by a killed supervisor, and is ended by the next; no notice is lost, and
+/// none is sent twice.
 #[test]
 fn a_command_that_hangs_delays_nothing_and_outlives_nobody() {
     let script = "cat >> told; test -e slow || { : > over; exit 0; }; echo $$ > pid.new; mv pid.new pid; sleep 600";
@@ -163,7 +163,7 @@ fn a_command_that_hangs_delays_nothing_and_outlives_nobody() {
         .map(|event| &event["data"]["problem"])
         .collect();
     assert_eq!(problems, ["first", "second", "second", "third"]);
-    // One that hangs when the supervisor stops.
+    // A command that hangs when the supervisor stops.
     fs::remove_file(city.root().join("pid")).unwrap();
     fs::write(city.root().join("slow"), "").unwrap();
     city.hd(&["escalate", "fourth"]).json();
@@ -186,7 +186,7 @@ fn silence_raises_twice_over_a_kill_and_an_answer_ends_it() {
     until("it is raised once more", || {
         raised(&city, "unheard").len() == 3
     });
-    // As long again, by another one's clock.
+    // As long again, by the clock of another escalation.
     city.hd(&["escalate", "later", "--severity", "high"]).json();
     until("the later one is through", || {
         raised(&city, "later").len() == 3

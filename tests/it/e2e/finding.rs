@@ -1,5 +1,4 @@
-//! A session finds `hd`: by its path as the task says it, whatever a shell has made of `PATH`, and by the
-//! name `horde`.
+//! A session finds `hd`: by the path in its task, even if a shell has reset `PATH`, and by the name `horde`.
 
 use assert_cmd::cargo::cargo_bin;
 

@@ -1,11 +1,10 @@
-//! Handoff cycles the session and nothing else (`raider-lifecycle.md`, session layer; `4-rules.md`,
-//! restart).
+//! A handoff replaces the session and nothing else (`raider-lifecycle.md`, session layer; `4-rules.md`, restart).
 
 use serde_json::Value;
 
 use crate::support::live::City;
 
-/// The note is in the next prompt, the sandbox is as it was left, and it is no restart.
+/// The note is in the next prompt, the sandbox is unchanged, and it counts as no restart.
 #[test]
 fn a_handoff_starts_a_fresh_session_that_has_the_note() {
     let city = City::new();
@@ -44,7 +43,7 @@ fn a_handoff_starts_a_fresh_session_that_has_the_note() {
     assert_eq!(city.sessions_of(&relic), 2);
 }
 
-/// A program that hands off as soon as it is started: the fourth in a row waits, and is no death.
+/// A program that hands off at each start: the fourth in a row waits, and is no death.
 #[test]
 fn a_loop_of_handoffs_is_braked() {
     let city = City::new();
@@ -64,7 +63,7 @@ fn a_loop_of_handoffs_is_braked() {
     assert_eq!(raider["retry_at"], braked["data"]["until"]);
 }
 
-/// The note is for one session: the one after a crash is not told it again as if it were new.
+/// The note is for one session: the one after a crash does not get it again as new.
 #[test]
 fn a_note_is_read_once() {
     let city = City::new();

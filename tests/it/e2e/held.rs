@@ -1,4 +1,4 @@
-//! A rig that cannot be made ready. The others are worked on.
+//! A rig that cannot be prepared; the other rigs work.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::live::{City, wait};
 use crate::support::plan::Plan;
 
-/// What status says of rigs that are held.
+/// Returns the held rigs in the status.
 fn held(city: &City) -> Vec<Value> {
     let status = city.hd(&["status"]).json();
     let ground = status["ground"].as_array().unwrap().clone();
@@ -17,13 +17,13 @@ fn held(city: &City) -> Vec<Value> {
         .collect()
 }
 
-/// The whole start failed, and every later one, until a person mended the one rig.
+/// The whole start used to fail, and every later one, until a person mended that rig.
 #[test]
 fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
     let plan = Plan::new().rig("other", "ot");
     let plan = plan.set("daemon", "patrol_interval", r#""1s""#);
     let mut city = City::made(&plan);
-    // Where its repository is made.
+    // The place where its repository is made.
     let place = city.root().join("other/repo.git");
     fs::create_dir(place.parent().unwrap()).unwrap();
     fs::write(&place, "in the way").unwrap();
@@ -36,7 +36,7 @@ fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
     let found = city.hd(&["doctor"]);
     assert!(found.out.contains(says), "{}", found.out);
     let log = fs::read_to_string(city.root().join("supervisor.log")).unwrap();
-    assert!(log.contains("is held; the others start"), "{log}");
+    assert!(log.contains("the other rigs start"), "{log}");
     let waits = city.relic_in("other", "two", &["commit two.txt", "hd done"]);
     let charge = || city.hd(&["charge", &waits, "other"]);
     let refused = charge();
@@ -44,7 +44,7 @@ fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
         refused.code != 0 && refused.err.contains("the rig cannot be worked on"),
         "{refused:?}"
     );
-    // A change of the configuration does not depend on it either.
+    // A change of the configuration does not depend on the held rig either.
     let file = city.root().join("city.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replacen("max = 4", "max = 5", 1)).unwrap();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::live::{City, LIMIT, wait};
 use crate::support::plan::Plan;
 
-/// It dies until somebody mends it.
+/// Dies until the file `mended` exists.
 const FRAGILE: &str = r#"
 [[agents]]
 name = "fragile"

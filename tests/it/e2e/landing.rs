@@ -8,7 +8,7 @@ use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// The positions in the journal of the three messages of a relic.
+/// Returns the positions in the journal of the three messages of a relic.
 fn messages(events: &[Value], relic: &str) -> [usize; 3] {
     ["POLECAT_DONE", "MERGE_READY", "MERGED"].map(|kind| {
         let is = |event: &Value| {
@@ -21,12 +21,12 @@ fn messages(events: &[Value], relic: &str) -> [usize; 3] {
     })
 }
 
-/// Issue 2, point 13: eight raiders in parallel land eight commits, and nothing of them is left.
+/// Issue 2, point 13: eight raiders in parallel land eight commits, and leave nothing behind.
 #[test]
 fn eight_raiders_in_parallel_land_eight_commits_and_leave_nothing() {
     let city = Plan::new().set("raiders", "max", "8").start();
     let names: Vec<_> = (1..=8).map(|n| format!("file-{n}.txt")).collect();
-    // Nobody finishes before all eight are at work.
+    // No raider finishes before all eight are at work.
     let tasks: Vec<_> = names
         .iter()
         .map(|name| {
@@ -81,8 +81,8 @@ fn eight_raiders_in_parallel_land_eight_commits_and_leave_nothing() {
     assert_eq!(status["rigs"][0]["forge"]["queue"], serde_json::json!([]));
 }
 
-/// `raider-lifecycle.md`: slots come from a pool of names and go back to it at nuke; each charge of
-/// a slot is a new incarnation.
+/// `raider-lifecycle.md`: slots come from a pool of names and return to it at a nuke; each charge of a slot is a new
+/// incarnation.
 #[test]
 fn a_slot_is_used_again_under_a_new_incarnation() {
     let city = City::new();
@@ -101,7 +101,7 @@ fn a_slot_is_used_again_under_a_new_incarnation() {
     }
 }
 
-/// `polecat-lifecycle.md`: the older words do the same.
+/// `polecat-lifecycle.md`: the older verbs do the same.
 #[test]
 fn the_older_words_take_work_all_the_way_too() {
     let city = City::new();

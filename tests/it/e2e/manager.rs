@@ -1,4 +1,4 @@
-//! A service manager that listens (2.1): told that the city is ready, that it lives, and that it stops.
+//! A service manager that listens (2.1): notified that the city is ready, that it lives, and that it stops.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ use crate::support::live::{City, LIMIT, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// The next message that says this.
+/// Returns the next message with this text.
 fn heard(manager: &UnixDatagram, what: &str) -> String {
     wait(what, || {
         let text = next(manager);
@@ -34,7 +34,7 @@ fn next(manager: &UnixDatagram) -> String {
     String::from_utf8(bytes[..length].to_vec()).unwrap()
 }
 
-/// A manager, and the daemon of the city as it is to be started under it.
+/// Makes a manager, and a command for the city's daemon under it.
 fn managed(city: &City) -> (UnixDatagram, Command) {
     let socket = city.root().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
@@ -63,7 +63,7 @@ fn a_service_manager_at_an_abstract_socket_is_told() {
     assert!(wait("the daemon ends", || daemon.try_wait().unwrap()).success());
 }
 
-/// Stopping takes as long as the agents' grace: the manager hears of it at its beginning.
+/// A stop takes as long as the agents' grace: the manager is notified at its beginning.
 #[test]
 fn a_service_manager_hears_that_it_stops_while_it_does() {
     let plan = Plan::new().set("daemon", "shutdown_timeout", r#""10m""#);
@@ -113,8 +113,8 @@ fn a_service_manager_hears_that_the_root_lives() {
     assert_eq!(status.code(), Some(0));
 }
 
-/// SIGHUP, an edit that is seen, `hd reload`; applied, unchanged or refused: the manager hears the
-/// beginning, with its time, and always the end.
+/// SIGHUP, a noticed edit, `hd reload`; applied, unchanged or refused: the manager is notified of the beginning, with
+/// its time, and always of the end.
 #[test]
 fn a_service_manager_hears_of_every_reload_and_of_its_end() {
     let city = City::made(&Plan::new());
@@ -123,7 +123,7 @@ fn a_service_manager_hears_of_every_reload_and_of_its_end() {
     heard(&manager, "READY=1");
     let file = city.root().join("city.toml");
     let good = fs::read_to_string(&file).unwrap();
-    // One change may be seen as two, and is told of twice then.
+    // A change may be seen as two, and is notified twice then.
     let reloaded = |wanted: &str| loop {
         let begun = next(&manager);
         let (first, time) = begun.trim().split_once('\n').expect("two assignments");
@@ -138,7 +138,7 @@ fn a_service_manager_hears_of_every_reload_and_of_its_end() {
     };
     processes::signal(daemon.id(), Signal::SIGHUP);
     reloaded("the configuration is in force");
-    // In one step: what is written in two may be read in between.
+    // In a single step: a file written in two steps may be read in between.
     let save = |text: String| {
         let new = city.root().join(".city.toml.new");
         fs::write(&new, text).unwrap();
@@ -150,7 +150,7 @@ fn a_service_manager_hears_of_every_reload_and_of_its_end() {
     let refused = reloaded("refused, the one before stays in force: ");
     assert_eq!(refused.lines().count(), 2, "{refused}");
     assert_eq!(city.hd(&["reload"]).code, 2);
-    // Also when it was known.
+    // Also when it was known already.
     reloaded("refused");
     processes::signal(daemon.id(), Signal::SIGTERM);
     heard(&manager, "STOPPING=1");

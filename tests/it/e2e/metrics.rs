@@ -1,4 +1,4 @@
-//! `hd metrics`: the text format of Prometheus, judged by a strict reader, and numbers that move.
+//! `hd metrics`: the text format of Prometheus, checked by a strict reader, and numbers that change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// Samples by name and labels, as they stand in the text. Panics at what version 0.0.4 forbids.
+/// Parses samples by name and labels. Panics at anything that version 0.0.4 forbids.
 fn read(text: &str) -> BTreeMap<String, f64> {
     let (mut samples, mut types) = (BTreeMap::new(), BTreeMap::new());
     let (mut helped, mut family) = (BTreeSet::new(), String::new());
@@ -45,7 +45,7 @@ fn read(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-/// `{name="value",..}`, each name once.
+/// Checks `{name="value",..}`, with each name once.
 fn labels(sample: &str) {
     let Some((_, rest)) = sample.split_once('{') else {
         return;
@@ -117,7 +117,7 @@ command = ["sh", "-c", "exec sleep 1000"]
     assert!(after["process_resident_memory_bytes"] > 1e6);
 }
 
-/// What lands, what gates take, who asks for what; and a raider may look.
+/// Landings, durations of gates and requests by caller are counted; and a raider may read the metrics.
 #[test]
 fn work_and_requests_are_counted() {
     let plan = Plan::new().set("forge", "gates", r#"[{ name = "test", run = "true" }]"#);
@@ -174,7 +174,7 @@ fn a_text_that_breaks_the_format_is_caught() {
     }
 }
 
-/// A sandbox that no hook is tied to holds a slot, and is counted apart.
+/// A sandbox without a hook holds a slot, and is counted separately.
 #[test]
 fn a_sandbox_without_a_hook_is_counted() {
     let city = City::new();

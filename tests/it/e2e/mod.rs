@@ -1,4 +1,4 @@
-//! End to end: the real daemon, real git, and a scripted agent that does what its task says.
+//! End to end: the real daemon, real git, and a scripted agent that follows its task.
 
 mod accounts;
 mod agents;

@@ -1,5 +1,4 @@
-//! Names, slots and what is refused (`raider-lifecycle.md`, slots; `4-rules.md`, names and charge;
-//! issue 2, points 3 and 9).
+//! Names, slots and refusals (`raider-lifecycle.md`, slots; `4-rules.md`, names and charge; issue 2, points 3 and 9).
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 use crate::support::live::City;
 use crate::support::plan::Plan;
 
-/// Nobody sets a raider's state from outside.
+/// A raider's state cannot be set from outside.
 #[test]
 fn raider_done_and_reset_are_refused_with_advice() {
     let city = City::new();
@@ -20,7 +19,7 @@ fn raider_done_and_reset_are_refused_with_advice() {
     }
 }
 
-/// `4-rules.md`, names: short where it is clear, a conflict that names the candidates where not.
+/// `4-rules.md`, names: short names if they are unambiguous, else a conflict that names the candidates.
 #[test]
 fn an_ambiguous_name_is_a_conflict_with_the_candidates() {
     let city = Plan::new().rig("other", "ot").start();
@@ -63,7 +62,7 @@ fn sandboxes(city: &City) -> usize {
     std::fs::read_dir(city.root().join("horde/raiders")).map_or(0, Iterator::count)
 }
 
-/// `4-rules.md`, charge: conflict, and nothing has changed.
+/// `4-rules.md`, charge: a conflict changes nothing.
 #[test]
 fn a_charge_that_cannot_be_changes_nothing() {
     let city = Plan::new().set("raiders", "max", "2").start();
@@ -110,7 +109,7 @@ fn a_charge_that_cannot_be_changes_nothing() {
     assert_eq!(city.status_of(ran["relic"].as_str().unwrap()), "open");
 }
 
-/// `raider-lifecycle.md`, slots: beyond the pool there are numbered ones, as far as `max` allows.
+/// `raider-lifecycle.md`, slots: beyond the pool there are numbered slots, as far as `max` allows.
 #[test]
 fn max_above_the_pool_overflows() {
     let city = Plan::new()

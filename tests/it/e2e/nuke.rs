@@ -1,5 +1,5 @@
-//! Nuke obeys the safety protocol, and salvage gives everything back (`witness-patrol.md`, safety
-//! protocol; `3-architecture.md`, 3.4; issue 2, point 5).
+//! A nuke obeys the safety protocol, and salvage restores everything (`witness-patrol.md`, safety protocol;
+//! `3-architecture.md`, 3.4; issue 2, point 5).
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::support::live::City;
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// Work of every kind that git knows of, in no remote.
+/// Work of every kind that git knows, on no remote.
 const ALL_KINDS: &[&str] = &[
     "commit committed.txt",
     "printf staged >staged.txt",
@@ -39,7 +39,7 @@ fn state(sandbox: &Path) -> (String, String, String) {
     )
 }
 
-/// Refused with exit 5 and the files, and nothing has changed: not even the session.
+/// Refused with exit code 5 and the files, and nothing has changed: not even the session.
 #[test]
 fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
     let city = City::new();
@@ -113,7 +113,7 @@ fn salvage(city: &City) -> PathBuf {
     path
 }
 
-/// Committed, staged, changed and untracked, byte for byte.
+/// Committed, staged, changed and untracked work comes back byte for byte.
 #[test]
 fn salvage_gives_back_every_kind_of_work() {
     let city = City::new();
@@ -148,7 +148,7 @@ fn unpushed_commits_are_salvaged() {
     assert_eq!(git(&restored, &["status", "--porcelain"]), "");
 }
 
-/// With its directory gone, the branch is what is measured.
+/// Without its directory, the branch is measured.
 #[test]
 fn commits_of_a_sandbox_that_somebody_removed_are_refused_and_salvaged() {
     let city = City::new();

@@ -9,7 +9,7 @@ use crate::support::plan::Plan;
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// A harness that knows nothing of `hd` finishes by its outcome file alone, and at once.
+/// A harness without `hd` finishes by its outcome file alone, and at once.
 #[test]
 fn an_outcome_file_alone_completes() {
     let city = City::new();
@@ -22,7 +22,7 @@ fn an_outcome_file_alone_completes() {
     assert!(city.landed().contains(&"a.txt".to_owned()));
 }
 
-/// It is told what is wrong with it, whole, and long before a patrol would look.
+/// The session is told every error of the file, long before a patrol would look.
 #[test]
 fn outcome_file_that_cannot_be_understood_is_told_to_its_session_at_once() {
     let city = City::new();
@@ -51,8 +51,8 @@ fn an_agent_that_ends_after_its_outcome_has_not_crashed() {
     assert_eq!(city.sessions_of(&relic), 1);
 }
 
-/// `1-product.md`: stuck is escalated: relic blocked, a person told, branch pushed, slot free; the
-/// next charge starts from the branch.
+/// `1-product.md`: a stuck raider is escalated: relic blocked, an operator called, branch pushed, slot free; the next
+/// charge starts from the branch.
 #[test]
 fn stuck_work_is_blocked_escalated_and_pushed() {
     let city = City::new();
@@ -91,7 +91,7 @@ fn stuck_work_is_blocked_escalated_and_pushed() {
     );
 }
 
-/// The same where nothing is pushed: the work is kept, the slot is not.
+/// The same without pushing: the work is kept, the slot is not.
 #[test]
 fn stuck_work_that_is_not_pushed_anywhere_frees_its_slot_and_is_gone_on_with() {
     let city = Plan::new().set("forge", "push", "false").start();
@@ -121,7 +121,7 @@ fn stuck_work_that_is_not_pushed_anywhere_frees_its_slot_and_is_gone_on_with() {
     );
 }
 
-/// `4-rules.md`, done: an outcome on a dirty tree is told to the session, which may then mend it.
+/// `4-rules.md`, done: the session is told of an outcome on a dirty tree, and may mend that.
 #[test]
 fn a_session_is_told_of_its_dirty_tree_and_completes_when_it_is_clean() {
     let city = City::new();
@@ -168,7 +168,7 @@ fn a_session_that_ended_on_a_dirty_tree_is_respawned_to_clean_it() {
     assert_eq!(city.happened("agent.crashed", TOAST), Vec::<Value>::new());
 }
 
-/// `4-rules.md`, done: after `nudges` tellings a person is called, and nothing is touched.
+/// `4-rules.md`, done: after `nudges` messages an operator is called, and nothing is touched.
 #[test]
 fn a_tree_that_stays_dirty_is_escalated_and_kept() {
     let city = Plan::new()

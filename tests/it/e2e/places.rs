@@ -9,7 +9,7 @@ use crate::support::live::{City, until};
 const TOAST: &str = "horde/raiders/Toast";
 const SHADOW: &str = "horde/raiders/Shadow";
 
-/// The environment of a raider's session, as a command of its own sees it.
+/// Returns the environment of a raider's session, as one of its own commands sees it.
 fn as_raider(name: &str, relic: &str) -> String {
     format!(
         "env HD_ACTOR=horde/raiders/{name} HD_RAIDER={name} HD_SESSION=gt-horde-{name} \
@@ -17,8 +17,8 @@ fn as_raider(name: &str, relic: &str) -> String {
     )
 }
 
-/// Toast's session has a background server that carries out what it finds in `signs/asked`, which Shadow
-/// asks for in its own sandbox.
+/// Makes two raiders. Toast's session has a background server that runs the commands in `signs/asked`, which Shadow
+/// writes from its own sandbox.
 fn two_raiders(city: &City, shadow: &[&str]) -> (String, String) {
     let serve = "(cd / && await asked && . \"$signs/asked\" && sign served) &";
     let toast = city.work("slow", &["commit a.txt", serve, "sign slow", "forever"]);
@@ -28,7 +28,7 @@ fn two_raiders(city: &City, shadow: &[&str]) -> (String, String) {
     (toast, shadow)
 }
 
-/// Both raiders are at work as before, and no completion was recorded.
+/// Asserts that both raiders work as before, and no completion was recorded.
 fn assert_unchanged(city: &City, relics: &[&String]) {
     for relic in relics {
         assert_eq!(city.status_of(relic), "hooked");
@@ -107,7 +107,7 @@ fn a_process_that_claims_another_raider_by_its_environment_is_refused() {
         city.happened("control.forbidden", "gt-horde-Shadow").len() == 2
     });
     assert_unchanged(&city, &[&toast, &shadow]);
-    // Nothing of this stays: the raider completes from its own sandbox.
+    // Nothing of this has an effect: the raider completes from its own sandbox.
     city.sign("go");
     city.wait_status(&shadow, "closed");
     assert_eq!(city.status_of(&toast), "hooked");
@@ -134,7 +134,7 @@ fn a_verb_is_accepted_anywhere_below_the_sandbox_and_through_links() {
     assert_eq!(city.wait_tried("above").error(1)["kind"], "forbidden");
 }
 
-/// With the supervisor away the same holds: what Toast's server writes down for Shadow is refused.
+/// The same holds with the supervisor away: an intent that Toast's server writes for Shadow is refused.
 #[test]
 fn a_done_through_another_raiders_server_is_not_written_down() {
     let mut city = City::new();

@@ -1,4 +1,4 @@
-//! A remote that will not take a raider's branch: a person is told, and has a way out.
+//! A remote that refuses a raider's branch: an operator is called, and has a way out.
 
 use std::fs;
 
@@ -54,8 +54,8 @@ fn a_branch_that_the_remote_forbids_is_escalated_and_can_be_given_up() {
     city.wait_status(&relic, "closed");
 }
 
-/// What the hook of `git lfs install` does, as far as files go: it uploads each file that a pushed pointer names from the
-/// repository that it runs in, and refuses the push where one is missing.
+/// Imitates the hook of `git lfs install`, as far as files go: uploads each file that a pushed pointer names from the
+/// repository that it runs in, and refuses the push if a file is missing.
 const LFS_HOOK: &str = r#"
 while read -r _ head _ _; do
     for blob in $(git ls-tree -r "$head" | awk '{print $3}'); do
@@ -68,7 +68,7 @@ while read -r _ head _ _; do
 done
 "#;
 
-/// The file is in the repository of the agents; the push runs from the supervisor's own.
+/// The file is in the repository of the agents, but the push runs from the supervisor's own.
 #[test]
 fn file_that_an_agent_gave_to_lfs_is_uploaded_by_the_users_hook() {
     let city = City::new();

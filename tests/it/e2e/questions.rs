@@ -1,5 +1,4 @@
-//! An agent that asks something on its screen (`2-contract.md`, `needs_input_patterns`, condition
-//! `needs_input`).
+//! An agent with a question on its screen (`2-contract.md`, `needs_input_patterns`, condition `needs_input`).
 
 use std::fs;
 
@@ -29,7 +28,8 @@ fn mayor(city: &City) -> Value {
     city.ask("agent.list", json!({})).unwrap()[0].clone()
 }
 
-/// It is shown and told of, and its session stays until somebody has answered, whatever is edited.
+/// The question is shown and reported, and its session stays until it is answered, even over an edit of its
+/// configuration.
 #[test]
 fn a_question_is_told_and_defers_a_restart_until_it_is_answered() {
     for provider in ["holder", "tmux"] {

@@ -1,5 +1,5 @@
-//! Reload (`health-patrol.md`, config reload; `4-rules.md`, reload): seen by itself, judged as a
-//! whole, applied without a restart of the supervisor.
+//! Reload (`health-patrol.md`, config reload; `4-rules.md`, reload): noticed without a request, judged as a whole,
+//! applied without a restart of the supervisor.
 
 use std::fs;
 
@@ -38,14 +38,14 @@ fn toml(city: &City) -> String {
     fs::read_to_string(city.root().join("city.toml")).unwrap()
 }
 
-/// As an editor does: a new file is renamed over the old one.
+/// Saves as an editor does: a new file is renamed over the old one.
 fn save(city: &City, toml: &str) {
     let new = city.root().join(".city.toml.new");
     fs::write(&new, toml).unwrap();
     fs::rename(new, city.root().join("city.toml")).unwrap();
 }
 
-/// An edit is seen without anybody's telling; who drifted gets a fresh session, nobody else.
+/// An edit is seen without a request; an agent that drifted gets a fresh session, and no other does.
 #[test]
 fn an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns() {
     let city = Plan::new().add(TWO).start();
@@ -66,7 +66,7 @@ fn an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns() {
     assert_eq!(city.happened("config.reloaded", "e2e").len(), 1);
 }
 
-/// `--dry-run` says what would be done and does nothing.
+/// `--dry-run` tells the actions and does nothing.
 #[test]
 fn a_dry_run_only_says_what_would_be_done() {
     let city = Plan::new().add(TWO).start();
@@ -77,13 +77,13 @@ fn a_dry_run_only_says_what_would_be_done() {
     assert!(told["errors"].as_array().unwrap().is_empty());
     city.wait_event(2, "agent.started", "mayor");
     assert_ne!(running(&city, "mayor"), mayor);
-    // The edit is in force: nothing more would be done, whatever was done for it.
+    // The edit is in force: a further reload would change nothing.
     let none = |name| json!({ "agent": name, "action": "none" });
     let again = city.hd(&["reload", "--dry-run"]).json();
     assert_eq!(again["actions"][0], none("mayor"));
 }
 
-/// Rigs and raiders are told of as well, and only those that are concerned.
+/// Rigs and raiders are reported as well, and only those that change.
 #[test]
 fn a_reload_says_what_becomes_of_rigs_and_raiders() {
     let plan = Plan::new().rig("other", "ot").rig("spare", "sp");
@@ -134,7 +134,8 @@ fn a_reload_says_what_becomes_of_rigs_and_raiders() {
     }
 }
 
-/// `TestControllerReloadInvalidConfig`: applied as a whole or not at all: a broken edit changes nothing, and `status` says why.
+/// `TestControllerReloadInvalidConfig`: a reload is applied as a whole or not at all: an invalid edit changes nothing,
+/// and `status` tells why.
 #[test]
 fn a_broken_edit_keeps_the_old_configuration() {
     let city = Plan::new().add(TWO).start();
@@ -166,7 +167,7 @@ fn a_broken_edit_keeps_the_old_configuration() {
     assert_eq!(running(&city, "mayor"), mayor);
 }
 
-/// A rig can be added and removed; one that holds work goes when the work is done.
+/// A rig can be added and removed; a removed rig with work drains first.
 #[test]
 fn a_rig_comes_and_goes_without_a_restart() {
     let both = Plan::new().rig("other", "ot");
@@ -203,7 +204,7 @@ fn a_rig_comes_and_goes_without_a_restart() {
     });
 }
 
-/// An outcome file that the repository has is no agent's word, in a rig that a reload has added as well.
+/// An outcome file that the repository has is no agent's report, also in a rig that a reload has added.
 #[test]
 fn committed_outcome_file_is_no_word_in_a_rig_that_was_added() {
     let both = Plan::new().rig("other", "ot");
@@ -236,7 +237,7 @@ fn committed_outcome_file_is_no_word_in_a_rig_that_was_added() {
     assert!(files.lines().any(|name| name == "rest.txt"), "{files}");
 }
 
-/// A rig's settings change under its raiders: who works goes on, what comes next goes by the new ones.
+/// A rig's settings change under its raiders: running raiders go on, later ones use the new settings.
 #[test]
 fn the_settings_of_a_rig_change_while_it_works() {
     let city = Plan::new().set("raiders", "max", "1").start();
@@ -258,7 +259,7 @@ fn the_settings_of_a_rig_change_while_it_works() {
     city.wait_status(&relic, "closed");
 }
 
-/// Automation folders are watched, also one whose file comes later than it does.
+/// Automation folders are watched, also a folder whose file comes later.
 #[test]
 fn a_new_automation_is_found_without_a_restart() {
     let city = City::new();
@@ -296,7 +297,7 @@ fn what_a_person_said_of_an_agent_holds_over_a_restart() {
     running(&city, "clerk");
 }
 
-/// A suspended raider keeps slot and sandbox, and goes on where it was.
+/// A suspended raider keeps slot and sandbox, and resumes its work there.
 #[test]
 fn a_suspended_raider_goes_on_where_it_was() {
     let city = City::new();
@@ -357,7 +358,7 @@ pool = { min = 1, max = 3, check = "cat wanted", check_interval = "100ms", drain
     );
 }
 
-/// A check that hangs is ended by its time limit, and its pool falls back to `min` and says why.
+/// A check that hangs is ended by its time limit; its pool falls back to `min` and tells why.
 #[test]
 fn a_pool_whose_check_hangs_has_min_and_says_why() {
     let pool = r#"
@@ -373,7 +374,7 @@ pool = { min = 1, max = 3, check = "cat wanted || exec sleep 1000", check_interv
     let status = || city.ask("status", json!({})).unwrap()["pools"][0].clone();
     until("two members", || status()["running"] == 2);
     fs::remove_file(&wanted).unwrap();
-    // One member alone may also be there because an earlier check was late: one answer has to say both.
+    // A single member may also be due to a late earlier check: one answer has to show both.
     until("it falls back and says why", || {
         let pool = status();
         let error = pool["error"].to_string();
@@ -383,8 +384,8 @@ pool = { min = 1, max = 3, check = "cat wanted || exec sleep 1000", check_interv
     until("it is asked again", || status()["running"] == 3);
 }
 
-/// A suspended rig: sessions end, sandboxes stay, nothing is charged and nothing lands; resumed, all of
-/// it goes on where it was.
+/// A suspended rig: sessions end, sandboxes stay, nothing is charged and nothing lands; after resuming, everything
+/// continues.
 #[test]
 fn a_suspended_rig_rests_and_goes_on_where_it_was() {
     let city = City::new();

@@ -1,5 +1,5 @@
-//! `hd raider repair`: a sandbox that git cannot use any more is made whole around the work that it
-//! holds, and what it held is in salvage first (`raider-lifecycle.md`, what "recycle" means).
+//! `hd raider repair`: a sandbox that git cannot use is made whole around its work, which is saved in salvage first
+//! (`raider-lifecycle.md`, what "recycle" means).
 
 use std::fs;
 
@@ -21,7 +21,7 @@ const WORK: &[&str] = &[
     "forever",
 ];
 
-/// Nothing is wrong with it: what no commit holds is in salvage, and the agent goes on in it.
+/// A healthy sandbox: uncommitted work is in salvage, and the agent continues in it.
 #[test]
 fn what_a_sandbox_holds_is_in_salvage_before_it_is_repaired() {
     let city = City::new();
@@ -48,11 +48,10 @@ fn what_a_sandbox_holds_is_in_salvage_before_it_is_repaired() {
     assert_eq!(rev(restored.as_ref(), "HEAD"), head);
 }
 
-/// What is broken, and how.
+/// A name, and the act that breaks a sandbox.
 type Break = (&'static str, fn(&City));
 
-/// Broken in ways that git cannot read: the branch and every file are there afterwards, and the agent
-/// works on.
+/// Broken in ways that git cannot read: the branch and every file are there afterwards, and the agent continues.
 #[test]
 fn a_broken_sandbox_is_made_whole_around_its_work() {
     let breaks: [Break; 4] = [
@@ -98,7 +97,7 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
     }
 }
 
-/// Status and doctor say of a living raider that its sandbox is broken, and what helps.
+/// Asserts that status and doctor report the living raider's sandbox as broken, with the fix.
 fn told(city: &City, what: &str) {
     let fix = format!("hd raider repair {TOAST}");
     let raider = &city.raiders()[0];
@@ -117,8 +116,8 @@ fn told(city: &City, what: &str) {
     assert!(hint.contains(&fix), "{what}: {hint}");
 }
 
-/// git looks for a repository upwards, and a city may lie in one: what an agent does in a sandbox that is none
-/// any more must not reach it.
+/// git looks for a repository upwards, and a city may lie in one: an agent in a broken sandbox must not reach that
+/// repository.
 #[test]
 fn in_a_broken_sandbox_git_finds_no_other_repository() {
     let city = City::new();
@@ -130,8 +129,8 @@ fn in_a_broken_sandbox_git_finds_no_other_repository() {
     assert!(said.contains("not a git repository"), "{said}");
 }
 
-/// Somebody removes the directory under a living session: everybody says so, a death of that session costs
-/// one restart and no more, and what was committed is there after the repair that is named.
+/// The directory is removed under a living session: every verb reports that, a death of that session costs one restart
+/// and no more, and the commits are there after the repair that is named.
 #[test]
 fn a_sandbox_that_vanished_is_named_and_made_anew() {
     let city = Plan::new().set("daemon", "max_restarts", "1").start();

@@ -1,5 +1,4 @@
-//! What is kept, and for how long, with the real daemon (`2-contract.md`, 2.2; `health-patrol.md`,
-//! wisp GC; `4-rules.md`, flags).
+//! Retention with the real daemon (`2-contract.md`, 2.2; `health-patrol.md`, wisp GC; `4-rules.md`, flags).
 
 use std::fs;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::support::plan::Plan;
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// Wisps as a ritual leaves them: one that is closed long since, one that waits for nothing.
+/// Leaves wisps as a ritual does: a closed one, and one that waits for nothing.
 fn leave_wisps(city: &City) {
     let file = city.root().join(".horde/relics.db");
     let mut store = SqliteRelics::open(&file, Arc::new(SystemClock::new())).unwrap();
@@ -59,7 +58,7 @@ fn closed_wisps_go_after_the_start_and_open_ones_stay() {
     assert_eq!(ids, ["wisp-2"]);
 }
 
-/// A salvage of untracked work: its id.
+/// Makes a salvage of untracked work, and returns its id.
 fn salvaged(city: &City) -> String {
     city.work("work", &["echo precious >new", "sign ready", "forever"]);
     city.wait_sign("ready");
@@ -98,7 +97,7 @@ fn prune_asks_and_then_destroys_what_was_named() {
     assert_eq!((said.len(), &said[0]["cause"]), (1, &json!("operator")));
 }
 
-/// Nor may a raider, whatever it agrees to.
+/// A raider may not prune, even with `--yes`.
 #[test]
 fn a_session_may_not_prune() {
     let city = City::new();
@@ -114,7 +113,7 @@ fn a_session_may_not_prune() {
     assert!(tried.err.contains("may act only as itself"), "{tried:?}");
 }
 
-/// Old salvage and old events go after the next start; whoever asks for them is told.
+/// Old salvage and old events are deleted after the next start; a request for them says so.
 #[test]
 fn what_is_old_goes_and_whoever_asks_for_it_is_told() {
     let mut city = City::new();

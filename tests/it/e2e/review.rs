@@ -1,12 +1,12 @@
-//! A person's word: `review = "human"`, outcome `reviewing`, `hd mq approve` and `reject`
-//! (`agent-lifecycle.md`, section 6; `1-product.md`, human review).
+//! A person's decision: `review = "human"`, outcome `reviewing`, `hd mq approve` and `reject` (`agent-lifecycle.md`,
+//! section 6; `1-product.md`, human review).
 
 use serde_json::Value;
 
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 
-/// The relic's newest merge request.
+/// Returns the relic's newest merge request.
 fn mr(city: &City, relic: &str) -> Option<Value> {
     let all = city.hd(&["mq", "list"]).json();
     let mut all = all.as_array().unwrap().iter().rev();
@@ -45,7 +45,7 @@ fn what_wants_review_lands_when_it_is_approved() {
     assert_eq!(city.happened("mr.approved", &id).len(), 1);
 }
 
-/// A no goes to a fresh raider with what was said, and is not counted as a rework.
+/// A rejection goes to a fresh raider with its note, and is not counted as a rework.
 #[test]
 fn what_is_rejected_goes_to_a_fresh_raider_who_is_told_why() {
     let plan =
@@ -77,7 +77,7 @@ fn what_is_rejected_goes_to_a_fresh_raider_who_is_told_why() {
     assert!(!city.landed().contains(&"bad.txt".to_owned()));
 }
 
-/// Nobody looks: the slot is free again after `review_hold`, and what was pushed lands when somebody does.
+/// Without a review the slot is free again after `review_hold`, and the pushed work lands when it is approved.
 #[test]
 fn what_nobody_looks_at_waits_on_without_its_raider() {
     let plan = Plan::new().set("daemon", "patrol_interval", r#""1s""#).set(

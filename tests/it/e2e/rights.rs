@@ -1,6 +1,5 @@
-//! A caller in a raider's session may act only as that raider, and what the supervisor runs of an
-//! agent's work only looks; both are recognised by their processes (`2-contract.md`, 2.4;
-//! `4-rules.md`, security and flags).
+//! A caller in a raider's session may act only as that raider, and commands that the supervisor runs on an agent's work
+//! may only read; both are recognised by their processes (`2-contract.md`, 2.4; `4-rules.md`, security and flags).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +11,7 @@ use crate::support::git::write;
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 
-/// What changes nothing and so may be asked at any time, before and after.
+/// Returns the state of the city by read-only requests, to compare before and after.
 fn state_of(city: &City) -> Value {
     let ask = |op: &str| city.ask(op, json!({})).unwrap();
     let raiders: Vec<_> = city.raiders().iter().map(|one| one["id"].clone()).collect();
@@ -25,7 +24,7 @@ fn state_of(city: &City) -> Value {
     ])
 }
 
-/// Each of these was forbidden; as many refusals of this subject are in the journal.
+/// Asserts that each of these was forbidden, and that the journal has as many refusals of this subject.
 fn assert_forbidden(city: &City, subject: &str, names: &[&str], prefix: &str) {
     for name in names {
         let error = city.wait_tried(&format!("{prefix}{name}")).error(1);
@@ -36,7 +35,7 @@ fn assert_forbidden(city: &City, subject: &str, names: &[&str], prefix: &str) {
     });
 }
 
-/// Forbidden whatever the arguments, told in the journal, and without effect; looking is allowed.
+/// Forbidden with any arguments, recorded in the journal, and without effect; looking is allowed.
 #[test]
 fn an_agent_may_not_act_on_others_or_on_the_city() {
     let mayor = "[[agents]]\nname = \"mayor\"\ncommand = [\"sleep\", \"1000\"]\n";
@@ -61,7 +60,7 @@ fn an_agent_may_not_act_on_others_or_on_the_city() {
             "try agent hd --json agent stop mayor",
             "try run hd --json run x -d",
             "try send hd --json send Toast hello",
-            // Neither another session nor an empty environment hides it.
+            // Neither another session nor an empty environment hides the caller.
             "try aside setsid -w hd --json stop",
             "try bare env -i \"$(command -v hd)\" --city \"$HD_CITY\" --json stop",
             "try look hd --json status",
@@ -91,7 +90,7 @@ fn an_agent_may_not_act_on_others_or_on_the_city() {
     assert_eq!(state_of(&city), before);
 }
 
-/// The programs that agents write run in gates and set-up commands, outside every session.
+/// Programs that agents write run in gates and set-up commands, outside every session.
 #[test]
 fn gates_and_set_ups_only_look() {
     let hd = cargo_bin("hd");
@@ -127,7 +126,7 @@ fn gates_and_set_ups_only_look() {
     assert!(city.happened("automation.fired", "own").is_empty());
 }
 
-/// The city's automations are its owner's programs; those of a repository, agents write to.
+/// The city's automations are its owner's programs; agents can write those of a repository.
 #[test]
 fn the_citys_automations_do_what_their_owner_may_and_a_rigs_make_work() {
     let hd = cargo_bin("hd");
@@ -168,7 +167,7 @@ fn the_citys_automations_do_what_their_owner_may_and_a_rigs_make_work() {
     }
 }
 
-/// `rights` of an agent hold at once: the session that runs goes on.
+/// `rights` of an agent apply at once: the running session continues.
 #[test]
 fn an_agent_may_what_its_rights_say_by_now() {
     let script = "for n in 1 2 3; do until [ -e signs/go-$n ]; do sleep 0.05; done; \
@@ -199,8 +198,7 @@ fn an_agent_may_what_its_rights_say_by_now() {
     assert_eq!(city.happened("agent.started", "mayor").len(), 1);
 }
 
-/// With the socket away nobody is recognised by a process: what is written down for the supervisor
-/// must fit whom it names.
+/// With the socket away no process can be recognised: an intent in the outbox must fit the raider that it names.
 #[test]
 fn another_raiders_done_is_not_taken_from_the_outbox() {
     let mut city = City::new();
@@ -241,7 +239,7 @@ fn another_raiders_done_is_not_taken_from_the_outbox() {
     );
 }
 
-/// A hook of git runs what agents write, too, and may leave a process without parent and group.
+/// A hook of git also runs agents' programs, and may leave a process without parent and group.
 #[test]
 fn what_a_hook_of_git_leaves_behind_only_looks() {
     let mut city = City::made(&Plan::new());
@@ -253,7 +251,7 @@ fn what_a_hook_of_git_leaves_behind_only_looks() {
          printf %s $? >{signs}/stray.new; mv {signs}/stray.new {signs}/stray",
         hd.display()
     );
-    // Each push runs the hook; one stray is enough.
+    // Each push runs the hook; a single stray is enough.
     let hook = format!(
         "#!/bin/sh\nmkdir {signs}/once 2>/dev/null || exit 0\n\
          (setsid sh -c '{stray}' >/dev/null 2>&1 </dev/null &)\n"
@@ -270,13 +268,13 @@ fn what_a_hook_of_git_leaves_behind_only_looks() {
     city.wait_event(1, "control.forbidden", "errand");
 }
 
-/// The question stood in the agent's terminal, and a person was called to it, for an order that is not the agent's to give.
+/// A question in the agent's terminal would call a person, for a decision that the agent may not take.
 #[test]
 fn agent_is_asked_for_no_consent() {
     let city = City::new();
     let other = city.work("stay", &["sign other", "forever"]);
     city.wait_sign("other");
-    // Its own terminal is at both ends.
+    // The agent's own terminal is at both ends.
     let close = format!("hd relic close {other} || [ $? = 2 ] && sign refused");
     let relic = city.work("try", &[&close, "forever"]);
     city.wait_sign("refused");

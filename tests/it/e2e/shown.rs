@@ -1,4 +1,4 @@
-//! What agents write reaches people as text: titles, names of files, what gates print, terminals.
+//! Text of agents reaches people as plain text: titles, names of files, output of gates, terminals.
 
 use horde_supervisor::domain::shown::is_hidden;
 use serde_json::json;
@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::support::live::{City, Ran};
 use crate::support::plan::Plan;
 
-/// For `printf`: sets the clipboard, moves the cursor, begins a control with one byte, turns the text round,
-/// hides a character.
+/// For `printf`: sets the clipboard, moves the cursor, begins a control with one byte, turns the text round, hides a
+/// character.
 const NASTY: &str = r"N\033]52;c;eA==\007\033[2J\010\177\302\2335n\342\200\256\342\200\213Y";
 const TITLE: &str = "T\u{1b}]0;x\u{7}\u{1b}[2J\u{7f}\u{9b}5n\u{202e}\u{2066}\u{200b}Z";
 
@@ -26,7 +26,7 @@ fn look(city: &City, words: &[&str]) -> [Ran; 2] {
     ran
 }
 
-/// Whatever verb shows it, to a person or as JSON, on standard output or as an error.
+/// Whichever verb shows it, to a person or as JSON, on standard output or as an error.
 #[test]
 fn nothing_that_an_agent_wrote_steers_the_terminal_of_a_person() {
     let gate = format!(

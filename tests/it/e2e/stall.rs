@@ -1,5 +1,4 @@
-//! A session that falls silent (`raider-lifecycle.md`, stalled; `2-contract.md`, `stall_after`,
-//! `hd wait`).
+//! A silent session (`raider-lifecycle.md`, stalled; `2-contract.md`, `stall_after`, `hd wait`).
 
 use serde_json::Value;
 
@@ -15,7 +14,7 @@ fn city() -> City {
         .start()
 }
 
-/// It is told, and then replaced by one that knows why and finishes the work.
+/// The session is nudged, then replaced by one that is told why and finishes the work.
 #[test]
 fn a_silent_session_is_told_then_replaced() {
     let city = city();
@@ -41,7 +40,7 @@ fn a_silent_session_is_told_then_replaced() {
     assert_eq!(city.happened("agent.crashed", TOAST), Vec::<Value>::new());
 }
 
-/// Who says that it waits is left alone, and `status` says so; who does not is shown as stalled.
+/// A raider that declares a wait is left alone, and `status` shows the wait; another is shown as stalled.
 #[test]
 fn a_declared_wait_is_no_stall() {
     let city = city();
@@ -73,7 +72,7 @@ fn a_declared_wait_is_no_stall() {
         "{toast}"
     );
     assert_eq!(city.happened("raider.stalled", TOAST), Vec::<Value>::new());
-    // It is not somebody else's to say.
+    // Only the raider itself may declare its wait.
     assert_eq!(
         city.hd(&["wait", "1h", "--reason", "x"]).error(1)["kind"],
         "forbidden"

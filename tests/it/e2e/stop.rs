@@ -1,5 +1,5 @@
-//! Stopping, and who holds the city (issue 2, point 12; `4-rules.md`, stop and start;
-//! `health-patrol.md`, single controller).
+//! Stops, and the lock of the city (issue 2, point 12; `4-rules.md`, stop and start; `health-patrol.md`, single
+//! controller).
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use crate::support::processes;
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// `TestControllerLockExclusion`: exit 4 at once, and the first is left alone.
+/// `TestControllerLockExclusion`: the second exits with 4 at once, and the first is left alone.
 #[test]
 fn a_second_supervisor_ends_at_once_and_leaves_the_first_alone() {
     let city = City::new();
@@ -38,7 +38,7 @@ fn a_second_supervisor_ends_at_once_and_leaves_the_first_alone() {
     assert_eq!(city.wait_session(&relic, 1)["session"], before);
 }
 
-/// An agent that ignores every polite signal, and has a child in a session of its own that does too.
+/// An agent that ignores every polite signal, as does its child in a session of its own.
 const STUBBORN: &[&str] = &[
     "[ $n = 1 ] || { await go; commit a.txt; hd done; forever; }",
     "trap '' TERM INT HUP",
@@ -55,8 +55,8 @@ fn child(city: &City) -> u32 {
     })
 }
 
-/// Everything dies within the grace, children in sessions of their own too; the next start brings the
-/// raider back on its sandbox with the respawn prompt, uncounted.
+/// Every process dies within the grace, children in sessions of their own too; the next start brings the raider back on
+/// its sandbox with the respawn prompt, and does not count that as a restart.
 #[test]
 fn a_graceful_stop_ends_everything_and_the_next_start_brings_it_back() {
     let mut city = Plan::new()
@@ -143,8 +143,7 @@ fn kept_sessions_run_on_and_are_adopted() {
     assert_eq!(city.sessions_of(&relic), 1);
 }
 
-/// A stop that was asked for while a rig's remote does not answer is a stop: at once, in order, and
-/// git goes with it.
+/// A stop while a rig's remote does not answer: it happens at once, in order, and ends git, too.
 #[test]
 fn a_stop_during_the_start_leaves_nothing_behind() {
     let city = City::made(&Plan::new());
@@ -178,8 +177,8 @@ fn the_journal_says_when_a_supervisor_began_and_ended() {
     assert_eq!(seen, [2, 2, 1]);
 }
 
-/// `TestSocketFallbackUsesShortPathForLongCityPath`: a socket's path has 107 bytes at most; a city that
-/// lies deeper answers all the same, where everybody finds it.
+/// `TestSocketFallbackUsesShortPathForLongCityPath`: a socket's path has 107 bytes at most; a city with a longer path
+/// answers all the same, at a place that every client finds.
 #[test]
 fn a_city_with_a_long_path_answers_at_a_short_one() {
     let city = City::made(&Plan::new());

@@ -49,7 +49,7 @@ fn sessions_survive_the_kill_of_the_daemon_and_are_adopted() {
     city.wait_no_raiders();
 }
 
-/// An agent that dies while nobody watches is found dead and started again on its sandbox.
+/// An agent that dies while the daemon is away is found dead and started again on its sandbox.
 #[test]
 fn an_agent_that_dies_while_the_daemon_is_away_is_respawned() {
     let mut city = City::new();
@@ -77,7 +77,7 @@ fn an_agent_that_dies_while_the_daemon_is_away_is_respawned() {
     assert!(city.landed().contains(&"half.txt".to_owned()));
 }
 
-/// 3.3: output goes on while the daemon is away, and is all there afterwards.
+/// 3.3: output goes on while the daemon is away, and is complete afterwards.
 #[test]
 fn the_terminal_log_has_no_gap_where_the_daemon_was_away() {
     let mut city = City::new();

@@ -1,4 +1,4 @@
-//! What a person reads of a session's terminal.
+//! A session's terminal as a person reads it.
 
 use crate::support::live::until;
 use crate::support::plan::Plan;
@@ -40,6 +40,6 @@ fn logs_and_the_tail_of_a_crash_read_as_a_person_saw_them() {
     city.sign("go");
     let crashed = city.wait_event(1, "agent.crashed", "painter");
     assert_eq!(crashed["data"]["tail"], expected, "{crashed}");
-    // The log of a session that has ended is read in the same way.
+    // The log of an ended session is read in the same way.
     assert_eq!(written(&read(&["logs", "painter"])), expected);
 }

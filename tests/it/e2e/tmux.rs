@@ -1,4 +1,4 @@
-//! A city on tmux (`2-contract.md`, `[session] provider`): all that holds for sessions holds there.
+//! A city on tmux (`2-contract.md`, `[session] provider`): everything that holds for sessions holds there, too.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -32,7 +32,7 @@ fn on_tmux() -> Plan {
     Plan::new().set("session", "provider", "\"tmux\"")
 }
 
-/// The socket is all that tmux leaves.
+/// Ends the city, and removes the socket that tmux leaves.
 fn end(mut city: City) {
     city.stop();
     until("nothing is left", || processes::of(city.root()).is_empty());
@@ -84,7 +84,7 @@ fn work_on_tmux_survives_its_agent_and_its_daemon_and_lands() {
     end(city);
 }
 
-/// `hd` with a terminal of its own, which `script` gives it.
+/// Runs `hd` with a terminal of its own, made by `script`.
 fn on_a_terminal(city: &City, words: &str) -> Child {
     let hd = assert_cmd::cargo::cargo_bin("hd");
     let line = format!("{} --city {} {words}", hd.display(), city.root().display());
@@ -96,7 +96,7 @@ fn on_a_terminal(city: &City, words: &str) -> Child {
     script.spawn().unwrap()
 }
 
-/// `hd attach`, `peek`, `send`, `logs` and `logs -f` do not care where the session is.
+/// `hd attach`, `peek`, `send`, `logs` and `logs -f` work the same under tmux.
 #[test]
 fn a_terminal_in_tmux_is_watched_and_typed_into_like_any_other() {
     if !tmux::is_there() {
@@ -135,7 +135,7 @@ command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $li
     keys.write_all(b"the second\r").unwrap();
     has("followed", "heard the second");
     has("shown", "heard the second");
-    // A busy tmux client now and then takes both keys for a paste: as a person would, they are pressed again.
+    // A busy tmux client sometimes takes both keys for a paste: they are pressed again, as a person would.
     wait("the detach", || {
         let ended = attached.try_wait().unwrap();
         // The terminal may be gone in between.
@@ -150,8 +150,7 @@ command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $li
     end(city);
 }
 
-/// A reload moves a city agent by agent: who stands gets a fresh session at once, a raider with its
-/// next one.
+/// A reload moves a city agent by agent: a standing agent gets a fresh session at once, a raider with its next session.
 #[test]
 fn a_reload_moves_a_city_to_tmux_agent_by_agent() {
     if !tmux::is_there() {
@@ -210,7 +209,8 @@ suspended = true
     end(city);
 }
 
-/// Another provider in `city.toml`: what runs is adopted where it is, what starts goes to the new one.
+/// Another provider in `city.toml`: running sessions are adopted under the old one, new sessions start under the new
+/// one.
 #[test]
 fn a_city_moves_to_tmux_session_by_session() {
     if !tmux::is_there() {
@@ -245,7 +245,7 @@ fn a_city_moves_to_tmux_session_by_session() {
     end(city);
 }
 
-/// The server would run anything for an agent, and is no session of its.
+/// The server would run any command for an agent, but belongs to no session.
 #[test]
 fn what_the_server_runs_for_an_agent_only_looks() {
     if !tmux::is_there() {

@@ -18,7 +18,7 @@ name = "echo"
 command = ["sh", "-c", "while read -r line; do echo got $line; done"]
 "#;
 
-/// The file that a process runs, as the kernel names it.
+/// Returns the file that a process runs, as the kernel names it.
 fn program(pid: &Value) -> PathBuf {
     fs::read_link(format!("/proc/{pid}/exe")).unwrap()
 }
@@ -30,7 +30,7 @@ fn agent(city: &City) -> Value {
     })
 }
 
-/// Which session of whom: what an upgrade must not change.
+/// Returns the identity of a relic's session, which an upgrade must not change.
 fn who(city: &City, relic: &str) -> (Value, Value) {
     let agent = agent(city);
     let session = &city.wait_session(relic, 1)["session"];
@@ -59,7 +59,7 @@ fn an_upgrade_under_a_running_city_ends_no_session() {
     assert_eq!(program(&holder(&city, &early)), supervisor);
 
     city.install("two");
-    // The old daemon goes on with what it is itself, whatever is in its place.
+    // The old daemon goes on with its own program, even after the file was replaced.
     let between = city.work(
         "between",
         &["sign between", "await go", "commit b.txt", "hd done"],
@@ -95,7 +95,7 @@ fn an_upgrade_under_a_running_city_ends_no_session() {
     city.stop();
 }
 
-/// The new programs with the holder of an old one: send, peek, and what attaches to the terminal.
+/// Uses the new programs with the holder of an old one: send, peek, and attaching to the terminal.
 fn talk(city: &City) {
     city.hd(&["send", "echo", "hello"]).json();
     wait("the answer is on the screen", || {
@@ -116,7 +116,7 @@ fn talk(city: &City) {
     watch.wait().unwrap();
 }
 
-/// When the programs are gone altogether, a city that runs goes on.
+/// A running city goes on after its programs were removed.
 #[test]
 fn a_daemon_whose_program_was_removed_starts_sessions() {
     let mut city = City::made(&Plan::new().add(AGENT));

@@ -1,5 +1,5 @@
-//! What a supervisor notices by itself (`health-patrol.md`, config reload): no patrol comes in the
-//! time of these tests, and nobody tells it.
+//! Changes that a supervisor notices by itself (`health-patrol.md`, config reload): no patrol and no request comes
+//! during these tests.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,14 +16,14 @@ fn agent(name: &str) -> String {
     format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", \"exec sleep 1000\"]\n")
 }
 
-/// A file with an agent in it, there from one moment to the next.
+/// Puts a file with an agent there in a single step.
 fn put(path: &Path, name: &str) {
     let new = path.with_extension("new");
     fs::write(&new, agent(name)).unwrap();
     fs::rename(new, path).unwrap();
 }
 
-/// As `ln -sfn` does.
+/// Makes a link as `ln -sfn` does.
 fn link(target: &str, link: &Path) {
     let new = link.with_extension("new");
     symlink(target, &new).unwrap();
@@ -45,8 +45,7 @@ fn reload_error(city: &City) -> Value {
     city.ask("status", json!({})).unwrap()["last_reload_error"].clone()
 }
 
-/// Edited behind a link, led elsewhere, in folders that come and go: an include is noticed wherever
-/// it is.
+/// Edited behind a link, redirected, in folders that come and go: an include is noticed wherever it is.
 #[test]
 fn an_include_is_followed_wherever_it_leads() {
     let far = horde_supervisor::testing::scratch();
@@ -90,7 +89,7 @@ fn an_include_is_followed_wherever_it_leads() {
     wait_agents(&city, vec!["two", "new", "back", "azure"]);
 }
 
-/// What would mend it is waited for, wherever it is.
+/// The missing file is watched for, wherever it is.
 #[test]
 fn an_include_that_was_missing_mends_the_city() {
     let far = horde_supervisor::testing::scratch();
@@ -104,7 +103,7 @@ fn an_include_that_was_missing_mends_the_city() {
             .as_str()
             .is_some_and(|error| error.contains("one.toml"))
     });
-    // What it writes into the city's directory is a reason to look, too, while the city is wrong.
+    // The supervisor's own writes into the city's directory also cause a reload while the configuration is invalid.
     until("it is quiet", || {
         let log = fs::metadata(city.root().join("supervisor.log")).unwrap();
         let written = log.modified().unwrap().elapsed();
@@ -141,7 +140,7 @@ fn an_automation_that_a_trusted_rig_comes_to_carry_is_found() {
     until("it has another name", || known("salute") && !known("greet"));
 }
 
-/// A link to the city may lead elsewhere; the supervisor stays where it began.
+/// A link to the city may change its target; the supervisor stays at its first place.
 #[test]
 fn a_supervisor_stays_with_the_city_that_it_was_started_in() {
     let place = horde_supervisor::testing::scratch();

@@ -12,7 +12,7 @@ use crate::support::processes;
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// Class 3, without a patrol in the time of the test: the push hangs in the remote.
+/// Class 3, without a patrol during the test: the push hangs in the remote.
 #[test]
 fn a_done_that_hangs_loses_its_session_and_lands_all_the_same() {
     let city = Plan::new()
@@ -43,7 +43,7 @@ fn a_done_that_hangs_loses_its_session_and_lands_all_the_same() {
     assert_eq!(city.happened("raider.zombie", TOAST).len(), 1);
 }
 
-/// Class 2: the agent dies, and the shell that it was started from goes on.
+/// Class 2: the agent dies, but the shell that it was started from continues.
 #[test]
 fn a_shell_without_its_agent_is_replaced() {
     let harness = "[harness.shell]\ncommand = [\"sh\", \"../../../agent.sh\"]\n\
@@ -74,7 +74,7 @@ fn a_shell_without_its_agent_is_replaced() {
     until("the fresh agent runs", || file.exists());
 }
 
-/// The store is lost with the hooks in it: what is in the sandboxes is not, and they can be dealt with.
+/// The store is lost with its hooks: the work in the sandboxes is not, and an operator can deal with it.
 #[test]
 fn sandboxes_whose_hooks_are_lost_are_shown_and_dealt_with() {
     let mut city = City::new();
@@ -89,7 +89,7 @@ fn sandboxes_whose_hooks_are_lost_are_shown_and_dealt_with() {
     let files = state.filter(|file| of_store(&file.file_name().to_string_lossy()));
     let lost = files.map(|file| fs::remove_file(file.path()).unwrap());
     assert!(lost.count() > 0, "the store");
-    // Without that word a store that was lost is not begun anew.
+    // Without that option a lost store is not begun anew.
     let mut accepts = city.supervisor();
     accepts.arg("--accept-store");
     city.start_as(accepts);

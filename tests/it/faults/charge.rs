@@ -10,7 +10,7 @@ fn fails(plan: &Plan) {
     let error = city.try_ask("charge", &json!({ "relic": relic, "rig": "rig" }));
     error.expect_err("it cannot be charged");
     city.assert_quiet();
-    // A fresh sandbox holds nothing that is not reachable.
+    // A fresh sandbox holds nothing that is unreachable.
     city.assert_no_salvage();
     assert_eq!(city.status_of(&relic), "open");
     city.stop();

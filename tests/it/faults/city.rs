@@ -1,5 +1,5 @@
-//! A city that lives: a bare origin, a checkout of it as the rig, an agent that does what its task
-//! says, and the real daemon as a process of its own.
+//! A living city: a bare origin, a checkout of it as the rig, an agent that follows its task, and the real daemon as a
+//! process of its own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -18,17 +18,18 @@ use serde_json::{Value, json};
 
 use super::super::support::git::{commit_all, git, write};
 
-/// How long a condition may take. Generous: CI machines are slow, and nothing waits for it in vain.
+/// The limit of waiting for a condition. Generous, because CI machines are slow and a passing test never waits that
+/// long.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Runs the lines of its task that begin with `run: `, as a shell would.
+/// A script that runs the lines of its task with `run: `, as a shell would.
 const AGENT: &str = r#"set -eu
 task=TASK.md
 [ -f "$task" ] || task=.horde-task.md
 eval "$(sed -n 's/^[[:space:]]*run: //p' "$task")"
 "#;
 
-/// What a city is made with.
+/// The configuration of a city.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Lines for `[rigs.forge]`.
@@ -37,7 +38,7 @@ pub struct Plan {
     pub raiders: String,
     /// The agent's command, as a TOML array; the script when empty.
     pub command: String,
-    /// Whether the checkout has an origin.
+    /// Set when the checkout has an origin.
     pub remote: bool,
 }
 
@@ -53,7 +54,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// A city whose forge is configured so.
+    /// A plan with these lines for the forge.
     pub fn forge(lines: impl Into<String>) -> Self {
         Self {
             forge: lines.into(),
@@ -70,7 +71,7 @@ pub struct City {
 }
 
 impl City {
-    /// Makes it; the daemon does not run yet.
+    /// Makes the city; the daemon does not run yet.
     pub fn new(plan: &Plan) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("hd-")
@@ -99,50 +100,50 @@ impl City {
         }
     }
 
-    /// The same city with another plan, for plans that name its directory.
+    /// Gives the city another plan, for plans that name its directory.
     pub fn configured(self, plan: &Plan) -> Self {
         write(&self.root, "city/city.toml", config(&self.root, plan));
         self
     }
 
-    /// A made city whose daemon runs.
+    /// Makes a city whose daemon runs.
     pub fn running(plan: &Plan) -> Self {
         let city = Self::new(plan);
         city.start(&[]);
         city
     }
 
-    /// The temporary directory: origin, checkout, city and whatever a test puts there.
+    /// Returns the temporary directory with origin, checkout, city and the test's own files.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The city's directory.
+    /// Returns the city's directory.
     pub fn dir(&self) -> PathBuf {
         self.root.join("city")
     }
 
-    /// The bare origin.
+    /// Returns the bare origin.
     pub fn origin(&self) -> PathBuf {
         self.root.join("origin.git")
     }
 
-    /// The user's checkout.
+    /// Returns the user's checkout.
     pub fn checkout(&self) -> PathBuf {
         self.root.join("checkout")
     }
 
-    /// The supervisor's own repository of the rig.
+    /// Returns the supervisor's own repository of the rig.
     pub fn repo(&self) -> PathBuf {
         self.dir().join(".horde/custody/rig.git")
     }
 
-    /// The repository of the sandboxes.
+    /// Returns the repository of the sandboxes.
     pub fn theirs(&self) -> PathBuf {
         self.dir().join("rig/repo.git")
     }
 
-    /// Starts the daemon and waits until it answers, or, with a fault, until it answers or died.
+    /// Starts the daemon and waits until it answers, or, with a fault, until it answers or has died.
     pub fn start(&self, env: &[(&str, &str)]) {
         let log = OpenOptions::new()
             .create(true)
@@ -150,7 +151,7 @@ impl City {
             .open(self.root.join("daemon.log"))
             .expect("a log");
         let path = std::env::var("PATH").expect("a PATH");
-        // No core dumps: some points abort on purpose.
+        // No core dumps, because some points abort on purpose.
         let child = Command::new("sh")
             .args(["-c", "ulimit -c 0; exec \"$0\" \"$@\""])
             .arg(env!("CARGO_BIN_EXE_horde-supervisor"))
@@ -177,14 +178,14 @@ impl City {
         });
     }
 
-    /// The daemon's end, when it has ended.
+    /// Returns the daemon's exit status, when it has ended.
     pub fn exited(&self) -> Option<ExitStatus> {
         let mut daemon = self.daemon.lock().expect("unpoisoned");
         let child = daemon.as_mut()?;
         child.try_wait().expect("a child can be waited for")
     }
 
-    /// Waits until the daemon was ended by this signal, and forgets it.
+    /// Waits until this signal has ended the daemon, and forgets the process.
     pub fn wait_killed_by(&self, signal: Signal) {
         let status = self.wait("the daemon dies", || self.exited());
         assert_eq!(
@@ -196,7 +197,7 @@ impl City {
         *self.daemon.lock().expect("unpoisoned") = None;
     }
 
-    /// As sudden as it gets.
+    /// Kills the daemon without warning.
     pub fn kill(&self) {
         let pid = self
             .daemon
@@ -208,7 +209,7 @@ impl City {
         self.wait_killed_by(Signal::SIGKILL);
     }
 
-    /// Stops the daemon as its user would, and asserts that nothing of the city runs on.
+    /// Stops the daemon as its user would, and asserts that no process of the city is left.
     pub fn stop(&self) {
         self.ask("stop", &json!({}));
         let status = self.wait("the daemon stops", || self.exited());
@@ -219,7 +220,7 @@ impl City {
         });
     }
 
-    /// One request; the error's kind and message, or `unreachable` when there was no answer.
+    /// Sends a request. Returns the error's kind and message, or `unreachable` when there was no answer.
     pub fn try_ask(&self, op: &str, args: &Value) -> Result<Value, String> {
         let gone = |error: std::io::Error| format!("unreachable: {error}");
         let socket = self.dir().join(".horde/control.sock");
@@ -246,7 +247,7 @@ impl City {
         Err("unreachable: the connection ended".to_owned())
     }
 
-    /// One request that must succeed.
+    /// Sends a request that must succeed.
     pub fn ask(&self, op: &str, args: &Value) -> Value {
         match self.try_ask(op, args) {
             Ok(result) => result,
@@ -267,19 +268,19 @@ impl City {
         relic["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Charges a relic; the answer.
+    /// Charges a relic, and returns the answer.
     pub fn charge(&self, relic: &str) -> Value {
         self.ask("charge", &json!({ "relic": relic, "rig": "rig" }))
     }
 
-    /// A relic that writes `work/<name>` in one commit, charged.
+    /// Makes and charges a relic that writes `work/<name>` in one commit.
     pub fn work(&self, name: &str) -> String {
         let relic = self.relic(name, 0, &does(name));
         self.charge(&relic);
         relic
     }
 
-    /// A relic's status.
+    /// Returns a relic's status.
     pub fn status_of(&self, relic: &str) -> String {
         let relic = self.ask("relic.show", &json!({ "relic": relic }));
         relic["status"].as_str().expect("a status").to_owned()
@@ -292,18 +293,18 @@ impl City {
         });
     }
 
-    /// All events of a type, the oldest first.
+    /// Returns all events of a type, the oldest first.
     pub fn events(&self, kind: &str) -> Vec<Value> {
         let events = self.ask("events", &json!({ "since": 0, "type": kind }));
         events.as_array().expect("a list").clone()
     }
 
-    /// The first event of a type, waited for.
+    /// Waits for the first event of a type.
     pub fn wait_event(&self, kind: &str) -> Value {
         self.wait(kind, || self.events(kind).into_iter().next())
     }
 
-    /// The merge requests of a relic, the oldest first, in full.
+    /// Returns the merge requests of a relic, the oldest first, in full.
     pub fn mrs(&self, relic: &str) -> Vec<Value> {
         let all = self.ask("mq.list", &json!({ "rig": "rig" }));
         let all = all.as_array().expect("a list").clone();
@@ -315,13 +316,13 @@ impl City {
         of
     }
 
-    /// Waits until a condition gives something. On a timeout the test fails with the whole story.
+    /// Waits until a condition gives a value. On a timeout the test fails with the daemon's log.
     pub fn wait<T>(&self, what: &str, condition: impl FnMut() -> Option<T>) -> T {
         let found = poll(LIMIT, condition);
         found.unwrap_or_else(|| panic!("not within {LIMIT:?}: {what}\n{}", self.story()))
     }
 
-    /// What the daemon logged, for failures.
+    /// Returns the end of the daemon's log, for failures.
     pub fn story(&self) -> String {
         let log = fs::read_to_string(self.root.join("daemon.log")).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
@@ -329,7 +330,7 @@ impl City {
         format!("in {}:\n{}", self.root.display(), lines[last..].join("\n"))
     }
 
-    /// Every process that belongs to this city: its daemon, holders, agents, git.
+    /// Returns every process that belongs to this city: its daemon, holders, agents, git.
     pub fn processes(&self) -> Vec<(u32, String)> {
         let needle = self.root.as_os_str().as_encoded_bytes().to_vec();
         let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|part| part == needle);
@@ -344,7 +345,7 @@ impl City {
             };
             let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
             let command = read("cmdline");
-            // A zombie has no command line; its parent is at it.
+            // A zombie has no command line; its parent will reap it.
             if pid != std::process::id()
                 && !command.is_empty()
                 && (has(&command) || has(&read("environ")))
@@ -367,7 +368,7 @@ impl Drop for City {
             signal(child.id(), Signal::SIGKILL);
             let _reaped = child.wait();
         }
-        // Holders first, or they would see their agents die and go on.
+        // Holders first: they would see their agents die and continue.
         let _given_up = poll(Duration::from_secs(1), || {
             let left = self.processes();
             left.iter()
@@ -380,7 +381,7 @@ impl Drop for City {
     }
 }
 
-/// The commands that write `work/<name>`, commit once, and say done; safe to run again.
+/// Returns the commands that write `work/<name>`, commit once, and say done; safe to repeat.
 pub fn does(name: &str) -> String {
     format!(
         "mkdir -p work; echo '{name}' > work/{name}; git add work/{name}\n\
@@ -391,11 +392,11 @@ pub fn does(name: &str) -> String {
 
 fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).expect("a pid"));
-    // It may have ended by itself meanwhile.
+    // The process may have ended by itself meanwhile.
     let _gone = kill(pid, signal);
 }
 
-/// Copies the log of a failed test to where `HORDE_TEST_LOGS` says.
+/// Copies the log of a failed test to the directory in `HORDE_TEST_LOGS`.
 fn keep(root: &Path) {
     let Some(dir) = std::env::var_os("HORDE_TEST_LOGS") else {
         return;
@@ -427,7 +428,7 @@ fn config(root: &Path, plan: &Plan) -> String {
     )
 }
 
-/// Makes a file, empty.
+/// Makes an empty file.
 pub fn touch(path: &Path) {
     File::create(path).expect("a file");
 }

@@ -1,4 +1,4 @@
-//! The one end that every story must have, whatever happened on the way.
+//! The end that every story must have, whatever happened on the way.
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
@@ -7,8 +7,8 @@ use super::super::support::git::git;
 use super::city::City;
 
 impl City {
-    /// Every one of these is on the origin's main, in exactly one commit, and nothing of the work
-    /// is left anywhere else.
+    /// Asserts that each of these is on the origin's main, in exactly one commit, and that no other trace of the work
+    /// is left.
     pub fn assert_landed(&self, work: &[(String, String)]) {
         for (name, relic) in work {
             self.wait_status(relic, "closed");
@@ -57,7 +57,7 @@ impl City {
         assert_eq!(closed, 1, "{relic} was closed {closed} times");
     }
 
-    /// Nobody works, nothing is under way, and no trace of any raider is left but its history.
+    /// Asserts that no raider works, nothing is under way, and a raider's only trace is its history.
     pub fn assert_quiet(&self) {
         self.wait("nothing is under way", || {
             self.unfinished().is_empty().then_some(())
@@ -80,7 +80,7 @@ impl City {
         assert!(!worktrees.contains("/raiders/"), "{worktrees}");
     }
 
-    /// What is still under way, by where it is seen.
+    /// Returns the work that is still under way, by the place where it is seen.
     fn unfinished(&self) -> Vec<String> {
         let mut left = Vec::new();
         let store = self.dir().join(".horde/relics.db");
@@ -116,7 +116,7 @@ impl City {
         left
     }
 
-    /// Nothing was ever salvaged: nothing was ever at risk.
+    /// Asserts that nothing was ever salvaged, because nothing was ever at risk.
     pub fn assert_no_salvage(&self) {
         assert_eq!(
             self.ask("salvage.list", &json!({})),

@@ -1,4 +1,4 @@
-//! The daemon is killed at moments that nobody chose. The seed is printed; `HORDE_SEED` repeats it.
+//! The daemon is killed at random moments. The seed is printed; `HORDE_SEED` repeats it.
 
 use std::thread;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn a_daemon_killed_at_random_moments_loses_nothing() {
     }
 }
 
-/// Charges a relic; refused when it is charged already, unanswered when the daemon dies of it.
+/// Charges a relic. Refused when it is charged already, unanswered when the daemon dies of it.
 fn charge(city: &City, relic: &str) {
     let args = serde_json::json!({ "relic": relic, "rig": "rig" });
     if let Err(error) = city.try_ask("charge", &args) {

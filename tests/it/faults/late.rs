@@ -1,4 +1,4 @@
-//! What is written after `done` is neither landed nor lost: a person is called, once.
+//! A file written after `done` is neither landed nor lost: an operator is called, once.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn a_file_written_after_done_holds_the_sandbox_back_and_calls_a_person_once() {
     let charged = city.charge(&relic);
     let ready = city.root().join("ready");
     city.wait("the raider works", || ready.exists().then_some(()));
-    // With the remote away, done is accepted and goes no further.
+    // With the remote away, done is accepted and waits.
     let away = city.root().join("away.git");
     fs::rename(city.origin(), &away).expect("it moves away");
     touch(&city.root().join("go"));

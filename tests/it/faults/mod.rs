@@ -1,4 +1,4 @@
-//! The real daemon, with real git and a scripted agent, is killed and must not care.
+//! The real daemon, with real git and a scripted agent, is killed and must recover.
 
 mod charge;
 pub mod city;

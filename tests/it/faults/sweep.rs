@@ -1,8 +1,8 @@
-//! The crash sweep: the daemon is aborted at every fault point there is, and the end is the same.
+//! The crash sweep: the daemon is aborted at every fault point, and the end is the same.
 //!
-//! `cargo test` kills once in each story, at a point that nobody chose; the seed is printed, and
-//! `HORDE_SEED` repeats it. The long tier kills at each point, once with one raider, and at its first,
-//! second and third time with three raiders at work; `HORDE_SWEEP=<point>` has it sweep one point.
+//! `cargo test` kills once in each story, at a random point; the seed is printed, and `HORDE_SEED` repeats it. The long
+//! tier kills at each point, once with one raider, and at its first, second and third time with three raiders at work;
+//! `HORDE_SWEEP=<point>` has it sweep a single point.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use super::super::support::chance::Chance;
 use super::super::support::git::{commit_all, git, rev, write};
 use super::city::{City, Plan, does, touch};
 
-/// How many cities live at once: most of their time is spent waiting for processes.
+/// The number of cities at once: most of their time is spent waiting for processes.
 const AT_ONCE: usize = 4;
 
 /// A piece of work that passes a point.
@@ -36,7 +36,7 @@ impl Story {
     const ALL: &[Self] = &[Self::Work, Self::Nuke, Self::Rework, Self::Prune];
 }
 
-/// Which stories pass a point. No wildcard: a new point must be thought of.
+/// Returns the stories that pass a point. No wildcard, so that a new point is not forgotten.
 fn stories(point: FaultPoint) -> &'static [Story] {
     use FaultPoint as P;
     match point {
@@ -77,17 +77,17 @@ fn stories(point: FaultPoint) -> &'static [Story] {
     }
 }
 
-/// One run of the sweep.
+/// A run of the sweep.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     story: Story,
     point: FaultPoint,
-    /// At which time.
+    /// The n-th time that the point is reached.
     nth: usize,
     raiders: usize,
 }
 
-/// The points of which `HORDE_SWEEP` names some, or all.
+/// Returns the points that `HORDE_SWEEP` names, or all.
 fn points() -> Vec<FaultPoint> {
     let wanted = std::env::var("HORDE_SWEEP").unwrap_or_default();
     let words = wanted
@@ -168,7 +168,7 @@ impl Case {
         format!("{}:{}", self.point.as_str(), self.nth)
     }
 
-    /// The daemon dies at the point, as asked, and is started again.
+    /// Waits until the daemon has died at the point, and starts it again.
     fn crash(&self, city: &City) {
         eprintln!("sweep: {:?} at {}", self.story, self.fault());
         city.wait_killed_by(Signal::SIGABRT);
@@ -196,7 +196,7 @@ fn charge_all(city: &City, work: Vec<(String, String)>) -> Vec<(String, String)>
     relics
 }
 
-/// Charges again what was not accepted; what was, is charged or being charged.
+/// Charges the relics that were not accepted; the others are charged or being charged.
 fn charge_again(city: &City, relics: &[(String, String)]) {
     for (_, relic) in relics {
         accept(city.try_ask("charge", &charge(relic)), &["conflict"]);
@@ -207,7 +207,7 @@ fn charge(relic: &str) -> Value {
     json!({ "relic": relic, "rig": "rig" })
 }
 
-/// Succeeded, or failed in a way that was to be expected.
+/// Checks that the result is a success or an expected failure.
 fn accept(result: Result<Value, String>, expected: &[&str]) {
     if let Err(error) = result {
         assert!(
@@ -221,7 +221,7 @@ fn work(case: Case) {
     let city = City::new(&Plan::forge(
         "gates = [{ name = \"test\", run = \"test -d work\" }]",
     ));
-    // The gate's own baseline: red on a target without any work would be nobody's fault.
+    // The gate's own baseline: a target that is red without any work must not be blamed on the raider.
     city.start(&[("HORDE_FAULT", &case.fault())]);
     let names = case
         .names()
@@ -268,7 +268,8 @@ fn nuke(case: Case) {
     }
     case.crash(&city);
     for raider in &raiders {
-        // Not accepted before it died: still there. Accepted: gone, or just going.
+        // If it was not accepted before the death, the raider is still there; if it was, the raider is gone or about to
+        // go.
         city.wait("the raider is gone", || match nuke(raider) {
             Ok(_) => Some(()),
             Err(error) if error.starts_with("not_found") => Some(()),
@@ -342,7 +343,7 @@ fn prune(case: Case) {
     city.stop();
 }
 
-/// One salvage of each, which gives everything back, and no ref that no salvage knows of.
+/// Asserts a salvage of each raider, which restores everything, and no salvage ref without a salvage.
 fn assert_salvaged(city: &City, raiders: &[Value]) {
     let salvages = city.ask("salvage.list", &json!({}));
     let salvages = salvages.as_array().expect("a list");

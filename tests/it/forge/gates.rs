@@ -1,4 +1,4 @@
-//! Gates: what they say about the branch, and what they say about themselves.
+//! Gates: their verdicts on the branch, and their own failures.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::super::support::git::git;
 use super::super::support::program;
 use super::{assert_nobody_blamed, foreign, landed, wait_parked};
 
-/// A city with one gate: the program `gate` in the temporary directory.
+/// Makes a city with one gate: the program `gate` in the temporary directory.
 fn gated(extra: &str) -> City {
     let city = City::new(&Plan::default());
     let gate = city.root().join("gate").display().to_string();
@@ -72,7 +72,7 @@ fn what_lands_is_what_was_tested_even_when_somebody_pushes_meanwhile() {
     let city = gated("");
     let root = city.root().display().to_string();
     foreign(&city, "theirs", "first\n");
-    // The first run is overtaken: somebody pushes after the tree was made, before it lands.
+    // The first run is overtaken: another push arrives after the tree was made, before it lands.
     program::script(
         &city.root().join("gate"),
         &format!(

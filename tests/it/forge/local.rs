@@ -1,4 +1,4 @@
-//! Rigs that push nowhere: without a remote, or told not to.
+//! Rigs that push nowhere: without a remote, or with pushing turned off.
 
 use std::fs;
 
@@ -71,7 +71,7 @@ fn a_rig_that_must_not_push_lands_in_its_own_repository() {
     assert_eq!(rev(&city.checkout(), "main"), before);
     let log = git(&city.repo(), &["log", "--format=%s", "refs/heads/main"]);
     assert_eq!(log, "Work on w1\nfirst");
-    // The next one builds on what landed.
+    // The next landing builds on the last one.
     let next = city.work("w2");
     city.wait_status(&next, "closed");
     let log = git(&city.repo(), &["log", "--format=%s", "refs/heads/main"]);
@@ -79,7 +79,7 @@ fn a_rig_that_must_not_push_lands_in_its_own_repository() {
     city.stop();
 }
 
-/// In the middle of a rebase or a bisect the checkout is not touched; when that is over, the landing goes on without a word.
+/// During a rebase or a bisect the checkout is not touched; when that is over, the landing continues by itself.
 #[test]
 fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over() {
     let city = without_remote();
@@ -103,7 +103,7 @@ fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over
     city.stop();
 }
 
-/// What lands may be a file that a person has and ignores.
+/// A file of the landing may be one that a person has and ignores.
 #[test]
 fn an_ignored_file_in_the_way_is_never_overwritten() {
     let city = without_remote();

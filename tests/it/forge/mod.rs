@@ -1,4 +1,4 @@
-//! The merge queue at work: the real daemon lands the work of a scripted agent, or says why not.
+//! The merge queue at work: the real daemon lands the work of a scripted agent, or tells why not.
 
 mod gates;
 mod local;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::faults::city::City;
 use super::support::git::{commit_all, git, write};
 
-/// Somebody else pushes a change of one file to main.
+/// Another client pushes a change of one file to main.
 fn foreign(city: &City, file: &str, content: &str) -> String {
     let other = city.root().join("other");
     if !other.exists() {
@@ -29,13 +29,13 @@ fn foreign(city: &City, file: &str, content: &str) -> String {
     commit
 }
 
-/// The subjects on the origin's main, the oldest first, without the first commit.
+/// Returns the subjects on the origin's main, the oldest first, without the first commit.
 fn landed(city: &City) -> Vec<String> {
     let log = git(&city.origin(), &["log", "--reverse", "--format=%s", "main"]);
     log.lines().skip(1).map(str::to_owned).collect()
 }
 
-/// All MERGE_FAILED messages of a relic.
+/// Returns all MERGE_FAILED messages of a relic.
 fn failures(city: &City, relic: &str) -> Vec<Value> {
     let sent = city.events("message.sent").into_iter();
     let data = sent.map(|event| event["data"].clone());
@@ -43,7 +43,7 @@ fn failures(city: &City, relic: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Nobody was blamed: no MERGE_FAILED, and one raider did all of it.
+/// Asserts that the work was not blamed: no MERGE_FAILED, and a single raider did all of it.
 fn assert_nobody_blamed(city: &City, relic: &str) {
     assert_eq!(failures(city, relic), Vec::<Value>::new());
     let charged = city.events("raider.charged");
@@ -53,8 +53,7 @@ fn assert_nobody_blamed(city: &City, relic: &str) {
     assert_eq!(charged.count(), 1, "{}", city.story());
 }
 
-/// Waits until the merge request of a relic is parked; it is in the queue, and says why and until
-/// when.
+/// Waits until the merge request of a relic is parked: in the queue, with a reason and a time.
 fn wait_parked(city: &City, relic: &str) -> Value {
     let held = city.wait_event("mr.held");
     assert_eq!(held["data"]["relic"], relic);

@@ -1,4 +1,4 @@
-//! In which order, and in which shape, work lands.
+//! The order and the shape in which work lands.
 
 use super::super::faults::city::{City, Plan, does, touch};
 use super::super::support::git::git;
@@ -30,7 +30,7 @@ fn the_more_urgent_lands_first_and_then_the_older() {
     city.stop();
 }
 
-/// Lands two commits in this style; parents and subjects of main's history, the newest first.
+/// Lands two commits in this style. Returns parents and subjects of main's history, the newest first.
 fn land_two(style: &str) -> Vec<(usize, String)> {
     let city = City::running(&Plan::forge(format!("style = \"{style}\"")));
     let script = "echo 1 > one; git add one; git commit -q -m 'Add one'\n\

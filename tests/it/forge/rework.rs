@@ -1,5 +1,4 @@
-//! What cannot land as it is goes to a fresh raider that is told why, so many times, and then to a
-//! person.
+//! Work that cannot land goes to a fresh raider with the reason, a limited number of times, and then to a person.
 
 use std::fs;
 
@@ -46,7 +45,7 @@ fn a_conflict_goes_to_a_fresh_raider_that_is_told_what_conflicts() {
     };
     assert_ne!(who(&charged[0]), who(&charged[1]));
     assert_eq!(charged[1]["cause"], "merge_failed");
-    // The fresh one started from main as it is now, and knew why it was needed.
+    // The fresh raider started from the present main, and was told the reason.
     let task = fs::read_to_string(city.root().join("task.2")).expect("a second session");
     assert!(task.contains("An earlier attempt"), "{task}");
     assert!(task.contains("shared.txt"), "{task}");
@@ -88,7 +87,7 @@ fn a_branch_that_stays_red_is_blocked_and_a_person_is_called() {
     city.wait_event("escalation.raised");
     assert_eq!(city.ask("status", &json!({}))["escalations"], 1);
     assert_eq!(landed(&city), Vec::<String>::new());
-    // Its work is kept on the remote, and it does not hold up others.
+    // Its work is kept on the remote, and does not hold up others.
     let good = city.work("good");
     city.wait_status(&good, "closed");
     assert_eq!(landed(&city), ["Work on good"]);

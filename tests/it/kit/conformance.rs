@@ -1,4 +1,4 @@
-//! `hd harness test`: what it finds of an agent that conforms, and of agents that do not.
+//! `hd harness test`: its findings about an agent that conforms, and about agents that do not.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::agent;
 
-/// A city whose harness `fake` is the agent in this role.
+/// Makes a city whose harness `fake` is the agent in this role.
 fn city(root: &Path, role: &str) {
     let exe = std::env::current_exe().unwrap();
     let (exe, test, variable) = (exe.display(), agent::TEST, agent::ROLE);
@@ -37,7 +37,7 @@ prompt = "file"
     fs::write(root.join("city.toml"), toml).unwrap();
 }
 
-/// The result of `hd harness test` of the agent in this role, for these cases, and its exit code.
+/// Runs `hd harness test` on the agent in this role, for these cases. Returns the result and the exit code.
 fn test(role: &str, cases: &[&str]) -> (Value, Option<i32>) {
     let cases: Vec<_> = cases.iter().flat_map(|case| ["--case", case]).collect();
     try_harness(role, &[&["fake"], &cases[..]].concat())
@@ -71,8 +71,8 @@ fn case<'a>(told: &'a Value, name: &str) -> &'a Value {
     cases.find(|case| case["case"] == name).unwrap()
 }
 
-/// The agent that conforms holds in these cases. They are shared among several tests, which wait beside each
-/// other. The end of a limit is not waited for.
+/// Asserts that the agent that conforms passes these cases. They are shared among several tests, which run in parallel.
+/// The end of a limit is not waited for.
 fn holds(cases: &[&str]) {
     let named = cases.iter().flat_map(|case| ["--case", case]);
     let words: Vec<_> = ["fake", "--short"].into_iter().chain(named).collect();
@@ -126,7 +126,7 @@ fn agents_that_share_an_identity_do_not_hold() {
     assert_eq!(case(&told, "two")["result"], "did not hold", "{told:#}");
 }
 
-/// It is not tried again and again: the first case says it of all.
+/// The program is not tried again and again: the first case reports the failure for all.
 #[test]
 fn program_that_never_asks_the_model_cannot_be_tried() {
     let (told, code) = try_harness("", &["silent", "--limit", "2s"]);

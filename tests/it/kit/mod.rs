@@ -1,4 +1,4 @@
-//! `hd harness`, and its conformance kit on an agent made for it.
+//! `hd harness`, and its conformance kit with an agent made for it.
 
 mod agent;
 mod conformance;

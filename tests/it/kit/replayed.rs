@@ -1,6 +1,6 @@
-//! The kit on recordings of the real programs' terminals (`tests/data/harness/<program>-<version>/kit-*.raw`),
-//! which `tests/real-agents/run --record` makes: an agent that shows them stands in for the program, and
-//! the patterns of the program's preset read them.
+//! The kit on recordings of the real programs' terminals (`tests/data/harness/<program>-<version>/kit-*.raw`), which
+//! `tests/real-agents/run --record` makes: an agent shows them instead of the program, and the patterns of the
+//! program's preset read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use serde_json::Value;
 
 use super::agent;
 
-/// The cases that a recording stands for.
+/// The cases that a recording can replace.
 const CASES: [&str; 3] = ["question", "limit", "login"];
 
-/// What programs do at a limit, as the agent does it; the others wait for text. aider ends in the end, which the
-/// recording does not show. A limit of copilot is told by a hook alone: no screen shows it.
+/// The behaviour of programs at a limit, as the agent imitates it; the others wait for text. aider ends after a while,
+/// which the recording does not show. A hook alone reports a limit of copilot: no screen shows it.
 const LIMITS: [(&str, &str); 6] = [
     ("aider", "waits"),
     ("claude", "menu"),
@@ -26,12 +26,12 @@ const LIMITS: [(&str, &str); 6] = [
     ("opencode", "waits"),
     ("pi", "waits"),
 ];
-/// Copilot's menu is walked through with arrows, and a recording does not move with them.
+/// Copilot's menu is used with arrows, and a recording does not react to them.
 const UNSHOWN: [(&str, &str); 1] = [("copilot", "question")];
 
-/// A limit that is over within a minute is not believed, so its end is minutes away: it is waited for in the long
-/// tier. `cargo test` has the model take requests again as soon as the limit and its end were seen, and a person
-/// resume the account.
+/// Returns whether the end of a limit is skipped. A limit of less than a minute is not believed, so its end is minutes
+/// away, which only the long tier waits for. In `cargo test` the model takes requests again as soon as the limit and
+/// its end were seen, and a person resumes the account.
 fn is_short() -> bool {
     by_tier(true, false)
 }
@@ -50,13 +50,13 @@ fn hd(dir: &Path, words: &[&str]) -> Command {
     let mut hd = Command::new(cargo_bin("hd"));
     hd.args(words).current_dir(dir).env_clear();
     hd.env("PATH", std::env::var_os("PATH").unwrap());
-    // A program tells the end of a limit in the zone of its machine.
+    // A program shows the end of a limit in the zone of its machine.
     hd.env("TZ", "UTC");
     hd.stdin(Stdio::null());
     hd
 }
 
-/// A city with a harness that shows these recordings, and reads its screens as the preset does.
+/// Makes a city with a harness that shows these recordings, and reads its screens as the preset does.
 fn city(root: &Path, preset: &str, screens: &Path) {
     fs::write(root.join("city.toml"), "[workspace]\nname = \"x\"\n").unwrap();
     let shown = hd(root, &["--json", "harness", "show", preset]).output();
@@ -82,14 +82,14 @@ fn city(root: &Path, preset: &str, screens: &Path) {
     for key in KEYS {
         harness[key] = shown["settings"][key].clone();
     }
-    // The agent's own input line, which is there when the recorded dialog has gone.
+    // The agent's own input line, which appears after the recorded dialog.
     let input = harness["input_patterns"].as_array_mut();
     input.unwrap().push("^>( |$)".into());
     let city = serde_json::json!({"workspace": {"name": "x"}, "harness": {"replayed": harness}});
     fs::write(root.join("city.toml"), toml::to_string(&city).unwrap()).unwrap();
 }
 
-/// Tries the cases of one program that it has recordings of, and returns what did not hold.
+/// Runs the cases of a program that have recordings, and returns those that failed.
 fn wrong(program: &Path) -> Vec<String> {
     let name = program.file_name().unwrap().to_string_lossy().into_owned();
     let (preset, _version) = name.split_once('-').unwrap();

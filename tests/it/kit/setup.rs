@@ -1,4 +1,4 @@
-//! `hd harness setup`, and what `hd init` and `hd harness show` tell of a program that would ask.
+//! `hd harness setup`, and the hints of `hd init` and `hd harness show` about a program that would ask.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-/// A directory with a `copilot` of another major version, a home, and a city in which that works.
+/// Makes a directory with a `copilot` of another major version, a home, and a city that uses it.
 fn made() -> tempfile::TempDir {
     let temp = horde_supervisor::testing::scratch();
-    // Written by another process: a file that is open for writing anywhere cannot be run.
+    // Written by another process: a file that is open for writing in any process cannot be executed.
     let script = "mkdir bin home city && printf '#!/bin/sh\\necho 7.0.1\\n' >bin/copilot \
                   && chmod 755 bin/copilot";
     let wrote = Command::new("sh")

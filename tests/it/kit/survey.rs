@@ -21,11 +21,11 @@ harness = "claude"
 prompt = "p"
 "#;
 
-/// A city, and a directory with a `claude` that tells its version.
+/// Makes a city, and a directory with a `claude` that prints its version.
 fn made() -> tempfile::TempDir {
     let temp = horde_supervisor::testing::scratch();
     fs::write(temp.path().join("city.toml"), CITY).unwrap();
-    // Written by another process: a file that is open for writing anywhere cannot be run.
+    // Written by another process: a file that is open for writing in any process cannot be executed.
     let script = "mkdir bin && printf '#!/bin/sh\\necho \"2.1.197 (Claude Code)\"\\n' >bin/claude \
                   && chmod 755 bin/claude";
     let wrote = Command::new("sh")
@@ -53,7 +53,7 @@ fn json(root: &Path, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What presets there are is asked before `hd init`.
+/// Presets can be listed before `hd init`.
 #[test]
 fn presets_are_listed_and_shown_outside_of_a_city() {
     let temp = made();
@@ -105,7 +105,8 @@ fn list_tells_which_programs_are_there() {
     assert!(line("codex").contains("codex (not found)"), "{table}");
 }
 
-/// Nobody is to take a preset for proven that never met its program, nor look for the program of one without a command.
+/// The list must not present a preset as proven that never met its program, nor look for the program of a harness
+/// without a command.
 #[test]
 fn list_marks_presets_that_were_never_tried_and_says_what_has_no_command() {
     let temp = made();

@@ -1,4 +1,4 @@
-//! Administration of one child: start, stop, restart, and what comes of them in every state.
+//! Administration of a single child: start, stop, restart, and their results in every state.
 
 use serde_json::{Value, json};
 
@@ -8,13 +8,13 @@ use crate::support::live::until;
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// `child_adm`: every order in every state, the second time too.
+/// `child_adm`: every order in every state, also twice.
 #[test]
 fn every_order_is_answered_in_every_state() {
     let mut city = started(&with(&[agent("mayor", "polite", ""), bystander()]));
     let first = runs_as(&city, "mayor", 1);
     let order = |verb: &str| city.hd(&["agent", verb, "mayor"]);
-    // A process that has not spoken yet, or does not listen, would end without a word.
+    // A process that has not written its stamp yet, or ignores signals, would end without one.
     let spoken = |pid, times| {
         let what = format!("{times} stamps: one for each start and end");
         until(&what, || stamps_of(&city, "mayor").len() == times);
@@ -61,7 +61,7 @@ fn every_order_is_answered_in_every_state() {
     order("stop").json();
     city.stop();
     city.start();
-    // A daemon that never had it knows it all the same.
+    // A daemon that never ran the child still knows it.
     in_state(&city, "mayor", "stopped");
     assert_eq!(
         city.hd(&["agent", "stop", "mayor"]).json()["state"],
@@ -71,13 +71,13 @@ fn every_order_is_answered_in_every_state() {
     in_state(&city, "mayor", "running");
 }
 
-/// `extra_return`: the session is the agent's own, whatever started it: one at a time, of one name.
+/// `extra_return`: a session belongs to its agent, however it was started: one at a time, under one name.
 #[test]
 fn the_name_of_a_session_outlives_it_and_there_is_only_ever_one() {
     let mut city = started(&with(&[agent("mayor", "polite", "")]));
     let session = |generation| {
         let pid = runs_as(&city, "mayor", generation);
-        // The daemon, the holder, the agent and what it waits for.
+        // The daemon, the holder, the agent and its child process.
         until("one session", || processes::of(city.root()).len() == 4);
         assert!(processes::runs(pid));
         super::shown(&city, "mayor")["session"].clone()
@@ -97,8 +97,8 @@ fn the_name_of_a_session_outlives_it_and_there_is_only_ever_one() {
     );
 }
 
-/// `sup_start_child_returns_error`, `sup_start_restart_child_returns_error`: whoever starts a child
-/// that cannot start is told why, and it stays at rest.
+/// `sup_start_child_returns_error`, `sup_start_restart_child_returns_error`: the caller that starts a child that cannot
+/// start gets the reason, and the child stays at rest.
 #[test]
 fn who_starts_what_cannot_start_is_told_why() {
     let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n";
@@ -129,8 +129,8 @@ fn who_starts_what_cannot_start_is_told_why() {
     pid(&in_state(&city, "flaky", "running"));
 }
 
-/// `already_started_outside_supervisor`: a session of that name that is not ours is left alone, and
-/// the agent's start says so. Names are a stranger's to take only on tmux.
+/// `already_started_outside_supervisor`: a foreign session of that name is left alone, and the agent's start says so.
+/// Only on tmux can a stranger take a name.
 #[test]
 fn a_strangers_session_of_the_same_name_is_not_ended() {
     use crate::support::tmux;

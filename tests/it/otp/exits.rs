@@ -1,4 +1,4 @@
-//! Restart type × kind of end: who is started again.
+//! Restart type × kind of end: the children that are started again.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{agent, bystander, in_state, later, runs_as, stamps_of, started, with
 use crate::support::live::City;
 use crate::support::processes;
 
-/// How a stub ends: a name, its words, and what the journal says of it.
+/// The ends of a stub: a name, its command, and code and signal in the journal.
 const ENDS: [(&str, &str, Option<i64>, Option<i64>); 5] = [
     ("normal", "exit 0", Some(0), None),
     ("shutdown", "kill -TERM $$", None, Some(15)),
@@ -15,8 +15,8 @@ const ENDS: [(&str, &str, Option<i64>, Option<i64>); 5] = [
     ("kill", "kill -KILL $$", None, Some(9)),
 ];
 
-/// OTP: a permanent child always, a transient one unless it ended with `normal` or `shutdown`, a
-/// temporary one never.
+/// Returns whether OTP restarts the child: a permanent one always, a transient one unless it ended with `normal` or
+/// `shutdown`, a temporary one never.
 fn comes_back(restart: &str, end: &str) -> bool {
     match restart {
         "permanent" => true,
@@ -37,10 +37,9 @@ fn starts(city: &City, name: &str) -> Vec<Value> {
     city.happened("agent.started", name)
 }
 
-/// `permanent_normal`, `transient_normal`, `temporary_normal`, `permanent_shutdown`,
-/// `transient_shutdown`, `temporary_shutdown`, `permanent_abnormal`, `transient_abnormal`,
-/// `temporary_abnormal`; and `external_start_no_progress_log`: an operator's start is told apart from
-/// a restart, once.
+/// `permanent_normal`, `transient_normal`, `temporary_normal`, `permanent_shutdown`, `transient_shutdown`,
+/// `temporary_shutdown`, `permanent_abnormal`, `transient_abnormal`, `temporary_abnormal`; and
+/// `external_start_no_progress_log`: an operator's start is told apart from a restart, once.
 #[test]
 fn who_is_started_again_after_which_end() {
     let mut parts: Vec<_> = cells()
@@ -59,7 +58,7 @@ fn who_is_started_again_after_which_end() {
     city.sign("go");
     for (restart, name, end) in cells() {
         let (kind, _, code, signal) = ENDS[end];
-        // What its type takes for a good end is no crash.
+        // An end that its type accepts as good is no crash.
         let good = restart != "permanent" && ["normal", "shutdown"].contains(&kind);
         let word = if good {
             "agent.stopped"
@@ -97,7 +96,7 @@ fn who_is_started_again_after_which_end() {
     }
 }
 
-/// `faulty_application_shutdown`: what cannot be started is said at once, with its name.
+/// `faulty_application_shutdown`: a program that cannot be started is reported at once, by its name.
 #[test]
 fn a_command_that_does_not_exist_is_named() {
     let ghost = "[[agents]]\nname = \"ghost\"\nrestart = \"temporary\"\n\
@@ -112,8 +111,8 @@ fn a_command_that_does_not_exist_is_named() {
     runs_as(&city, "other", 1);
 }
 
-/// `sup_stop_race`: whoever ends by itself while everything is being stopped is not started again,
-/// whatever its restart type, and the order of the others is kept.
+/// `sup_stop_race`: a child that ends by itself during the stop is not started again, with any restart type, and the
+/// order of the others is kept.
 #[test]
 fn who_ends_by_itself_during_the_stop_stays_down() {
     let names: Vec<_> = cells().into_iter().map(|(_, name, _)| name).collect();
@@ -123,7 +122,7 @@ fn who_ends_by_itself_during_the_stop_stays_down() {
         let lines = format!("await stopping; stamp over; {}", ENDS[end].1);
         parts.push(agent(name.as_str(), &lines, &keys));
     }
-    // Ended first, and only when all the others are gone: they depend on nobody's being told.
+    // Ended first, but exits only after all the others: their ends must not depend on its exit.
     let lines = "gone() { [ $(grep -c over stamps) = 15 ] && sleep 0.3 && stamp down && exit 0; }\n\
                  trap 'sign stopping; until gone; do sleep 0.05; done' INT TERM\nrest";
     let keys = format!("shutdown_timeout = \"1m\"\ndepends_on = {names:?}");

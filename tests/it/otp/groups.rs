@@ -1,4 +1,4 @@
-//! Groups: whom a death concerns besides who died.
+//! Groups: the members that a death concerns besides the dead one.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::support::processes;
 
 const NAMES: [&str; 3] = ["zeta", "alpha", "mike"];
 
-/// Three that end politely, in a group.
+/// Three polite agents in a group.
 fn three(strategy: &str) -> Vec<String> {
     let agents = NAMES.iter().map(|name| agent(name, "polite", ""));
     agents
@@ -28,8 +28,8 @@ fn generations(city: &City, wanted: [u64; 3]) -> Vec<u32> {
         .collect()
 }
 
-/// What the journal says of the three since so many of its events, in order. The processes themselves
-/// say it in the order in which the machine lets them.
+/// Returns the journal's events of the three after the first `seen`, in order. The processes' own stamps come in the
+/// order in which the machine schedules them.
 fn since(city: &City, seen: usize) -> Vec<String> {
     let mut events = city.all_events();
     events.retain(|event| NAMES.iter().any(|name| event["subject"] == *name));
@@ -45,8 +45,8 @@ fn since(city: &City, seen: usize) -> Vec<String> {
     words.skip(seen).collect()
 }
 
-/// `one_for_one`, `one_for_all`, `rest_for_one`: who is restarted with the second of three, in which
-/// order, and that nobody else's pid changes.
+/// `one_for_one`, `one_for_all`, `rest_for_one`: the members restarted with the second of three, their order, and that
+/// no other pid changes.
 #[test]
 fn the_strategy_says_whom_a_death_concerns() {
     for (strategy, after, happened) in [
@@ -94,9 +94,9 @@ fn the_strategy_says_whom_a_death_concerns() {
     }
 }
 
-/// `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart`: one of those that
-/// are started again dies at once. With all for one the first ends again and all start; with rest for
-/// one it runs on, and only the second is tried again.
+/// `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart`: a restarted member dies at once.
+/// With `one_for_all` the first ends again and all start; with `rest_for_one` it runs on, and only the second is
+/// retried.
 #[test]
 fn another_one_that_fails_at_the_restart() {
     for (strategy, zeta, happened) in [
@@ -129,7 +129,7 @@ fn another_one_that_fails_at_the_restart() {
         generations(&city, [1, 1, 1]);
         until("all are told of", || since(&city, 0).len() == 3);
         kill(&city, "zeta");
-        // The one before has been started, and waits for nobody.
+        // The member before has been started, and waits for no other.
         runs_as(&city, "alpha", 2);
         runs_as(&city, "zeta", 2);
         city.sign("fail");
@@ -143,7 +143,8 @@ fn another_one_that_fails_at_the_restart() {
             last().is_some_and(|what| what == "mike up")
         });
         let mut seen = since(&city, 6);
-        // It may have been started before its predecessor failed, and ended before or after that was on record.
+        // The agent may have started before its predecessor failed, and may have ended before or after that was
+        // recorded.
         if let Some(down) = seen.iter().position(|what| what == "mike down") {
             seen.remove(down);
             let early = seen[..down].iter().position(|what| what == "mike up");
@@ -153,9 +154,9 @@ fn another_one_that_fails_at_the_restart() {
     }
 }
 
-/// `one_for_all_escalation`, `rest_for_one_escalation`: the limit. With us the culprit is quarantined,
-/// and those whom its death concerns wait with it, the others run on; released by a person, or laid to
-/// rest by one, it lets all of them go on at once.
+/// `one_for_all_escalation`, `rest_for_one_escalation`: the limit. Here the culprit is quarantined, and the members
+/// that its death concerns wait with it, while the others run on; once an operator releases it or lays it to rest, all
+/// of them continue at once.
 #[test]
 fn whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it() {
     for (strategy, order, zeta) in [
@@ -195,8 +196,8 @@ fn whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it() {
     }
 }
 
-/// `temporary_bystander`: a temporary sibling that its group's restart ends is not started again, and
-/// that costs nobody anything.
+/// `temporary_bystander`: a temporary sibling that its group's restart ends is not started again, and that counts as no
+/// death.
 #[test]
 fn a_temporary_bystander_ends_with_its_group() {
     for strategy in ["one_for_all", "rest_for_one"] {

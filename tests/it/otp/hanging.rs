@@ -1,4 +1,4 @@
-//! A child that cannot be started, again and again: everything else goes on as if it could.
+//! A child that fails to start again and again: everything else is unaffected.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,7 @@ use crate::support::git::write;
 use crate::support::live::{City, until};
 use crate::support::processes;
 
-/// What an answer may take on a machine that is busy: far less than an attempt and its back-off would
-/// take for ever.
+/// The limit of an answer on a busy machine: far less than endless attempts with back-off would take.
 const PROMPT: Duration = Duration::from_secs(20);
 
 /// An agent whose program disappears.
@@ -18,7 +17,7 @@ fn flaky() -> String {
     "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n".to_owned()
 }
 
-/// A city whose flaky agent is tried again for ever.
+/// Makes a city whose flaky agent is retried for ever.
 fn looping(more: &[String]) -> City {
     let parts = [&[flaky(), bystander()], more].concat();
     let mut city = made(&with(&parts).set("daemon", "max_restarts", "0"));
@@ -37,8 +36,8 @@ fn looping(more: &[String]) -> City {
     city
 }
 
-/// `hanging_restart_loop`, `hanging_restart_loop_simple`: the daemon answers, says what is wrong, and a
-/// stop ends the loop.
+/// `hanging_restart_loop`, `hanging_restart_loop_simple`: the daemon answers, reports the error, and a stop ends the
+/// loop.
 #[test]
 fn a_restart_loop_hangs_nobody_and_a_stop_ends_it() {
     let mut city = looping(&[]);
@@ -67,7 +66,7 @@ fn a_restart_loop_hangs_nobody_and_a_stop_ends_it() {
     city.stop();
 }
 
-/// `hanging_restart_loop`, the end: the daemon's own stop does not wait for the loop, nor for ever.
+/// `hanging_restart_loop`, the end: the daemon's own stop does not wait for the loop.
 #[test]
 fn a_stop_of_everything_ends_the_loop() {
     let mut city = looping(&[]);
@@ -76,8 +75,8 @@ fn a_stop_of_everything_ends_the_loop() {
     assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
 }
 
-/// `hanging_restart_loop_rest_for_one`: those after it wait, and one of them can be laid to rest; with
-/// the culprit stopped the last one runs.
+/// `hanging_restart_loop_rest_for_one`: the members after it wait, and one of them can be laid to rest; after a stop of
+/// the culprit the last one runs.
 #[test]
 fn those_after_it_wait_and_can_be_stopped() {
     let others = ["after", "last"].map(|name| super::agent(name, "polite", ""));

@@ -1,5 +1,5 @@
-//! Intensity: how many deaths within the window, and what follows. OTP's supervisor gives up as a
-//! whole; ours quarantines the one.
+//! Intensity: the number of deaths within the window, and its consequence. OTP's supervisor gives up as a whole; ours
+//! quarantines the child.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn kill(city: &City, name: &str) {
     processes::signal(pid(&agent), Signal::SIGKILL);
 }
 
-/// `multiple_restarts`: deaths that are far enough apart are restarted for ever.
+/// `multiple_restarts`: deaths that are far enough apart never reach the limit.
 #[test]
 fn deaths_that_are_a_window_apart_never_quarantine() {
     let plan = with(&[agent("slow", "rest", "")]);
@@ -31,9 +31,8 @@ fn deaths_that_are_a_window_apart_never_quarantine() {
     assert!(city.happened("agent.quarantined", "slow").is_empty());
 }
 
-/// `one_for_one`, `one_for_one_escalation`: only who dies is started again, with a pid of its own;
-/// attempts that fail count as deaths; exactly the one after the last is the limit, and nobody else is
-/// concerned.
+/// `one_for_one`, `one_for_one_escalation`: only the dead child is started again, with a new pid; failed attempts count
+/// as deaths; the death after the last allowed one reaches the limit, and no other child is concerned.
 #[test]
 fn attempts_count_and_the_limit_concerns_nobody_else() {
     let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n";
@@ -68,7 +67,7 @@ fn attempts_count_and_the_limit_concerns_nobody_else() {
     in_state(&city, "flaky", "running");
 }
 
-/// `count_restarting_children`: who is between two attempts is listed, and does not count as running.
+/// `count_restarting_children`: a child between two attempts is listed, and does not count as running.
 #[test]
 fn who_waits_for_its_restart_is_listed_as_such() {
     let backoff =
@@ -84,7 +83,7 @@ fn who_waits_for_its_restart_is_listed_as_such() {
     );
     let agents = city.ask("agent.list", json!({})).unwrap();
     assert_eq!(agents.as_array().unwrap().len(), 2);
-    // Nobody has to wait who does not want to.
+    // An operator need not wait for the back-off.
     city.hd(&["agent", "restart", "waits"]).json();
     runs_as(&city, "waits", 2);
 }

@@ -1,6 +1,6 @@
-//! The cases of Erlang/OTP's `supervisor_SUITE`, against the real daemon (`3-architecture.md`, 3.1: names and
-//! meaning are OTP's). What is translated: a child is an agent of `city.toml`, adding and deleting one is a
-//! reload, `simple_one_for_one` is a pool, and a supervisor that gives up is a quarantine.
+//! The cases of Erlang/OTP's `supervisor_SUITE`, against the real daemon (`3-architecture.md`, 3.1: names and meaning
+//! are OTP's). The translation: a child is an agent of `city.toml`, adding and deleting one is a reload,
+//! `simple_one_for_one` is a pool, and a supervisor that gives up is a quarantine.
 //!
 //! | Case | Test |
 //! |---|---|
@@ -59,7 +59,7 @@ use crate::support::git::write;
 use crate::support::live::{City, wait};
 use crate::support::plan::Plan;
 
-/// An agent that does these lines after those of `stub.sh`, with further keys.
+/// An agent that runs these lines after those of `stub.sh`, with further keys.
 fn agent(name: &str, lines: &str, keys: &str) -> String {
     let script = format!(". ./stub.sh\n{lines}");
     format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n{keys}\n")
@@ -70,7 +70,7 @@ fn group(strategy: &str, members: &[&str]) -> String {
     format!("[[groups]]\nname = \"together\"\nstrategy = \"{strategy}\"\nmembers = {members:?}\n")
 }
 
-/// The city of a plan, with the stub at hand, not started yet.
+/// Makes the city of a plan, with the stub available, not started yet.
 fn made(plan: &Plan) -> City {
     let city = City::made(plan);
     write(city.root(), "stub.sh", include_str!("stub.sh"));
@@ -78,7 +78,7 @@ fn made(plan: &Plan) -> City {
     city
 }
 
-/// The same, started.
+/// Makes and starts the city of a plan.
 fn started(plan: &Plan) -> City {
     let mut city = made(plan);
     city.start();
@@ -90,13 +90,13 @@ fn with(parts: &[String]) -> Plan {
     Plan::new().add(&parts.concat())
 }
 
-/// What has happened to the stubs, in order.
+/// Returns the stamps that the stubs have written, in order.
 fn stamps(city: &City) -> Vec<String> {
     let stamps = fs::read_to_string(city.root().join("stamps")).unwrap();
     stamps.lines().map(str::to_owned).collect()
 }
 
-/// What has happened to one of them.
+/// Returns the stamps of one stub.
 fn stamps_of(city: &City, name: &str) -> Vec<String> {
     let prefix = format!("{name} ");
     let own = stamps(city).into_iter();
@@ -104,7 +104,7 @@ fn stamps_of(city: &City, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// An agent as the daemon shows it; null when it does not.
+/// Returns an agent as the daemon shows it; null when it is not shown.
 fn shown(city: &City, name: &str) -> Value {
     let agents = city.ask("agent.list", json!({})).unwrap();
     let mut agents = agents.as_array().unwrap().iter();
@@ -119,7 +119,7 @@ fn in_state(city: &City, name: &str, state: &str) -> Value {
     })
 }
 
-/// Waits until an agent runs in this generation: its pid.
+/// Waits until an agent runs in this generation, and returns its pid.
 fn runs_as(city: &City, name: &str, generation: u64) -> u32 {
     wait(&format!("{name} runs, generation {generation}"), || {
         let agent = shown(city, name);
@@ -128,14 +128,13 @@ fn runs_as(city: &City, name: &str, generation: u64) -> u32 {
     })
 }
 
-/// The process of an agent that is shown as running.
+/// Returns the process of an agent that is shown as running.
 fn pid(agent: &Value) -> u32 {
     let pid = agent["pid"].as_u64().unwrap_or_else(|| panic!("{agent}"));
     pid.try_into().unwrap()
 }
 
-/// Restarts an agent that is at hand for that, and waits until it has been told: whatever happened
-/// before stands in the journal then.
+/// Restarts the bystander and waits for its event: the journal has everything that happened before then.
 fn later(city: &City) {
     in_state(city, "later", "running");
     let before = city.happened("agent.restarted", "later").len();

@@ -1,4 +1,4 @@
-//! Pools, which stand where OTP has `simple_one_for_one`: many of one kind, that come and go.
+//! Pools, the counterpart of OTP's `simple_one_for_one`: many of a kind, that come and go.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// A city with a pool whose size stands in the file `wanted`.
+/// Makes a city with a pool whose size stands in the file `wanted`.
 fn pool(plan: Plan, lines: &str, size: usize) -> City {
     let keys = "pool = { min = 0, max = 120, check = \"cat wanted\", check_interval = \"100ms\", \
                 drain_timeout = \"0s\" }\nshutdown_timeout = \"0s\"";
@@ -27,7 +27,7 @@ fn workers(city: &City) -> Vec<Value> {
     agents
 }
 
-/// Waits until so many members are there, all of them running.
+/// Waits until this number of members runs.
 fn members(city: &City, count: usize) -> Vec<Value> {
     wait(&format!("{count} members"), || {
         let workers = workers(city);
@@ -36,9 +36,9 @@ fn members(city: &City, count: usize) -> Vec<Value> {
     })
 }
 
-/// `simple_one_for_one`, `simple_one_for_one_escalation`, `simple_one_for_one_extra`,
-/// `sup_start_map_simple`: one dies: as many as before, the others as they were, and it comes back as
-/// who it was; over the limit it alone is quarantined.
+/// `simple_one_for_one`, `simple_one_for_one_escalation`, `simple_one_for_one_extra`, `sup_start_map_simple`: after a
+/// death the pool has as many members as before, the others unchanged, and the dead member returns under its name; over
+/// the limit it alone is quarantined.
 #[test]
 fn a_member_that_dies_comes_back_as_who_it_was() {
     let lines = "stamp \"is $HD_SESSION $0 $PWD\"\nrest";
@@ -61,7 +61,7 @@ fn a_member_that_dies_comes_back_as_who_it_was() {
     let dir = city.root().display();
     for name in ["worker-1", "worker-2", "worker-3"] {
         let said = format!("is e2e-{name} sh {dir}");
-        // The newest session of each of them too.
+        // The newest session of each has written its stamp, too.
         until("it has spoken", || {
             super::stamps_of(&city, name).last() == Some(&said)
         });
@@ -70,8 +70,8 @@ fn a_member_that_dies_comes_back_as_who_it_was() {
     }
 }
 
-/// `child_adm_simple`: members are called by their own names; what is none is not found, and lives;
-/// `sup_start_child_returns_error_simple`: a pool as such is not started.
+/// `child_adm_simple`: members are called by their own names; another name is not found, and its agent lives;
+/// `sup_start_child_returns_error_simple`: a pool as such cannot be started.
 #[test]
 fn members_are_called_by_name_and_others_are_left_alone() {
     let city = pool(Plan::new(), "rest", 2);
@@ -92,15 +92,15 @@ fn members_are_called_by_name_and_others_are_left_alone() {
     city.hd(&["agent", "start", "worker"]).error(4);
     later(&city);
     assert_eq!(city.happened("agent.started", "worker").len(), 0);
-    // Another has taken its place meanwhile, so one of the three has to go again in its time.
+    // Another member has taken its place meanwhile, so one of the three has to end later.
     city.hd(&["agent", "start", "worker-1"]).json();
     until("it was started again", || {
         city.happened("agent.started", "worker-1").len() == 2
     });
 }
 
-/// `simple_one_for_one_corruption`, `do_not_save_child_specs_for_temporary_children`: members come and
-/// go; nothing of those that went is left.
+/// `simple_one_for_one_corruption`, `do_not_save_child_specs_for_temporary_children`: members come and go; nothing is
+/// left of former members.
 #[test]
 fn members_come_and_go_and_leave_nothing() {
     let city = pool(Plan::new(), "rest", 2);
@@ -110,7 +110,7 @@ fn members_come_and_go_and_leave_nothing() {
         write(city.root(), "wanted", "2");
         members(&city, 2);
     }
-    // The daemon; holder, agent and its sleep of either, and of the bystander.
+    // The daemon; and of the member and the bystander: holder, agent, and its sleep.
     until("no process is left", || {
         processes::of(city.root()).len() == 1 + 3 * 3
     });

@@ -1,5 +1,4 @@
-//! Reload, which stands where OTP has `code_change`: what changes in a supervisor's flags and children
-//! while they run.
+//! Reload, the counterpart of OTP's `code_change`: changes of a supervisor's flags and children at runtime.
 
 use std::fs;
 
@@ -14,7 +13,7 @@ use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// As an editor does; applied when this returns.
+/// Saves as an editor does. Returns when the change is applied.
 fn save(city: &City, plan: &Plan) -> Value {
     let new = city.root().join(".city.toml.new");
     fs::write(&new, plan.toml()).unwrap();
@@ -22,9 +21,9 @@ fn save(city: &City, plan: &Plan) -> Value {
     city.hd(&["reload"]).json()
 }
 
-/// `code_change`, `code_change_map`, `code_change_simple`: flags hold from the next death on and change
-/// no pid, nor do keys that ask for none; a child that is not configured any more ends (OTP: it runs
-/// on), and one that is new starts (OTP: it waits).
+/// `code_change`, `code_change_map`, `code_change_simple`: flags apply from the next death on and change no pid, nor do
+/// keys that need no restart; a child that is no longer configured ends (OTP: it runs on), and a new one starts (OTP:
+/// it waits).
 #[test]
 fn a_reload_changes_flags_and_children_and_nobody_elses_pid() {
     let kept = agent("kept", "polite", "");
@@ -54,14 +53,14 @@ fn a_reload_changes_flags_and_children_and_nobody_elses_pid() {
         processes::signal(runs_as(&city, "new", generation), Signal::SIGKILL);
     }
     city.wait_event(1, "agent.quarantined", "new");
-    // The new restart type: it rests after a good end.
+    // The new restart type: the agent rests after a good end.
     processes::signal(pid, Signal::SIGTERM);
     city.wait_event(1, "agent.stopped", "kept");
     in_state(&city, "kept", "stopped");
 }
 
-/// The deletion of a specification in every state of its child (`child_adm`: delete); a specification
-/// of the same name is another one.
+/// The deletion of a specification in every state of its child (`child_adm`: delete); a later specification of the same
+/// name is a new child.
 #[test]
 fn a_specification_can_go_in_every_state_and_come_again() {
     let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n".to_owned();
@@ -119,7 +118,7 @@ fn a_specification_can_go_in_every_state_and_come_again() {
     city.stop();
 }
 
-/// A group that is being restarted while it is changed: nobody is forgotten.
+/// A group that changes while it is restarted: no member is forgotten.
 #[test]
 fn a_group_that_goes_while_it_is_restarted_leaves_nobody_behind() {
     let lines = "[ $n = 1 ] || [ -e $signs/mended ] || exit 1\npolite";
@@ -147,8 +146,8 @@ fn a_group_that_goes_while_it_is_restarted_leaves_nobody_behind() {
     in_state(&city, "alpha", "running");
 }
 
-/// A culprit whose specification was mended is released (`3-architecture.md`, 3.1), and with it those
-/// who waited for it.
+/// A culprit whose specification was mended is released (`3-architecture.md`, 3.1), and with it the children that
+/// waited for it.
 #[test]
 fn a_culprit_that_is_mended_by_a_reload_lets_its_group_go_on() {
     let zeta = agent("zeta", "polite", "");
@@ -163,7 +162,7 @@ fn a_culprit_that_is_mended_by_a_reload_lets_its_group_go_on() {
     let city = started(&plan(&bad));
     runs_as(&city, "zeta", 1);
     let alpha = pid(&in_state(&city, "alpha", "running"));
-    // It knows by then that this was its first time.
+    // By then the agent has counted its first start.
     until("it has counted", || stamps_of(&city, "alpha").len() == 1);
     processes::signal(alpha, Signal::SIGKILL);
     city.wait_event(1, "agent.quarantined", "alpha");

@@ -1,4 +1,4 @@
-//! Start: an empty city, one that cannot be, and a large one.
+//! Start: an empty city, an invalid one, and a large one.
 
 use std::fs;
 use std::time::Instant;
@@ -20,8 +20,8 @@ fn a_city_without_agents_starts_answers_and_stops_without_a_trace() {
     assert_eq!(processes::of(city.root()), Vec::<u32>::new());
 }
 
-/// `sup_start_ignore_child`: with us who has nothing to do is suspended. It is listed and does not
-/// keep the next one from starting.
+/// `sup_start_ignore_child`: a child without work is suspended here. It is listed and does not keep the next one from
+/// starting.
 #[test]
 fn a_suspended_agent_is_listed_and_the_next_one_starts() {
     let off = agent("off", "rest", "suspended = true");
@@ -29,7 +29,7 @@ fn a_suspended_agent_is_listed_and_the_next_one_starts() {
     runs_as(&city, "on", 1);
     assert_eq!(in_state(&city, "off", "suspended")["pid"], Value::Null);
     assert_eq!(stamps(&city), ["on up"]);
-    // Neither is a mistake: it is there, and has no session.
+    // Neither is a mistake: the agent exists, and has no session.
     city.hd(&["agent", "stop", "off"]).json();
     assert_eq!(
         city.hd(&["agent", "restart", "off"]).error(1)["kind"],
@@ -37,7 +37,7 @@ fn a_suspended_agent_is_listed_and_the_next_one_starts() {
     );
 }
 
-/// `horde-supervisor`, on a city whose `city.toml` ends with these lines.
+/// Runs `horde-supervisor` on a city whose `city.toml` ends with these lines.
 fn refused(city: &City, toml: &str, more: &str) -> Ran {
     let path = city.root().join("city.toml");
     fs::write(&path, format!("{toml}\n{more}\n")).unwrap();
@@ -53,7 +53,7 @@ fn refused(city: &City, toml: &str, more: &str) -> Ran {
     }
 }
 
-/// What is wrong with a city that has an agent `good`, and what is said of it.
+/// The errors of a city with an agent `good`, and words of the message for each.
 fn malformed() -> Vec<(String, &'static [&'static str])> {
     let group = |strategy: &str| super::group(strategy, &["good"]);
     vec![
@@ -105,9 +105,9 @@ fn malformed() -> Vec<(String, &'static [&'static str])> {
     ]
 }
 
-/// `sup_start_error_return`, `sup_start_fail`, `sup_start_map_faulty_specs`, `child_specs`,
-/// `sup_flags`, `significant_simple`: the daemon ends with 2, names file, line and what is wrong, and
-/// has started nothing, not even a lock. What OTP ignores, an unknown key, we refuse.
+/// `sup_start_error_return`, `sup_start_fail`, `sup_start_map_faulty_specs`, `child_specs`, `sup_flags`,
+/// `significant_simple`: the daemon exits with 2, reports file, line and error, and has started nothing, not even a
+/// lock. An unknown key, which OTP ignores, is refused here.
 #[test]
 fn a_configuration_that_cannot_be_is_refused_before_anything_is_started() {
     let good = with(&[agent("good", "stamp started", "")]);
@@ -147,7 +147,7 @@ fn a_configuration_that_cannot_be_is_refused_before_anything_is_started() {
     assert!(!state.join("control.sock").exists() && !state.join("supervisor.lock").exists());
 }
 
-/// `sup_start_map`: a specification of nothing but a name and a command has every default.
+/// `sup_start_map`: a specification of only a name and a command gets every default.
 #[test]
 fn what_is_not_said_has_a_default() {
     let city = made(&with(&[agent("plain", "rest", "")]));
@@ -166,8 +166,8 @@ fn what_is_not_said_has_a_default() {
 }
 
 /// `scale_start_stop_many_children`, `count_children`, `which_children`,
-/// `simple_one_for_one_scale_many_temporary_children`: a hundred start, are counted twice alike, and
-/// stop, in no more time than is their due.
+/// `simple_one_for_one_scale_many_temporary_children`: a hundred agents start, are counted twice with the same result,
+/// and stop, in no more time than expected.
 #[test]
 fn a_hundred_agents_start_are_counted_and_stop() {
     let mute = |number: usize| {

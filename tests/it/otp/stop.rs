@@ -1,4 +1,4 @@
-//! Stop: grace, no grace, order, and those who will not go.
+//! Stop: with grace, without, in order, and with agents that will not end.
 
 use std::fs;
 use std::thread;
@@ -13,7 +13,7 @@ use crate::support::processes;
 
 const STUBBORN: usize = 12;
 
-/// How every agent of a city ends, all at once.
+/// Agents with every kind of end, ended all at once.
 fn crowd() -> Vec<String> {
     let stubborn = (0..STUBBORN).map(|number| {
         agent(
@@ -45,15 +45,15 @@ fn all_run(city: &City, count: usize) {
     until("all run", || {
         let agents = city.ask("agent.list", json!({})).unwrap();
         let agents = agents.as_array().unwrap().iter();
-        // Their traps are set when they have said so.
+        // The agents' traps are set once they have written their stamps.
         let up = agents.filter(|agent| agent["state"] == "running").count();
         up == count && stamps(city).len() >= count
     });
 }
 
 /// `sup_stop_infinity`, `sup_stop_timeout`, `sup_stop_timeout_dynamic`, `sup_stop_brutal_kill`,
-/// `sup_stop_brutal_kill_dynamic`, `sup_stop_non_shutdown_exit_dynamic`,
-/// `simple_one_for_one_shutdown`: everybody ends in their own way, at the same time.
+/// `sup_stop_brutal_kill_dynamic`, `sup_stop_non_shutdown_exit_dynamic`, `simple_one_for_one_shutdown`: every agent
+/// ends in its own way, at the same time.
 #[test]
 fn a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed() {
     let crowd = crowd();
@@ -93,7 +93,7 @@ fn a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed() {
         !city.events().iter().any(crashed),
         "none of that was a death"
     );
-    // How each of them ended is on record (`do_terminate`: what did not end as it should is told).
+    // The end of each is recorded (`do_terminate`: an unexpected end is reported).
     let how = |name: &str| city.happened("agent.stopped", name)[0]["data"]["how"].clone();
     assert_eq!(how("stubborn-x0"), "Killed");
     assert_eq!(how("brutal-x0"), "Killed");
@@ -101,8 +101,8 @@ fn a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed() {
     assert_eq!(how("odd"), "Gracefully");
 }
 
-/// `order_of_children`: with us `depends_on` says what comes after what, whatever the names and the
-/// order in the file; the stop is the exact reverse.
+/// `order_of_children`: here `depends_on` decides the order, not names or the order in the file; the stop is the exact
+/// reverse.
 #[test]
 fn who_depends_starts_after_and_ends_before() {
     let parts = [
@@ -116,7 +116,7 @@ fn who_depends_starts_after_and_ends_before() {
     until("the last one is up", || stamps(&city).len() == 4);
     let order = ["zeta", "alpha", "mike", "bravo"];
     assert_eq!(stamps(&city), order.map(|name| format!("{name} up")));
-    // It is up before it has said what it does when it is told to end.
+    // The agent runs before it has set its trap for the stop.
     let pids = order.map(|name| runs_as(&city, name, 1));
     until("they hear", || {
         pids.iter().all(|pid| processes::hears_term(*pid))
@@ -127,8 +127,8 @@ fn who_depends_starts_after_and_ends_before() {
     assert_eq!(stamps(&city)[4..], reverse);
 }
 
-/// `child_unlink`: a process that has left the session, its group and its terminal, and hears nothing,
-/// goes with the agent; meanwhile the daemon answers.
+/// `child_unlink`: a process that has left the session, its group and its terminal, and ignores signals, is ended with
+/// the agent; meanwhile the daemon answers.
 #[test]
 fn who_has_run_away_is_ended_with_the_agent_while_the_daemon_answers() {
     let away = "trap '' TERM INT HUP\nexec >/dev/null 2>&1 </dev/null\n\

@@ -1,7 +1,7 @@
-//! What only real sessions can show: processes, signals, files, sockets. What holds for a detached
-//! holder holds for one in a tmux pane.
+//! Tests that need real sessions: processes, signals, files, sockets. They run with a detached holder and with a holder
+//! in a tmux pane.
 
-/// Makes two tests of each function: with detached holders, and in tmux.
+/// Makes two tests of each function: with detached holders, and on tmux.
 macro_rules! on_both {
     ($($name:ident),+) => {
         mod in_a_holder {
@@ -45,14 +45,14 @@ use horde_supervisor::testing::eventually;
 
 use super::{LocalBench, Provider};
 
-/// A session `s` that runs this script.
+/// Returns the spec of a session `s` that runs this script.
 fn script(bench: &LocalBench, script: &str) -> SessionSpec {
     let mut spec = spec(bench, "s", &Program::Prints(String::new()));
     spec.argv = vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()];
     spec
 }
 
-/// Processes that carry the mark of this session.
+/// Returns the processes that carry the mark of this session.
 fn marked(started: &Started) -> Vec<ProcessId> {
     let all = proc::all().unwrap().into_iter();
     all.filter(|(pid, stat)| {

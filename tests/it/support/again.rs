@@ -6,8 +6,8 @@ use std::process::Command;
 
 const INSIDE: &str = "HORDE_TEST_AGAIN";
 
-/// Whether this test runs with these variables. If it does not yet, it is run again in a process that has them, and false
-/// is the answer.
+/// Returns whether this test runs with these variables. If not, runs it again in a process that has them, then returns
+/// false.
 pub fn again<T: Fn()>(_test: T, variables: &[(&str, &OsStr)]) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The scripted agent: does the lines of its task that begin with "$ ", with the words below at hand.
+# The scripted agent: runs the lines of its task that begin with "$ ", which may call the functions below.
 # Every session leaves its prompt in $HD_CITY/seen/<relic>.<n>/, where n counts the relic's sessions.
 set -eu
 prompt=$1
@@ -12,10 +12,10 @@ seen=$HD_CITY/seen/$HD_RELIC.$n
 cp "$prompt" "$seen/prompt.new"
 mv "$seen/prompt.new" "$seen/prompt"
 
-# The daemon may not know its own session yet in the first milliseconds, and would refuse it then.
+# Retries: in its first milliseconds the session may be unknown to the daemon, which refuses it then.
 until hd --json hook >"$seen/hook" 2>&1; do sleep 0.05; done
 
-# Tells the test something, and waits for something from it.
+# Gives the test a sign, and waits for one.
 sign() { : >"$signs/$1"; }
 await() { while [ ! -e "$signs/$1" ]; do sleep 0.05; done; }
 forever() { while :; do sleep 0.2; done; }
@@ -27,7 +27,7 @@ commit() {
 }
 # Writes the outcome file: an outcome and, after it, further fields.
 outcome() { printf '{"id":"%s","outcome":"%s"%s}\n' "$HD_RELIC" "$1" "${2-}" >.horde-outcome; }
-# Runs a command; what it said and its exit code are the test's to read under the given name.
+# Runs a command, and leaves its output and exit code for the test under the given name.
 try() {
     name=$1
     shift

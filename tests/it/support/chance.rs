@@ -1,4 +1,4 @@
-//! Numbers that nobody chose. The seed is printed, and `HORDE_SEED` repeats it.
+//! Random numbers. The seed is printed, and `HORDE_SEED` repeats it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Chance(u64);
 
 impl Chance {
-    /// With the seed that is asked for, or one that nobody has seen.
+    /// Starts from `HORDE_SEED`, or from a fresh seed.
     pub fn seeded() -> Self {
         let given = std::env::var("HORDE_SEED").ok();
         let given = given.and_then(|seed| seed.parse().ok());
@@ -16,7 +16,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// Less than so many.
+    /// Returns a number below `most`.
     pub fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

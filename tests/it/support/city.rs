@@ -17,28 +17,28 @@ use horde_supervisor::testing::{scratch, scratch_on_disk};
 
 use super::git::{commit_all, git, rev, write};
 
-/// One rig in a temporary directory.
+/// A rig in a temporary directory.
 pub struct City {
-    /// Gone when dropped.
+    /// Removed when dropped.
     pub dir: tempfile::TempDir,
     /// The adapter.
     pub repo: GitRepo,
 }
 
 impl City {
-    /// A checkout with some history on `main` and a bare origin, not prepared yet.
+    /// Makes a checkout with some history on `main` and a bare origin, not prepared yet.
     pub fn bare() -> Self {
         Self::with(|_| {})
     }
 
-    /// The same, prepared.
+    /// Makes the same, prepared.
     pub fn new() -> Self {
         let city = Self::bare();
         city.repo.prepare().expect("prepared");
         city
     }
 
-    /// The same, with changes to the checkout before its first commit is pushed.
+    /// Makes the same, with changes to the checkout before its first commit is pushed.
     pub fn with(change: impl FnOnce(&Path)) -> Self {
         Self::inside(scratch(), change)
     }
@@ -78,32 +78,32 @@ impl City {
         Self { dir, repo }
     }
 
-    /// The temporary directory.
+    /// Returns the temporary directory.
     pub fn root(&self) -> PathBuf {
         fs::canonicalize(self.dir.path()).expect("a real path")
     }
 
-    /// The user's checkout.
+    /// Returns the user's checkout.
     pub fn checkout(&self) -> PathBuf {
         self.root().join("checkout")
     }
 
-    /// The bare origin.
+    /// Returns the bare origin.
     pub fn origin(&self) -> PathBuf {
         self.root().join("origin.git")
     }
 
-    /// Where removed sandboxes go.
+    /// Returns the directory of removed sandboxes.
     pub fn trash(&self) -> PathBuf {
         self.root().join("city/.horde/trash")
     }
 
-    /// The spec of Toast's sandbox.
+    /// Returns the spec of Toast's sandbox.
     pub fn spec(&self, incarnation: u64) -> SandboxSpec {
         self.spec_of("Toast", incarnation)
     }
 
-    /// The spec of a raider's sandbox, its task written.
+    /// Returns the spec of a raider's sandbox, and writes its task.
     pub fn spec_of(&self, name: &str, incarnation: u64) -> SandboxSpec {
         let city = self.root().join("city");
         let task_dir = city.join(format!(".horde/tasks/horde/gt-1/{incarnation}"));
@@ -129,18 +129,18 @@ impl City {
         spec.path
     }
 
-    /// Facts of a sandbox.
+    /// Returns the facts of a sandbox.
     pub fn facts(&self, sandbox: &Path) -> GitFacts {
         self.repo.facts(sandbox, "main").expect("facts")
     }
 }
 
-/// The adapter of a rig under `root`.
+/// Makes the adapter of a rig under `root`.
 pub fn repo(root: &Path, source: RigSource, push: bool) -> GitRepo {
     GitRepo::new(rig(root, source, push))
 }
 
-/// A rig under `root`.
+/// Describes a rig under `root`.
 pub fn rig(root: &Path, source: RigSource, push: bool) -> GitRig {
     let rig = root.join("city/horde");
     GitRig {
@@ -154,7 +154,7 @@ pub fn rig(root: &Path, source: RigSource, push: bool) -> GitRig {
     }
 }
 
-/// The permit of these facts, as if salvage had been written from them.
+/// Returns the permit for these facts, as if salvage had been written from them.
 pub fn permit(spec: &SandboxSpec, git: &GitFacts) -> NukePermit {
     let evidence = Evidence {
         raider: spec.raider.clone(),
@@ -178,8 +178,7 @@ pub fn toast() -> RaiderId {
     "horde/raiders/Toast".parse().expect("an id")
 }
 
-/// Every file below a directory with its mode and bytes; `.git` and the links we make are left
-/// out, and so are directories.
+/// Returns every file below a directory with its mode and bytes; leaves out `.git`, our links, and directories.
 pub fn snapshot(dir: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];

@@ -1,4 +1,4 @@
-//! A small disk of one's own, for a test in namespaces of its own ([`super::namespace`]).
+//! A small disk of its own, for a test in namespaces of its own ([`super::namespace`]).
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -9,13 +9,13 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 const BYTES: usize = 24 * 1024 * 1024;
 const FILES: usize = 4096;
 
-/// The disk, there as long as this is.
+/// The disk, unmounted when dropped.
 pub struct Disk {
     dir: tempfile::TempDir,
 }
 
 impl Disk {
-    /// An empty one.
+    /// Makes an empty disk.
     pub fn new() -> Self {
         let dir = horde_supervisor::testing::scratch();
         let size = format!("size={BYTES},nr_inodes={FILES}");
@@ -24,7 +24,7 @@ impl Disk {
         Self { dir }
     }
 
-    /// Where it is.
+    /// Returns the path of the disk.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -47,7 +47,7 @@ impl Disk {
         assert_eq!(refused.kind(), ErrorKind::StorageFull);
     }
 
-    /// Takes all it has left for the names of files, so that none can be made; those there are can grow.
+    /// Uses up the room for file names: no file can be made, but existing ones can grow.
     pub fn take_names(&self) {
         fs::create_dir(self.ballast()).unwrap();
         let refused =
@@ -55,7 +55,7 @@ impl Disk {
         assert_eq!(refused.unwrap().kind(), ErrorKind::StorageFull);
     }
 
-    /// Takes away what fills it.
+    /// Frees the filled room.
     pub fn free(&self) {
         let ballast = self.ballast();
         match ballast.is_dir() {
@@ -67,13 +67,13 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Its directory cannot be removed while it is there.
+        // Its directory cannot be removed while the disk is mounted.
         umount2(self.path(), MntFlags::MNT_DETACH).unwrap();
     }
 }
 
-/// Lets nobody write below this path any more, or lets them again. What is open for writing stays open for
-/// it: the kernel turns no disk read-only under that.
+/// Makes this path read-only, or writable again. Files that are open for writing stay writable: the kernel refuses to
+/// remount a disk under them.
 pub fn read_only(path: &Path, yes: bool) {
     let none = None::<&str>;
     let ours = fs::read_to_string("/proc/self/mountinfo").unwrap();

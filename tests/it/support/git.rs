@@ -1,12 +1,12 @@
-//! Real git for tests, with nothing of the machine's configuration.
+//! Real git for tests, without any configuration of the machine.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 
-/// The program, by its path. Asked to look for a name in an environment that is not its own, the
-/// standard library copies the whole process first, which takes longer than most commands.
+/// The path of git. To look a name up in an environment that is not its own, the standard library first copies the
+/// whole process, which takes longer than most commands.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = std::env::var_os("PATH").expect("a PATH");
     let mut places = std::env::split_paths(&path).map(|dir| dir.join("git"));
@@ -32,12 +32,12 @@ fn command(dir: &Path) -> Command {
     command
 }
 
-/// Runs git and returns whatever it came to.
+/// Runs git and returns its output, also of a failure.
 pub fn try_git(dir: &Path, args: &[&str]) -> Output {
     command(dir).args(args).output().expect("git runs")
 }
 
-/// Runs git, which must succeed; its output without the last newline.
+/// Runs git, which must succeed. Returns its output without the last newline.
 pub fn git(dir: &Path, args: &[&str]) -> String {
     let output = try_git(dir, args);
     assert!(
@@ -67,12 +67,12 @@ pub fn feed_git(dir: &Path, args: &[&str], input: &str) {
     );
 }
 
-/// The commit that a revision names.
+/// Returns the commit that a revision names.
 pub fn rev(dir: &Path, name: &str) -> String {
     git(dir, &["rev-parse", "--verify", name])
 }
 
-/// Writes a file, its directories too.
+/// Writes a file and its directories.
 pub fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) {
     let path = dir.join(name);
     std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");

@@ -18,13 +18,13 @@ use super::git::{commit_all, git, write};
 use super::plan::Plan;
 use super::{processes, tmux};
 
-/// How long anything may take: the machine may be slow and busy.
+/// The limit of every wait: the machine may be slow and busy.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
-/// How long processes may take to leave after the daemon has ended.
+/// The limit for processes to leave after the daemon has ended.
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// Waits until there is something, and returns it.
+/// Waits until there is a value, and returns it.
 pub fn wait<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     poll(LIMIT, look).unwrap_or_else(|| panic!("not in time: {what}"))
 }
@@ -34,7 +34,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     wait(what, || condition().then_some(()));
 }
 
-/// What a run of `hd` came to.
+/// The result of a run of `hd`.
 #[derive(Debug)]
 pub struct Ran {
     /// Exit code.
@@ -46,13 +46,13 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The result, of a run that must have gone well.
+    /// Returns the result of a run that must have succeeded.
     pub fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
         serde_json::from_str(&self.out).expect("JSON on standard output")
     }
 
-    /// The error, of a run that must have failed with this code.
+    /// Returns the error of a run that must have failed with this code.
     pub fn error(&self, code: i32) -> Value {
         assert_eq!(self.code, code, "{self:?}");
         let told: Value = serde_json::from_str(&self.err).expect("JSON on standard error");
@@ -64,25 +64,25 @@ impl Ran {
 pub struct City {
     dir: tempfile::TempDir,
     root: PathBuf,
-    /// Where its programs are; where they were built, if nothing is said.
+    /// The directory of its programs; that of the build if none is given.
     programs: Option<PathBuf>,
     daemon: Option<Child>,
-    /// Whether sessions may be running that only a graceful stop of a new daemon would end.
+    /// Set when sessions may be running that only a graceful stop of a new daemon would end.
     abandoned: bool,
 }
 
 impl City {
-    /// One rig `horde`, as every default has it, and the daemon running.
+    /// Starts a city with one rig `horde` and default settings.
     pub fn new() -> Self {
         Plan::new().start()
     }
 
-    /// The city of a plan, its daemon not started yet.
+    /// Makes the city of a plan; its daemon is not started yet.
     pub fn made(plan: &Plan) -> Self {
         Self::made_in(scratch::place(), plan)
     }
 
-    /// The same, below this directory.
+    /// Makes the city below this directory.
     pub fn made_in(place: &Path, plan: &Plan) -> Self {
         let dir = tempfile::Builder::new().prefix("e2e-").tempdir_in(place);
         let dir = dir.unwrap();
@@ -104,28 +104,28 @@ impl City {
         }
     }
 
-    /// The city's directory.
+    /// Returns the city's directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The bare origin of the rig `horde`.
+    /// Returns the bare origin of the rig `horde`.
     pub fn origin(&self) -> PathBuf {
         self.root.join("horde-origin.git")
     }
 
-    /// The sandbox of a raider of the rig `horde`.
+    /// Returns the sandbox of a raider of the rig `horde`.
     pub fn sandbox(&self, name: &str) -> PathBuf {
         self.root.join("horde/raiders").join(name)
     }
 
-    /// Files on main of the origin.
+    /// Returns the files on main of the origin.
     pub fn landed(&self) -> Vec<String> {
         let files = git(&self.origin(), &["ls-tree", "-r", "--name-only", "main"]);
         files.lines().map(str::to_owned).collect()
     }
 
-    /// One of our programs, with nothing of the machine's settings.
+    /// Returns a command for one of our programs, without the machine's settings.
     pub fn program(&self, name: &str) -> Command {
         let built = || cargo_bin(name);
         let installed = self.programs.as_ref().map(|dir| dir.join(name));
@@ -141,7 +141,7 @@ impl City {
         program
     }
 
-    /// `horde-supervisor` on this city, with its log in `supervisor.log`.
+    /// Returns a command for `horde-supervisor` on this city, with its log in `supervisor.log`.
     pub fn supervisor(&self) -> Command {
         let mut log = File::options();
         log.create(true).append(true);
@@ -151,8 +151,8 @@ impl City {
         supervisor
     }
 
-    /// Installs our programs in the city's `bin`, as an upgrade does: each is written beside its
-    /// predecessor and renamed over it. The version makes it another file with other contents.
+    /// Installs our programs in the city's `bin`, as an upgrade does: each is written beside its predecessor and
+    /// renamed over it. The version changes its contents.
     pub fn install(&mut self, version: &str) -> PathBuf {
         let bin = self.root.join("bin");
         let script = r#"mkdir -p "$0" && cp "$1" "$0/.new" && echo "$2" >>"$0/.new" && mv "$0/.new" "$0/$3""#;
@@ -171,7 +171,7 @@ impl City {
         self.start_as(supervisor);
     }
 
-    /// The same with this command.
+    /// Starts the daemon by this command.
     pub fn start_as(&mut self, mut supervisor: Command) {
         assert!(self.daemon.is_none(), "it runs");
         let mut daemon = supervisor.spawn().unwrap();
@@ -187,7 +187,7 @@ impl City {
         self.abandoned = false;
     }
 
-    /// The daemon's pid.
+    /// Returns the daemon's pid.
     pub fn pid(&self) -> u32 {
         self.daemon.as_ref().expect("a daemon").id()
     }
@@ -206,7 +206,7 @@ impl City {
         assert!(self.ended().success());
     }
 
-    /// `kill -9`.
+    /// Kills the daemon with `kill -9`.
     pub fn kill(&mut self) {
         processes::signal(self.pid(), Signal::SIGKILL);
         self.abandoned = true;
@@ -220,12 +220,12 @@ impl City {
         self.abandoned = true;
     }
 
-    /// `hd --json` with these words.
+    /// Runs `hd --json` with these words.
     pub fn hd(&self, words: &[&str]) -> Ran {
         self.say(&[&["--json"], words].concat())
     }
 
-    /// `hd` with these words, as people read it.
+    /// Runs `hd` with these words, with output for people.
     pub fn say(&self, words: &[&str]) -> Ran {
         let mut hd = self.program("hd");
         hd.arg("--city").arg(&self.root).args(words);
@@ -241,18 +241,18 @@ impl City {
         Client::connect(&self.root.join(".horde/control.sock"))
     }
 
-    /// A question to the supervisor.
+    /// Makes a request to the supervisor.
     pub fn op(name: &str, args: Value) -> Op {
         let args: Map<_, _> = serde_json::from_value(args).unwrap();
         Op::parse(name.parse().unwrap(), args).unwrap()
     }
 
-    /// Asks the supervisor without a process in between.
+    /// Sends a request without a process in between.
     pub fn ask(&self, op: &str, args: Value) -> Result<Value, ControlError> {
         self.client()?.call(&Self::op(op, args))
     }
 
-    /// The journal so far.
+    /// Returns the journal so far.
     pub fn events(&self) -> Vec<Value> {
         self.journal(json!({}))
     }
@@ -268,17 +268,17 @@ impl City {
         events
     }
 
-    /// Every event of the journal, in order.
+    /// Returns every event of the journal, in order.
     pub fn all_events(&self) -> Vec<Value> {
         self.journal(json!({}))
     }
 
-    /// Events of a type, whoever they are about.
+    /// Returns the events of a type, about any subject.
     pub fn all_of(&self, kind: &str) -> Vec<Value> {
         self.journal(json!({ "type": kind }))
     }
 
-    /// Events of a type about a subject.
+    /// Returns the events of a type about a subject.
     pub fn happened(&self, kind: &str, subject: &str) -> Vec<Value> {
         let mut events = self.all_of(kind);
         events.retain(|event| event["subject"] == subject);
@@ -297,27 +297,27 @@ impl City {
         self.relic_in("horde", title, steps)
     }
 
-    /// The same in another rig.
+    /// Makes such a relic in another rig.
     pub fn relic_in(&self, rig: &str, title: &str, steps: &[&str]) -> String {
         let args = json!({ "title": title, "body": body(steps), "rig": rig });
         let relic = self.ask("relic.create", args).unwrap();
         relic["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Charges a relic, which must go well; the raider's full id.
+    /// Charges a relic, which must succeed. Returns the raider's full id.
     pub fn charge(&self, relic: &str) -> String {
         let charged = self.hd(&["charge", relic, "horde"]).json();
         charged["raider"].as_str().expect("a raider").to_owned()
     }
 
-    /// Makes a relic and charges it: its id.
+    /// Makes a relic and charges it. Returns its id.
     pub fn work(&self, title: &str, steps: &[&str]) -> String {
         let relic = self.relic(title, steps);
         self.charge(&relic);
         relic
     }
 
-    /// A relic's status.
+    /// Returns a relic's status.
     pub fn status_of(&self, relic: &str) -> String {
         let shown = self.ask("relic.show", json!({ "relic": relic })).unwrap();
         shown["status"].as_str().expect("a status").to_owned()
@@ -330,13 +330,13 @@ impl City {
         });
     }
 
-    /// All raiders, as `raider list` shows them.
+    /// Returns all raiders, as `raider list` shows them.
     pub fn raiders(&self) -> Vec<Value> {
         let raiders = self.ask("raider.list", json!({})).unwrap();
         raiders.as_array().expect("a list").clone()
     }
 
-    /// Waits until the raider of a relic has a session of at least this generation: the raider.
+    /// Waits until the raider of a relic has a session of at least this generation, and returns the raider.
     pub fn wait_session(&self, relic: &str, generation: u64) -> Value {
         wait(&format!("session {generation} of {relic}"), || {
             let mut raiders = self.raiders().into_iter();
@@ -351,12 +351,12 @@ impl City {
         until("no raider is left", || self.raiders().is_empty());
     }
 
-    /// Tells agents something.
+    /// Gives a sign to agents.
     pub fn sign(&self, name: &str) {
         write(&self.root, &format!("signs/{name}"), "");
     }
 
-    /// Waits until an agent told something.
+    /// Waits for a sign of an agent.
     pub fn wait_sign(&self, name: &str) {
         until(&format!("the sign {name}"), || {
             self.root.join("signs").join(name).exists()
@@ -374,7 +374,7 @@ impl City {
         }
     }
 
-    /// Waits for the n-th session of a relic: its prompt.
+    /// Waits for the n-th session of a relic, and returns its prompt.
     pub fn wait_prompt(&self, relic: &str, n: usize) -> String {
         let path = self.root.join(format!("seen/{relic}.{n}/prompt"));
         wait(&format!("prompt {n} of {relic}"), || {
@@ -382,7 +382,7 @@ impl City {
         })
     }
 
-    /// How many sessions a relic has had.
+    /// Returns the number of sessions that a relic has had.
     pub fn sessions_of(&self, relic: &str) -> usize {
         let seen = fs::read_dir(self.root.join("seen")).unwrap();
         let names = seen.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -404,7 +404,7 @@ impl City {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Ends the daemon in the ordinary way; whatever is left then, and should not be.
+    /// Ends the daemon in the ordinary way. Returns the processes that are left and should not be.
     fn close(&mut self) -> Vec<u32> {
         let Some(mut daemon) = self.daemon.take() else {
             let left = processes::of(&self.root);
@@ -459,7 +459,7 @@ impl Drop for City {
     }
 }
 
-/// A line of the log without what only a program wants to know.
+/// Shortens a line of the log to its readable part.
 fn shortened(line: &str) -> String {
     let Ok(entry) = serde_json::from_str::<Value>(line) else {
         return line.to_owned();
@@ -476,12 +476,12 @@ fn shortened(line: &str) -> String {
     }
 }
 
-/// The body of a relic whose agent does these lines.
+/// Returns the body of a relic whose agent does these lines.
 pub fn body(steps: &[&str]) -> String {
     steps.iter().map(|step| format!("$ {step}\n")).collect()
 }
 
-/// A checkout of a rig with some history on `main`, and its bare origin.
+/// Makes a checkout of a rig with some history on `main`, and its bare origin.
 fn repository(root: &Path, rig: &str) {
     let checkout = root.join(format!("{rig}-checkout"));
     fs::create_dir(&checkout).unwrap();

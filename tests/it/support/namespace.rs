@@ -1,4 +1,4 @@
-//! Tests that need a machine of their own: one where pids can be chosen, and disks be mounted.
+//! Tests that need a machine of their own, where they can choose pids and mount disks.
 
 use std::any::type_name;
 use std::os::unix::process::CommandExt as _;
@@ -6,16 +6,16 @@ use std::process::Command;
 
 use super::tmux;
 
-/// User, pid and mount namespaces. Whoever is pid 1 there has to wait for every orphan, as a shell does.
+/// The command for user, pid and mount namespaces. Pid 1 in there has to reap every orphan, as a shell does.
 const APART: [&str; 7] = ["-U", "-r", "-m", "-p", "-f", "--mount-proc", "sh"];
-/// What only works in there.
+/// A command that works only in the namespaces.
 const PROBE: &str = "echo 1000 >/proc/sys/kernel/ns_last_pid && mount -t tmpfs none /tmp";
 /// A user who owns nothing.
 const NOBODY: u32 = 65534;
 const INSIDE: &str = "HORDE_TEST_INSIDE";
 
-/// Whether this test runs as another user than root. If it does not, it is run again as one and false is the answer.
-/// Where that user may not run this program, it is skipped and says so.
+/// Returns whether this test runs as another user than root. If not, runs it again as one, then returns false. Where
+/// that user may not run this program, the test is skipped and says so.
 pub fn unprivileged<T: Fn()>(_test: T) -> bool {
     if !nix::unistd::geteuid().is_root() {
         return true;
@@ -40,9 +40,8 @@ pub fn unprivileged<T: Fn()>(_test: T) -> bool {
     false
 }
 
-/// Whether this test runs in namespaces of its own. If it does not yet, it is run again in there and false
-/// is the answer. Where the kernel allows none, a test has nothing to stand on and says so; with
-/// `HORDE_TESTS_NEED_NAMESPACE` set it fails.
+/// Returns whether this test runs in namespaces of its own. If not, runs it again in some, then returns false. Where
+/// the kernel allows none, the test is skipped and says so; with `HORDE_TESTS_NEED_NAMESPACE` set it fails.
 pub fn apart<T: Fn()>(_test: T) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;

@@ -1,5 +1,4 @@
-//! What a test's `city.toml` says: quick restarts, no patrol in the time of a test, and whatever the
-//! test sets over that.
+//! The `city.toml` of a test: quick restarts, no patrol during a test, and the test's own settings over that.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// One rig `horde` with relics `gt-1`, `gt-2` ...
+    /// A plan with one rig `horde`, whose relics are `gt-1`, `gt-2` ...
     pub fn new() -> Self {
         let empty = Self {
             sections: BTreeMap::new(),
@@ -47,13 +46,13 @@ impl Plan {
         self
     }
 
-    /// Adds sections as they are.
+    /// Adds sections unchanged.
     pub fn add(mut self, toml: &str) -> Self {
         self.more.push_str(toml);
         self
     }
 
-    /// The rigs and their prefixes.
+    /// Returns the rigs and their prefixes.
     pub fn rigs(&self) -> &[(&'static str, &'static str)] {
         &self.rigs
     }
@@ -65,7 +64,7 @@ impl Plan {
         city
     }
 
-    /// The file.
+    /// Returns the text of the file.
     pub fn toml(&self) -> String {
         let mut toml = "[workspace]\nname = \"e2e\"\n".to_owned();
         self.section(&mut toml, "daemon", "daemon");

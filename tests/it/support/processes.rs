@@ -1,4 +1,4 @@
-//! The processes of one city, found as the kernel shows them and not as the daemon tells.
+//! The processes of a city, found by the kernel's data and not by the daemon's.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +8,8 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Live processes whose environment or command line names this directory: the daemon, its holders,
-/// sessions, gates, and whatever they started.
+/// Returns the live processes whose environment or command line names this directory: the daemon, its holders,
+/// sessions, gates, and their children.
 pub fn of(city: &Path) -> Vec<u32> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").expect("a /proc");
@@ -19,13 +19,13 @@ pub fn of(city: &Path) -> Vec<u32> {
 }
 
 fn names(pid: u32, path: &[u8]) -> bool {
-    // A process that has ended, or is somebody else's, is not one of ours.
+    // A process that has ended, or belongs to another user, is not one of ours.
     let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let holds = |bytes: &[u8]| bytes.windows(path.len()).any(|window| window == path);
     holds(&read("environ")) || holds(&read("cmdline"))
 }
 
-/// Whether a process runs; one that nobody has waited for yet does not.
+/// Returns whether a process runs; a zombie does not.
 pub fn runs(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -34,7 +34,7 @@ pub fn runs(pid: u32) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Whether a process does something of its own when it is told to end.
+/// Returns whether a process handles TERM itself.
 pub fn hears_term(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mut lines = status.lines();
@@ -43,7 +43,7 @@ pub fn hears_term(pid: u32) -> bool {
     caught.is_some_and(|mask| mask & (1 << (Signal::SIGTERM as u32 - 1)) != 0)
 }
 
-/// Sends a signal; a process that is gone already has what it needs.
+/// Sends a signal; a process that is gone needs none.
 pub fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.try_into().expect("a pid"));
     match kill(pid, signal) {
@@ -52,7 +52,7 @@ pub fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// What they are, for the message of a failed test.
+/// Describes processes, for the message of a failed test.
 pub fn describe(pids: &[u32]) -> String {
     let line = |pid: &u32| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::io::Read;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{self, Winsize};
 
-/// A terminal: the end of whoever sits at it, and the end that programs get.
+/// Opens a terminal. Returns the user's end, and the end for programs.
 pub fn terminal() -> (File, File) {
     let seat = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&seat).unwrap();
@@ -27,7 +27,7 @@ pub fn terminal() -> (File, File) {
     (File::from(seat), end)
 }
 
-/// Reads what is shown until it contains the text.
+/// Reads the terminal until it contains the text.
 pub fn shown(seat: &mut File, text: &str) -> String {
     let mut all = Vec::new();
     let mut bytes = [0; 4096];

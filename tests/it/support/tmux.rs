@@ -1,4 +1,4 @@
-//! tmux, which a machine may be without. `.ci/run` installs it and says so.
+//! tmux, which may be missing. `.ci/run` installs it and says so.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::process::Command;
 
 use horde_supervisor::domain::city::tmux_server;
 
-/// Whether tmux is there. Tests of it end at once where it is not; where `HORDE_TESTS_NEED_TMUX` is
-/// set, its absence is a failure.
+/// Returns whether tmux is installed. Without it, tests of tmux return at once; with `HORDE_TESTS_NEED_TMUX` set, its
+/// absence is a failure.
 pub fn is_there() -> bool {
     let there = Command::new("tmux").arg("-V").output().is_ok();
     let needed = std::env::var_os("HORDE_TESTS_NEED_TMUX").is_some();
@@ -18,7 +18,7 @@ pub fn is_there() -> bool {
     there
 }
 
-/// Says to a test that runs again in namespaces of its own that it is one of tmux.
+/// Tells a test that runs again in namespaces of its own that it is for tmux.
 const AGAIN: &str = "HORDE_TEST_ON_TMUX";
 
 thread_local! {
@@ -33,12 +33,12 @@ pub fn run_on_tmux(test: impl FnOnce()) {
     }
 }
 
-/// Whether the sessions of this test are to be on tmux.
+/// Returns whether the sessions of this test are to be on tmux.
 pub fn is_asked_for() -> bool {
     ON_TMUX.get() || std::env::var_os(AGAIN).is_some()
 }
 
-/// Has a test that is run again ask for the same.
+/// Makes a test that is run again use tmux, too.
 pub fn pass_on(again: &mut Command) {
     if is_asked_for() {
         again.env(AGAIN, "1");

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tries.sh WHO HD CITY: a program that the supervisor runs tries what is not its own to do. What `hd`
-# said and its exit code are the test's to read as WHO-stop, WHO-nuke ...
+# tries.sh WHO HD CITY: a program that the supervisor runs tries forbidden operations. The output of `hd` and its
+# exit code are left for the test as WHO-stop, WHO-nuke ...
 set -eu
 who=$1 hd=$2 city=$3
 signs=$city/signs
@@ -25,7 +25,7 @@ try auto "$hd" --json auto run own
 try agent "$hd" --json agent stop mayor
 try create "$hd" --json relic create sneaked
 try done "$hd" --json done
-# Neither an empty environment hides it, nor another session, nor a parent that is gone.
+# An empty environment, another session or a missing parent must not hide the caller.
 try bare env -i "$hd" --json --city "$city" stop
 try aside setsid -w "$hd" --json stop
 (setsid sh "$0" "$who" "$hd" "$city" orphan &)

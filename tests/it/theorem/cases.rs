@@ -1,4 +1,4 @@
-//! One sandbox, from its charge to its end, with what is done to it between.
+//! The life of a sandbox, from its charge to its end, with the acts in between.
 
 mod remuster;
 
@@ -30,23 +30,23 @@ use horde_supervisor::testing::world::rig;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A case under way.
+/// A running case.
 struct Run<'a> {
     lab: &'a mut Lab,
     tally: &'a mut Tally,
     charged: Charged,
     dir: PathBuf,
-    /// What must not be lost.
+    /// The work that must not be lost.
     seen: Seen,
-    /// What other sandboxes stashed.
+    /// The stash entries of other sandboxes.
     before: Vec<Oid>,
-    /// Whether HEAD or index were lost, and with them what made some forms precious.
+    /// Set when HEAD or index were lost, and with them the reason for which some forms were precious.
     poorer: bool,
-    /// Whether its directory was deleted and filled anew.
+    /// Set when its directory was deleted and filled again.
     refilled: bool,
 }
 
-/// Runs it.
+/// Runs a case.
 pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
     let mut dice = Dice::new(case.seed);
     let relic = lab.town().relic("a").await;
@@ -92,7 +92,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
     };
     if matches!(case.end, End::Nuke | End::Done | End::Repair) {
         run.refused(at_risk, dirty).await;
-        // What an agent ruined is no accident to be mended.
+        // A ruin that an agent made is no accident to be mended.
         if !case.form.is_ruin() {
             run.repairs(case, &mut dice).await;
         }
@@ -118,7 +118,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
 }
 
 impl Run<'_> {
-    /// Nothing changed.
+    /// Asserts that nothing changed.
     fn unchanged(&self, what: &str) {
         let differs = self.seen.differs(&Seen::of(&self.dir));
         assert!(differs.is_empty(), "{what} changed {differs:?}");
@@ -129,7 +129,7 @@ impl Run<'_> {
         hook.is_some_and(|hook| hook.incarnation == self.charged.incarnation)
     }
 
-    /// Waits for what goes on by itself; true when the slot is free by then.
+    /// Waits for automatic actions. Returns whether the slot is free by then.
     async fn gone(&self) -> bool {
         for _ in 0..20 {
             self.lab.town().pass(SECOND).await;
@@ -140,7 +140,7 @@ impl Run<'_> {
         false
     }
 
-    /// Whether it still has to be salvaged, after what was repaired.
+    /// Returns whether it still has to be salvaged after the repairs.
     fn is_precious(&self) -> bool {
         let facts = || self.lab.repo.facts(&self.dir, "main").unwrap();
         !self.poorer || CleanupStatus::measured(&facts()) != CleanupStatus::Clean
@@ -179,7 +179,7 @@ impl Run<'_> {
         self.unchanged("a refused completion");
     }
 
-    /// Asks for the end, where nobody is at it.
+    /// Asks for the end, unless a saga is already at it.
     async fn ask(&self, end: End) -> Result<(), Refusal> {
         let (town, raider) = (self.lab.town(), &self.charged.raider);
         match town.hook(raider).await.filter(|_| end == End::Done) {
@@ -193,7 +193,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What was asked for, by a daemon that dies at each of the steps, one after the other.
+    /// Asks for the end with a daemon that dies at each of the steps, one after the other.
     async fn dying(&mut self, end: End, mut steps: &[FaultPoint]) {
         self.lab.fate.die(steps);
         loop {
@@ -220,11 +220,11 @@ impl Run<'_> {
         }
     }
 
-    /// Completed; stash entries keep the sandbox.
+    /// Completes the work; stash entries keep the sandbox.
     async fn done(&mut self) {
         self.dying(End::Done, DONE).await;
         if let Err(refused) = self.ask(End::Done).await {
-            // An index that was made anew knows of no file that it is what a filter makes of it.
+            // A recreated index does not know which files are the output of a filter.
             let refilled = self.poorer && refused.kind == RefusalKind::WorkAtRisk;
             assert!(
                 refilled || refused.kind == RefusalKind::BadRequest,
@@ -237,7 +237,7 @@ impl Run<'_> {
         }
     }
 
-    /// Things break, and are mended; all of them where that is what is tested.
+    /// Breaks and mends things; all of them if repairs are under test.
     async fn repairs(&mut self, case: Case, dice: &mut Dice) {
         let all = case.end == End::Repair;
         let times = if all { BREAKS } else { 2 };
@@ -250,7 +250,7 @@ impl Run<'_> {
         }
     }
 
-    /// Something breaks that is not the work, and is mended.
+    /// Breaks something besides the work, and mends it.
     async fn repair(&mut self, what: usize) {
         let (dir, admin) = (self.dir.clone(), Seen::admin(&self.dir));
         let mut wanted = self.seen.clone();
@@ -274,16 +274,16 @@ impl Run<'_> {
             .unwrap();
         let now = Seen::of(&dir);
         match what {
-            // The reflog still names what was checked out.
+            // The reflog still names the commit that was checked out.
             5 => {
                 (wanted.head, wanted.head_line) = (now.head, now.head_line.clone());
                 if wanted.index.is_empty() {
-                    // Lost before, where there was no commit to make it from.
+                    // Lost before, when there was no commit to make it from.
                     wanted.index = now.index.clone();
                 }
             }
             6 => wanted.index = now.index.clone(),
-            // What is in the index is written anew.
+            // The contents of the index are written anew.
             DELETED => {
                 let lost = wanted.index.iter().filter(|entry| !now.has_file_of(entry));
                 let lost: Vec<_> = lost.collect();
@@ -306,7 +306,7 @@ impl Run<'_> {
         self.tally.count();
     }
 
-    /// The daemon dies while a repair fills the work tree anew: nobody works in half of it.
+    /// The daemon dies while a repair fills the work tree: no session starts in half a work tree.
     async fn die_filling(&mut self) {
         if !self
             .seen
@@ -328,7 +328,7 @@ impl Run<'_> {
         self.tally.count();
     }
 
-    /// Its hook is lost.
+    /// Removes its hook.
     async fn unhook(&self) {
         let (raider, incarnation) = (self.charged.raider.clone(), self.charged.incarnation);
         let town = self.lab.town();
@@ -338,7 +338,7 @@ impl Run<'_> {
         );
     }
 
-    /// Somebody closes its relic.
+    /// Closes the sandbox's relic, as an operator would.
     async fn close(&self, relic: &RelicId) {
         let id = relic.clone();
         let close = self.lab.town().store(move |txn| {
@@ -350,7 +350,7 @@ impl Run<'_> {
         self.lab.town().world.nudge(&format!("{}/witness", rig()));
     }
 
-    /// Patrols come until it is gone.
+    /// Waits until patrols have removed the sandbox.
     async fn patrols(&self) {
         for _ in 0..10 {
             self.lab.town().pass(HOUR).await;
@@ -368,7 +368,7 @@ impl Run<'_> {
         assert!(self.gone().await);
     }
 
-    /// Everything is reached, and comes back.
+    /// Asserts that everything is reached, and comes back.
     fn verify(&mut self) {
         let (raider, incarnation) = (&self.charged.raider, self.charged.incarnation);
         let prefix = format!(
@@ -380,7 +380,7 @@ impl Run<'_> {
             rest.is_some_and(|rest| rest.starts_with(['/', '.']))
         };
         let bare = self.lab.repo.repo_dir();
-        // What a checkout makes of it is not in git, and need not be.
+        // A checkout's conversion is not in git, and need not be.
         let mut reach = Reach::of([Oid::hash_object(ObjectType::Blob, CRLF).expect("a hash")]);
         let kept =
             |name: &str| name.starts_with("refs/remotes/") || name.starts_with("refs/horde/mq/");
@@ -419,7 +419,7 @@ impl Run<'_> {
         files.chain(staged).collect::<Vec<_>>().join(", ")
     }
 
-    /// What was salvaged of it, the newest first: a repair may have saved what was broken.
+    /// Returns its salvages, the newest first: a repair may have saved a broken state.
     async fn salvages(&self) -> Vec<SalvageRecord> {
         let (name, incarnation) = (self.charged.raider.name.clone(), self.charged.incarnation);
         let mut all = self.lab.town().store(|txn| txn.salvages()).await;
@@ -427,8 +427,7 @@ impl Run<'_> {
         all.iter().rev().map(SalvageEntry::record).collect()
     }
 
-    /// Restores it and compares; leaves nothing to the next case. What was pushed and clean needs no
-    /// salvage.
+    /// Restores it and compares; leaves nothing to the next case. Pushed and clean work needs no salvage.
     async fn settle(&mut self, needed: bool) {
         let (mut back, mut differs) = (false, Vec::new());
         for record in self.salvages().await {

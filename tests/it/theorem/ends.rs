@@ -1,24 +1,24 @@
-//! What is tested: which forms come to which ends, and what comes along by chance.
+//! The tested pairs of forms and ends, and the forms that are added by chance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::forms::Form;
 use horde_supervisor::domain::saga::FaultPoint;
 
-/// How a sandbox ends.
+/// The end of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
     /// A nuke, during which the daemon dies at each of [`NUKE`].
     Nuke,
     /// A completion, during which it dies at each of [`DONE`]; a nuke when that is refused.
     Done,
-    /// Repairs of all that can break, and a nuke.
+    /// Repairs of everything that can break, and a nuke.
     Repair,
     /// A completion that conflicts, while the sandbox is still being worked in.
     Remuster,
-    /// Its hook is lost; the patrol removes it, when what it holds was kept for `keep_dirty`.
+    /// Its hook is lost; the patrol removes it after its work was kept for `keep_dirty`.
     Kept,
-    /// Its relic is closed elsewhere; the patrol ends its session, and removes it so, too.
+    /// Its relic is closed by a person; the patrol ends its session, then removes it in that way, too.
     Closed,
 }
 
@@ -32,7 +32,7 @@ pub const NUKE: &[FaultPoint] = &[
     FaultPoint::NukeReleaseAfter,
 ];
 
-/// The steps of a completion, and what becomes of it.
+/// The steps of a completion, and of the landing and removal that follow.
 pub const DONE: &[FaultPoint] = &[
     FaultPoint::DoneIntentBefore,
     FaultPoint::DoneIntentAfter,
@@ -51,7 +51,7 @@ pub const DONE: &[FaultPoint] = &[
 ];
 
 impl End {
-    /// All of them.
+    /// Every end.
     pub const ALL: &[Self] = &[
         Self::Nuke,
         Self::Done,
@@ -61,13 +61,13 @@ impl End {
         Self::Closed,
     ];
 
-    /// Whether nobody asks for its removal.
+    /// Returns whether the patrol removes it without being asked.
     pub fn is_patrols(self) -> bool {
         matches!(self, Self::Kept | Self::Closed)
     }
 }
 
-/// Whether a nuke refuses it.
+/// Returns whether a nuke refuses the form.
 pub fn is_at_risk(form: Form) -> bool {
     !matches!(
         form,
@@ -77,7 +77,7 @@ pub fn is_at_risk(form: Form) -> bool {
             | Form::HiddenClone
             | Form::ReflogOnly
             | Form::Ignored
-            // git would store these bytes as the blob that HEAD has: they are saved without being asked for.
+            // git would store these bytes as the blob that HEAD has, so they are saved without being asked.
             | Form::LineEndings
             | Form::LossyFilter
             | Form::SeparateHidden
@@ -87,7 +87,7 @@ pub fn is_at_risk(form: Form) -> bool {
     )
 }
 
-/// Whether a completion refuses it.
+/// Returns whether a completion refuses the form.
 pub fn is_dirty(form: Form) -> bool {
     let committed = matches!(
         form,
@@ -104,7 +104,7 @@ pub fn is_dirty(form: Form) -> bool {
     is_at_risk(form) && !committed
 }
 
-/// One of them.
+/// A single case.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     pub form: Form,
@@ -112,12 +112,12 @@ pub struct Case {
     pub seed: u64,
 }
 
-/// So many things break that are not the work.
+/// The number of things that can break besides the work.
 pub const BREAKS: usize = 7;
-/// And this one takes the work along that no commit and no index holds: the directory is deleted.
+/// The break that also destroys work outside commits and index: the directory is deleted.
 pub const DELETED: usize = BREAKS;
 
-/// What was tested.
+/// The counts of tested cases.
 #[derive(Default)]
 pub struct Tally {
     ended: BTreeMap<(Form, End), usize>,
@@ -126,7 +126,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts what another part counted as well.
+    /// Adds the counts of another part.
     pub fn add(&mut self, other: Self) {
         for (pair, times) in other.ended {
             *self.ended.entry(pair).or_default() += times;
@@ -137,35 +137,35 @@ impl Tally {
         self.total += other.total;
     }
 
-    /// How many cases there were.
+    /// Returns the number of cases.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// One more.
+    /// Counts a case.
     pub fn count(&mut self) {
         self.total += 1;
     }
 
-    /// The daemon died at this step.
+    /// Counts a death of the daemon at this step.
     pub fn died(&mut self, end: End, at: FaultPoint) {
         *self.died.entry((end, at.as_str())).or_default() += 1;
     }
 
-    /// Whether it died at all of the steps of this end. What a completion leaves may be kept, and
-    /// the nuke behind it refused.
+    /// Returns whether the daemon died at all of the steps of this end. A sandbox may be kept after a completion, and
+    /// its nuke refused.
     pub fn has_died_at(&self, end: End, steps: &[FaultPoint]) -> bool {
         let has = |at: &FaultPoint| self.died.contains_key(&(end, at.as_str()));
         let own = |at: &&FaultPoint| end == End::Nuke || !NUKE.contains(at);
         steps.iter().filter(own).all(has)
     }
 
-    /// This form came to this end.
+    /// Counts this form with this end.
     pub fn end(&mut self, pair: (Form, End)) {
         *self.ended.entry(pair).or_default() += 1;
     }
 
-    /// How often this form came to this end.
+    /// Returns the number of times that this form came to this end.
     pub fn ended(&self, pair: (Form, End)) -> usize {
         self.ended.get(&pair).copied().unwrap_or(0)
     }
@@ -180,7 +180,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Starts from what an agent writes, which differs from case to case.
+    /// Starts from a text of the agent, which differs from case to case.
     pub fn of(text: &[u8]) -> Self {
         let mix = |seed: u64, byte: &u8| seed.wrapping_mul(31).wrapping_add(u64::from(*byte));
         Self(text.iter().fold(0, mix))
@@ -194,12 +194,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than so many.
+    /// Returns a number below `most`.
     pub fn below(&mut self, most: usize) -> usize {
         (self.next() % most as u64) as usize
     }
 
-    /// What an agent writes: a line of its own, and anything at all.
+    /// Returns a text for an agent to write: a line of its own, then any bytes.
     pub fn text(&mut self) -> Vec<u8> {
         let mut text = format!("{:x}\n", self.next()).into_bytes();
         let odd = self.next().to_le_bytes();
@@ -209,9 +209,10 @@ impl Dice {
     }
 }
 
-/// Forms of which one is at home in any sandbox, whatever else is in it.
+/// Returns whether the form can be added to any sandbox, whatever else is in it.
 fn goes_along(form: Form) -> bool {
-    // Under any settings another form may not be what it is called, and nothing is made where git does not work.
+    // With random settings another form may be something else than its name says, and no form can be made where git
+    // does not work.
     let plain = form != Form::Told && !form.is_ruin();
     plain && form >= Form::Conflict
         || matches!(
@@ -240,15 +241,15 @@ const MOVES: [Form; 11] = [
     Form::Revert,
 ];
 
-/// Whether this one may be made before the other. While an operation is in progress, no other begins; and
-/// what is left behind is on the raider's own branch.
+/// Returns whether the first form may be made before the second. While an operation is in progress, no other begins;
+/// and work that is left behind is on the raider's own branch.
 fn goes_before(first: Form, then: Form) -> bool {
     let leaves_off = first < Form::Bisect || first == Form::Sparse;
-    // Outside of what is checked out nothing is promised, and no submodule is taken in; nor is one committed
-    // while something else is to be.
+    // Outside the sparse checkout nothing can be added as a promise, and no submodule is taken in; nor is a submodule
+    // committed when another form must stay uncommitted.
     let taken = Form::Submodule <= then && then <= Form::SubmoduleRemoved;
-    // A rebase refuses to begin over the file that is there all the same, nothing outside is added, and what is there
-    // is flagged no longer.
+    // A rebase refuses to begin over the leftover file, nothing outside can be added, and existing files lose their
+    // flags.
     let refused = matches!(
         then,
         Form::Intent | Form::Rebase | Form::Skip | Form::StagedOnly
@@ -258,7 +259,7 @@ fn goes_before(first: Form, then: Form) -> bool {
     first < then && then != Form::Left && !outside && !busy
 }
 
-/// The forms of a case, in the order in which an agent makes them.
+/// Returns the forms of a case, in the order in which an agent makes them.
 pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
     let mut forms = BTreeSet::from([case.form]);
     if case.end == End::Done && case.form != Form::Orphan {

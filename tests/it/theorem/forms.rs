@@ -1,5 +1,4 @@
-//! The forms in which a sandbox holds work: what an agent does to make each, and how to see that it
-//! is there.
+//! The forms in which a sandbox holds work: the acts of an agent that make each, and the check that it is there.
 
 mod broken;
 mod forged;
@@ -44,7 +43,7 @@ pub enum Form {
     Merge,
     CherryPick,
     Revert,
-    // What lies in index and files.
+    // Work in index and files.
     Submodule,
     SubmoduleLeft,
     SubmoduleGone,
@@ -60,7 +59,7 @@ pub enum Form {
     StagedOnly,
     Renamed,
     Intent,
-    // Where git does not look.
+    // Work where git does not look.
     LossyFilter,
     NoDriver,
     FilterGone,
@@ -103,7 +102,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// All of them, in the order in which an agent makes them.
+    /// Every form, in the order in which an agent makes them.
     pub const ALL: &[Self] = &[
         Self::Orphan,
         Self::Aside,
@@ -183,23 +182,23 @@ impl Form {
 }
 
 impl Form {
-    /// Whether git is told something under which it takes work for nothing.
+    /// Returns whether git has a setting under which it overlooks work.
     fn is_told(self) -> bool {
         (Self::LossyFilter..=Self::Told).contains(&self)
     }
 
-    /// Whether it is a repository that git passes over, or looks like one.
+    /// Returns whether the form is a repository that git passes over, or looks like one.
     fn is_odd(self) -> bool {
         (Self::GitCase..=Self::Pipes).contains(&self)
     }
 
-    /// Whether git works in the sandbox no more.
+    /// Returns whether git no longer works in the sandbox.
     pub fn is_ruin(self) -> bool {
         (Self::StaleLocks..=Self::OtherGit).contains(&self)
     }
 }
 
-/// Names that trouble programs.
+/// Names that cause trouble in programs.
 const ODD: [&[u8]; 7] = [
     b"new\nline",
     b"tab\tand \"quotes\"",
@@ -214,9 +213,9 @@ const ODD: [&[u8]; 7] = [
 pub struct Agent<'a> {
     /// Its sandbox.
     pub dir: &'a Path,
-    /// What it writes: differs from case to case.
+    /// The text that it writes: differs from case to case.
     pub text: Vec<u8>,
-    /// A repository that it may take in.
+    /// A repository that it may take in as a submodule.
     pub library: &'a Path,
 }
 
@@ -227,7 +226,7 @@ impl Agent<'_> {
     }
 
     fn run(&self, args: &[&str]) {
-        // Another form may be in the way: git refuses then, and the agent goes on.
+        // Another form may be in the way: then git refuses, and the agent goes on.
         drop(try_git(self.dir, args));
     }
 
@@ -238,7 +237,7 @@ impl Agent<'_> {
             .is_some_and(|dir| fs::create_dir_all(dir).is_ok());
         let text = [&self.text, more.as_bytes()].concat();
         if made && !path.is_dir() {
-            // Over a link nothing is written where it leads.
+            // Replaces a link: nothing is written to its target.
             drop(fs::remove_file(&path));
             fs::write(&path, text).expect("written");
         }
@@ -317,19 +316,19 @@ impl Agent<'_> {
         }
     }
 
-    /// A branch of this kind that no other raider has.
+    /// Returns the name of a branch of this kind that no other raider has.
     fn named(&self, kind: &str) -> String {
         let slot = self.dir.file_name().and_then(OsStr::to_str);
         format!("{kind}-{}", slot.expect("a slot"))
     }
 
-    /// Goes on, on such a branch.
+    /// Switches to such a branch.
     fn branch_off(&self, kind: &str, from: &str) {
         let name = self.named(kind);
         self.run(&["checkout", "-q", "--no-track", "-B", &name, from]);
     }
 
-    /// An operation that stops at a conflict.
+    /// Starts an operation that stops at a conflict.
     fn stop(&self, form: Form) {
         self.commit("src/a.txt", "mine\n");
         match form {
@@ -347,7 +346,7 @@ impl Agent<'_> {
         }
     }
 
-    /// What lies in index and files.
+    /// Makes the forms that lie in index and files.
     fn lay(&self, form: Form) {
         let dir = self.dir;
         match form {
@@ -415,7 +414,7 @@ impl Agent<'_> {
         }
     }
 
-    /// A worktree of its own, with work in it.
+    /// Makes a worktree of the agent's own, with work in it.
     fn worktree(&self, name: &str) {
         self.run(&["worktree", "add", "-q", "-f", "--detach", name]);
         let beside = self.dir.join(name);
@@ -426,7 +425,7 @@ impl Agent<'_> {
         beside.write("README", "dirty beside\n");
     }
 
-    /// What needs no git.
+    /// Makes the forms that need no git.
     fn leave(&self, form: Form) {
         let dir = self.dir;
         match form {
@@ -473,7 +472,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Three stages of a path, as a failed `stash pop` leaves them: no operation is in progress.
+    /// Makes three stages of a path, as a failed `stash pop` leaves them: no operation is in progress.
     fn conflict(&self) {
         let objects = git2::Repository::open(self.dir).expect("a repository");
         let mut script = String::new();

@@ -8,7 +8,7 @@ use git2::Oid;
 /// An entry of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Empty where it replaces one of a shared part.
+    /// Empty in an entry that replaces one of a shared part.
     pub path: Vec<u8>,
     pub id: Oid,
     mode: u32,
@@ -22,42 +22,42 @@ const FLAGS: u16 = 0x3000 | 0x8000;
 const EXTENDED: u16 = 0x4000;
 const SKIP_WORKTREE: u16 = 0x4000;
 const INTENT_TO_ADD: u16 = 0x2000;
-/// What comes before the path: stat data, mode, id and flags.
+/// The length of an entry before its path: stat data, mode, id and flags.
 const FIXED: usize = 62;
 
 impl Entry {
-    /// Above 0 in a conflict.
+    /// Returns the stage; above 0 in a conflict.
     pub fn stage(&self) -> u16 {
         (self.flags & 0x3000) >> 12
     }
 
-    /// Whether git is told not to look at the file.
+    /// Returns whether git is told not to look at the file.
     pub fn is_flagged(&self) -> bool {
         self.flags & 0x8000 != 0 || self.is_skipped()
     }
 
-    /// Whether no file is wanted for it.
+    /// Returns whether the entry wants no file.
     pub fn is_skipped(&self) -> bool {
         self.extended & SKIP_WORKTREE != 0
     }
 
-    /// Has a file wanted for it.
+    /// Makes the entry want a file.
     pub fn unskip(&mut self) {
         self.extended &= !SKIP_WORKTREE;
     }
 
-    /// Whether the file is only promised.
+    /// Returns whether the file is only promised.
     pub fn is_promised(&self) -> bool {
         self.extended & INTENT_TO_ADD != 0
     }
 
-    /// Whether it names the commit of another repository.
+    /// Returns whether it names the commit of another repository.
     pub fn is_submodule(&self) -> bool {
         self.mode == 0o160_000
     }
 }
 
-/// The entries of the index of a git directory, those of a shared part among them. One that is not there has none.
+/// Returns the entries of the index of a git directory, including those of a shared part. A missing index has none.
 pub fn entries(git_dir: &Path) -> Vec<Entry> {
     let Ok(file) = fs::read(git_dir.join("index")) else {
         return Vec::new();
@@ -80,7 +80,7 @@ pub fn entries(git_dir: &Path) -> Vec<Entry> {
     entries
 }
 
-/// Puts both parts together: some entries of the shared one are deleted, others replaced by nameless ones.
+/// Joins both parts: some entries of the shared one are deleted, others replaced by nameless ones.
 fn joined(entries: Vec<Entry>, mut shared: Vec<Entry>, bitmaps: &[u8]) -> Vec<Entry> {
     let (deleted, rest) = bitmap(bitmaps);
     let (replaced, _) = bitmap(rest);
@@ -98,7 +98,7 @@ fn joined(entries: Vec<Entry>, mut shared: Vec<Entry>, bitmaps: &[u8]) -> Vec<En
     all
 }
 
-/// The places that are set in a compressed bitmap (EWAH), and what follows it.
+/// Returns the positions that are set in a compressed bitmap (EWAH), and the remaining bytes.
 fn bitmap(bytes: &[u8]) -> (Vec<usize>, &[u8]) {
     let length = 8 * number(bytes, 4) as usize;
     let words = bytes[8..8 + length].chunks_exact(8);
@@ -130,7 +130,7 @@ fn short(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The entries, and what follows them.
+/// Returns the entries, and the remaining bytes.
 fn parse(file: &[u8]) -> Option<(Vec<Entry>, &[u8])> {
     if file.len() < 12 || !file.starts_with(b"DIRC") {
         return None;
@@ -148,7 +148,7 @@ fn parse(file: &[u8]) -> Option<(Vec<Entry>, &[u8])> {
         }
         let mut path = Vec::new();
         if packed {
-            // So many bytes of the path before are left out at its end.
+            // The number of bytes at the end of the path before that are left out.
             let (cut, length) = varint(&rest[head..])?;
             head += length;
             let before = entries.last().map(|entry| &entry.path[..]);
@@ -173,7 +173,7 @@ fn parse(file: &[u8]) -> Option<(Vec<Entry>, &[u8])> {
     Some((entries, rest))
 }
 
-/// A number of any length, as git writes offsets, and how long it is.
+/// Parses a number of any length, as git writes offsets. Returns its length, too.
 fn varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0;
     for (n, byte) in bytes.iter().enumerate() {

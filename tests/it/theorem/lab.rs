@@ -14,49 +14,48 @@ use horde_supervisor::domain::saga::FaultPoint;
 use horde_supervisor::ports::repo::Repo;
 use horde_supervisor::testing::world::{Scenario, Town, rig};
 
-/// Another line of work, that conflicts with every edit of its one file.
+/// Another line of work, which conflicts with every edit of its only file.
 pub const OTHER: &str = "refs/horde/test/other";
 
-/// A file whose line endings are converted, as it is checked out.
+/// The contents of a file with converted line endings, as it is checked out.
 pub const CRLF: &[u8] = b"one\r\ntwo\r\n";
 
-/// A file that can be kept from being written.
+/// A file whose checkout can be prevented.
 pub const HELD: &str = "src/last.held";
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What happens at a fault point.
+/// The action at a fault point.
 enum Act {
     Die,
     Do(Box<dyn FnOnce() + Send>),
 }
 
-/// What happens at the next fault points.
+/// The action at the next fault points.
 #[derive(Default)]
 pub struct Fate {
     next: Mutex<Option<(Vec<FaultPoint>, Act)>>,
-    /// Where it died.
+    /// The point at which the daemon died.
     dead: Mutex<Option<FaultPoint>>,
 }
 
 impl Fate {
-    /// The daemon dies at the first of these that it reaches: from then on, nothing comes past any
-    /// fault point.
+    /// Makes the daemon die at the first of these points that it reaches: from then on, no task passes any fault point.
     pub fn die(&self, at: &[FaultPoint]) {
         *self.next.lock().unwrap() = Some((at.to_vec(), Act::Die));
     }
 
-    /// Something else happens there.
+    /// Runs something else at this point.
     pub fn meanwhile(&self, at: FaultPoint, act: impl FnOnce() + Send + 'static) {
         *self.next.lock().unwrap() = Some((vec![at], Act::Do(Box::new(act))));
     }
 
-    /// Where it died, if it did.
+    /// Returns the point at which the daemon died, if it did.
     pub fn dead(&self) -> Option<FaultPoint> {
         *self.dead.lock().unwrap()
     }
 
-    /// What was to happen is not to happen any more.
+    /// Cancels the planned action.
     pub fn spare(&self) {
         *self.next.lock().unwrap() = None;
     }
@@ -72,7 +71,7 @@ impl Fate {
             Some(Act::Die) => *self.dead.lock().unwrap() = Some(point),
             None => {}
         }
-        // Not a panic: those are printed. Whoever waits is gone with the daemon.
+        // Not a panic, because that would be printed. Waiting tasks are gone with the daemon.
         if self.dead().is_some() {
             std::panic::resume_unwind(Box::new("dead"));
         }
@@ -85,17 +84,17 @@ pub struct Lab {
     pub repo: Arc<GitRepo>,
     pub fate: Arc<Fate>,
     town: Option<Town>,
-    /// What agents tell git for all sandboxes, before any did: files of theirs and what was in them.
+    /// Files by which agents configure git for all sandboxes, as they were before any did.
     plain: Vec<(PathBuf, Vec<u8>)>,
 }
 
-/// Files of theirs in which agents tell git something for all sandboxes.
+/// The names of those files, below theirs.
 const TOLD: [&str; 4] = ["config", "info/attributes", "info/exclude", "info/grafts"];
 
 impl Lab {
-    /// A daemon on a prepared rig.
+    /// Makes a daemon on a prepared rig.
     pub async fn new() -> Self {
-        // In memory fewer fingerprints of files are believed: most sandboxes are on disks.
+        // On the disk, because in memory fewer fingerprints of files are trusted, and most sandboxes are on disks.
         let dir = horde_supervisor::testing::scratch_on_disk();
         let root = fs::canonicalize(dir.path()).expect("a path");
         found(&root);
@@ -141,12 +140,12 @@ impl Lab {
         scenario
     }
 
-    /// The daemon that runs now.
+    /// Returns the running daemon.
     pub fn town(&self) -> &Town {
         self.town.as_ref().expect("a town")
     }
 
-    /// The daemon is killed, and started again; it may die once more at one of these.
+    /// Kills the daemon and starts it again; it may die once more at one of these points.
     pub async fn restart(&mut self, at: &[FaultPoint]) {
         let town = self.town.take().expect("a town");
         let clock = Arc::clone(&town.world.clock);
@@ -156,7 +155,7 @@ impl Lab {
         self.town = Some(self.scenario().start_on(parts, clock).await);
     }
 
-    /// What an agent told git for all sandboxes is undone: the next case begins as the first.
+    /// Undoes the configuration that an agent gave git for all sandboxes: the next case begins as the first.
     pub fn untell(&self) {
         for (file, text) in &self.plain {
             match text.is_empty() {
@@ -179,28 +178,28 @@ impl Lab {
         git(theirs, &["update-ref", main, &tip]);
     }
 
-    /// A path beside the city.
+    /// Returns a path beside the city.
     pub fn path(&self, name: &str) -> PathBuf {
         fs::canonicalize(self.dir.path())
             .expect("a path")
             .join(name)
     }
 
-    /// No work tree gets the held file now, or each does again.
+    /// Sets whether checkouts leave out the held file.
     pub fn hold(&self, hold: bool) {
         for (key, value) in [("clean", "cat"), ("smudge", "false"), ("required", "true")] {
             let key = format!("filter.held.{key}");
             for repository in [self.repo.repo_dir(), self.repo.theirs()] {
                 match hold {
                     true => drop(git(repository, &["config", &key, value])),
-                    // A start may have taken them out.
+                    // A start may have removed the key.
                     false => drop(try_git(repository, &["config", "--unset", &key])),
                 }
             }
         }
     }
 
-    /// Somebody else changes a file on the target.
+    /// Another client changes a file on the target.
     pub fn move_target(&self, file: &str, text: &[u8]) {
         let repo = git2::Repository::open(self.path("origin.git")).expect("a repository");
         let tip = repo
@@ -221,7 +220,7 @@ impl Lab {
     }
 }
 
-/// A checkout with a bare origin, a second line of work at its HEAD, and a library.
+/// Makes a checkout with a bare origin, a second line of work at its HEAD, and a library.
 fn found(root: &Path) {
     let (checkout, library) = (root.join("checkout"), root.join("library"));
     git(root, &["init", "-q", "--bare", "-b", "main", "origin.git"]);

@@ -1,5 +1,5 @@
-//! What there is in a sandbox: files, index, HEAD, reflogs, all read from the disk as bytes. Neither git nor a library
-//! that knows its configuration is asked, nor a word of the adapter that is being tested.
+//! The contents of a sandbox: files, index, HEAD, reflogs, all read from the disk as bytes. Neither git nor a library
+//! that reads its configuration is asked, nor the adapter that is being tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,46 +17,46 @@ use super::index::{self, Entry};
 pub struct File {
     /// `file`, `exec` or `link`.
     pub kind: &'static str,
-    /// What is in it, or where it leads.
+    /// The content of a file, or the target of a link.
     pub bytes: Vec<u8>,
 }
 
 impl File {
-    /// The name of its content.
+    /// Returns the id of its content.
     pub fn id(&self) -> Oid {
         Oid::hash_object(ObjectType::Blob, &self.bytes).expect("a hash")
     }
 }
 
-/// A repository whose git directory is not in the sandbox: a submodule, a worktree of the agent's.
+/// A repository whose git directory is not in the sandbox: a submodule, or a worktree of the agent's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {
     head: Option<Oid>,
     pub index: Vec<Entry>,
-    /// Its git directory, the index apart, where that goes with the sandbox.
+    /// The files of its git directory, without the index, if that goes with the sandbox.
     files: BTreeMap<Vec<u8>, File>,
 }
 
 /// A sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Everything but its own `.git` and what is ignored, repositories there apart.
+    /// All files except for its own `.git` and ignored ones; repositories among ignored files are included.
     pub files: BTreeMap<Vec<u8>, File>,
-    /// Whether its `.git` leads to its administrative directory. What is in that is not known otherwise.
+    /// Set when `.git` leads to the administrative directory. Without that, its contents are unknown.
     pub linked: bool,
     pub index: Vec<Entry>,
     pub head: Option<Oid>,
     pub head_line: String,
-    /// Of the whole repository.
+    /// Those of the whole repository.
     pub stashes: Vec<Oid>,
-    /// What the reflog of HEAD names.
+    /// The commits that the reflog of HEAD names.
     pub reflog: BTreeSet<Oid>,
     /// Files of an operation in progress.
     pub state: BTreeMap<String, Vec<u8>>,
     pub inner: BTreeMap<Vec<u8>, Inner>,
 }
 
-/// What git keeps of an operation in progress, and refs of the worktree's own.
+/// The files of an operation in progress, and refs of the worktree's own.
 const STATE: &[&str] = &[
     "rebase-merge",
     "rebase-apply",
@@ -97,7 +97,8 @@ fn is_ignored(name: &[u8]) -> bool {
     name == b".env" || name == b"target" || name.ends_with(b".ignored")
 }
 
-/// Whether it is the link of a worktree or submodule whose git directory is elsewhere: it is made anew.
+/// Returns whether the file is the link of a worktree or submodule whose git directory is elsewhere: a restore makes it
+/// anew.
 fn is_relinked(path: &Path, file: &File) -> bool {
     let apart = |part: &[u8]| file.bytes.windows(part.len()).any(|found| found == part);
     path.ends_with(".git")
@@ -105,7 +106,7 @@ fn is_relinked(path: &Path, file: &File) -> bool {
         && (apart(b"/worktrees/") || apart(b"/modules/"))
 }
 
-/// Every file below a directory; without `all`, not its own `.git` and nothing ignored.
+/// Returns every file below a directory; without `all`, neither its own `.git` nor ignored files.
 fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
@@ -143,7 +144,7 @@ fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
     found
 }
 
-/// Repositories below the directory that is ignored, also one that came back as files.
+/// Returns the repositories below the ignored directory, also one that came back as files.
 fn hidden(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![dir.join("target")];
@@ -164,7 +165,7 @@ fn hidden(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Where a `.git` leads, if that is a git directory.
+/// Returns the target of a `.git`, if that is a git directory.
 fn git_dir(home: &Path) -> Option<PathBuf> {
     let link = home.join(".git");
     let meta = fs::symlink_metadata(&link).ok()?;
@@ -181,7 +182,7 @@ fn git_dir(home: &Path) -> Option<PathBuf> {
     found.join("HEAD").exists().then_some(found)
 }
 
-/// The directory that the worktrees of a repository share.
+/// Returns the directory that the worktrees of a repository share.
 fn common(git_dir: &Path) -> PathBuf {
     match fs::read_to_string(git_dir.join("commondir")) {
         Ok(to) => git_dir.join(to.trim_end()),
@@ -189,7 +190,7 @@ fn common(git_dir: &Path) -> PathBuf {
     }
 }
 
-/// The commit of a ref.
+/// Returns the commit of a ref.
 fn resolve(git_dir: &Path, name: &str) -> Option<Oid> {
     for dir in [git_dir, &common(git_dir)] {
         if let Ok(text) = fs::read_to_string(dir.join(name)) {
@@ -216,19 +217,19 @@ fn reflog(file: &Path) -> BTreeSet<Oid> {
 }
 
 impl Seen {
-    /// The administrative directory of a worktree.
+    /// Returns the administrative directory of a worktree.
     pub fn admin(dir: &Path) -> PathBuf {
         let text = fs::read_to_string(dir.join(".git")).expect("a link");
         text.trim().strip_prefix("gitdir: ").expect("a link").into()
     }
 
-    /// Whether there is a file for the entry, where one is wanted.
+    /// Returns whether there is a file for the entry, or none is wanted.
     pub fn has_file_of(&self, entry: &Entry) -> bool {
         let wanted = !entry.is_skipped() && !entry.is_submodule() && entry.stage() == 0;
         !wanted || self.files.contains_key(&entry.path)
     }
 
-    /// Looks.
+    /// Reads the sandbox.
     pub fn of(dir: &Path) -> Self {
         let files = Self::below(dir);
         let link = fs::symlink_metadata(dir.join(".git"));
@@ -250,7 +251,7 @@ impl Seen {
         }
         let mut index = index::entries(&admin);
         if state.contains_key("info/sparse-checkout") {
-            // What is there although it need not be, be it a directory by now, git takes for wanted.
+            // git takes an existing path for wanted even if it need not exist, also if it is a directory by now.
             let is_there = |entry: &Entry| {
                 let path = dir.join(OsStr::from_bytes(&entry.path));
                 files.contains_key(&entry.path) || path.symlink_metadata().is_ok()
@@ -273,7 +274,7 @@ impl Seen {
         }
     }
 
-    /// The files, and what is in repositories among ignored ones.
+    /// Returns the files, including those in repositories among ignored ones.
     fn below(dir: &Path) -> BTreeMap<Vec<u8>, File> {
         let mut files = walk(dir, false);
         for home in hidden(dir) {
@@ -287,7 +288,7 @@ impl Seen {
         files
     }
 
-    /// A directory whose `.git` leads to no administrative one: that is a file, or files, like all others.
+    /// Reads a directory whose `.git` leads to no administrative directory: it counts as ordinary files then.
     fn unlinked(dir: &Path, mut files: BTreeMap<Vec<u8>, File>) -> Self {
         let link = dir.join(".git");
         if let Ok(to) = fs::read_link(&link) {
@@ -336,7 +337,7 @@ impl Seen {
                 true => walk(&git_dir, true),
                 false => BTreeMap::new(),
             };
-            // The restored submodule lies elsewhere, which its configuration says.
+            // The restored submodule has another place, which its configuration names.
             files.retain(|name, _| name != b"index" && name != b"config");
             let inner = Inner {
                 head: resolve(&git_dir, "HEAD"),
@@ -356,7 +357,7 @@ impl Seen {
         inner
     }
 
-    /// Commits that the reflog names and HEAD does not reach.
+    /// Returns the commits that the reflog names and HEAD does not reach.
     pub fn left_behind(&self, dir: &Path) -> Vec<Oid> {
         let repo = Repository::open_bare(common(&Self::admin(dir))).expect("a repository");
         let Some(head) = self.head else {
@@ -371,7 +372,7 @@ impl Seen {
             .collect()
     }
 
-    /// What is not the same in another one.
+    /// Returns the parts that differ from another sandbox.
     pub fn differs(&self, other: &Self) -> Vec<String> {
         let paths = self.files.keys().chain(other.files.keys());
         let paths = paths.filter(|path| self.files.get(*path) != other.files.get(*path));
@@ -388,7 +389,7 @@ impl Seen {
         paths.chain(differs).collect()
     }
 
-    /// What came back of it: a `.git` that was no link is beside the one of the restored sandbox.
+    /// Reads the restored sandbox: a `.git` that was no link is beside that of the restored one.
     pub fn restored(&self, to: &Path) -> Self {
         let mut found = Self::of(to);
         if !self.linked {
@@ -402,16 +403,16 @@ impl Seen {
         found
     }
 
-    /// Inner repositories whose git directory goes with the sandbox. A worktree that the agent made
-    /// comes back as files: its repository is still there.
+    /// Returns the inner repositories whose git directory goes with the sandbox. A worktree that the agent made comes
+    /// back as files, because its repository still exists.
     fn own_inner(&self) -> impl Iterator<Item = (&Vec<u8>, &Inner)> {
         self.inner
             .iter()
             .filter(|(_, inner)| !inner.files.is_empty())
     }
 
-    /// Every content that was tracked, staged or untracked. What an inner repository has staged whose git
-    /// directory goes with the sandbox is in that.
+    /// Returns the ids of all contents that were tracked, staged or untracked. Staged contents of an inner repository
+    /// are part of its git directory if that goes with the sandbox.
     pub fn contents(&self) -> BTreeSet<Oid> {
         let staged = |entry: &&Entry| !entry.is_submodule() && !entry.is_promised();
         let elsewhere = self.inner.values().filter(|inner| inner.files.is_empty());

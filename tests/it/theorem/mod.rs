@@ -1,17 +1,17 @@
-//! The salvage theorem (`1-product.md`, promise 1): whatever form the work of a raider has, and
-//! whatever is done to its sandbox, every byte that was tracked, staged, untracked or stashed can be
-//! reached from a ref afterwards, and a restore gives the same HEAD, index and files.
+//! The salvage theorem (`1-product.md`, promise 1): whatever form the work of a raider has, and whatever is done to its
+//! sandbox, every byte that was tracked, staged, untracked or stashed can be reached from a ref afterwards, and a
+//! restore gives the same HEAD, index and files.
 //!
 //! The sagas, the witness and the forge are the real ones on real repositories; sessions are fakes,
 //! and time stands still. A case is one generated sandbox times one operation (a completion, a nuke, a
 //! repair, a conflict that musters a fresh raider, a removal by the patrol) or one death of the daemon at
 //! a step of it, with all of its bytes compared; refusals, which must change nothing, are not counted.
 //!
-//! `cargo test` takes one in [`SAMPLE`] of all pairs of a form and an end, in which every end is and most forms are: as many
-//! seeds in a row take all of them. A pair is several cases. The long tier has every form meet every end, twice. Other forms
-//! come along by chance: the seed is the clock's and is printed, `HORDE_SEED` repeats it,
-//! `HORDE_CASE=Sparse,Repair` takes these only, and `HORDE_CASES=100000` has the long tier go on with the
-//! next seeds until there were so many. It says after each round how far it is: `--nocapture` shows that.
+//! `cargo test` takes one in [`SAMPLE`] of all pairs of a form and an end; a sample has every end and most forms, and
+//! as many seeds in a row take all pairs. A pair is several cases. The long tier has every form meet every end, twice.
+//! Other forms are added by chance: the seed is the clock's and is printed, `HORDE_SEED` repeats it,
+//! `HORDE_CASE=Sparse,Repair` restricts the run to these, and `HORDE_CASES=100000` has the long tier go on with the
+//! next seeds until that number of cases is reached. It reports progress after each round: `--nocapture` shows that.
 
 mod cases;
 mod ends;
@@ -31,32 +31,32 @@ use self::lab::Lab;
 use crate::support::git::git;
 use horde_supervisor::ports::repo::Repo;
 
-/// So many threads share the cases: the machine has more than one core.
+/// The number of threads that share the cases: the machine has more than one core.
 const SHARDS: usize = 4;
 
-/// A sample is one in so many pairs.
+/// The ratio of a sample: one pair in so many.
 const SAMPLE: usize = 8;
 
 /// The least number of cases of a sample.
 const SAMPLED: usize = 200;
 
-/// So often every form comes to every end in the long tier, where nobody asks for more.
+/// The number of rounds of the long tier, unless more are asked for.
 const ROUNDS: u64 = 2;
 
 /// The least number of cases of those rounds.
 const CASES: usize = 2_000;
 
-/// A repository becomes slower with what it holds: a new one is cheaper than the eleventh case.
+/// Cases per repository: a repository becomes slower with its contents, and a new one is cheaper than an eleventh case.
 const PER_LAB: usize = 10;
 
-/// How much of a round is tested.
+/// The part of a round that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Sample,
     All,
 }
 
-/// The cases of a round: of every form with every end, or a sample of these.
+/// Returns the cases of a round: of every form with every end, or a sample of these.
 fn round(seed: u64, part: Part) -> Vec<Case> {
     let only = std::env::var("HORDE_CASE").unwrap_or_default();
     let mut cases = Vec::new();
@@ -74,7 +74,7 @@ fn round(seed: u64, part: Part) -> Vec<Case> {
     cases
 }
 
-/// Tests a round, and returns what failed.
+/// Tests a round, and returns the failed cases.
 fn test(seed: u64, part: Part, tally: &mut Tally) -> Vec<Case> {
     eprintln!("HORDE_SEED={seed}");
     let mut shards: Vec<VecDeque<Case>> = vec![VecDeque::new(); SHARDS];
@@ -85,7 +85,7 @@ fn test(seed: u64, part: Part, tally: &mut Tally) -> Vec<Case> {
         let (mut tally, mut failed) = (Tally::default(), Vec::new());
         while !left.is_empty() {
             let some = AssertUnwindSafe(|| in_one_lab(&mut left, &mut tally));
-            // The next cases are tested all the same, elsewhere.
+            // The next cases are tested all the same, in another lab.
             if let Err(case) = catch_unwind(some).map_err(|_| left.pop_front()) {
                 eprintln!("failed: {case:?}");
                 failed.extend(case);
@@ -128,13 +128,13 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The seed that is asked for, or one that nobody has seen.
+/// Returns the seed that is asked for, or a fresh one.
 fn first_seed() -> u64 {
     let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     number("HORDE_SEED").unwrap_or_else(clock)
 }
 
-/// Whether only some cases are asked for.
+/// Returns whether only some cases are asked for.
 fn is_filtered() -> bool {
     std::env::var_os("HORDE_CASE").is_some()
 }
@@ -181,7 +181,7 @@ fn nothing_is_lost() {
     }
 }
 
-/// Seeds in a row make up for each other's gaps, and none leaves out an end or many forms.
+/// Consecutive seeds fill each other's gaps, and none leaves out an end or many forms.
 #[test]
 fn a_few_samples_are_the_whole() {
     let pairs = |cases: Vec<Case>| -> BTreeSet<_> {
@@ -199,8 +199,8 @@ fn a_few_samples_are_the_whole() {
     assert_eq!(met, pairs(round(0, Part::All)));
 }
 
-/// verifyCommitOnMain: what somebody squashed onto the target is not at risk, and is salvaged all the
-/// same: its commit has another name there.
+/// verifyCommitOnMain: work that was squashed onto the target is not at risk, and is still salvaged: its commit has
+/// another id there.
 #[tokio::test(start_paused = true)]
 async fn what_is_on_the_target_under_another_name_holds_up_nothing() {
     let lab = Lab::new().await;
@@ -219,8 +219,8 @@ async fn what_is_on_the_target_under_another_name_holds_up_nothing() {
     assert!(!charged.sandbox.exists());
 }
 
-/// What the remote had is not what it has: somebody tidies its branches. The commit outlives that, and
-/// the next start, which forgets what is not there any more.
+/// A commit that only a raider's branch on the remote has may lose that branch when a person tidies up. It outlives
+/// that, and the next start, which forgets refs that the remote no longer has.
 #[tokio::test(start_paused = true)]
 async fn what_only_a_raiders_branch_on_the_remote_has_is_kept_as_well() {
     let lab = Lab::new().await;

@@ -1,4 +1,4 @@
-//! What can be reached from refs: if it is not among it, it is lost.
+//! The objects that refs reach: any other object is lost.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,12 +9,12 @@ use git2::{ObjectType, Oid, Repository};
 pub struct Reach(HashSet<Oid>);
 
 impl Reach {
-    /// These, to begin with.
+    /// Starts with these objects.
     pub fn of(known: impl IntoIterator<Item = Oid>) -> Self {
         Self(known.into_iter().collect())
     }
 
-    /// Adds what these refs of a repository reach.
+    /// Adds the objects that these refs of a repository reach.
     pub fn add(&mut self, repo: &Path, wanted: impl Fn(&str) -> bool) {
         let repo = Repository::open(repo).expect("a repository");
         let mut open = Vec::new();
@@ -44,7 +44,7 @@ impl Reach {
         }
     }
 
-    /// Whether a commit is reached, or all that it holds: one that was rebased has another name.
+    /// Returns whether the commit is reached, or all of its contents: a rebased commit has another id.
     pub fn has_work(&self, repo: &Path, commit: Oid) -> bool {
         if self.has(&commit) {
             return true;
@@ -61,7 +61,7 @@ impl Reach {
         walked.is_ok() && all
     }
 
-    /// Whether it is reached.
+    /// Returns whether the object is reached.
     pub fn has(&self, id: &Oid) -> bool {
         self.0.contains(id)
     }

@@ -1,5 +1,5 @@
 //! The order of the parts of `src/actors/`: each names only those before it, so that there is no circle, and actors
-//! never name each other: they meet in `mail/`.
+//! never name each other: they exchange messages in `mail/`.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const ORDER: &[&[&str]] = &[
     &["refusal", "metrics", "claims"],
     &["mail", "boards"],
     &["store", "remotes"],
-    // One idea in two files: what every part is handed.
+    // One idea in two files: everything that each part is handed.
     &["world", "directory"],
     &["effects"],
     &["ask", "lookout", "records"],

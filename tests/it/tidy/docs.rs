@@ -1,14 +1,14 @@
-//! What documents promise: paths that exist, golden files that are there.
+//! Promises of the documents: paths that exist, golden files that are there.
 
 use std::path::Path;
 
 use super::pages::pages;
 use super::{all, expect_none, root};
 
-/// Stand for a name that a reader chooses: what is above them exists.
+/// Placeholders for a name that the reader chooses: the directory above them exists.
 const PLACEHOLDERS: &[&str] = &["/NAME", "/NEW", "/SECTION", "/PROGRAM-VERSION"];
 
-/// Paths of this package that a text names: what begins with one of its directories.
+/// Returns the paths of this package in a text: words that begin with one of its directories.
 fn paths(text: &str) -> Vec<&str> {
     const TOP: &[&str] = &["src/", "tests/", "config/", "benches/", "docs/", ".ci/"];
     let splits = |c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c));
@@ -30,7 +30,7 @@ fn missing(name: &str, text: &str, root: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The lines of a Rust file that are documentation of the module or an item.
+/// Returns the lines of a Rust file that document the module or an item.
 fn documentation(text: &str) -> String {
     let lines = text.lines().map(str::trim_start);
     let said = lines.filter(|line| line.starts_with("//!") || line.starts_with("///"));
@@ -58,8 +58,7 @@ fn paths_that_documents_name_exist() {
     expect_none("documents name what exists", &broken);
 }
 
-/// The tests that tables in the documentation of a module name: the last column, where it is headed
-/// so.
+/// Returns the tests that tables in a module's documentation name: the last column, if its heading says so.
 fn tests_in_tables(text: &str) -> Vec<&str> {
     let mut named = Vec::new();
     let mut headed = false;

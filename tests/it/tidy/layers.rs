@@ -1,18 +1,18 @@
-//! The layers of the architecture: which part of the library may name which.
+//! The layers of the architecture, and the parts of the library that each may name.
 
 use super::source::Source;
 use super::{below, expect_none};
 
-/// A part of the library: a module path under `crate`. The longest one that fits holds.
+/// A part of the library: a module path under `crate`. The longest matching path applies.
 struct Layer {
     at: &'static str,
-    /// What it may name besides itself. `control` means all of it.
+    /// The layers that it may name besides itself. `control` means all of it.
     may: &'static [&'static str],
     /// Crates that it may not name at all.
     never: &'static [&'static str],
 }
 
-/// What has no place where things are only decided: time, files, processes, threads, logs.
+/// The crates and modules that pure code must not use: time, files, processes, threads, logs.
 const IMPURE: &[&str] = &[
     "tokio",
     "ractor",
@@ -36,7 +36,7 @@ const IMPURE: &[&str] = &[
     "Zoned::now",
 ];
 
-/// What only adapters (and the programs around them) touch.
+/// The crates and modules that only adapters (and the programs around them) touch.
 const THE_WORLD: &[&str] = &[
     "git2",
     "rusqlite",
@@ -47,14 +47,14 @@ const THE_WORLD: &[&str] = &[
     "std::process",
 ];
 
-/// The server asks the kernel who is at the other end of a socket, and makes the socket's file.
+/// The server asks the kernel for the peer of a socket, and makes the socket's file.
 const ALL_BUT_SOCKETS: &[&str] = &["git2", "rusqlite", "notify", "std::process::Command"];
 
-/// The command line and the wire know nothing of the daemon's machinery.
+/// Crates of the daemon's machinery, which the command line and the wire must not use.
 const DAEMON_ONLY: &[&str] = &["ractor", "git2", "rusqlite", "notify"];
 
-/// The table. Arrows of the architecture point at what a module may name, and reach through:
-/// ports name domain, so what names ports may name domain.
+/// The table. Arrows of the architecture point at the modules that a module may name, and are transitive: ports name
+/// domain, so a module that names ports may name domain.
 #[rustfmt::skip]
 const LAYERS: &[Layer] = &[
     Layer { at: "domain", may: &[], never: IMPURE },
@@ -87,13 +87,13 @@ fn layer_of(module: &str) -> Option<&'static Layer> {
     fitting.max_by_key(|layer| layer.at.len())
 }
 
-/// `src/control/handlers/mod.rs` is `control::handlers`.
+/// Returns the module of a file: `src/control/handlers/mod.rs` is `control::handlers`.
 pub(super) fn module_of(name: &str) -> String {
     let path = name.trim_start_matches("src/").trim_end_matches(".rs");
     path.trim_end_matches("/mod").replace('/', "::")
 }
 
-/// The paths that a line names, as from the crate's root.
+/// Returns the paths that a line names, as from the crate's root.
 pub(super) fn named(line: &str, module: &str) -> Vec<String> {
     let mut found = Vec::new();
     for start in ["crate::", "super::"] {
@@ -119,7 +119,7 @@ pub(super) fn named(line: &str, module: &str) -> Vec<String> {
     found
 }
 
-/// `a::{b, c::D}` is `a::b` and `a::c::D`, as far as the line goes.
+/// Expands `a::{b, c::D}` to `a::b` and `a::c::D`, as far as the line goes.
 fn expand(base: &[&str], rest: &str) -> Vec<String> {
     let join = |tail: &str| {
         let mut path = base.join("::");
@@ -159,7 +159,7 @@ fn expand(base: &[&str], rest: &str) -> Vec<String> {
     parts.flat_map(part).collect()
 }
 
-/// A `use` over several lines as one, so that what it names can be read.
+/// Joins a `use` over several lines, so that its paths can be read.
 pub(super) fn statements(source: &Source) -> Vec<(usize, String)> {
     let mut out: Vec<(usize, String)> = Vec::new();
     let mut open: Option<(usize, String)> = None;
@@ -199,7 +199,7 @@ fn broken(source: &Source) -> Vec<String> {
                 .iter()
                 .chain([&layer.at])
                 .any(|may| is_in(&path, may));
-            // A whole part of which only a part may be named must be named by that part.
+            // A module of which only a part may be named must be named by that part.
             if is_module && !allowed {
                 found.push(format!(
                     "{} names {path}, which {} may not",

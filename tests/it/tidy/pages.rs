@@ -1,5 +1,4 @@
-//! What the documents say of the program: generated pages, verbs, options, events, exit codes, and
-//! links between pages.
+//! Documents compared with the program: generated pages, verbs, options, events, exit codes, and links between pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ pub struct Page {
     pub text: String,
 }
 
-/// README.md and its neighbours, and everything below docs/.
+/// Returns README.md and its neighbours, and everything below docs/.
 pub fn pages() -> Vec<Page> {
     let beside = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name));
     let below = files("docs").into_iter();
@@ -32,7 +31,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap()
 }
 
-/// The lines outside of fenced blocks, and the blocks with the word behind their fence.
+/// Returns the lines outside fenced blocks, and the blocks with the word behind their fence.
 fn split(text: &str) -> (String, Vec<(String, String)>) {
     let (mut prose, mut blocks) = (String::new(), Vec::new());
     let mut open: Option<(String, String)> = None;
@@ -47,14 +46,14 @@ fn split(text: &str) -> (String, Vec<(String, String)>) {
     (prose, blocks)
 }
 
-/// What stands in single backticks.
+/// Returns the texts in single backticks.
 fn quoted(prose: &str) -> Vec<String> {
     let odd = prose.split('`').skip(1).step_by(2);
     odd.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect()
 }
 
-/// The names by which a page's headings can be linked to.
+/// Returns the names by which a page's headings can be linked to.
 fn anchors(text: &str) -> BTreeSet<String> {
     let (prose, _) = split(text);
     let headings = prose.lines().filter(|line| line.starts_with('#'));
@@ -69,7 +68,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(slug).collect()
 }
 
-/// The targets of a page's links.
+/// Returns the targets of a page's links.
 fn links(prose: &str) -> Vec<&str> {
     let after = prose.split("](").skip(1);
     after
@@ -157,7 +156,7 @@ struct Verbs {
 }
 
 impl Verbs {
-    /// From docs/reference/verbs.md, which is compared with the program by another test.
+    /// Reads docs/reference/verbs.md, which another test compares with the program.
     fn read() -> Self {
         let text = page("docs/reference/verbs.md");
         let mut help = BTreeMap::new();
@@ -175,7 +174,7 @@ impl Verbs {
         }
     }
 
-    /// What is wrong with a call of `hd`, given the words behind it.
+    /// Returns the error in a call of `hd`, given the words behind it.
     fn wrong(&self, words: &[String]) -> Option<String> {
         const GLOBAL: &[&str] = &["--json", "--yes", "--help", "--version", "--city"];
         let mut rest = words;
@@ -215,7 +214,7 @@ impl Verbs {
     }
 }
 
-/// The calls of `hd` in a line of a shell, each as the words behind it.
+/// Returns the calls of `hd` in a line of a shell, each as the words behind it.
 fn calls(line: &str) -> Vec<Vec<String>> {
     let code = line.split(" #").next().unwrap_or_default();
     let Ok(words) = shell_words::split(code) else {
@@ -237,7 +236,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn documents_call_hd_by_verbs_and_options_that_it_has() {
-    // It lists what there is not.
+    // Lists features that do not exist.
     const WISHES: &str = "docs/guide/not-there-yet.md";
     let verbs = Verbs::read();
     let mut wrong = Vec::new();

@@ -1,16 +1,15 @@
-//! A Rust file as the rules see it: code without the words of its strings and comments, and which
-//! lines belong to tests.
+//! A Rust file as the rules see it: code without the text of its strings and comments, and the lines that belong to
+//! tests.
 
 /// A file.
 pub struct Source {
     /// Its path in the package.
     pub name: String,
-    /// The text as it is.
+    /// The text unchanged.
     pub text: String,
-    /// The text with the inside of comments, strings and characters blanked out, line by line the
-    /// same.
+    /// The text with the inside of comments, strings and characters blanked out, with the same lines.
     pub code: String,
-    /// For each line, whether it belongs to tests only.
+    /// For each line, true if it belongs to tests only.
     pub test: Vec<bool>,
 }
 
@@ -36,21 +35,21 @@ impl Source {
         }
     }
 
-    /// The lines of code that ship, with their numbers.
+    /// Returns the lines of code that ship, with their numbers.
     pub fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.code.lines().enumerate();
         let shipped = lines.filter(|(index, _)| !self.test[*index]);
         shipped.map(|(index, line)| (index + 1, line))
     }
 
-    /// All lines of code, with their numbers.
+    /// Returns all lines of code, with their numbers.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.code.lines().enumerate();
         lines.map(|(index, line)| (index + 1, line))
     }
 }
 
-/// Whether the module is declared under `#[cfg(test)]` in the file above it.
+/// Returns whether the module is declared under `#[cfg(test)]` in the file above it.
 fn mentions_itself_as_test(name: &str) -> bool {
     let path = super::root().join(name);
     let (Some(stem), Some(dir)) = (path.file_stem(), path.parent()) else {
@@ -91,7 +90,7 @@ fn test_lines(code: &str) -> Vec<bool> {
     test
 }
 
-/// The line on which the item that begins here ends: its closing brace, or its semicolon.
+/// Returns the line on which the item that begins here ends: its closing brace, or its semicolon.
 pub fn end_of_item(lines: &[&str], start: usize) -> usize {
     let mut depth = 0_usize;
     for (index, line) in lines.iter().enumerate().skip(start) {
@@ -138,7 +137,7 @@ pub fn blank(text: &str) -> String {
     out
 }
 
-/// The length of the raw string that begins here.
+/// Returns the length of the raw string that begins here.
 fn raw_string(rest: &str, before: char) -> Option<usize> {
     let inner = rest.strip_prefix('r')?;
     let hashes = inner.len() - inner.trim_start_matches('#').len();
@@ -167,7 +166,7 @@ fn quoted(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// A character rather than a lifetime.
+/// Returns whether this is a character rather than a lifetime.
 fn is_character(rest: &str) -> bool {
     let mut characters = rest.chars().skip(1);
     match characters.next() {

@@ -54,7 +54,7 @@ fn too_long_a_function(source: &Source) -> Vec<(usize, String)> {
     lines.iter().enumerate().filter_map(long).collect()
 }
 
-/// Words of unfinished or careless work. The first half is for what ships, the rest for all.
+/// Finds words of unfinished or careless work. The first list is for shipped code, the second for all.
 fn bad_words(source: &Source) -> Vec<(usize, String)> {
     const SHIPPED: &[&str] = &[".unwrap()", "dbg!("];
     const ALL: &[&str] = &["todo!(", "unimplemented!(", "#[allow(", "#![allow("];
@@ -68,7 +68,7 @@ fn bad_words(source: &Source) -> Vec<(usize, String)> {
     shipped.chain(source.lines().filter_map(has(ALL))).collect()
 }
 
-/// `cargo test` leaves out what is of the long tier, and nothing else: `tests/long/run` runs that.
+/// Finds ignored tests outside the long tier: `cargo test` leaves out only that tier, which `tests/long/run` runs.
 fn ignored(source: &Source) -> Vec<(usize, String)> {
     let lines = source.text.lines().zip(source.code.lines()).enumerate();
     let found = lines.filter(|(_, (text, code))| {
@@ -80,11 +80,11 @@ fn ignored(source: &Source) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Where tests may sleep: everything else waits for its condition by what is there.
+/// The file in which tests may sleep: all others wait for a condition through it.
 const POLL: &str = "src/testing/poll.rs";
 
-/// A test waits for a condition, by `testing::poll`. Sleeping under paused time costs none, and is left
-/// alone.
+/// Finds tests that sleep instead of waiting for a condition by `testing::poll`. Sleeping under paused time costs
+/// nothing, and is allowed.
 fn sleeps_in_tests(source: &Source) -> Vec<(usize, String)> {
     let lines: Vec<&str> = source.code.lines().collect();
     let paused = |index: usize| {
@@ -113,7 +113,7 @@ fn sleeps_in_tests(source: &Source) -> Vec<(usize, String)> {
     lines.iter().enumerate().filter_map(sleep).collect()
 }
 
-/// Names of roles are configuration: the core knows none of them.
+/// Finds names of roles: these are configuration, and the core knows none of them.
 fn role_names(source: &Source) -> Vec<(usize, String)> {
     let lines = source.text.lines().enumerate();
     let named = |(index, line): (usize, &str)| {

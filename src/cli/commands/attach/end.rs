@@ -1,5 +1,5 @@
-//! Why a session ended, as the supervisor knows it: from what it journalled of that raider or agent since this
-//! terminal was attached.
+//! The reason of a session's end, from the supervisor's events about that raider or agent since this terminal was
+//! attached.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use crate::domain::holder_wire::Ended;
 use crate::domain::ids::verb_group;
 use crate::domain::shown;
 
-/// How long the supervisor is asked for the reason: it hears of the end when this terminal does.
+/// The limit of asking the supervisor for the reason: the supervisor sees the end no earlier than this terminal.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two questions.
+/// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is told of the end. `point` is what the supervisor answered when this terminal was attached.
+/// Returns the message about a session's end. `point` is the supervisor's answer when this terminal was attached.
 pub(super) fn told(context: &mut Context, name: &str, point: &Value, ended: &Ended) -> String {
     let unknown = || format!("the session {}", how(ended));
     let id = point.get("name").and_then(Value::as_str);
@@ -61,17 +61,17 @@ fn events(context: &mut Context, id: &str, since: u64) -> Result<Vec<Value>, Con
     Ok(events)
 }
 
-/// The reason that the events give.
+/// The reason of an end, according to the events.
 #[derive(Debug, PartialEq, Eq)]
 struct Reason {
-    /// With `NAME` for the name and `HOW` for how the process ended.
+    /// The message, with `NAME` for the name and `HOW` for the end of the process.
     said: String,
-    /// Something that says more may follow at once.
+    /// Set when an event with more detail may follow at once.
     more: bool,
 }
 
 impl Reason {
-    /// The reason among the events of one raider or agent, in order. None as long as none of them tells of an end.
+    /// Returns the reason among the events of a raider or agent, in order. None while no event tells of an end.
     fn of(events: &[Value]) -> Option<Self> {
         let final_ = |said: String| Some(Self { said, more: false });
         let word = |event: &Value, at: &str| {

@@ -1,9 +1,9 @@
-//! What is typed, and the one key that is not passed on: Ctrl-\.
+//! Keyboard input, and the only key that is not passed on: Ctrl-\.
 
-/// Ctrl-\ as a byte, and as terminals send it once a program asked for the extended encodings.
+/// The encodings of Ctrl-\: a byte, and the extended forms that terminals send once a program has asked for them.
 const DETACH: &[&[u8]] = &[b"\x1c", b"\x1b[92;5u", b"\x1b[27;5;92~"];
 
-/// What to do with bytes from the keyboard.
+/// The action for bytes from the keyboard.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     /// Pass them on.
@@ -12,10 +12,10 @@ pub(super) enum Typed {
     Detach(Vec<u8>),
 }
 
-/// Recognises the key also when its bytes come in two reads.
+/// Recognises the key, also when its bytes come in two reads.
 #[derive(Default)]
 pub(super) struct Keys {
-    /// The end of what was passed on, in case it is the beginning of the key.
+    /// The end of the passed bytes, in case the key begins there.
     tail: Vec<u8>,
 }
 

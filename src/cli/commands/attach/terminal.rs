@@ -1,4 +1,4 @@
-//! This terminal while it shows a session: raw, and given back as it was, whatever happens.
+//! This terminal in raw mode while it shows a session; always restored.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,31 +9,32 @@ use rustix::termios::{self, OptionalActions, Termios};
 
 use crate::cli::error::{CliError, Doing};
 
-/// Leaves what programs leave behind, then goes below their screen: what is printed next must not land in it.
-/// In order: synchronised output, extended keys, alternate screen, mouse, focus, paste marks, application keys,
-/// origin mode, scroll region, character set, wrapping, a hidden or odd cursor, colours; the bottom line, and a new
-/// one after it.
+/// Undoes the modes that programs leave behind, then moves below their screen, so that later output does not land in
+/// it. In order: synchronised output, extended keys, alternate screen, mouse, focus, paste marks, application keys,
+/// origin mode, scroll region, character set, wrapping, a hidden or odd cursor, colours; the bottom line, and a new one
+/// after it.
 const LEAVE: &[u8] =
     b"\x1b[?2026l\x1b[<u\x1b[>4;0m\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\
     \x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[?6l\x1b[r\x0f\x1b(B\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\
     \x1b[999;1H\r\n";
 
-/// What a signal means here.
+/// The meaning of a signal here.
 pub(super) enum Signal {
     /// The window has another size.
     Resized,
-    /// Somebody wants this process to end.
+    /// This process is told to end.
     End,
 }
 
-/// A terminal in raw mode. Dropping it gives it back.
+/// A terminal in raw mode, restored when dropped.
 pub(super) struct Terminal {
     before: Termios,
     mask: SigSet,
     signals: SignalFd,
 }
 
-/// A size of 0 means to the holder that this terminal only watches: what a person types in it would count as no line of theirs.
+/// Replaces a size of 0, which tells the holder that this terminal only watches: typed text would not count as a
+/// person's.
 fn known_size((rows, cols): (u16, u16)) -> (u16, u16) {
     match rows > 0 && cols > 0 {
         true => (rows, cols),
@@ -73,7 +74,7 @@ impl Terminal {
         })
     }
 
-    /// Returns its rows and columns; the usual ones where it does not know them, as on a serial line.
+    /// Returns its rows and columns; the usual ones if it does not know them, as on a serial line.
     pub fn size(&self) -> (u16, u16) {
         let size = termios::tcgetwinsize(io::stdout());
         known_size(size.map_or((0, 0), |size| (size.ws_row, size.ws_col)))

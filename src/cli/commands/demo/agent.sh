@@ -1,6 +1,6 @@
 #!/bin/sh
-# The demo's coding agent: a script that works as a real one does. It reads its task, changes files
-# in its own worktree, checks itself, commits as it goes, and says when it is finished.
+# The demo's coding agent: a script that works like a real agent. It reads its task, changes files in its own
+# worktree, checks its work, commits step by step, and says when it is finished.
 set -eu
 
 field() { sed -n "s/^[[:space:]]*$1:[[:space:]]*//p" "$task" | head -n 1; }
@@ -11,7 +11,7 @@ language=$(field language)
 greeting=$(field greeting)
 echo "my task: teach greet.sh $language"
 
-# After a crash the worktree is as it was left: what is committed is not done again.
+# After a crash the worktree is unchanged, and committed steps are not repeated.
 commit() {
     git add -- "$1"
     git diff --cached --quiet || git commit --quiet -m "$2"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every language greets Ada as its test says, and every greeting has a test.
+# Checks that every language greets Ada as its test expects, and that every greeting has a test.
 set -eu
 checked=0
 for test in tests/*; do

@@ -1,5 +1,5 @@
-//! `hd demo`: the whole of it on something real. A repository with an origin is made, raiders are
-//! charged in parallel, their commits pass the gate and land, and the city stays to be looked into.
+//! `hd demo`: the whole product on a real repository. A repository with an origin is made, raiders are charged in
+//! parallel, their commits pass the gate and land, and the city stays for a look.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -27,10 +27,10 @@ mod project;
 
 use project::{Project, RIG, Task};
 
-/// How long all of it may take.
+/// The limit of the whole demo.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What is shown of what happens; the rest is in `hd events`.
+/// The events that the demo shows; `hd events` has the rest.
 const SHOWN: &[&str] = &[
     "raider.charged",
     "raider.respawned",
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Demo, context: &Context) -> Result<(), CliError> {
     ))
 }
 
-/// An empty directory: the one that was asked for, or a new one that stays.
+/// Returns an empty directory: the given one, or a new one that stays.
 fn place(dir: Option<&Path>) -> Result<PathBuf, CliError> {
     let Some(dir) = dir else {
         let temp = tempfile::Builder::new().prefix("horde-demo-").tempdir();
@@ -104,7 +104,7 @@ fn place(dir: Option<&Path>) -> Result<PathBuf, CliError> {
     dir.canonicalize().doing(dir.display())
 }
 
-/// Makes the relics, charges all of them at once, and shows what happens until each has ended.
+/// Makes the relics, charges all of them at once, and shows events until each has ended.
 fn land(city: &City, tasks: &[Task], style: Style) -> Result<(), CliError> {
     let (happened, happenings) = mpsc::channel();
     let stream = Client::connect(&city.socket)?;
@@ -114,7 +114,7 @@ fn land(city: &City, tasks: &[Task], style: Style) -> Result<(), CliError> {
             since: Some(0),
             kind: None,
         });
-        // Whatever ends the stream ends the channel, and that is seen at its other end.
+        // The end of the stream closes the channel, and its receiver sees that.
         let _ended = stream.stream(&events, |event| match happened.send(event) {
             Ok(()) => Ok::<_, ControlError>(Flow::Continue),
             Err(_) => Ok(Flow::Stop),
@@ -164,7 +164,7 @@ fn charge(city: &City, relic: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Until every relic is closed, or one waits for a person.
+/// Waits until every relic is closed, or one needs a person.
 fn wait(
     happenings: &mpsc::Receiver<Value>,
     relics: Vec<String>,

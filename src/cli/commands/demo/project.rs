@@ -1,4 +1,4 @@
-//! What the demo works on: a bare origin, a checkout of it, and a city whose agent is a script.
+//! The project of the demo: a bare origin, a checkout of it, and a city whose agent is a script.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const CHECK: &str = include_str!("check.sh");
 /// The name of the rig.
 pub(super) const RIG: &str = "greetings";
 
-/// What there is to do.
+/// The tasks: a greeting in each language.
 const LANGUAGES: &[(&str, &str)] = &[
     ("french", "Bonjour"),
     ("spanish", "Hola"),
@@ -39,7 +39,7 @@ pub(super) struct Task {
     pub body: String,
 }
 
-/// So many pieces of work.
+/// Returns this number of tasks.
 pub(super) fn tasks(count: u16) -> Vec<Task> {
     let tasks = LANGUAGES.iter().take(count.into());
     tasks
@@ -54,7 +54,7 @@ pub(super) fn tasks(count: u16) -> Vec<Task> {
         .collect()
 }
 
-/// The demo's directory and what is in it.
+/// The demo's directories.
 pub(super) struct Project {
     pub root: PathBuf,
     pub origin: PathBuf,
@@ -114,13 +114,13 @@ impl Project {
         })
     }
 
-    /// What is on the origin's main branch, one line per commit, the newest first.
+    /// Returns the log of the origin's main branch, a line per commit, the newest first.
     pub fn log(&self) -> Result<String, CliError> {
         let format = "--format=%h  %<(24,trunc)%an %s";
         git(&self.origin, &["log", "--first-parent", format, "main"])
     }
 
-    /// Which of the tasks have not landed on the origin's main branch.
+    /// Returns the tasks that have not landed on the origin's main branch.
     pub fn missing(&self, tasks: &[Task]) -> Result<Vec<&'static str>, CliError> {
         let files = git(&self.origin, &["ls-tree", "-r", "--name-only", "main"])?;
         let landed = |task: &&Task| {
@@ -172,7 +172,7 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
     fs::write(path, text).doing(path.display())
 }
 
-/// Runs git as its user would in a fresh directory: nothing of their settings shows in the demo.
+/// Runs git as in a user's fresh account: no settings of the user change the demo.
 fn git(dir: &Path, args: &[&str]) -> Result<String, CliError> {
     let output = Command::new("git")
         .arg("-C")
@@ -230,7 +230,7 @@ mod tests {
             &format!("# {}\n\n{}", task.title, task.body),
         )
         .unwrap();
-        // Stands in for the real one: the agent must have committed everything before it calls.
+        // A stand-in for `hd`: the agent must have committed everything before it calls.
         write(
             &root.join("bin/hd"),
             "#!/bin/sh\ngit status --porcelain --untracked-files=no\n",

@@ -1,4 +1,4 @@
-//! What `hd` sees by itself: files, programs, the configuration, and the repositories that it names.
+//! The checks that need no supervisor: files, programs, the configuration, and its repositories.
 
 use std::env;
 use std::fs;
@@ -13,14 +13,13 @@ use crate::domain::doctor::local::{
 };
 use crate::domain::doctor::{Finding, Kind};
 
-/// Looks, and mends where that is wanted and can be done from here.
-/// Of the supervisor's git it is told what it is, where there is a supervisor that could say.
+/// Runs the checks, and fixes findings if asked. `their_git` describes the supervisor's git, if a supervisor answered.
 pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>) -> Vec<Finding> {
     let mut private = vec![
         (city.root.join(".horde"), 0o700),
         (city.socket.clone(), 0o600),
     ];
-    // Where the path of the city is too long, the socket has a directory of its own, of such a name.
+    // A city with a long path has a socket in a directory of its own, named like this.
     let elsewhere = city.socket.parent().filter(|dir| {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("horde")
@@ -36,7 +35,7 @@ pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>)
             findings.extend(git_version(&version).err().map(old_git));
             findings.extend(their_git.and_then(|theirs| other_git(&version, theirs)));
         }
-        // Nothing can be said of a repository without it.
+        // Without git nothing can be said about a repository.
         Err(why) => {
             findings.push(old_git(why));
             return findings;
@@ -61,7 +60,7 @@ pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>)
     findings
 }
 
-/// None where there is no such file: it is made when it is needed, closed.
+/// Returns a file's mode; none if the file is missing, because the supervisor makes it when needed, closed to others.
 fn seen(path: PathBuf, must: u32) -> Option<Private> {
     let meta = fs::metadata(&path).ok()?;
     Some(Private {
@@ -82,7 +81,7 @@ fn closed(file: &Private, fix: bool) -> Option<Finding> {
     Some(finding.tried(mended.map_err(|error| error.to_string())))
 }
 
-/// Another program named `hd` that is found before this one, as Debian's hexdump is.
+/// Finds another program named `hd` that comes first in the `PATH`, as Debian's hexdump is.
 fn other_hd() -> Option<Finding> {
     let own = fs::canonicalize(env::current_exe().ok()?).ok()?;
     let path = env::var_os("PATH")?;
@@ -106,7 +105,7 @@ fn inspect(path: &Path) -> Result<Repository, String> {
         git(&[&["-C", &dir], words].concat())
     };
     let shallow = at(&["rev-parse", "--is-shallow-repository"])? == "true";
-    // These end with 1 where nothing is configured so.
+    // git ends with 1 when no such key is configured.
     let partial = at(&["config", "--get-regexp", r"^remote\..*\.promisor$"]).is_ok();
     let origin = at(&["config", "--get", "remote.origin.url"]).is_ok();
     Ok(Repository {
@@ -116,7 +115,7 @@ fn inspect(path: &Path) -> Result<Repository, String> {
     })
 }
 
-/// What git answers, or what it says instead.
+/// Returns git's output, or its error message.
 fn git(words: &[&str]) -> Result<String, String> {
     let mut git = Command::new("git");
     git.args(words).env("LC_ALL", "C");

@@ -1,5 +1,5 @@
-//! Looks at the machine for what harnesses need to start without a person. Of a login only that it is
-//! there is looked at, never what it is.
+//! Checks the machine for everything that harnesses need to start without a person. Of a login only its presence is
+//! read, never its content.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,22 +17,22 @@ use crate::domain::session_env;
 use crate::domain::unattended::{self, Answer, Ask, KeyUse, Known, Seen, Start, Trace};
 use crate::kit::{installed, programs};
 
-/// A login is more than brackets and a line end.
+/// The least size of a login file: a login is more than brackets and a line end.
 const LOGIN_MIN: u64 = 4;
-/// A larger settings file is not read.
+/// The size above which a settings file is not read.
 pub(super) const SETTINGS_MAX: u64 = 32 << 20;
 
-/// The environment that sessions get theirs from, and whether they run as root.
+/// The environment that sessions inherit, and whether they run as root.
 #[derive(Debug, Clone)]
 pub(in crate::cli::commands) struct Machine {
     /// The supervisor's environment; values of keys are not known, and stand in as their names.
     pub own: BTreeMap<String, String>,
-    /// Whether sessions run as root.
+    /// Set when sessions run as root.
     pub root: bool,
 }
 
 impl Machine {
-    /// This process's, which a supervisor that is started from here inherits.
+    /// Describes this process, whose environment a supervisor started from here inherits.
     pub fn here() -> Self {
         let own = env::vars_os().filter_map(|(name, value)| {
             let pair = (name.into_string(), value.into_string());
@@ -56,26 +56,26 @@ impl Machine {
     }
 }
 
-/// What was seen of a harness.
+/// The facts observed about a harness.
 #[derive(Debug, Clone)]
 pub(in crate::cli::commands) struct Looked {
     /// Its program, as configured.
     pub program: Option<String>,
-    /// Whether the program is there; none where that depends on the sandbox.
+    /// Set when the program is there; none when that depends on the sandbox.
     pub found: Option<bool>,
     /// The file of its program.
     pub file: Option<PathBuf>,
     /// Its version, or why that is not known; none without a file.
     pub version: Option<Result<String, String>>,
-    /// What is known of its program.
+    /// The entry of the known programs that matches.
     pub known: Option<&'static Known>,
-    /// What was seen of what it needs; nothing where its program is not known or not there.
+    /// The requirements as observed; none if the program is unknown or missing.
     pub seen: Option<Seen>,
-    /// What becomes of a key of its API in the environment.
+    /// The use of an API key in the environment.
     pub key: Option<KeyUse>,
-    /// Whether its full mode does not start here.
+    /// Set when its full mode refuses to start as root.
     pub refuses_root: bool,
-    /// What keeps it from starting without a person.
+    /// The findings that keep it from starting without a person.
     pub findings: Vec<Finding>,
 }
 
@@ -87,7 +87,7 @@ pub(in crate::cli::commands) fn look(
 ) -> Looked {
     let env = machine.session(harness);
     let program = programs::program(&harness.command);
-    // What is named from the sandbox on is there or not when there is a sandbox.
+    // A path relative to the sandbox can only be checked once there is a sandbox.
     let is_relative = program.is_some_and(|it| it.contains('/') && !it.starts_with('/'));
     let file = program.filter(|_| !is_relative).and_then(|program| {
         let path = env.get("PATH").map(String::as_str).unwrap_or_default();
@@ -129,7 +129,7 @@ pub(in crate::cli::commands) fn look(
     looked
 }
 
-/// What a harness is started with, for as long as a function needs it.
+/// Calls `then` with everything that a session of the harness is started with.
 pub(super) fn with_start<T>(
     loaded: &Loaded,
     harness: &Harness,
@@ -156,8 +156,8 @@ pub(super) fn with_start<T>(
     })
 }
 
-/// The findings of every harness that a rig or an agent names, looked at at once. Programs that are not
-/// there are told of where that is wanted.
+/// Returns the findings of every harness that a rig or an agent names, checked in parallel; with missing programs if
+/// asked.
 pub(in crate::cli::commands) fn findings(
     loaded: &Loaded,
     machine: &Machine,
@@ -180,7 +180,7 @@ pub(in crate::cli::commands) fn findings(
     })
 }
 
-/// A finding for a program that is not there.
+/// Returns a finding for a missing program.
 pub(in crate::cli::commands) fn missing(harness: &Harness, looked: &Looked) -> Option<Finding> {
     let program = looked.program.as_deref()?;
     (looked.found == Some(false)).then(|| {
@@ -195,7 +195,7 @@ pub(in crate::cli::commands) fn missing(harness: &Harness, looked: &Looked) -> O
     })
 }
 
-/// The rigs and agents that name a harness.
+/// Returns the rigs and agents that name a harness.
 pub(in crate::cli::commands) fn users(loaded: &Loaded, harness: &Harness) -> Vec<String> {
     let rigs = loaded.city.rigs.iter();
     let rigs = rigs.filter(|rig| rig.raiders.harness == harness.name);
@@ -206,7 +206,7 @@ pub(in crate::cli::commands) fn users(loaded: &Loaded, harness: &Harness) -> Vec
         .collect()
 }
 
-/// The version of a known program. Others are not run: `--version` may mean anything to them.
+/// Returns the version of a known program. Others are not run: `--version` may mean anything to them.
 fn version(
     harness: &Harness,
     file: &Path,
@@ -218,7 +218,7 @@ fn version(
     installed::version(file, env)
 }
 
-/// A trace of a login that is there.
+/// Returns the trace of a login, if there is one.
 fn shown(trace: Trace) -> Option<String> {
     match trace {
         Trace::Variable(name) => Some(name.to_owned()),
@@ -233,7 +233,7 @@ fn shown(trace: Trace) -> Option<String> {
     }
 }
 
-/// The questions that settings do not answer yet, and why a settings file cannot be read.
+/// Returns the questions that settings do not answer yet, or why a settings file cannot be read.
 fn open(asks: Vec<Ask>) -> (Vec<Ask>, Option<String>) {
     let mut unreadable = None;
     let mut is_open = |ask: &Ask| {

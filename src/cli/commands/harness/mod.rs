@@ -40,7 +40,7 @@ pub(super) fn run(verb: HarnessVerb, context: &mut Context) -> Result<(), CliErr
     }
 }
 
-/// The configuration; outside of a city, that of a city that sets nothing: what the presets are.
+/// Loads the configuration. Outside a city that is an empty one, so that the presets can be shown.
 fn load(context: &Context) -> Result<Loaded, CliError> {
     match context.city_file() {
         Ok(_) => config::load(context),

@@ -1,5 +1,5 @@
-//! A settings file of a program, changed so that it is whole at every instant: a copy of what it was is
-//! kept beside it, and the new text takes its place in one step.
+//! Changes a settings file of a program atomically: a copy of the old text is kept beside it, and the new text replaces
+//! the old in one step.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::look::SETTINGS_MAX;
 
-/// The mode of a file that is made: settings may come to hold keys.
+/// The mode of a new file: settings may come to hold keys.
 const NEW_FILE: u32 = 0o600;
-/// The mode of a directory that is made.
+/// The mode of a new directory.
 const NEW_DIR: u32 = 0o700;
 
 /// A file as it was read.
@@ -24,10 +24,10 @@ pub(super) struct SettingsFile {
 }
 
 impl SettingsFile {
-    /// Reads a file, or finds that there is none.
+    /// Reads a file, or finds that it is missing.
     ///
     /// # Errors
-    /// When it is no regular file, no text, or cannot be read.
+    /// It is no regular file, no text, or cannot be read.
     pub fn read(path: &Path) -> io::Result<Self> {
         let target = match fs::symlink_metadata(path) {
             Ok(_) => path.canonicalize().map_err(|error| {
@@ -62,12 +62,11 @@ impl SettingsFile {
         })
     }
 
-    /// Puts a new text in its place and returns where the old one is kept; none where there was no file.
-    /// Mode and owner stay.
+    /// Replaces the text and returns the path of the copy of the old one; none if there was no file. Mode and owner
+    /// stay.
     ///
     /// # Errors
-    /// When something cannot be written, or when the file has changed since it was read. Then it is as
-    /// it was.
+    /// Something cannot be written, or the file has changed since it was read; the file is unchanged then.
     pub fn replace(&self, text: &str, stamp: &str) -> io::Result<Option<PathBuf>> {
         let dir = self.target.parent().unwrap_or(Path::new("/"));
         let mut maker = DirBuilder::new();

@@ -1,5 +1,5 @@
-//! `hd harness setup`: puts into the user's settings of a program what it would ask for at its start, and
-//! what the harness's arguments and environment do not answer.
+//! `hd harness setup`: answers in the user's settings of a program the questions that it would ask at its start, unless
+//! the harness's arguments and environment answer them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::kit::programs;
 use super::look::{Machine, with_start};
 use super::settings_file::SettingsFile;
 
-/// A file that is to be changed.
+/// A file to be changed.
 struct Change {
     file: SettingsFile,
     what: Vec<String>,
@@ -86,7 +86,7 @@ pub(super) fn run(
     }
 }
 
-/// The change of one file; none where it is as wanted.
+/// Returns the change of a file; none if the file is as wanted.
 fn change(path: &std::path::Path, edits: Vec<(String, Edit)>) -> Result<Option<Change>, CliError> {
     let file = SettingsFile::read(path).doing(path.display())?;
     let mut after = file.text.clone();

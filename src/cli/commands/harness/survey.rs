@@ -1,4 +1,4 @@
-//! What is known of harnesses without starting a session.
+//! Facts about harnesses that need no session.
 
 use std::thread;
 
@@ -13,11 +13,11 @@ use crate::kit::programs;
 
 use super::look::{Machine, look, users};
 
-/// Every harness in one line.
+/// Lists every harness in a line.
 pub(super) fn all(loaded: &Loaded) -> Value {
     let machine = Machine::here();
     thread::scope(|scope| {
-        // Programs are asked for their versions all at once.
+        // Programs are asked for their versions in parallel.
         let asked: Vec<_> = loaded
             .city
             .harnesses
@@ -29,7 +29,7 @@ pub(super) fn all(loaded: &Loaded) -> Value {
     })
 }
 
-/// One harness with all of its settings.
+/// Returns a harness with all of its settings.
 pub(super) fn one(loaded: &Loaded, harness: &Harness) -> Value {
     let all = settings(loaded);
     let mut row = brief(loaded, harness, &Machine::here());
@@ -84,12 +84,12 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
     })
 }
 
-/// Whether there is a preset for its program that was never tried against the program.
+/// Returns whether a preset exists for the program that was never tried against the program.
 fn is_unproven(harness: &Harness, known: Option<&Known>) -> bool {
     programs::of(harness).is_known() && known.is_none_or(|known| known.proven.is_none())
 }
 
-/// What becomes of a key of its API in the environment, in a word.
+/// Returns, in a word, what happens to an API key of the harness in the environment.
 fn api_key(key: KeyUse) -> &'static str {
     match key {
         KeyUse::Configured => "configured",
@@ -98,7 +98,7 @@ fn api_key(key: KeyUse) -> &'static str {
     }
 }
 
-/// The kind of its hooks as the configuration has it; none where it reports nothing.
+/// Returns the kind of its hooks as the configuration has it; none if it reports nothing.
 fn word(hooks: Hooks) -> Option<&'static str> {
     let mut words = Hooks::WORDS.iter();
     let (word, _) = words.find(|(_, kind)| *kind == hooks && hooks != Hooks::None)?;

@@ -1,4 +1,4 @@
-//! `hd harness test`: the conformance kit on one harness.
+//! `hd harness test`: runs the conformance kit on a harness.
 
 use std::env;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(super) fn run(
         return Err(CliError::usage(message).hint("install it, or name it in its `command`"));
     }
     if shown["refuses_root"] == true {
-        // Each start would end at once, and the next one, with reduced permissions, would seem to hold.
+        // Each start would end at once, and the next one, with reduced permissions, would seem to work.
         let message = format!("{} refuses to run as root in its full mode", harness.name);
         return Err(CliError::usage(message).hint("run this as another user"));
     }
@@ -92,7 +92,7 @@ pub(super) fn run(
     }
 }
 
-/// A harness that is tried.
+/// A harness under test.
 struct Trial<'a> {
     harness: &'a Harness,
     program: Program,

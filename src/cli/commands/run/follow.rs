@@ -1,4 +1,4 @@
-//! Following relics by the events until each has landed, or somebody has to act.
+//! Follows relics by events until each has landed, or needs a person.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use crate::control::protocol::args::{Events, RelicRef};
 use crate::control::protocol::{Exit, Op};
 use crate::domain::shown;
 
-/// How a relic stands.
+/// The end of following a relic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
-    /// It landed.
+    /// The relic landed.
     Closed,
     /// A person has to act.
     Blocked,
     /// A person has to look before it lands; says how.
     Held(String),
-    /// Its raider died too often; names it.
+    /// The raider with this name died too often.
     Quarantined(String),
     /// The account of its harness is at a limit or wants a login; says which.
     Parked(String),
-    /// It could not land.
+    /// The work could not land.
     NotMerged,
-    /// Put off, until when.
+    /// Deferred until a time, if one is given.
     Deferred(Option<String>),
 }
 
@@ -36,16 +36,16 @@ enum End {
 #[derive(Default)]
 pub(super) struct Follow {
     ends: BTreeMap<String, Option<End>>,
-    /// Who works on them: the events of a session name the raider only.
+    /// The relic of each raider: the events of a session name the raider only.
     raiders: BTreeMap<String, String>,
     /// Relics that the merge queue gave up on.
     exhausted: Vec<String>,
-    /// Where they landed, in words.
+    /// The commit and target where each relic landed, in words.
     landed: BTreeMap<String, String>,
 }
 
 impl Follow {
-    /// Those of a `run` that are worked on, or will be by themselves.
+    /// Follows the relics of a `run` that a raider works on, or that a later charge will pick up by itself.
     pub fn of(result: &Value) -> Self {
         let mut follow = Self::default();
         let relics = result.get("relics").and_then(Value::as_array);
@@ -63,7 +63,7 @@ impl Follow {
         follow
     }
 
-    /// Shows what happens to them until all have ended; the worst end decides the exit code.
+    /// Shows the events of the relics until all have ended; the worst end decides the exit code.
     pub fn finish(mut self, context: &mut Context, since: u64) -> Result<(), CliError> {
         if self.ends.is_empty() {
             return Ok(());
@@ -94,7 +94,7 @@ impl Follow {
         self.verdict()
     }
 
-    /// What became of those that are closed, a sentence each.
+    /// Returns a sentence for each closed relic.
     fn closed(&self) -> Vec<String> {
         let closed = self
             .ends
@@ -107,8 +107,8 @@ impl Follow {
         said.collect()
     }
 
-    /// Which of the followed relics an event is about. Slots are given out again: who is charged
-    /// with something else is no longer ours.
+    /// Returns the followed relic that an event is about. Slots are reused: a raider that is charged with another relic
+    /// is no longer followed.
     fn about(&mut self, event: &Value) -> Option<String> {
         let subject = event.get("subject").and_then(Value::as_str)?;
         let named = event.pointer("/data/relic").and_then(Value::as_str);
@@ -127,7 +127,7 @@ impl Follow {
         relic.or_else(|| self.raiders.get(subject).cloned())
     }
 
-    /// Takes in an event, and how its relic stands now.
+    /// Takes in an event together with its relic's present state.
     fn saw(&mut self, relic: &str, event: &Value, shown: &Value) {
         if is_given_up(event) {
             self.exhausted.push(relic.to_owned());
@@ -149,7 +149,7 @@ impl Follow {
         let end = match (end(shown, exhausted), said) {
             // The event that says why its relic is blocked comes next.
             (Some(End::Blocked), None) if crashed => None,
-            // Its relic is blocked because of that, which says more than that it is blocked.
+            // The quarantine is the reason of the block, so it says more.
             (Some(End::Blocked), Some(End::Quarantined(raider))) => Some(End::Quarantined(raider)),
             (end, said) => end.or(said),
         };
@@ -168,7 +168,7 @@ impl Follow {
                 _ => 2,
             };
             worst = Some(match worst {
-                // All are told; the worst decides.
+                // All are reported; the worst decides.
                 Some(mut before) => {
                     let mut worse = error;
                     if rank(&before) >= rank(&worse) {
@@ -186,11 +186,12 @@ impl Follow {
     }
 }
 
-/// What an event says of waiting for a person: that it begins, that it is over, or nothing.
+/// Returns what an event says of waiting for a person: `Some(Some(_))` begins, `Some(None)` ends, `None` is no
+/// statement.
 fn waits(event: &Value) -> Option<Option<End>> {
     let word = |at| event.pointer(at).and_then(Value::as_str);
     match word("/type")? {
-        // With a time it is tried again by itself.
+        // With a time the forge retries by itself.
         "mr.held" if word("/data/not_before").is_none() => Some(Some(End::Held(
             shown::line(word("/data/note").unwrap_or_default()).into_owned(),
         ))),
@@ -206,7 +207,7 @@ fn waits(event: &Value) -> Option<Option<End>> {
     }
 }
 
-/// What an event says of where a relic landed.
+/// Returns the commit and target of a landed relic, in words.
 fn landed(event: &Value) -> Option<String> {
     let word = |at| event.pointer(at).and_then(Value::as_str).map(shown::line);
     let (commit, target) = (word("/data/merge_commit")?, word("/data/target")?);
@@ -216,10 +217,10 @@ fn landed(event: &Value) -> Option<String> {
     })
 }
 
-/// What an event says of the account that parks a raider.
+/// Returns why an account is parked, and until when.
 fn parked(what: &str, event: &Value) -> String {
     let word = |at| event.pointer(at).and_then(Value::as_str);
-    // Of its screen.
+    // The text of the session's screen.
     let text = shown::line(word("/data/text").unwrap_or_default());
     match word("/data/until") {
         Some(until) => format!("{what} until {until}: {text}"),
@@ -227,7 +228,7 @@ fn parked(what: &str, event: &Value) -> String {
     }
 }
 
-/// Whether an event says that no more raiders are mustered for a relic that could not land.
+/// Returns whether an event says that no more raiders are started for a relic that could not land.
 fn is_given_up(event: &Value) -> bool {
     let word = |at| event.pointer(at).and_then(Value::as_str);
     match word("/cause") {
@@ -248,8 +249,7 @@ fn end(relic: &Value, exhausted: bool) -> Option<End> {
     }
 }
 
-/// How an end is told, when it is not the one that was wanted. A relic that was put off is no
-/// failure: it is only said.
+/// Returns the error for an end that was not wanted. A deferred relic is no failure: it is only reported.
 fn failure(relic: &str, end: &End) -> Option<CliError> {
     let failed = |exit, what: &str| CliError::new(exit, format!("{relic} {what}"));
     let why = format!(
@@ -353,7 +353,7 @@ mod tests {
         );
     }
 
-    /// Contract 2.3, exit 9: a limit or a login ends the following, and it says until when.
+    /// Contract 2.3, exit 9: a limit or a login ends the following, with the time of its end.
     #[test]
     fn parked_relic_ends_the_following_unless_its_session_has_gone_on() {
         let hooked = json!({"status": "hooked"});
@@ -394,7 +394,7 @@ mod tests {
         assert!(!said("stuck", "blocked"));
     }
 
-    /// The relic is hooked all the while; only the events say that nothing moves.
+    /// The relic stays hooked; only the events tell that nothing moves.
     #[test]
     fn waiting_for_a_person_lasts_until_the_person_acted() {
         let hooked = json!({"status": "hooked"});

@@ -1,5 +1,4 @@
-//! Blocked relics in `status`: nothing goes on with them until a person acts, so that they are shown first and with
-//! the reason.
+//! Blocked relics in `status`: they stand still until a person acts, so they are shown first and with the reason.
 
 use serde_json::{Value, json};
 
@@ -9,7 +8,7 @@ use crate::domain::relic::{Relic, RelicStatus};
 
 /// A blocked relic.
 pub(super) struct Blocked {
-    /// Which.
+    /// The relic.
     pub(super) id: RelicId,
     title: String,
     raider: Option<RaiderId>,
@@ -17,7 +16,7 @@ pub(super) struct Blocked {
     escalation: Option<(RelicId, String)>,
 }
 
-/// The blocked ones of these tasks, with the first open escalation about each.
+/// Returns the blocked relics among these tasks, with the first open escalation about each.
 pub(super) fn of(tasks: &[Relic], open: &[Entry]) -> Vec<Blocked> {
     let blocked = tasks
         .iter()
@@ -35,7 +34,7 @@ pub(super) fn of(tasks: &[Relic], open: &[Entry]) -> Vec<Blocked> {
     blocked.collect()
 }
 
-/// Those of one rig.
+/// Returns the blocked relics of a rig.
 pub(super) fn json(blocked: &[Blocked], prefix: &str) -> Vec<Value> {
     let own = blocked.iter().filter(|relic| relic.id.prefix() == prefix);
     let row = |relic: &Blocked| {

@@ -1,4 +1,4 @@
-//! What comes of a request names its caller, and those that may only work end no work of others.
+//! Results of a request name its caller, and callers with the right to work end no work of others.
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ async fn an_agent_that_may_work_does_not_close_what_a_raider_is_hooked_to() {
     assert_eq!(closed.unwrap()["status"], "closed");
 }
 
-/// Its work waits to land, and its sandbox is gone.
+/// The work waits to land, and its sandbox is gone.
 #[tokio::test(start_paused = true)]
 async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
     let town = town(Rights::Work).await;
@@ -118,7 +118,7 @@ async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
     }
 }
 
-/// `run` says who asked, and `reopen`, and a nuke.
+/// The events of `run`, `reopen` and a nuke name the caller.
 #[tokio::test(start_paused = true)]
 async fn so_do_the_events_of_run_reopen_and_nuke() {
     let town = town(Rights::All).await;

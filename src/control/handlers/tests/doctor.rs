@@ -1,4 +1,4 @@
-//! `doctor`: what is nobody's is found, told apart from what is somebody's, and mended without loss.
+//! `doctor`: objects without an owner are found, told apart from owned ones, and removed without loss.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn doctor(town: &Town, fix: bool) -> Value {
     ask(town, "doctor", json!({ "fix": fix })).await.unwrap()
 }
 
-/// Kinds and subjects of what is wrong, and whether it was mended.
+/// Returns kind and subject of each finding, and whether it was fixed.
 fn told(answer: &Value) -> Vec<(&str, &str, bool)> {
     fn text<'a>(finding: &'a Value, key: &str) -> &'a str {
         finding[key].as_str().unwrap()
@@ -30,7 +30,7 @@ fn told(answer: &Value) -> Vec<(&str, &str, bool)> {
     told.collect()
 }
 
-/// A sandbox that no hook knows of.
+/// Makes a sandbox without a hook.
 fn stray(town: &Town, name: &str) {
     let path = town.world.city.sandbox(&raider(name));
     let spec = SandboxSpec {
@@ -141,7 +141,7 @@ async fn nothing_that_holds_work_is_mended_away() {
     assert!(town.parts.repo.salvages().is_empty());
 }
 
-/// The look said that nothing would be lost; the agent wrote something before the removal.
+/// The first look found nothing to lose; then the agent wrote something before the removal.
 #[tokio::test(start_paused = true)]
 async fn a_stray_sandbox_is_judged_again_when_it_is_removed() {
     let town = Scenario::new().start().await;
@@ -161,7 +161,7 @@ async fn a_stray_sandbox_is_judged_again_when_it_is_removed() {
     assert!(sagas.is_empty(), "{sagas:?}");
 }
 
-/// What cannot be seen at present may be somebody's, and is left alone.
+/// An object that cannot be read at present may have an owner, so it is left alone.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_seen_is_told_and_left_alone() {
     let town = Scenario::new().start().await;
@@ -175,7 +175,7 @@ async fn what_cannot_be_seen_is_told_and_left_alone() {
     assert!(town.parts.sessions.stops().is_empty());
 }
 
-/// One that cannot be looked for is not said to be missing, and hides no other.
+/// A program that cannot be looked for is not called missing, and hides no other finding.
 #[tokio::test(start_paused = true)]
 async fn a_program_that_cannot_be_looked_for_is_not_called_missing() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
@@ -220,7 +220,7 @@ async fn who_may_only_look_may_not_mend() {
     assert_eq!(town.parts.repo.discarded(), []);
 }
 
-/// It holds a slot, and nobody can say more of it than that.
+/// The sandbox holds a slot; no owner can be read.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_read_is_named_and_kept() {
     let town = Scenario::new().start().await;
@@ -240,7 +240,7 @@ async fn a_sandbox_that_cannot_be_read_is_named_and_kept() {
     assert_eq!(town.parts.repo.names(), ["Rust"]);
 }
 
-/// What one rig holds can be named while another cannot be read.
+/// The sandboxes of a rig are named even if another rig cannot be read.
 #[tokio::test(start_paused = true)]
 async fn a_rig_that_cannot_be_read_hides_only_its_own_sandboxes() {
     let town = Scenario::new().with(|city| {
@@ -261,7 +261,7 @@ async fn a_rig_that_cannot_be_read_hides_only_its_own_sandboxes() {
     assert!(unknown.message.contains("broken"), "{unknown:?}");
 }
 
-/// Whoever consented to the end of one incarnation did not consent to that of the next.
+/// Consent to the removal of one incarnation is no consent to that of the next.
 #[tokio::test(start_paused = true)]
 async fn a_nuke_of_an_incarnation_that_is_gone_is_refused() {
     let town = Scenario::new().start().await;

@@ -1,4 +1,4 @@
-//! `doctor`: work that nobody is at, and intents that nobody carried out.
+//! `doctor`: work without a worker, and intents that were never carried out.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::testing::world::{Scenario, Town};
 
 const PATROL: Duration = Duration::from_secs(31);
 
-/// The only thing that is wrong.
+/// Returns the only finding.
 async fn found(town: &Town, fix: bool) -> Value {
     let answer = ask(town, "doctor", json!({ "fix": fix })).await.unwrap();
     let findings = answer["findings"].as_array().unwrap();
@@ -29,7 +29,7 @@ async fn is_well(town: &Town) -> bool {
     answer["ok"] == true
 }
 
-/// Hook and sandbox of its raider are lost, and no patrol opens it again.
+/// Hook and sandbox of the raider are lost, and no patrol reopens the relic.
 #[tokio::test(start_paused = true)]
 async fn a_relic_whose_raider_is_nowhere_is_found_and_opened_again() {
     let town = Scenario::new().start().await;
@@ -55,7 +55,7 @@ async fn a_relic_whose_raider_is_nowhere_is_found_and_opened_again() {
     );
     assert!(says.contains("horde/raiders/Toast"), "{says}");
     assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Hooked);
-    // What may have a sandbox that cannot be seen is left alone.
+    // A relic that may have an unreadable sandbox is left alone.
     let blind = RepoError::Failed("input/output error".into());
     town.parts.repo.break_op("sandboxes", blind);
     let unseen = found(&town, true).await;
@@ -69,7 +69,7 @@ async fn a_relic_whose_raider_is_nowhere_is_found_and_opened_again() {
     assert!(again.incarnation > incarnation);
 }
 
-/// Its raider is gone as well, and its work is not.
+/// The raider is gone as well, but its work is not.
 #[tokio::test(start_paused = true)]
 async fn a_relic_whose_work_is_in_the_queue_is_not_lost() {
     let town = Scenario::new().gate("test").start().await;
@@ -89,7 +89,7 @@ async fn a_relic_whose_work_is_in_the_queue_is_not_lost() {
     assert!(is_well(&town).await);
 }
 
-/// An intent that waited for something is tried again, and its finding says what came of that.
+/// A waiting intent is tried again, and its finding tells the result.
 #[tokio::test(start_paused = true)]
 async fn an_old_intent_is_carried_out_when_it_can_be() {
     let town = Scenario::new().start().await;
@@ -122,7 +122,7 @@ async fn an_old_intent_is_carried_out_when_it_can_be() {
     assert!(is_well(&town).await);
 }
 
-/// Its rig was taken out, and the supervisor that would have let it come to its end is gone.
+/// The rig was removed from the configuration, and the supervisor that was draining it is gone.
 #[tokio::test(start_paused = true)]
 async fn work_of_a_rig_that_is_not_configured_is_told() {
     let town = Scenario::new().start().await;

@@ -1,5 +1,5 @@
-//! Whatever anybody writes on the socket: each line gets one answer, nothing panics or hangs, and who
-//! may only look changes nothing. Real server, real handlers, a town of fakes.
+//! Fuzzing of the socket: each line gets an answer, nothing panics or hangs, and a caller with read rights changes
+//! nothing. Real server, real handlers, a town of fakes.
 //!
 //! In `cargo test` a few cases of one seed; in the long tier a million lines of others. The seed is
 //! printed, and `HORDE_SEED` repeats it.
@@ -29,9 +29,9 @@ use crate::testing::seeded;
 use crate::testing::tier::by_tier;
 use crate::testing::world::{Scenario, Town, agent};
 
-/// Of virtual time; no operation takes as long.
+/// The virtual time after which a request counts as hanging; no operation takes as long.
 const HANG: Duration = Duration::from_secs(2 * 3600);
-/// Who writes.
+/// The writer of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
     Operator,
@@ -137,7 +137,7 @@ fn odd_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Requests that are right, one of each kind.
+/// Returns a valid request of each kind.
 fn golden() -> Vec<Value> {
     serde_json::from_str(include_str!(
         "../../../../tests/data/protocol/requests.json"
@@ -145,7 +145,7 @@ fn golden() -> Vec<Value> {
     .unwrap()
 }
 
-/// A request that is right but for a few places.
+/// Generates a request with a few invalid places.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 0..3);
     let extra = prop::option::weighted(0.1, (odd_text(), odd_value()));
@@ -199,7 +199,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// What nobody may change who only looks.
+/// The state that a caller with read rights must not change.
 async fn snapshot(town: &Town) -> Vec<String> {
     let stored = town.store(|txn| {
         let mut events = txn.events(&EventFilter {
@@ -233,7 +233,7 @@ async fn snapshot(town: &Town) -> Vec<String> {
     ]
 }
 
-/// What is another raider's.
+/// The state of another raider.
 async fn others(town: &Town, other: &Charged) -> String {
     let hook = town.hook(&other.raider).await;
     let relic = town.relic_now(&other.relic).await;
@@ -258,7 +258,7 @@ impl Peer {
         self.0.get_mut().write_all(b"\n").await.unwrap();
     }
 
-    /// The next answer, with the items of a stream passed over.
+    /// Reads the next answer, and skips the items of a stream.
     async fn answer(&mut self) -> Value {
         loop {
             let mut said = String::new();
@@ -272,7 +272,7 @@ impl Peer {
         }
     }
 
-    /// The answer to the next line is the next answer: none came twice.
+    /// Checks that the answer to the next line is the next answer: no answer came twice.
     async fn is_in_step(&mut self, n: usize) {
         let line = json!({"v": 1, "id": format!("step-{n}"), "op": "ping", "args": {}});
         self.send(line.to_string().as_bytes()).await;

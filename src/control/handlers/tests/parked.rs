@@ -1,4 +1,4 @@
-//! What people may send to agents of an account that is parked.
+//! Texts that people may send to agents of a parked account.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn looks(city: &mut City) {
     }
 }
 
-/// Contract 2.3, exit 9: a long limit has ended its session, and the one that waits for its turn is not typed into.
+/// Contract 2.3, exit 9: a long limit has ended the session; a session that waits for its turn gets no input.
 #[tokio::test(start_paused = true)]
 async fn text_for_an_agent_that_is_held_is_refused_as_parked_until_its_turn() {
     let town = Scenario::new().with(looks).start().await;

@@ -1,5 +1,5 @@
-//! Which sessions go on with the conversation of the one before: all whose harness can resume it and whose transcript
-//! is there, unless a handoff or a person wants a fresh one.
+//! Sessions that resume the conversation of the one before: all whose harness can resume it and whose transcript
+//! exists, unless a handoff or a person wants a fresh one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::testing::world::{Scenario, Town, agent};
 const SECOND: Duration = Duration::from_secs(1);
 const PID: u32 = 4242;
 
-/// Has every harness resume conversations, and drive the agent `mayor`.
+/// Lets every harness resume conversations, and drive the agent `mayor`.
 fn resuming(city: &mut City) {
     for harness in city.harnesses.values_mut() {
         harness.resume = vec!["--resume".into(), "{session_id}".into()];
@@ -44,7 +44,7 @@ fn scenario() -> Scenario {
     scenario.with(resuming)
 }
 
-/// The session reports that it holds this conversation, and its transcript is written.
+/// Reports this conversation for the session, and writes its transcript.
 async fn converse(town: &Town, child: &ChildId, conversation: &str) {
     let transcript = town
         .parts
@@ -58,7 +58,7 @@ async fn converse(town: &Town, child: &ChildId, conversation: &str) {
     keep(launch::TRANSCRIPT, &transcript.to_string_lossy());
 }
 
-/// The conversation that the newest session of this id was started to go on with.
+/// Returns the conversation that the newest session of this id was started to resume.
 fn resumed(town: &Town, session: &SessionId) -> Option<String> {
     let starts = town.parts.sessions.starts();
     let last = starts.iter().rfind(|start| start.id == *session).unwrap();
@@ -66,7 +66,7 @@ fn resumed(town: &Town, session: &SessionId) -> Option<String> {
     words.nth(1).cloned()
 }
 
-/// Says `hd handoff` inside the session.
+/// Sends `hd handoff` from inside the session.
 async fn hand_off(town: &Town, session: &SessionId, args: serde_json::Value) {
     say_handoff(town, session, args).await.unwrap();
     town.settle().await;
@@ -105,7 +105,7 @@ async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_whe
     town.parts.sessions.crash(session, 9);
     town.settle().await;
     assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
-    // It reports another transcript, which is deleted.
+    // The session reports another transcript, which is deleted.
     converse(&town, &id, "c-2").await;
     let handle = town.view(&id).await.unwrap().session.unwrap().handle;
     let (sessions, gone) = (&town.parts.sessions, "/transcripts/gone");
@@ -125,7 +125,7 @@ async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_whe
     );
 }
 
-/// A conversation is not lost because the facts of the session before cannot be read for a moment.
+/// A conversation is not lost if the facts of the session before cannot be read for a moment.
 #[tokio::test(start_paused = true)]
 async fn conversation_goes_on_although_the_facts_of_a_session_could_not_be_read() {
     let town = scenario().start().await;
@@ -164,7 +164,8 @@ async fn resume_that_dies_at_once_is_followed_by_a_fresh_conversation_and_the_ne
     assert_eq!(resumed(&town, session).as_deref(), Some("c-2"));
 }
 
-/// A resumed session that meets the next limit at once could resume: the limit, the supervisor or a person ended it.
+/// A resumed session that meets the next limit at once was still able to resume: the limit, the supervisor or a person
+/// ended it.
 #[tokio::test(start_paused = true)]
 async fn resumed_session_that_was_ended_at_once_keeps_its_conversation() {
     type End = fn(&Town, &SessionId);
@@ -201,7 +202,7 @@ async fn resumed_session_that_was_ended_at_once_keeps_its_conversation() {
     }
 }
 
-/// Whatever ends the session of a standing agent, the next one goes on with its conversation.
+/// A standing agent's next session continues its conversation, for every reason that ended the last one.
 #[tokio::test(start_paused = true)]
 async fn standing_agent_resumes_after_a_stop_a_restart_a_drift_and_a_new_supervisor() {
     let mut town = scenario().start().await;
@@ -255,7 +256,7 @@ async fn person_can_ask_for_a_fresh_conversation() {
     }
 }
 
-/// A fresh context is what a handoff is for; its note may say otherwise.
+/// A handoff begins a fresh context, unless its note says otherwise.
 #[tokio::test(start_paused = true)]
 async fn handoff_begins_afresh_unless_it_says_that_the_conversation_goes_on() {
     let town = scenario().start().await;
@@ -286,7 +287,7 @@ async fn handoff_begins_afresh_unless_it_says_that_the_conversation_goes_on() {
     );
 }
 
-/// It was dropped without a word.
+/// The session was dropped without a report.
 #[tokio::test(start_paused = true)]
 async fn note_of_a_standing_agent_is_refused_and_nothing_is_handed_off() {
     let town = scenario().start().await;

@@ -1,4 +1,4 @@
-//! What is shown of those who do not get on, and why.
+//! Tests of the state and reason shown for children that make no progress.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn toast(town: &Town) -> Value {
     ask(town, "raider.show", toast).await.unwrap()
 }
 
-/// What was done about the session before it is remembered, and is nothing that it has done.
+/// The steps taken against a stalled session are remembered, but its replacement is not stalled for them.
 #[tokio::test(start_paused = true)]
 async fn a_fresh_session_is_not_stalled_before_its_time() {
     let scenario = Scenario::new().rig(|rig| rig.raiders.stall_after = Some(10 * MINUTE));
@@ -52,7 +52,7 @@ async fn a_raider_in_its_back_off_says_when_it_is_tried_again() {
     assert_eq!(toast(&town).await["retry_at"], Value::Null);
 }
 
-/// Several sessions go on one after another: none shows a limit that ended before now.
+/// Several sessions continue one after another: none shows a limit that is over.
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_is_over_is_shown_as_a_turn_that_is_waited_for_and_then_not_at_all() {
     let looks = |city: &mut crate::domain::city::City| {
@@ -97,13 +97,13 @@ async fn a_limit_that_is_over_is_shown_as_a_turn_that_is_waited_for_and_then_not
     assert_eq!(shown("Shadow").await["condition"], Value::Null);
 }
 
-/// Nothing that answers a client runs git: what it said last is shown, with its age.
+/// An answer to a client never runs git: the last figures are shown with their age.
 #[tokio::test(start_paused = true)]
 async fn status_shows_what_git_said_last_and_waits_for_no_git() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let counts = || town.parts.repo.count("glance");
-    // The first question has git asked, where no patrol did.
+    // The first question makes git run, if no patrol did.
     toast(&town).await;
     town.settle().await;
     let shown = toast(&town).await["git"].clone();
@@ -118,7 +118,7 @@ async fn status_shows_what_git_said_last_and_waits_for_no_git() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     town.parts.repo.interlude("glance", move || {
-        // Over as well when the test is.
+        // Returns also when the test ends.
         let _told = wait.lock().unwrap().recv();
     });
     town.parts.repo.dirty(&charged.raider.name, "b");
@@ -148,7 +148,7 @@ async fn an_idle_city_asks_nothing_of_git() {
     assert_eq!(town.parts.repo.count("glance"), before);
 }
 
-/// `raider-lifecycle.md`: what is suspended is not supposed to work.
+/// `raider-lifecycle.md`: a suspended raider is not expected to work.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_raider_is_not_stalled() {
     let town = Scenario::new().start().await;
@@ -159,7 +159,7 @@ async fn a_suspended_raider_is_not_stalled() {
     assert_eq!(toast(&town).await["state"], "suspended");
 }
 
-/// One that waits for its time is held, and not in its turn.
+/// A merge request with a retry time is held, not queued.
 #[tokio::test(start_paused = true)]
 async fn a_parked_merge_request_is_shown_as_held() {
     let town = Scenario::new().start().await;
@@ -180,7 +180,7 @@ async fn a_parked_merge_request_is_shown_as_held() {
     assert_eq!(retried["state"], "queued");
 }
 
-/// Its hooks say so, and nothing else does: no end of its work, no question.
+/// Only its hooks report that: no end of its work, no question.
 #[tokio::test(start_paused = true)]
 async fn raider_whose_turn_ended_is_shown_as_waiting_until_it_goes_on() {
     let town = Scenario::new().start().await;

@@ -1,5 +1,5 @@
-//! What persons said of children: it outlives the supervisor, can be unsaid, and holds wherever a
-//! session would start.
+//! Orders of an operator about children (suspend, rest): they outlive the supervisor, can be revoked, and hold wherever
+//! a session would start.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn tell(town: &Town, op: &str, name: &str) -> Value {
     ask(town, op, json!({ "name": name })).await.unwrap()
 }
 
-/// The supervisor dies, and its successor is made from the same configuration.
+/// Kills the supervisor and makes a successor from the same configuration.
 async fn restarted(town: Town, scenario: Scenario) -> Town {
     let clock = town.world.clock.clone();
     let parts = town.crash().await;
@@ -71,8 +71,7 @@ fn members(town: &Town) -> Vec<u32> {
     (1..=5).filter(runs).collect()
 }
 
-/// Another takes the place of a member that a person stopped or suspended, before a restart and
-/// after it, and what was said of it can be unsaid.
+/// A stopped or suspended member of a pool is replaced, before a restart and after it, and the order can be revoked.
 #[tokio::test(start_paused = true)]
 async fn a_pool_does_without_the_members_that_a_person_laid_to_rest() {
     for (rest, undo) in [
@@ -112,7 +111,7 @@ async fn a_suspension_goes_with_its_raider() {
     assert!(town.runs(&next.session));
 }
 
-/// The look that was to resume it does not know yet that it was stopped.
+/// The look that was to resume the child does not know yet of its stop.
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_not_undone_by_a_resume_before_it() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
@@ -151,7 +150,7 @@ async fn the_repair_of_a_suspended_raider_starts_no_session() {
     assert_eq!(town.state(&held).await, Some(ChildState::Running));
 }
 
-/// A reload says `start` only of who is started.
+/// A reload reports `start` only for agents that it starts.
 #[tokio::test(start_paused = true)]
 async fn a_reload_starts_nobody_who_is_held_back() {
     let town = Scenario::new()
@@ -183,8 +182,7 @@ async fn a_reload_starts_nobody_who_is_held_back() {
     }
 }
 
-/// A pool that is suspended, by a person or by the configuration: its members say so, and none is
-/// started on its own.
+/// Members of a suspended pool (by a person or by the configuration) say so, and none can be started on its own.
 #[tokio::test(start_paused = true)]
 async fn members_of_a_suspended_pool_are_suspended() {
     for said in [true, false] {
@@ -205,7 +203,7 @@ async fn members_of_a_suspended_pool_are_suspended() {
     }
 }
 
-/// A rig that was taken out while a raider worked is gone after a restart: what needs it says so.
+/// A rig that was removed while a raider worked is gone after a restart: operations that need it say so.
 #[tokio::test(start_paused = true)]
 async fn what_needs_a_rig_that_was_taken_out_says_how_it_comes_back() {
     let town = Scenario::new().start().await;

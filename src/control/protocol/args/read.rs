@@ -1,4 +1,4 @@
-//! How single values of arguments are read.
+//! Parsers of single argument values.
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
@@ -9,7 +9,7 @@ pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
 }
 
-/// A text that says something.
+/// Refuses a blank text.
 pub(super) fn not_blank(text: &str) -> Result<String, String> {
     match text.trim().is_empty() {
         true => Err("it is empty: say what is to be done".to_owned()),
@@ -17,7 +17,7 @@ pub(super) fn not_blank(text: &str) -> Result<String, String> {
     }
 }
 
-/// One text or many; never none, which would mean something else than what was said.
+/// Reads a text or a list of texts. An empty list is refused: it would mean something else than was asked.
 fn one_or_many<'de, D: Deserializer<'de>>(from: D, what: &str) -> Result<Vec<String>, D::Error> {
     use serde::de::Error;
     match Value::deserialize(from)? {

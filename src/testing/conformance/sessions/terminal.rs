@@ -1,4 +1,4 @@
-//! What every provider must do with the terminal: screen, log, input, size.
+//! The conformance suite for terminals: screen, log, input, size.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::domain::facts::RunState;
 use crate::ports::sessions::Input;
 use crate::testing::eventually;
 
-/// The screen shows what the program printed, and the time of it is known.
+/// The screen shows the program's output, with its time.
 pub fn the_screen_can_be_looked_at(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let program = Program::Prints("hello\nworld".to_owned());
@@ -22,7 +22,7 @@ pub fn the_screen_can_be_looked_at(bench: &dyn Bench) {
     finish(&*sessions, &first.handle);
 }
 
-/// What a session uses can be told while it runs, and does not become less.
+/// A session's processor time can be read while it runs, and does not become less.
 pub fn processor_time_is_counted_while_it_runs(bench: &dyn Bench) {
     let sessions = bench.sessions();
     assert_eq!(sessions.cpu(&id("s")), None);
@@ -37,7 +37,7 @@ pub fn processor_time_is_counted_while_it_runs(bench: &dyn Bench) {
     assert_eq!(sessions.cpu(&id("s")), None);
 }
 
-/// The log is there after the end, goes on with the next session, and is cut from the front.
+/// The log exists after the end, continues with the next session, and is cut from the front.
 pub fn the_log_outlives_the_session_and_its_record(bench: &dyn Bench) {
     let sessions = bench.sessions();
     for text in ["first", "second"] {
@@ -58,7 +58,7 @@ pub fn the_log_outlives_the_session_and_its_record(bench: &dyn Bench) {
     assert_eq!(log(5), all[all.len() - 5..]);
 }
 
-/// A submitted text arrives as one line, whatever is in it.
+/// A submitted text arrives as one line, also with special characters.
 pub fn a_text_reaches_the_program(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(&*sessions, &spec(bench, "s", &Program::Echoes));
@@ -96,7 +96,7 @@ pub fn the_size_can_be_changed(bench: &dyn Bench) {
     finish(&*sessions, &first.handle);
 }
 
-/// Logs of what lives stay, whatever their age; so do those of what ended later.
+/// Logs of a living session stay at any age; so do those of a session that ended later.
 pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let prints = Program::Prints("hello".to_owned());
@@ -105,7 +105,7 @@ pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
     let later = Timestamp::now() + Duration::from_secs(24 * 3600);
     let log = || sessions.logs(&id("s"), 100).expect("it can be read");
     assert_eq!(sessions.prune_logs(later), Ok(0));
-    // What is on the screen may be on its way to the log.
+    // Output on the screen may still be on its way to the log.
     eventually("what it printed is in the log", || {
         (!log().is_empty()).then_some(())
     });
@@ -115,7 +115,7 @@ pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
     assert!(!log().is_empty(), "it has just ended");
     assert_eq!(sessions.prune_logs(later), Ok(1));
     assert_eq!((log(), sessions.prune_logs(later)), (vec![], Ok(0)));
-    // Its record, and with it its next generation, is another matter.
+    // The record, and with it the next generation, is not affected.
     assert!(sessions.facts(&id("s")).expect("it can be seen").is_some());
     let again = start(&*sessions, &spec(bench, "s", &prints));
     await_screen(&*sessions, &again.handle, "hello");

@@ -13,7 +13,7 @@ use crate::support::processes;
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// Fills the disk, and what the store has left of it.
+/// Fills the disk, and the free space inside the store.
 fn fill(disk: &Disk, city: &City) {
     disk.fill();
     until("nothing can be put on record", || {
@@ -21,9 +21,9 @@ fn fill(disk: &Disk, city: &City) {
     });
 }
 
-/// Orders are refused, looks are answered, who runs runs on. A session that ends cannot be replaced, for that
-/// has to be written down: it waits, uncounted. Nothing of a raider's work is touched. With the first room all
-/// goes on by itself.
+/// Orders are refused, looks are answered, running sessions go on. A session that ends cannot be replaced, because its
+/// start must be recorded: it waits, and the wait does not count as a restart. No work of a raider is touched.
+/// Everything continues by itself as soon as there is room.
 #[test]
 #[ignore = "long tier: chaos"]
 fn on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room() {
@@ -83,8 +83,8 @@ fn on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room() {
     assert_eq!(count(&city, "agent.started"), 4);
 }
 
-/// There is room to put an order on record, and none for what it needs: salvage that cannot be written destroys
-/// nothing, and the raider goes on when it can be started again.
+/// There is room to record an order, and none for its work: salvage that cannot be written destroys nothing, and the
+/// raider continues when it can be started again.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_nuke_whose_salvage_has_no_room_destroys_nothing() {
@@ -115,7 +115,7 @@ fn a_nuke_whose_salvage_has_no_room_destroys_nothing() {
     assert_eq!(city.ask("salvage.list", json!({})).unwrap(), json!([]));
     assert_eq!(city.happened("agent.quarantined", TOAST).len(), 0);
     disk.free();
-    // Where it could look at the sandbox, its session was ended, and there is another.
+    // If the nuke was able to look at the sandbox, the session was ended, and there is another.
     city.wait_session(&relic, 1);
     assert_eq!(snapshot(&city.sandbox("Toast")), sandbox);
     city.hd(&["raider", "nuke", "Toast", "--salvage", "--yes"])

@@ -1,5 +1,5 @@
-//! A city whose user has used up the quota of the disk (EDQUOT, where a full disk says ENOSPC). A library that is preloaded
-//! into the supervisor says it: few kernels have quotas that a test can set.
+//! A city whose user has used up the disk quota (EDQUOT, where a full disk gives ENOSPC). A library that is preloaded
+//! into the supervisor returns that error: few kernels have quotas that a test can set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ fn library(dir: &Path) -> PathBuf {
     library
 }
 
-/// Orders are refused; sessions run on, and one that ends is replaced: its small records are written by system calls that
-/// do not go through the library, as a disk may have room for them.
+/// Orders are refused; sessions run on, and a session that ends is replaced: its small records are written by system
+/// calls that bypass the library, as a disk may have room for them.
 #[test]
 #[ignore = "long tier: chaos"]
 fn used_up_quota_is_a_full_disk() {

@@ -9,8 +9,8 @@ use crate::support::disk::{Disk, read_only};
 use crate::support::namespace::apart;
 use crate::support::processes;
 
-/// What the supervisor and the agents have open for writing stays so: its store goes on. Whatever needs a new
-/// file does not, and is tried again or refused.
+/// Files that the supervisor and the agents have open for writing stay writable, so the store goes on. Every operation
+/// that needs a new file is retried or refused.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_city_that_turns_read_only_loses_nothing_and_goes_on_when_it_may_be_written_to() {
@@ -51,7 +51,7 @@ fn a_city_that_turns_read_only_loses_nothing_and_goes_on_when_it_may_be_written_
 
     read_only(city.root(), false);
     runs_as(&city, "a0", 2);
-    // The nuke could not even look at the sandbox: its session goes on.
+    // The nuke was not even able to look at the sandbox, so the session goes on.
     assert_eq!(city.wait_session(&relic, 1)["session"], session);
     assert_eq!(snapshot(&city.sandbox("Toast")), sandbox);
     city.sign("go");

@@ -1,4 +1,4 @@
-//! A supervisor that is started where nothing can be written.
+//! A supervisor that is started on a disk that cannot be written.
 
 use super::super::{kill, named, runs_as};
 use super::{city_on, two_agents, write};
@@ -7,7 +7,7 @@ use crate::support::live::{City, until};
 use crate::support::namespace::apart;
 use crate::support::processes;
 
-/// Starts a supervisor, which must end with a clear word about a path in its state directory.
+/// Starts a supervisor, which must end with a clear message about a path in its state directory.
 fn refused(city: &City) -> String {
     let mut supervisor = city.program("horde-supervisor");
     let output = supervisor.arg(city.root()).output().unwrap();
@@ -23,8 +23,8 @@ fn refused(city: &City) -> String {
     said
 }
 
-/// Neither bytes, nor names for files, nor leave to write: it says which path, and what to look at, and the next
-/// start finds nothing half made.
+/// Without room for bytes, without room for file names, and without permission to write, the message names the path and
+/// the next step, and the next start finds nothing half made.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some() {
@@ -50,7 +50,7 @@ fn a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some(
     runs_as(&city, "a0", 2);
 }
 
-/// Where its own files are there already, it needs no room to take its sessions over.
+/// If its own files exist already, a supervisor needs no room to adopt its sessions.
 #[test]
 #[ignore = "long tier: chaos"]
 fn a_supervisor_that_is_killed_on_a_full_disk_loses_nobody() {

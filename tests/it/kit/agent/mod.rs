@@ -1,5 +1,5 @@
-//! An agent for the kit: asks a model by OpenAI Chat Completions, has a shell, writes files, and asks
-//! questions by a menu. It is this test program, started again with [`ROLE`] in its environment.
+//! An agent for the kit: asks a model by OpenAI Chat Completions, has a shell, writes files, and asks questions by a
+//! menu. It is this test program, started again with [`ROLE`] in its environment.
 
 mod model;
 mod terminal;
@@ -18,20 +18,20 @@ use serde_json::{Value, json};
 use self::model::{Reply, ask};
 use self::terminal::{Entry, Terminal};
 
-/// The variable that makes this program the agent. Its value names what the agent does wrong; an
-/// agent that conforms has none of these words:
+/// The variable that makes this program the agent. Its value names the agent's faults; an agent that conforms has none
+/// of these words:
 ///
-/// - `asks`: wants to be told first that it may trust the directory
-/// - `mangles`: tells its model only the first line of its prompt
-/// - `shares`: runs the commands of all with the identity of the first
+/// - `asks`: first asks whether it may trust the directory
+/// - `mangles`: gives its model only the first line of its prompt
+/// - `shares`: runs the commands of all agents with the identity of the first
 pub const ROLE: &str = "KIT_AGENT";
-/// The variable that names a directory with recordings of a real program: the agent shows these in
-/// place of screens of its own.
+/// The variable that names a directory with recordings of a real program: the agent shows these instead of its own
+/// screens.
 pub const SCREENS: &str = "KIT_SCREENS";
-/// The variable that says what the agent does at a limit: it `waits` for the end of it, it `retries` every half second,
-/// shows a `menu`, or waits for text. `reports` is `retries` with a hook of copilot that tells of the limit.
+/// The variable for the agent's behaviour at a limit: it `waits` for the end of it, it `retries` every half second,
+/// shows a `menu`, or waits for text. `reports` is `retries` with a hook of copilot that reports the limit.
 pub const LIMIT: &str = "KIT_LIMIT";
-/// Between two requests of a program that waits for the end of a limit.
+/// The pause between two requests of a program that waits for the end of a limit.
 const RETRY: Duration = Duration::from_millis(500);
 /// The test that is the agent.
 pub const TEST: &str = "kit::agent::agent_does_what_its_model_says";
@@ -99,7 +99,7 @@ impl Agent {
         }
     }
 
-    /// Asks the model and does what it says, until nobody types anything any more.
+    /// Asks the model and follows its answers, until the input ends.
     fn work(&mut self) {
         if self.role == "asks" {
             let yes_no = ["Yes, I trust it".to_owned(), "No, exit".to_owned()];
@@ -150,7 +150,7 @@ impl Agent {
         }
     }
 
-    /// Asks the model again until it answers, and shows nothing of the limit then.
+    /// Asks the model again until it answers, then clears the limit from the screen.
     fn retry(&self) {
         while matches!(ask(&self.messages), Reply::Refused { .. }) {
             pass(RETRY);
@@ -158,7 +158,7 @@ impl Agent {
         self.terminal.end_of_limit();
     }
 
-    /// Waits for a text of the user; false when there will be none.
+    /// Waits for a text of the user; false at the end of the input.
     fn listen(&mut self) -> bool {
         match self.terminal.read() {
             Entry::Text(text) => {
@@ -207,7 +207,7 @@ impl Agent {
     }
 }
 
-/// Tells of a limit as copilot's hook `errorOccurred` does.
+/// Reports a limit as copilot's hook `errorOccurred` does.
 fn report_limit(why: &str, until: Timestamp) {
     let now = Timestamp::now();
     let left = until.duration_since(now).as_secs().max(1);
@@ -228,15 +228,15 @@ fn report_limit(why: &str, until: Timestamp) {
     assert!(hook.wait().unwrap().success());
 }
 
-/// The identity of the agent that came first in this home directory, as a background process that is
-/// shared by all would keep it.
+/// Returns the identity of the agent that came first in this home directory, as a shared background process would keep
+/// it.
 fn first_identity() -> Vec<(String, String)> {
     let file = PathBuf::from(std::env::var("HOME").unwrap()).join("identity.json");
     let own = std::env::vars().filter(|(name, _)| name.starts_with("HD_"));
     let own: Vec<_> = own.collect();
     let fresh = file.with_extension(std::process::id().to_string());
     fs::write(&fresh, serde_json::to_string(&own).unwrap()).unwrap();
-    // The one that is there already stays.
+    // An existing file stays.
     let _is_there = fs::hard_link(&fresh, &file);
     serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap()
 }

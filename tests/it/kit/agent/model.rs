@@ -6,13 +6,13 @@ use std::net::TcpStream;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// What the model answered.
+/// The answer of the model.
 pub enum Reply {
     /// A text.
     Text(String),
     /// A call of a tool.
     Call(Value),
-    /// An error of the provider, as the agent tells of it.
+    /// An error of the provider, as the agent reports it.
     Refused {
         /// `limit` or `login`.
         condition: &'static str,
@@ -51,7 +51,7 @@ pub fn ask(messages: &[Value]) -> Reply {
         }
         "429" => Reply::Refused {
             condition: "limit",
-            // The clock that it tells has no seconds.
+            // The shown clock has no seconds.
             why: limit(resets_at(&body).or(retry_at(head))),
             until: retry_at(head),
         },
@@ -69,7 +69,7 @@ fn resets_at(body: &Value) -> Option<Timestamp> {
     Some(Timestamp::from_second(second).unwrap())
 }
 
-/// When the provider takes requests again, as it says to every program.
+/// Returns the time from which the provider takes requests again, as its header tells every program.
 fn retry_at(head: &str) -> Option<Timestamp> {
     let mut lines = head.lines();
     let seconds = lines.find_map(|line| line.strip_prefix("retry-after: "))?;

@@ -10,18 +10,18 @@ use nix::sys::termios::{self, SetArg, Termios};
 
 use super::times::moved;
 
-/// A provider takes requests again a moment after the end of a limit.
+/// The delay after the end of a limit before a provider takes requests again.
 const AFTER: Duration = Duration::from_secs(1);
 
-/// What was typed.
+/// A typed entry.
 pub enum Entry {
     /// A text, submitted.
     Text(String),
-    /// Nothing more will be.
+    /// The end of the input.
     End,
 }
 
-/// A key, or what came as a paste.
+/// A key, or a paste.
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     Char(char),
@@ -29,7 +29,7 @@ enum Key {
     End,
 }
 
-/// The terminal in raw mode with bracketed paste; not raw where it is none.
+/// The terminal in raw mode with bracketed paste; not raw if it is no terminal.
 pub struct Terminal {
     was: Option<Termios>,
     screens: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl Terminal {
         out.flush().unwrap();
     }
 
-    /// Shows what a real program showed in this condition, with another end of the limit; false where there is no
+    /// Shows the recorded screen of a real program in this condition, with another end of the limit; false without a
     /// recording.
     fn replay(&self, condition: &str, until: Option<Timestamp>) -> bool {
         let Some(dir) = &self.screens else {
@@ -72,27 +72,27 @@ impl Terminal {
         true
     }
 
-    /// Tells of a refusal of the provider.
+    /// Shows a refusal of the provider.
     pub fn refused(&self, condition: &str, text: &str, until: Option<Timestamp>) {
         if !self.replay(condition, until) {
             self.say(text);
         }
     }
 
-    /// Waits for a key, which ends the dialog that is shown.
+    /// Waits for a key, which ends the dialog.
     pub fn dismiss(&self) {
         self.key();
         self.clear();
     }
 
-    /// Waits for that time, then shows nothing of before.
+    /// Waits for that time, then clears the screen.
     pub fn wait_until(&self, until: Timestamp) {
         let left = Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default();
         pass(left + AFTER);
         self.clear();
     }
 
-    /// Shows nothing of the limit any more.
+    /// Clears the limit from the screen.
     pub fn end_of_limit(&self) {
         self.clear();
     }
@@ -105,7 +105,7 @@ impl Terminal {
         self.write(&format!("{}\n", text.trim_end()));
     }
 
-    /// Shows an input line and reads what is submitted.
+    /// Shows an input line, and reads an entry.
     pub fn read(&self) -> Entry {
         self.write("> ");
         let mut text = String::new();
@@ -120,7 +120,7 @@ impl Terminal {
         }
     }
 
-    /// Lets the user choose: a digit chooses at once, Enter takes the first, pastes are ignored.
+    /// Shows a menu and returns the choice: a digit chooses at once, Enter takes the first, pastes are ignored.
     pub fn choose(&self, question: &str, options: &[String]) -> String {
         let rows = options.iter().enumerate().map(|(index, option)| {
             let mark = if index == 0 { '❯' } else { ' ' };
@@ -169,7 +169,7 @@ const ESCAPE: u8 = 0x1b;
 const PASTE: &[u8] = b"\x1b[200~";
 const PASTED: &[u8] = b"\x1b[201~";
 
-/// Whether these bytes, which begin with Escape, are a whole control sequence.
+/// Returns whether these bytes, which begin with Escape, are a whole control sequence.
 fn is_whole_sequence(bytes: &[u8]) -> bool {
     match bytes {
         [_] => false,
@@ -195,7 +195,7 @@ fn read_key(input: &mut impl Read) -> Key {
             continue;
         }
         if bytes[0] == ESCAPE {
-            // An arrow, or what the terminal answers to the questions of a recording.
+            // An arrow, or the terminal's answer to the questions of a recording.
             if is_whole_sequence(&bytes) {
                 bytes.clear();
             }

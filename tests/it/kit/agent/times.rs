@@ -7,7 +7,7 @@ use regex::{Captures, Regex};
 /// `2026-11-23T17:57:00.303Z`, `5:52pm`, `5:52 PM`, `1m 48s`.
 const SPELLED: &str = r"(?P<stamp>\d{4}-\d\d-\d\dT[\d:.]+Z)|(?P<clock>\d{1,2}:\d\d(?P<half> ?[ap]m| ?[AP]M)\b)|(?P<left>\d+m(?P<gap> ?)\d+s\b)";
 
-/// The recording with another end of the limit, spelled as it was.
+/// Returns the recording with another end of the limit, spelled in the same way.
 pub fn moved(recording: &str, until: Timestamp) -> String {
     let now = Timestamp::now();
     let spelled = Regex::new(SPELLED).unwrap();

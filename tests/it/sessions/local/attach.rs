@@ -41,7 +41,7 @@ impl Attached {
         self.stream.write_all(&request.encode()).unwrap();
     }
 
-    /// The next answer; none at the end of the stream.
+    /// Reads the next answer; none at the end of the stream.
     fn hear(&mut self) -> Option<Answer> {
         loop {
             if let Some((kind, payload)) = self.frames.next_frame().unwrap() {
@@ -119,8 +119,8 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
     assert!(matches!(last, Some(Answer::Ended(ended)) if ended.exit.code == Some(3)));
 }
 
-/// `hd logs -f` is no person: the program's questions to its terminal are answered for it, and nothing
-/// is put off for its sake.
+/// `hd logs -f` counts as no person: the holder answers the program's questions to its terminal, and nothing is put off
+/// because of it.
 #[test]
 fn who_only_follows_the_output_is_not_attached() {
     let bench = LocalBench::new(Provider::Holder);
@@ -141,7 +141,7 @@ fn who_only_follows_the_output_is_not_attached() {
     assert!(words.ends_with('R'), "{words}");
 }
 
-/// Nobody would look after a session that seems to be attached to for ever.
+/// A session that seems attached for ever would never be looked after.
 #[test]
 fn who_only_makes_the_marker_is_not_attached_for_long() {
     let bench = LocalBench::new(Provider::Holder);
@@ -156,8 +156,8 @@ fn who_only_makes_the_marker_is_not_attached_for_long() {
     eventually("the marker goes", || (!attached()).then_some(()));
 }
 
-/// `idle_timeout` counts from the start where nothing was printed since, whatever an earlier session
-/// of the name printed before.
+/// `idle_timeout` counts from the start if nothing was printed since; output of an earlier session of the name does not
+/// count.
 #[test]
 fn a_silent_session_has_been_silent_since_its_start() {
     let bench = LocalBench::new(Provider::Holder);
@@ -181,7 +181,7 @@ fn another_session_of_the_name_is_not_attached_to() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
-    // The token alone decides: whatever were asked after it could meet a closed socket.
+    // The token alone decides: a further request could meet a closed socket.
     let mut attached = Attached::connect(&sessions, &started.handle, "another token");
     assert_eq!(attached.hear(), Some(Answer::Gone));
     assert_eq!(attached.hear(), None);
@@ -197,7 +197,7 @@ fn a_slow_attacher_is_dropped_and_never_the_agent() {
     slow.say(&Request::Attach { rows: 0, cols: 0 });
     assert!(matches!(slow.hear(), Some(Answer::Snapshot(_))));
     slow.say(&Request::Keys(b"go\r".to_vec()));
-    // It reads nothing until the agent is through: nobody waited for it.
+    // It reads nothing until the agent has finished: the agent did not wait for it.
     await_file(&bench.path().join("done"));
     let heard: usize = std::iter::from_fn(|| slow.hear())
         .map(|answer| match answer {
@@ -230,7 +230,7 @@ fn line_that_an_attached_person_has_begun_is_seen_until_they_submit_it() {
     }
 }
 
-/// `/exit`, an entry of a menu, what the terminal itself sends, and a crash.
+/// Ends by `/exit`, by an entry of a menu, by the terminal itself, and by a crash.
 #[test]
 fn the_end_of_a_program_by_what_an_attached_person_typed_is_told_as_that() {
     let bench = LocalBench::new(Provider::Holder);
@@ -264,7 +264,7 @@ fn the_end_of_a_program_by_what_an_attached_person_typed_is_told_as_that() {
     }
 }
 
-/// Ctrl-C of a person who is attached, of one who only watches, and of a program that types.
+/// Ctrl-C of an attached person, of a person who only watches, and of a program that types.
 #[test]
 fn the_end_of_a_program_by_a_key_of_an_attached_person_is_told_as_that() {
     let bench = LocalBench::new(Provider::Holder);

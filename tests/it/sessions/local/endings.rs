@@ -1,5 +1,5 @@
-//! Deaths of every kind: nothing survives a stop, nothing is started twice, nobody waits for a
-//! terminal that somebody else holds open.
+//! Deaths of every kind: nothing survives a stop, nothing is started twice, and nothing waits for a terminal that
+//! another process holds open.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ on_both!(
     end_of_input_that_the_supervisor_types_is_no_key_of_a_person
 );
 
-/// A program that fails after its prompt would be started again for ever: an end by a person is not counted.
+/// A program that fails after its prompt would be restarted for ever if its end counted as a person's, which is not
+/// counted.
 fn end_of_input_that_the_supervisor_types_is_no_key_of_a_person(bench: &LocalBench) {
     let sessions = bench.provider();
     let events = hear(&sessions);
@@ -47,7 +48,7 @@ fn end_of_input_that_the_supervisor_types_is_no_key_of_a_person(bench: &LocalBen
     assert_eq!(got, "do it\nand say so\n");
 }
 
-/// A program that ends with exit code 0 when it is interrupted has not finished: a stop begins with that.
+/// A program that exits with 0 on an interrupt has not finished: a stop begins with an interrupt.
 fn end_after_an_interrupt_of_the_supervisor_is_no_end_of_the_work(bench: &LocalBench) {
     let sessions = bench.provider();
     let events = hear(&sessions);
@@ -66,7 +67,7 @@ fn end_after_an_interrupt_of_the_supervisor_is_no_end_of_the_work(bench: &LocalB
     assert!(!exit.is_success());
 }
 
-/// Keys that are sent end a program as those of an attached person do.
+/// Sent keys end a program as those of an attached person do.
 #[test]
 fn end_by_a_key_that_was_sent_is_a_persons() {
     let bench = LocalBench::new(Provider::Holder);
@@ -88,7 +89,7 @@ fn end_by_a_key_that_was_sent_is_a_persons() {
     assert!(!exit.is_success());
 }
 
-/// Children that do what they can to get away: own session and deaf, orphaned, without a terminal.
+/// Children that try to escape: own session and deaf, orphaned, without a terminal.
 const RUNAWAYS: &str =
     "setsid sh -c 'trap \"\" HUP TERM INT; sleep 1000; :' </dev/null >/dev/null 2>&1 &
     sh -c 'setsid sleep 1000 </dev/null >/dev/null 2>&1 & exit'
@@ -204,7 +205,7 @@ fn what_a_killed_holder_left_can_be_stopped(bench: &LocalBench) {
 
 fn a_survivor_without_the_mark_is_found(bench: &LocalBench) {
     let sessions = bench.provider();
-    // Its environment is empty, so only what it inherited otherwise tells whose it is.
+    // Its environment is empty, so only its inherited descriptors tell its session.
     let cleared = "setsid env -i sh -c 'trap \"\" HUP; echo $$ > pid; while :; do /bin/sleep 1000; done' & wait";
     let started = sessions.start(&script(bench, cleared)).unwrap();
     let pid = await_file(&bench.path().join("pid"));

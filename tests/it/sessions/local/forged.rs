@@ -1,4 +1,4 @@
-//! Records of sessions that say something else than what is: nothing is ended for what a file says.
+//! Session records with false contents: nothing is ended because of a file's contents.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -22,7 +22,7 @@ on_both!(
     agent_that_says_it_is_another_sessions_does_not_outlive_its_own
 );
 
-/// A session of this id that only waits, and says so as the supervisor has it.
+/// Returns the spec of a session of this id that only waits, marked as the supervisor does.
 fn waiting(bench: &LocalBench, name: &str) -> SessionSpec {
     let mut spec = script(bench, "env -i sleep 1000 & sleep 1000; :");
     spec.id = id(name);
@@ -42,7 +42,7 @@ fn read(path: &Path) -> Value {
 fn end(sessions: &dyn Sessions, name: &SessionId) {
     let facts = sessions.facts(name).unwrap().unwrap();
     let (id, token) = (facts.id, facts.token);
-    // What is left of one whose holder was killed is ended so, too.
+    // The remains of a session whose holder was killed are ended by a stop, too.
     sessions
         .stop(&SessionHandle { id, token }, Duration::ZERO)
         .unwrap();
@@ -76,7 +76,7 @@ fn record_that_names_the_token_and_cgroup_of_another_session_ends_nothing_of_it(
     let seen = next.facts(&other.id).unwrap().unwrap();
     assert_eq!(seen.state, RunState::Running);
     assert!(!named["cgroup"].is_string() || Path::new(named["cgroup"].as_str().unwrap()).exists());
-    // A directory of that name is no cgroup, whatever a file in it says.
+    // A directory of that name is no cgroup, whatever its files contain.
     let mut stranger = stranger();
     let fake = bench.path().join("horde-feed");
     fs::create_dir(&fake).unwrap();
@@ -105,7 +105,7 @@ fn stranger() -> Child {
         .unwrap()
 }
 
-/// The holder that it names is right. It is forged while no supervisor runs that would know better.
+/// The named holder is right. The record is forged while no supervisor runs that would know better.
 fn record_that_names_a_stranger_as_its_agent_is_not_believed(bench: &LocalBench) {
     let first = bench.provider();
     let started = first.start(&waiting(bench, "s")).unwrap();
@@ -131,15 +131,15 @@ fn record_that_names_a_stranger_as_its_agent_is_not_believed(bench: &LocalBench)
     assert!(!proc::lives(&started.agent).unwrap());
 }
 
-/// What a process says of itself is no proof: the kernel says that it was started by its session. One has let go of all
-/// but the token, and one is below what was started with the words of a holder.
+/// A process's own claims are no proof: the kernel knows that its session started it. One process has closed everything
+/// but the token, and one runs below a command line that looks like a holder's.
 fn agent_that_says_it_is_another_sessions_does_not_outlive_its_own(bench: &LocalBench) {
     let other = bench.provider().start(&waiting(bench, "t")).unwrap();
     let (city, made) = (bench.state_dir(), bench.path().join("made"));
     let hold = bench.path().join("hold");
     let body = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; sleep 1000; :";
     fs::write(&hold, body).unwrap();
-    // Each name is that of a session that lives, or of none.
+    // Each name is that of a living session, or of none.
     let text = format!(
         "cd {dir} && for name in t none; do \
          HD_SESSION=$name setsid sh -c '{body}' & setsid sh hold {city}/$name & \

@@ -1,4 +1,4 @@
-//! What the agent gets: input as it reads it, answers from its terminal, a clean start.
+//! The agent's side of a terminal: input as the agent reads it, answers of the terminal, a clean start.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ on_both!(
     an_agent_starts_clean
 );
 
-/// tmux takes all input itself, so there it does not wait.
+/// Under tmux input does not wait, because tmux itself takes all of it.
 #[test]
 fn input_waits_for_a_program_that_does_not_read() {
     let bench = &LocalBench::new(Provider::Holder);
@@ -30,7 +30,7 @@ fn input_waits_for_a_program_that_does_not_read() {
     let bytes = vec![b'x'; 1_000_000];
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| sessions.send(&started.handle, &Input::Raw(bytes)));
-        // While that waits, the session still answers.
+        // While the input waits, the session still answers.
         sessions.peek(&started.handle).unwrap();
         assert!(!sending.is_finished(), "nobody reads yet");
         let waits = eventually("bytes that wait", || {

@@ -1,4 +1,4 @@
-//! Floods, garbage, deep directories: the session goes on.
+//! Floods, garbage, deep directories: the session survives.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -79,12 +79,12 @@ fn garbage_on_the_socket_hurts_nobody(bench: &LocalBench) {
     ] {
         for _ in 0..30 {
             let mut stream = UnixStream::connect(&path).unwrap();
-            // It may be dropped while it still talks.
+            // The connection may be dropped during the write.
             let _dropped = stream.write_all(garbage);
             held_open.push(stream);
         }
     }
-    // Those that can only be held open by a peer that speaks the protocol.
+    // The rest can only be held open by a peer that speaks the protocol.
     held_open.truncate(60);
     await_screen(&sessions, &started.handle, "alive");
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
@@ -107,8 +107,8 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench)
     assert_eq!(rest[length - 1..], [0, 0, 0, 1, 0x81], "subscribed");
 }
 
-/// Whatever it speaks, it lives, and so does its session; only a stop that is asked for ends it, in
-/// the way that every version understands.
+/// A holder of an unknown version lives, and so does its session; only a stop on request ends it, in the way that every
+/// version understands.
 fn a_holder_of_a_version_that_nobody_knows_is_left_alone(bench: &LocalBench) {
     let first = bench.provider();
     let spec = script(
@@ -121,11 +121,11 @@ fn a_holder_of_a_version_that_nobody_knows_is_left_alone(bench: &LocalBench) {
     let path = bench.state_dir().join("s/sock");
     fs::remove_file(&path).unwrap();
     let socket = UnixListener::bind(&path).unwrap();
-    // Closed before it was read from, a connection would be reset, and what it said be lost.
+    // A connection closed before it was read would be reset, and its data lost.
     let foreign = std::thread::spawn(move || {
         let greet = |stream: std::io::Result<UnixStream>| {
             let mut stream = stream.unwrap();
-            // Version 0 is older than anything that is understood.
+            // Version 0 is older than every supported version.
             stream.write_all(b"HDHOLD\0\0").unwrap();
             stream
         };
@@ -215,7 +215,7 @@ fn garbage_beside_the_sessions_is_passed_over(bench: &LocalBench) {
         panic!("not one session: {list:?}");
     };
     assert!(matches!(&torn.state, RunState::Unknown { why } if why.contains("state.json")));
-    // It does not keep the name from being used.
+    // The holder does not keep the name from being used.
     let mut spec = script(bench, "sleep 1000");
     spec.id = id("torn");
     let started = sessions.start(&spec).unwrap();
@@ -250,7 +250,7 @@ fn an_idle_holder_sleeps(bench: &LocalBench) {
         let line = lines.find(|line| line.starts_with("voluntary_ctxt"));
         line.unwrap().to_owned()
     };
-    // A window without a single wake-up; one that always wakes never has one.
+    // A window without a single wake-up; a holder that polls never has one.
     eventually("a holder that sleeps", || {
         let before = switches();
         pass(Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! What only tmux can show: its server, its clients, and moving in and out of it.
+//! Tests that need tmux: its server, its clients, and moving in and out of it.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn server(bench: &LocalBench) -> ProcessId {
     proc::identify(pid).unwrap()
 }
 
-/// Whether tmux knows a session of exactly this name.
+/// Returns whether tmux knows a session of exactly this name.
 fn in_tmux(bench: &LocalBench, name: &str) -> bool {
     let target = format!("={name}");
     let known = bench.tmux(&["has-session", "-t", &target]);
@@ -39,7 +39,7 @@ fn a_killed_server_loses_its_sessions_and_leaves_nothing_alive() {
     let first = sessions.start(&script(&bench, deaf)).unwrap();
     await_screen(&sessions, &first.handle, "ready");
     kill(&server(&bench));
-    // Its processes live as long as it is not lost: no second copy is possible.
+    // The processes live as long as the session is not lost: no second copy is possible.
     let event = events.recv_timeout(PATIENCE).unwrap();
     assert_eq!(marked(&first), [], "lost, but not gone");
     let SessionEvent::Lost(handle, why) = event else {
@@ -60,14 +60,14 @@ fn a_pane_that_is_killed_by_a_person_is_lost_and_the_other_sessions_live_on() {
     let sessions = bench.provider();
     let first = sessions.start(&script(&bench, "sleep 1000")).unwrap();
     let mut other = script(&bench, "sleep 1000");
-    // A name that begins like the other one.
+    // A name with the other one as a prefix.
     other.id = id("s-2");
     let other = sessions.start(&other).unwrap();
     bench.tmux(&["kill-session", "-t", "=s"]);
     await_lost(&sessions);
     assert_eq!(marked(&first), []);
     assert_eq!(state(&sessions, &id("s-2")), RunState::Running);
-    // Nobody means the session whose name only begins so.
+    // A session whose name has that prefix is not meant.
     assert_eq!(sessions.forget(&id("s")), Ok(()));
     assert!(sessions.peek(&other.handle).is_ok(), "it runs");
 }
@@ -84,7 +84,7 @@ fn the_pane_of_a_killed_holder_shows_its_last_screen_until_the_session_is_forgot
     await_screen(&sessions, &started.handle, "last words");
     kill(started.holder.as_ref().unwrap());
     await_lost(&sessions);
-    // With history: tmux pushes the screen up by a line that says how the pane ended.
+    // With history, because tmux scrolls the screen by a line that tells how the pane ended.
     let seen = bench.tmux(&["capture-pane", "-p", "-S", "-", "-t", "=s:"]);
     let seen = String::from_utf8(seen.stdout).unwrap();
     assert!(seen.contains("last words"), "{seen}");
@@ -93,7 +93,7 @@ fn the_pane_of_a_killed_holder_shows_its_last_screen_until_the_session_is_forgot
     assert!(!in_tmux(&bench, "s"));
 }
 
-/// A person may rename a session, and sit in it under its new name.
+/// A person may rename a session, and use it under its new name.
 #[test]
 fn a_renamed_session_is_attached_to_and_its_pane_is_removed_all_the_same() {
     let Some(bench) = LocalBench::on_tmux() else {
@@ -117,7 +117,7 @@ fn a_renamed_session_is_attached_to_and_its_pane_is_removed_all_the_same() {
     person.wait().unwrap();
 }
 
-/// A person's terminal: `script` gives it one.
+/// Attaches a person's terminal, made by `script`.
 fn person(server: &Path, pane: &str) -> Child {
     let server = server.to_str().unwrap();
     let line = shell_words::join(["tmux", "-S", server, "attach-session", "-t", pane]);
@@ -161,7 +161,8 @@ fn person_that_attaches_to_the_pane_counts_as_attached() {
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
 }
 
-/// The keys are pressed in tmux: that a person did it is known by who is attached. Keys that are sent are a person's, too.
+/// The keys are pressed in tmux: an attached client is the sign that a person pressed them. Keys sent by `hd` count as
+/// a person's, too.
 #[test]
 fn an_interrupt_is_a_persons_while_one_is_attached() {
     let Some(bench) = LocalBench::on_tmux() else {
@@ -186,7 +187,7 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
             let interrupt = Input::Raw(b"\x03".to_vec());
             sessions.send(&started.handle, &interrupt).unwrap();
         } else {
-            // As the terminal does: all of its group.
+            // As the terminal does: to its whole group.
             let group = i32::try_from(started.agent.pid).unwrap();
             let group = rustix::process::Pid::from_raw(group).unwrap();
             rustix::process::kill_process_group(group, Signal::INT).unwrap();
@@ -202,7 +203,7 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
     }
 }
 
-/// Programs that end in order when they are told to look like any that ends.
+/// Programs that exit in order when they are interrupted look like any that ends.
 #[test]
 fn an_end_in_order_is_a_persons_who_typed_moments_before() {
     let Some(bench) = LocalBench::on_tmux() else {
@@ -219,7 +220,7 @@ fn an_end_in_order_is_a_persons_who_typed_moments_before() {
         };
         let mut person = person(&server, &pane);
         let keys = person.stdin.as_mut().unwrap();
-        // tmux tells of times by the second: that a client came is no key that it pressed.
+        // tmux's times have seconds only: the time of a client's arrival is no pressed key.
         let times = ["list-clients", "-F", "#{client_created} #{client_activity}"];
         eventually("a key counts as one that was pressed", || {
             keys.write_all(b"x").unwrap();
@@ -232,7 +233,7 @@ fn an_end_in_order_is_a_persons_who_typed_moments_before() {
         assert!(view.touched.is_some(), "a person may have begun a line");
         assert_eq!(view.begun, None, "which key it was is not seen");
         keys.write_all(b"\r").unwrap();
-        // A shell misses a signal that comes just before it reads: the person presses the keys again.
+        // A shell misses a signal just before it reads, so the person presses the keys again.
         let exit = eventually("it ends", || {
             let _terminal_is_gone = keys.write_all(typed.as_bytes());
             match state(&sessions, &id("s")) {
@@ -332,7 +333,7 @@ fn a_session_moves_with_its_next_start_and_there_is_one_copy_at_all_times() {
     for (provider, there) in [(Provider::Tmux, true), (Provider::Holder, false)] {
         sessions.make_ready(provider).unwrap();
         sessions.prefer(provider);
-        // It stays where it is, is seen there, and keeps its name from a second copy.
+        // The session stays where it is, is seen there, and keeps its name from a second copy.
         assert_eq!(in_tmux(&bench, "s"), !there);
         assert_eq!(state(&sessions, &id("s")), RunState::Running);
         assert!(sessions.start(&spec).is_err());
@@ -416,7 +417,7 @@ fn a_tmux_that_is_missing_or_too_old_is_refused_and_the_choice_stays() {
     }
 }
 
-/// What a supervisor with this PATH says that is to use tmux.
+/// Returns the error of a supervisor with this PATH that is to use tmux.
 fn start_city(bench: &LocalBench, path: &Path) -> String {
     let city = "[workspace]\nname = \"c\"\n[session]\nprovider = \"tmux\"\n";
     fs::write(bench.path().join("city.toml"), city).unwrap();
@@ -430,7 +431,7 @@ fn start_city(bench: &LocalBench, path: &Path) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A server that hangs must not take the daemon with it: what is known without it stays known.
+/// A server that hangs must not take the daemon with it: facts that need no server stay known.
 #[test]
 fn a_server_that_hangs_leaves_the_state_known_and_the_activity_unknown() {
     let Some(bench) = LocalBench::on_tmux() else {
@@ -456,7 +457,7 @@ fn a_server_that_hangs_leaves_the_state_known_and_the_activity_unknown() {
     await_screen(&sessions, &started.handle, "ready");
 }
 
-/// `hd attach` is left the same way whatever holds the session: the agent never sees the key.
+/// The key detaches `hd attach` under every provider: the agent never sees the key.
 #[test]
 fn the_key_that_leaves_a_session_detaches_from_tmux() {
     let Some(bench) = LocalBench::on_tmux() else {

@@ -1,4 +1,4 @@
-//! A fresh raider for work that conflicts, while the sandbox of the first is still worked in.
+//! A fresh raider for work that conflicts, while the first raider still works in its sandbox.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use horde_supervisor::domain::relic::RelicStatus;
 use horde_supervisor::domain::saga::FaultPoint;
 
 impl Run<'_> {
-    /// Work that conflicts, declared done; its sandbox is still worked in when MERGE_READY is sent.
+    /// Declares conflicting work done; its sandbox is still being worked in when MERGE_READY is sent.
     pub(super) async fn remustered<'a>(
         lab: &'a mut Lab,
         tally: &'a mut Tally,
@@ -63,7 +63,7 @@ impl Run<'_> {
         if run.is_held().await {
             run.unchanged("a fresh raider");
         }
-        // The fresh one has nothing yet: it goes when nobody wants its work.
+        // The fresh raider has no work yet: it is removed once the relic is closed.
         run.close(&relic).await;
         for _ in 0..30 {
             run.lab.town().pass(SECOND).await;

@@ -7,10 +7,10 @@ use std::path::Path;
 use super::super::look::Seen;
 use super::{Agent, Form};
 
-/// What a git that was killed leaves.
+/// The files that a killed git leaves.
 pub(super) const LOCKS: [&str; 2] = ["HEAD.lock", "index.lock"];
 
-/// A pipe, at which a reader waits for ever.
+/// Makes a pipe, at which a reader blocks for ever.
 fn pipe(path: &Path) {
     fs::create_dir_all(path.parent().expect("a parent")).expect("made");
     drop(fs::remove_file(path));
@@ -18,7 +18,7 @@ fn pipe(path: &Path) {
 }
 
 impl Agent<'_> {
-    /// A repository with a commit of its own.
+    /// Makes a repository with a commit of its own.
     fn repository(&self, name: &str, more: &[&str]) {
         let init = ["init", "-q", "-b", "main", "--template="];
         self.run(&[&init[..], more, &[name]].concat());
@@ -26,7 +26,7 @@ impl Agent<'_> {
         self.within(&home).commit("only-here", "only here\n");
     }
 
-    /// What only looks like a repository, or is one where git does not look.
+    /// Makes forms that only look like a repository, or are one where git does not look.
     pub(super) fn hide(&self, form: Form) {
         let dir = self.dir;
         match form {
@@ -79,7 +79,7 @@ impl Agent<'_> {
         }
     }
 
-    /// What git cannot work in any more.
+    /// Makes forms in which git can no longer work.
     pub(super) fn ruin(&self, form: Form) {
         let (dir, link) = (self.dir, self.dir.join(".git"));
         self.write("ruined", "untracked\n");

@@ -1,4 +1,4 @@
-//! Refs, replacements and grafts that say that a commit is where it is not.
+//! Refs, replacements and grafts that claim that a commit is where it is not.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::super::look::Seen;
 use super::{Agent, Form};
 
 impl Agent<'_> {
-    /// Commits, and has git say that the remote has it.
+    /// Commits, and makes git claim that the remote has the commit.
     pub(super) fn forge(&self, form: Form) {
         self.commit("mine", "mine\n");
         match form {

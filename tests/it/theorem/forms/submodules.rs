@@ -1,4 +1,4 @@
-//! Submodules that look clean: `git status` of the sandbox says nothing of what they hold.
+//! Submodules that look clean: `git status` of the sandbox shows nothing of their work.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::super::look::Seen;
 use super::{Agent, Form};
 
 impl Agent<'_> {
-    /// Takes the library in, as the submodule `lib`; what has landed may have done so.
+    /// Takes the library in, as the submodule `lib`, unless landed work has done so.
     pub(super) fn take_in(&self) {
         let url = self.library.display().to_string();
         let allow = "protocol.file.allow=always";
@@ -15,7 +15,7 @@ impl Agent<'_> {
         self.run(&["-c", allow, "submodule", "-q", "update", "--init", "lib"]);
     }
 
-    /// Commits it, works in it, and has it look as before.
+    /// Commits it, works in it, and makes it look as before.
     pub(super) fn tidy_up(&self, form: Form) {
         self.take_in();
         self.commit("uses-lib", "with a library\n");
@@ -35,7 +35,7 @@ impl Agent<'_> {
     }
 }
 
-/// Whether it is there: a commit that is neither in its index nor among its files.
+/// Returns whether the form is there: a commit that is neither in its index nor among its files.
 pub(super) fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
     let git_dir = Seen::admin(dir).join("modules/lib");
     let log = fs::read_to_string(git_dir.join("logs/HEAD")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How to see that a form is there: by git's own files and by what lies on the disk.
+//! Checks that a form is there: by git's own files and by the files on the disk.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -8,7 +8,7 @@ use super::super::look::Seen;
 use super::broken::LOCKS;
 use super::{Form, ODD};
 
-/// Whether the form is in the sandbox: what git's own files and the file system say.
+/// Returns whether the form is in the sandbox, by git's own files and the file system.
 pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
     if form.is_ruin() {
         return ruined(form, dir);
@@ -80,7 +80,7 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
     }
 }
 
-/// An operation that stopped.
+/// Checks for a stopped operation.
 fn under_way(form: Form, admin: &Path) -> bool {
     let file = match form {
         Form::Bisect => "BISECT_LOG",
@@ -93,7 +93,7 @@ fn under_way(form: Form, admin: &Path) -> bool {
     admin.join(file).exists()
 }
 
-/// What git was told, and what it does not see.
+/// Checks git's configuration, and the work that git does not see under it.
 fn told(form: Form, dir: &Path, admin: &Path, seen: &Seen) -> bool {
     let config = fs::read_to_string(admin.join("../../config")).unwrap_or_default();
     let said = |word: &str| config.contains(word);
@@ -130,7 +130,7 @@ fn told(form: Form, dir: &Path, admin: &Path, seen: &Seen) -> bool {
     }
 }
 
-/// What lies in the directory, be that git passes it over.
+/// Checks the files of the directory, including those that git passes over.
 fn on_disk(form: Form, dir: &Path) -> bool {
     let has = |name: &str| dir.join(name).exists();
     match form {
@@ -157,7 +157,7 @@ fn on_disk(form: Form, dir: &Path) -> bool {
     }
 }
 
-/// What git does not work in.
+/// Checks a sandbox in which git does not work.
 fn ruined(form: Form, dir: &Path) -> bool {
     let link = dir.join(".git");
     let shared = dir.join("../../repo.git/config");

@@ -1,4 +1,4 @@
-//! What an agent tells git: settings, attributes and filters under which git takes work for nothing.
+//! Configuration that an agent gives git: settings, attributes and filters under which git overlooks work.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -45,10 +45,10 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("submodule.recurse", &["true"]),
 ];
 
-/// What stands left of a line of attributes.
+/// The left side of a line of attributes.
 const PATTERNS: &[&str] = &["*", "*.txt", "README", "src/**", "told", "/run.sh"];
 
-/// What stands right of it.
+/// The right side of a line of attributes.
 const ATTRIBUTES: &[&str] = &[
     "text",
     "-text",
@@ -66,7 +66,7 @@ const ATTRIBUTES: &[&str] = &[
     "export-subst",
 ];
 
-/// What a filter may run.
+/// The commands of a filter.
 const FILTERS: &[&str] = &[
     "cat",
     "head -c 2",
@@ -77,7 +77,7 @@ const FILTERS: &[&str] = &[
     "",
 ];
 
-/// Writes the same number of other bytes, and has the file look as old as before.
+/// Changes bytes without changing size or times.
 fn change_unseen(file: &Path) {
     let Ok(found) = fs::metadata(file) else {
         return;
@@ -95,13 +95,13 @@ impl Agent<'_> {
         }
     }
 
-    /// The repository that all sandboxes share.
+    /// Returns the repository that all sandboxes share.
     pub(super) fn shared(&self) -> PathBuf {
         let rig = self.dir.parent().and_then(Path::parent);
         rig.expect("a rig").join("repo.git")
     }
 
-    /// Tells git, and works where it does not look.
+    /// Configures git, and works where it does not look.
     pub(super) fn tell(&self, form: Form) {
         let dir = self.dir;
         match form {
@@ -161,7 +161,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Any settings, attributes and filters; then work.
+    /// Makes random settings, attributes and filters; then works.
     fn tell_anything(&self) {
         let mut dice = Dice::of(&self.text);
         self.config(&[("horde.told", "1")]);
