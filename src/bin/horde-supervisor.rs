@@ -21,10 +21,10 @@ struct Args {
     /// Validate the configuration and exit with 0 or 2.
     #[arg(long)]
     check: bool,
-    /// How logs look on stderr [default: json, pretty on a terminal].
+    /// The format of logs on stderr [default: json, pretty on a terminal].
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
-    /// Which log lines are written: error, warn, info, debug, or a filter such as `horde=debug`.
+    /// The log lines that are written: error, warn, info, debug, or a filter such as `horde=debug`.
     #[arg(long, default_value = "info")]
     log_level: String,
     /// Take the relic store as it is, also where it is empty, or older than it was.

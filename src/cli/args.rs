@@ -104,7 +104,7 @@ pub(super) enum Verb {
     Send(args::Send),
     /// Answer the dialog that a raider or agent shows, and see it gone
     Answer(args::Answer),
-    /// What a raider or agent wrote to its terminal; a line tells where each of its sessions begins
+    /// The terminal log of a raider or agent; a line marks the beginning of each session
     Logs(Logs),
     /// Standing agents
     #[command(subcommand)]
@@ -119,17 +119,17 @@ pub(super) enum Verb {
     Metrics,
     /// Tokens and money, as the transcripts of sessions tell
     Cost(args::Cost),
-    /// What happened
+    /// The events of the journal
     Events(args::Events),
     /// Why something is as it is: the events about a raider, agent, relic, merge request, rig or account ("account
     /// claude"), with causes
     Why(args::Named),
-    /// What removed sandboxes contained
+    /// The saved contents of removed sandboxes
     #[command(subcommand)]
     Salvage(SalvageVerb),
     /// Call a person: from inside a session about itself, from outside about anybody
     Escalate(args::Escalate),
-    /// What waits for a person; `hd relic close ID` ends one that is settled
+    /// Calls for a person; `hd relic close ID` ends one that is settled
     Escalations(Escalations),
     /// The configuration
     #[command(subcommand)]
@@ -137,13 +137,13 @@ pub(super) enum Verb {
     /// The programs that can work as raiders and agents
     #[command(subcommand)]
     Harness(HarnessVerb),
-    /// What is wrong with the city, and what to do about it
+    /// Faults of the city, and what to do about each
     Doctor(args::Doctor),
     /// A city made for looking: raiders land real commits on a real repository
     Demo(Demo),
     /// Completions for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
     /// The manual page, or with --out the pages of every verb
@@ -159,12 +159,12 @@ pub(super) enum Verb {
 /// `hd init`.
 #[derive(Debug, Args)]
 pub(super) struct Init {
-    /// Where; default: `<repository>-city` beside the repository you are in, or here
+    /// The directory; default: `<repository>-city` beside the repository, or here
     pub dir: Option<PathBuf>,
     /// The repository to work on; default: the one you are in
     #[arg(long, value_name = "PATH")]
     pub rig: Option<PathBuf>,
-    /// Who works: a harness that there is a preset for; default: the first whose program is in the PATH
+    /// The harness, by its preset; default: the first whose program is in the PATH
     #[arg(long, value_name = "NAME")]
     pub harness: Option<String>,
     /// Make the city inside the repository, and keep its files out of git by .git/info/exclude
@@ -212,7 +212,7 @@ pub(super) struct Escalations {
 /// Verbs of `hd escalations`.
 #[derive(Debug, Subcommand)]
 pub(super) enum EscalationsVerb {
-    /// Somebody knows: it stays open, and is not raised again
+    /// Mark it as known: it stays open, and is not raised again
     Ack(args::EscalationRef),
 }
 
@@ -235,7 +235,7 @@ pub(super) enum HookVerb {
 pub(super) enum RelicVerb {
     /// Make a relic
     Create(args::RelicCreate),
-    /// One relic
+    /// A relic in full
     Show(args::RelicRef),
     /// Relics, by priority then age
     List(args::RelicList),
@@ -250,7 +250,7 @@ pub(super) enum RelicVerb {
 pub(super) enum RaiderVerb {
     /// All raiders
     List(args::InRig),
-    /// One raider
+    /// A raider in full
     Show(args::Named),
     /// End session, sandbox and slot; refused (exit 5) when work would be lost
     Nuke(args::RaiderNuke),
@@ -311,7 +311,7 @@ pub(super) enum AgentVerb {
 pub(super) enum MqVerb {
     /// Merge requests in the order they land
     List(MqList),
-    /// One merge request, with what its gates said
+    /// A merge request, with the results of its gates
     Show(args::MrRef),
     /// Try one again now
     Retry(args::MrRef),
@@ -328,7 +328,7 @@ pub(super) enum AutoVerb {
     List,
     /// Run one now, whatever its gate says, disabled or not; returns when the run has started
     Run(AutoRun),
-    /// What ran and how it ended, the newest first
+    /// Runs and their ends, the newest first
     History(args::AutoHistory),
     /// Let its gate open again; what came while it was disabled is over
     Enable(args::AutoRef),
@@ -363,7 +363,7 @@ pub(super) struct MqList {
 pub(super) enum SalvageVerb {
     /// All salvages
     List(args::InRig),
-    /// One salvage: its refs and what they hold
+    /// A salvage: its refs and their contents
     Show(args::SalvageRef),
     /// Make a worktree as the sandbox was, untracked files included
     Restore(args::SalvageRestore),
@@ -389,10 +389,10 @@ pub(super) enum ConfigVerb {
 /// `hd demo`.
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// Where; must not exist or be empty. Default: a new temporary directory
+    /// A new or empty directory; default: a temporary one
     #[arg(long, value_name = "D")]
     pub dir: Option<PathBuf>,
-    /// How many raiders work at once
+    /// The number of raiders that work at once
     #[arg(
         long,
         value_name = "N",

@@ -3,6 +3,7 @@
 
 mod actors;
 mod docs;
+mod english;
 mod layers;
 mod pages;
 mod source;

@@ -19,7 +19,7 @@ pub(in crate::cli) enum HarnessVerb {
         /// The harness
         name: String,
     },
-    /// Let the sessions of its account go on now: somebody logged in, or the limit is over
+    /// Let the sessions of its account go on now: a person logged in, or the limit is over
     Resume(args::HarnessRef),
     /// Answer in your own settings of its program what it would ask for at its start; shows the change,
     /// asks, and keeps a copy of each file. Needs no supervisor
@@ -48,7 +48,7 @@ pub(in crate::cli) struct HarnessTest {
     /// stop; may be repeated
     #[arg(long, value_name = "CASE")]
     pub case: Vec<Case>,
-    /// How long one thing may take that the program does: to start, to commit, to ask
+    /// The limit of a single step of the program: to start, to commit, to ask
     #[arg(long, value_name = "T", value_parser = humantime::parse_duration, default_value = "90s")]
     pub limit: Duration,
     /// Do not wait for the end of the limit in its case, which takes minutes: the model takes requests again at

@@ -82,7 +82,7 @@ pub struct Doctor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// What is to be done; several texts are several relics
+    /// The work; several texts are several relics
     #[arg(required = true, value_name = "TASK", value_parser = not_blank)]
     #[serde(alias = "tasks", deserialize_with = "tasks")]
     pub task: Vec<String>,
@@ -126,11 +126,11 @@ pub struct Charge {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Done {
-    /// How it ends: completed, escalated or deferred
+    /// The outcome: completed, escalated or deferred
     #[arg(long, default_value = "completed", value_parser = word::<Exit>)]
     #[serde(default = "completed")]
     pub status: Exit,
-    /// What you think of your sandbox: clean, has_uncommitted, has_stash or has_unpushed
+    /// The state of your sandbox: clean, has_uncommitted, has_stash or has_unpushed
     #[arg(long, value_parser = word::<CleanupStatus>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup_status: Option<CleanupStatus>,
@@ -166,13 +166,13 @@ pub struct HookEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Escalate {
-    /// What a person must know, in one line
+    /// The problem for a person, in one line
     pub problem: String,
-    /// How bad it is: low, medium, high or critical
+    /// The severity: low, medium, high or critical
     #[arg(long, default_value = "medium", value_parser = word::<Severity>)]
     #[serde(default = "medium")]
     pub severity: Severity,
-    /// What you saw; `-` reads it from standard input
+    /// Your observations; `-` reads them from standard input
     #[arg(
         long,
         default_value = "",
@@ -199,7 +199,7 @@ pub struct EscalationRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct RelicCreate {
-    /// One line
+    /// The title, in one line
     #[arg(value_parser = not_blank)]
     pub title: String,
     /// The rest; `-` reads it from standard input
@@ -318,7 +318,7 @@ pub struct RaiderRepair {
 pub struct Send {
     /// A raider or an agent
     pub name: String,
-    /// What to submit to its terminal
+    /// The text to submit to its terminal
     #[arg(required_unless_present = "keys", conflicts_with = "keys")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -374,7 +374,7 @@ pub struct MqReject {
     /// The merge request
     #[serde(alias = "id")]
     pub mr: String,
-    /// What the next raider must know
+    /// A note for the next raider
     #[arg(long, value_name = "TEXT")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -434,7 +434,7 @@ pub struct SalvageRef {
 pub struct SalvageRestore {
     /// The salvage, as `hd salvage list` names it
     pub id: String,
-    /// Where to; default `<city>/<rig>/restored/<id>`
+    /// The directory; default `<city>/<rig>/restored/<id>`
     #[arg(long, value_name = "DIR")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,

@@ -14,7 +14,7 @@ fn open(calls: Vec<Relic>) -> Vec<Relic> {
     calls.into_iter().filter(is_open).collect()
 }
 
-/// What a set-up command left behind still writes while the charge is taken back.
+/// A process that the set-up command left behind still writes while the charge is unwound.
 #[tokio::test(start_paused = true)]
 async fn charge_whose_sandbox_changes_while_it_is_taken_back_is_tried_again_and_calls_no_person() {
     let town = Scenario::new()

@@ -10,7 +10,7 @@ use super::read::not_blank;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Handoff {
-    /// What your successor must know
+    /// A note for your successor
     #[arg(short, long, value_name = "NOTE")]
     #[serde(
         default,
@@ -29,9 +29,9 @@ pub struct Handoff {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
-    /// How long, 24h at most: 30s, 10m, 2h; 0s ends a wait
+    /// The duration, 24h at most: 30s, 10m, 2h; 0s ends a wait
     pub duration: String,
-    /// What for
+    /// The reason
     #[arg(long, value_parser = not_blank)]
     pub reason: String,
 }
