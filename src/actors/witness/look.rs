@@ -15,8 +15,8 @@ use super::super::{ask, glances};
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
 use super::{
-    WitnessArgs, absent, ailing, charges, merged, nuke_now, overdue, quarantined, review, sight,
-    stall, trouble, unread, wisps, zombies,
+    WitnessArgs, absent, broken_sandboxes, charges, merged, nuke_now, overdue, quarantined, review,
+    sight, stall, trouble, unread, wisps, zombies,
 };
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
@@ -133,7 +133,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
 
 /// Calls people about broken sandboxes and sandboxes of unknown owner.
 async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
-    if let Err(error) = ailing::call(args).await {
+    if let Err(error) = broken_sandboxes::call(args).await {
         tracing::warn!(
             rig = %args.rig,
             %error,

@@ -17,7 +17,7 @@
 //! comes to the same conclusions.
 
 mod absent;
-pub mod ailing;
+mod broken_sandboxes;
 mod charges;
 mod inbox;
 mod kept;
@@ -27,7 +27,6 @@ mod merged;
 mod outcomes;
 mod overdue;
 mod quarantined;
-mod remembered;
 mod review;
 pub mod rework;
 pub mod sight;
