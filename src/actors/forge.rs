@@ -26,11 +26,14 @@ use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RelicId, RigName};
-use crate::domain::merge::{self, MrState};
+use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severity};
 use crate::domain::problem::ProblemKind;
+use crate::domain::queue::{self, Step};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 
+/// Members of an attempt.
+const MEMBERS: usize = 1;
 /// Delay before a failed landing is retried.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -262,12 +265,9 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
                 return Ok(());
             }
             let mut mr = txn.mr(&ready.mr)?;
-            if mr.state != MrState::Reviewing {
+            if !land::take(txn, &mut mr, &Step::Queued(ready.head.clone()))? {
                 return Ok(());
             }
-            mr.state = MrState::Queued;
-            mr.head = ready.head.clone();
-            txn.put_mr(&mr)?;
             land::record_mr(txn, EventType::MrQueued, &mr, Cause::Done)
         })
         .await?;
@@ -327,7 +327,7 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
         // No landing is under way; a reload has every actor look.
         return Ok(Landing::Paused);
     }
-    match merge::next(&queue, now) {
+    match queue::next_attempt(&queue, MEMBERS, now).first() {
         Some(mr) => {
             let (id, own) = (mr.id.clone(), Arc::clone(world));
             let work = async move { land::attempt(&own, &rig, id).await };

@@ -305,22 +305,6 @@ impl Chase {
 }
 
 impl MergeRequest {
-    /// Holds it for this reason, with a note for people.
-    pub fn hold_for(&mut self, reason: HoldReason, note: String, now: Timestamp) {
-        if self.hold != Some(reason) {
-            self.held_since = Some(now);
-        }
-        self.hold = Some(reason);
-        self.note = Some(note);
-    }
-
-    /// Ends the hold. The note describes the result, if there is one.
-    pub fn release(&mut self, note: Option<String>) {
-        self.hold = None;
-        self.held_since = None;
-        self.note = note;
-    }
-
     /// Returns true when the state will not change any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -368,17 +352,6 @@ impl MergeRequest {
             state => state,
         }
     }
-}
-
-/// Returns the next merge request to land: by priority, then age, then id. Held and parked ones do not block others
-/// (`4-rules.md`, gates).
-#[must_use]
-pub fn next(queue: &[MergeRequest], now: Timestamp) -> Option<&MergeRequest> {
-    queue
-        .iter()
-        .filter(|mr| mr.state == MrState::Queued)
-        .filter(|mr| !mr.is_parked(now))
-        .min_by(|a, b| order(a).cmp(&order(b)))
 }
 
 /// Returns the sort key of the queue.

@@ -41,6 +41,7 @@ pub mod problem;
 pub mod prompt;
 pub mod quarantine;
 pub mod question;
+pub mod queue;
 pub mod raider;
 pub mod reconcile;
 pub mod relic;

@@ -20,7 +20,7 @@ use crate::actors::mail::NukeTarget;
 use crate::actors::rig_settings;
 use serde::{Deserialize, Serialize};
 
-pub use record::{record_mr, restore, set_back, withdraw};
+pub use record::{record_mr, restore, set_back, take, withdraw};
 
 use self::record::{fail, note_verdicts, open, park, park_on, push_begins, record_merged, start};
 use self::wait::{put_back, wait_for_checkout};

@@ -22,10 +22,11 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
-use crate::domain::merge::{HoldReason, MergeRequest, MrState, Review};
+use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
 use crate::domain::nuke::{CleanupStatus, losses, mismatch};
 use crate::domain::problem::ProblemKind;
+use crate::domain::queue::Step;
 use crate::domain::relic::{Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::domain::wisp::{About, Cleanup};
@@ -332,12 +333,10 @@ async fn vouch(
             txn.handled(id)?;
             return Ok(Handled::Yes);
         }
-        mr.head = head.clone();
         if wanted && mr.review != Review::Approved {
-            return hold(txn, mr);
+            return hold(txn, mr, &head);
         }
-        mr.release(None);
-        txn.put_mr(&mr)?;
+        land::take(txn, &mut mr, &Step::Ready(head.clone()))?;
         if txn.handled(id)? {
             let ready = ready(&done, &mr.id, &head);
             txn.send(&from, &to, Body::MergeReady(ready))?;
@@ -357,15 +356,14 @@ async fn vouch(
 }
 
 /// Notes, once, that a review is needed.
-fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> {
+fn hold(txn: &mut dyn Txn, mut mr: MergeRequest, head: &Oid) -> Result<Handled, StoreError> {
     let first = !mr.awaits_person();
-    mr.review = Review::Wanted;
     let note = format!(
         "a person must look: hd mq approve {0} or hd mq reject {0}",
         mr.id
     );
-    mr.hold_for(HoldReason::Review, note, txn.now());
-    txn.put_mr(&mr)?;
+    let head = head.clone();
+    land::take(txn, &mut mr, &Step::Verified { head, note })?;
     if first {
         land::record_mr(txn, EventType::MrHeld, &mr, Cause::Done)?;
         let data = serde_json::json!({ "question": mr.note, "mr": mr.id, "relic": mr.relic });

@@ -13,6 +13,7 @@ use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
 use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
+use crate::domain::queue::Step;
 use crate::ports::relics::{StoreError, Txn};
 
 /// Lists merge requests in the order in which they land; finished ones last.
@@ -50,20 +51,16 @@ pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value
         .store
         .run(move |txn| {
             let mut mr = txn.mr(&id)?;
-            match mr.state {
-                MrState::Queued | MrState::Held => {}
-                MrState::Testing | MrState::Merging => return Ok(mr),
-                MrState::Failed | MrState::Conflict if rework::revive(txn, &mr, &asker)? => {}
-                state => {
-                    let state = serde_json::to_value(state).unwrap_or_default();
-                    let why = format!("{id} is {}: there is nothing to retry", state);
-                    return Err(StoreError::Conflict(why.replace('"', "")));
-                }
+            if matches!(mr.state, MrState::Testing | MrState::Merging) {
+                return Ok(mr);
             }
-            mr.state = MrState::Queued;
-            mr.not_before = None;
-            mr.release(None);
-            txn.put_mr(&mr)?;
+            let failed = matches!(mr.state, MrState::Failed | MrState::Conflict);
+            let revived = failed && rework::revive(txn, &mr, &asker)?;
+            if !land::take(txn, &mut mr, &Step::Retried { revived })? {
+                let state = serde_json::to_value(mr.state).unwrap_or_default();
+                let why = format!("{id} is {state}: there is nothing to retry");
+                return Err(StoreError::Conflict(why.replace('"', "")));
+            }
             land::record_mr(txn, EventType::MrQueued, &mr, &asker)?;
             Ok(mr)
         })
@@ -86,10 +83,8 @@ pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Val
             if mr.review != Review::Wanted {
                 return Err(unverified(txn, &mr)?);
             }
-            mr.review = Review::Approved;
-            let note = "approved: it is measured once more, then it is queued";
-            mr.release(Some(note.to_owned()));
-            txn.put_mr(&mr)?;
+            let note = "approved: it is measured once more, then it is queued".to_owned();
+            land::take(txn, &mut mr, &Step::Approved { note })?;
             land::record_mr(txn, EventType::MrApproved, &mr, &asker)?;
             Ok(mr)
         })

@@ -170,6 +170,25 @@ fn the_core_knows_no_role() {
     expect_none("the core names no role", &every(core, role_names));
 }
 
+/// Finds code that sets the state of a merge request past its state machine.
+fn states_of_merge_requests(source: &Source) -> Vec<(usize, String)> {
+    let sets = |line: &str| line.contains(".state = MrState");
+    let found = source.shipped().filter(|(_, line)| sets(line));
+    let outside = found.filter(|_| source.name != "src/domain/queue.rs");
+    outside
+        .map(|(number, _)| (number, "sets the state of a merge request".to_owned()))
+        .collect()
+}
+
+#[test]
+fn merge_requests_move_by_steps_of_their_machine() {
+    let broken = every(below("src/"), states_of_merge_requests);
+    expect_none("only src/domain/queue.rs moves merge requests", &broken);
+    let text = "fn f() { mr.state = MrState::Merged; }";
+    let found = states_of_merge_requests(&Source::new("src/actors/x.rs", text));
+    assert_eq!(found.len(), 1);
+}
+
 #[test]
 fn each_rule_catches_what_it_is_there_for() {
     let shipped = |rule: fn(&Source) -> Vec<(usize, String)>, text: &str| {

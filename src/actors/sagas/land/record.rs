@@ -1,11 +1,4 @@
-//! The states of a merge request in the store: one transaction each, its event included.
-//!
-//! ```text
-//!  reviewing ─► queued ◄──────────────┐ parked, moved, stranded
-//!                 └─► testing ─► merging ─► merged
-//!                        └──────────┴─► conflict, failed
-//!  rejected ◄─ withdrawn from anywhere before the push
-//! ```
+//! The steps of a merge request (`domain/queue.rs`) in the store: one transaction each, its event included.
 
 use std::time::Duration;
 
@@ -25,6 +18,7 @@ use crate::domain::merge::{
 };
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged, Severity};
 use crate::domain::problem::{Problem, ProblemKind};
+use crate::domain::queue::{Step, step_all};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
@@ -37,7 +31,7 @@ const PATIENCE: u32 = 5;
 pub(super) async fn start(world: &World, id: RelicId) -> Result<Option<MergeRequest>, Refusal> {
     let started = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
-        if mr.state != MrState::Queued {
+        if Step::Tests.after(mr.state).is_none() {
             return Ok(None);
         }
         if txn.relic(&mr.relic)?.status == RelicStatus::Closed {
@@ -45,10 +39,7 @@ pub(super) async fn start(world: &World, id: RelicId) -> Result<Option<MergeRequ
             withdraw(txn, &mut mr, why, Cause::RelicClosed)?;
             return Ok(None);
         }
-        mr.state = MrState::Testing;
-        mr.attempts += 1;
-        mr.release(None);
-        txn.put_mr(&mr)?;
+        take(txn, &mut mr, &Step::Tests)?;
         record_mr(txn, EventType::MrTesting, &mr, Cause::Done)?;
         Ok(Some(mr))
     });
@@ -76,11 +67,9 @@ pub(super) async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Option<
     let rig = rig.name.clone();
     let opened = world.store.run(move |txn| {
         let mut mr = txn.mr(&plan.mr)?;
-        if mr.state != MrState::Testing {
+        if !take(txn, &mut mr, &Step::Merges)? {
             return Ok(None);
         }
-        mr.state = MrState::Merging;
-        txn.put_mr(&mr)?;
         record_mr(txn, EventType::MrMerging, &mr, Cause::Done)?;
         let (subject, data) = (plan.mr.as_str(), pack(&plan));
         txn.open_saga(SagaKind::Land, &rig, subject, "intent", &data)
@@ -93,12 +82,7 @@ pub(super) async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Option<
 pub(super) async fn push_begins(world: &World, id: RelicId) -> Result<MergeRequest, Refusal> {
     let begun = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
-        if mr.state == MrState::Queued {
-            mr.state = MrState::Merging;
-            mr.attempts += 1;
-            let note = mr.note.take();
-            mr.release(note);
-            txn.put_mr(&mr)?;
+        if take(txn, &mut mr, &Step::MergesAgain)? {
             record_mr(txn, EventType::MrMerging, &mr, Cause::Resumed)?;
         }
         Ok(mr)
@@ -121,14 +105,10 @@ pub(super) async fn record_merged(
         if let Some(id) = saga {
             txn.close_saga(id)?;
         }
-        if mr.state == MrState::Merged {
+        if !take(txn, &mut mr, &Step::Landed(commit.clone()))? {
             return Ok(());
         }
         forget(txn, &mr.id)?;
-        mr.state = MrState::Merged;
-        mr.merge_commit = Some(commit.clone());
-        mr.not_before = None;
-        txn.put_mr(&mr)?;
         let body = Body::Merged(Merged {
             merge_commit: commit.clone(),
             merged_at: txn.now(),
@@ -165,21 +145,16 @@ pub(super) async fn fail(
         if let Some(id) = saga {
             txn.close_saga(id)?;
         }
-        if mr.is_over() {
+        let failed = Step::Failed {
+            how: failure_type,
+            error: error.clone(),
+            conflict_files: conflict_files.clone(),
+        };
+        if !take(txn, &mut mr, &failed)? {
             return Ok(());
         }
         forget(txn, &mr.id)?;
-        let conflict = failure_type == FailureType::Conflict;
-        mr.state = if conflict {
-            MrState::Conflict
-        } else {
-            MrState::Failed
-        };
-        mr.conflict_files.clone_from(&conflict_files);
-        mr.release(Some(error.clone()));
-        mr.not_before = None;
-        txn.put_mr(&mr)?;
-        if conflict {
+        if mr.state == MrState::Conflict {
             record_mr(txn, EventType::MrConflict, &mr, Cause::MergeFailed)?;
         }
         let body = Body::MergeFailed(MergeFailed {
@@ -264,16 +239,17 @@ pub(super) async fn hold(
     let at = at.unwrap_or(Timestamp::MAX);
     let parked = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
-        if mr.is_over() {
+        let counts = tried == Tried::Not && mr.attempts < PATIENCE;
+        let news = mr.note.as_ref() != Some(&why);
+        let held = Step::Held {
+            reason,
+            note: why.clone(),
+            until: at,
+            counts,
+        };
+        if !take(txn, &mut mr, &held)? {
             return Ok(());
         }
-        let counts = tried == Tried::Not && mr.attempts < PATIENCE;
-        mr.attempts += u32::from(counts);
-        let news = mr.note.as_ref() != Some(&why);
-        mr.state = MrState::Queued;
-        mr.not_before = Some(at);
-        mr.hold_for(reason, why.clone(), txn.now());
-        txn.put_mr(&mr)?;
         if news {
             record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
         }
@@ -329,13 +305,10 @@ pub async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<Attempt, R
     let restored = world.store.run(move |txn| {
         for id in &stranded {
             let mut mr = txn.mr(id)?;
-            // The merge request may have left the queue since it was listed.
-            if !matches!(mr.state, MrState::Testing | MrState::Merging) {
-                continue;
+            // False where the merge request left the queue since it was listed.
+            if take(txn, &mut mr, &Step::Interrupted)? {
+                record_mr(txn, EventType::MrQueued, &mr, Cause::Resumed)?;
             }
-            mr.state = MrState::Queued;
-            txn.put_mr(&mr)?;
-            record_mr(txn, EventType::MrQueued, &mr, Cause::Resumed)?;
         }
         Ok(())
     });
@@ -358,10 +331,8 @@ pub fn withdraw(
         return Ok(false);
     }
     forget(txn, &mr.id)?;
-    mr.state = MrState::Rejected;
-    mr.release(note.map(str::to_owned));
-    mr.not_before = None;
-    txn.put_mr(mr)?;
+    let note = note.map(str::to_owned);
+    take(txn, mr, &Step::Withdrawn { note })?;
     record_mr(txn, EventType::MrRejected, mr, origin)?;
     // The raider's POLECAT_DONE has no receiver any more.
     for message in txn.inbox(&message::witness(&mr.rig))? {
@@ -371,6 +342,28 @@ pub fn withdraw(
             txn.handled(message.id)?;
         }
     }
+    Ok(true)
+}
+
+/// Stores the step of a merge request. Returns false when the step is not possible in its state: it left that state
+/// meanwhile.
+///
+/// # Errors
+/// The store's.
+pub fn take(txn: &mut dyn Txn, mr: &mut MergeRequest, step: &Step) -> Result<bool, StoreError> {
+    take_all(txn, std::slice::from_mut(mr), step)
+}
+
+/// Stores the step of every member of an attempt, or of none when it is not possible for one of them.
+fn take_all(
+    txn: &mut dyn Txn,
+    members: &mut [MergeRequest],
+    step: &Step,
+) -> Result<bool, StoreError> {
+    if step_all(members, step, txn.now()).is_err() {
+        return Ok(false);
+    }
+    members.iter().try_for_each(|mr| txn.put_mr(mr))?;
     Ok(true)
 }
 

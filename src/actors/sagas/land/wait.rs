@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::record::{Tried, call, hold, pause, record_mr};
+use super::record::{Tried, call, hold, pause, record_mr, take};
 use crate::actors::mail::Attempt;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -14,6 +14,7 @@ use crate::domain::ids::RelicId;
 use crate::domain::merge::{Chase, HoldReason, MergeRequest, MrState};
 use crate::domain::message;
 use crate::domain::problem::ProblemKind;
+use crate::domain::queue::Step;
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
@@ -62,23 +63,19 @@ pub(super) async fn put_back(
     let put_back = world.store.run(move |txn| {
         txn.close_saga(saga)?;
         let mut mr = txn.mr(&mr.id)?;
-        if mr.is_over() {
-            return Ok(Attempt::Again);
-        }
         let (key, now) = (key(&mr.id), txn.now());
         let known = txn.get(&key)?;
         let known = known.and_then(|text| serde_json::from_str(&text).ok());
         let mut chase: Chase = known.unwrap_or_default();
         let calls = chase.moved(now);
         let why = chase.note(&mr.target);
-        mr.state = MrState::Queued;
-        mr.attempts = mr.attempts.saturating_sub(1);
-        mr.not_before = chase.wait().and_then(|wait| now.checked_add(wait).ok());
-        match mr.not_before {
-            Some(_) => mr.hold_for(HoldReason::Target, why.clone(), now),
-            None => mr.release(Some(why.clone())),
+        let moved = Step::TargetMoved {
+            until: chase.wait().and_then(|wait| now.checked_add(wait).ok()),
+            note: why.clone(),
+        };
+        if !take(txn, &mut mr, &moved)? {
+            return Ok(Attempt::Again);
         }
-        txn.put_mr(&mr)?;
         txn.set(&key, Some(&serde_json::json!(chase).to_string()))?;
         let waits = mr.not_before.is_some();
         if waits {

@@ -2,11 +2,13 @@
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::failures;
+use crate::actors::sagas::land;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
 use crate::domain::merge::MrState;
 use crate::domain::prompt;
+use crate::domain::queue::Step;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 
@@ -33,10 +35,9 @@ pub(super) fn reopen(
         // The witness validated it: the forge has it or will have it, and the relic waits for MERGED.
         Some(mr) if mr.state != MrState::Reviewing || mr.is_in_review() => return Ok(()),
         Some(mut mr) => {
-            mr.state = MrState::Rejected;
             let why = "its raider was nuked before the work was verified";
-            mr.release(Some(why.to_owned()));
-            txn.put_mr(&mr)?;
+            let note = Some(why.to_owned());
+            land::take(txn, &mut mr, &Step::Withdrawn { note })?;
             relic.branch = Some(mr.branch);
         }
         None => {}
