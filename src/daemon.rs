@@ -34,7 +34,7 @@ use crate::actors::ask;
 use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::{ChildView, RootMail, StopEnd, StopMode};
-use crate::actors::root::{Left, RootActor, RootMsg};
+use crate::actors::root::{RootActor, RootMsg, Survivors};
 use crate::actors::world::World;
 use crate::adapters::runs;
 use crate::config;
@@ -311,7 +311,7 @@ struct Tree {
     /// Completes when the root has ended.
     ended: tokio::task::JoinHandle<()>,
     /// The sessions that a stop has not ended.
-    left: Arc<Left>,
+    left: Arc<Survivors>,
 }
 
 /// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second signal skips the

@@ -19,7 +19,7 @@ use super::world::World;
 use crate::actors::mail::RootMail;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::records::escalations;
-use crate::domain::account::{Account, Due, Park, Record, Told, Trouble, Why};
+use crate::domain::account::{Account, Due, Park, Record, ReportEffect, Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName};
@@ -81,14 +81,19 @@ fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
 }
 
 /// Handles a session's report about its account.
-pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trouble) -> Told {
+pub fn told(
+    world: &World,
+    child: &ChildId,
+    harness: &HarnessName,
+    trouble: Trouble,
+) -> ReportEffect {
     let Some(name) = world.city.account(harness) else {
-        return Told::Known;
+        return ReportEffect::Known;
     };
     let now = world.clock.now();
     let accounts = &world.directory.accounts;
     let told = accounts.change(name, |account| account.told(child, trouble, now));
-    if told != Told::Parked {
+    if told != ReportEffect::Parked {
         return told;
     }
     if let Some(park) = accounts.parked(&world.city, harness) {

@@ -19,7 +19,7 @@ use super::boards::{Entry, Moment};
 use super::claims::ClaimKey;
 use super::world::World;
 use super::{accounts, compaction, effects};
-use crate::domain::account::Told;
+use crate::domain::account::ReportEffect;
 use crate::domain::cause::Cause;
 use crate::domain::condition::{AccountNews, Condition, Patterns, Report, Watch, judge};
 use crate::domain::event::{EventType, NewEvent};
@@ -300,8 +300,8 @@ fn tell(world: &World, session: &SessionId, news: News) {
             let mut entries = world.directory.conditions.entries();
             let entry = entries.get_mut(session);
             match (entry, told) {
-                (Some(entry), Told::Old) => entry.watch.pass(),
-                (Some(entry), Told::Hasty) => entry.watch.forget_account(),
+                (Some(entry), ReportEffect::Old) => entry.watch.pass(),
+                (Some(entry), ReportEffect::Hasty) => entry.watch.forget_account(),
                 _ => {}
             }
         }

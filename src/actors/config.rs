@@ -48,7 +48,7 @@ pub enum Reloading {
 }
 
 /// Sends a message to the service manager.
-pub type Told = Arc<dyn Fn(Reloading) + Send + Sync>;
+pub type ReloadListener = Arc<dyn Fn(Reloading) + Send + Sync>;
 
 /// The parts that the actor is made from.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ pub struct ConfigArgs {
     /// The files.
     pub source: Arc<dyn ConfigSource>,
     /// Notified of reloads.
-    pub told: Told,
+    pub told: ReloadListener,
 }
 
 /// Its state.

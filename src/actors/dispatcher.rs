@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::lookout::Lookout;
+use super::look_timer::LookTimer;
 use super::refusal::Refusal;
 use super::retention;
 use super::world::World;
@@ -40,7 +40,7 @@ const LAST_RUNS: Duration = Duration::from_secs(9);
 /// The dispatcher's state; nothing that matters.
 pub struct Dispatcher {
     world: Arc<World>,
-    lookout: Lookout<DispatcherMsg>,
+    timer: LookTimer<DispatcherMsg>,
     expired: retention::Looked,
 }
 
@@ -62,7 +62,7 @@ impl Actor for DispatcherActor {
         me.cast(DispatcherMsg::Patrol)?;
         Ok(Dispatcher {
             world,
-            lookout: Lookout::new(|| DispatcherMsg::Look, DispatcherMsg::Looked),
+            timer: LookTimer::new(|| DispatcherMsg::Look, DispatcherMsg::Looked),
             expired: retention::Looked::default(),
         })
     }
@@ -84,7 +84,7 @@ impl Actor for DispatcherActor {
                 dispatcher.look(&me);
             }
             DispatcherMsg::Look => dispatcher.look(&me),
-            DispatcherMsg::Looked(next) => dispatcher.lookout.looked(&me, world, next),
+            DispatcherMsg::Looked(next) => dispatcher.timer.looked(&me, world, next),
             DispatcherMsg::Run(id, reply) => {
                 let world = Arc::clone(world);
                 tokio::spawn(async move {
@@ -135,7 +135,7 @@ impl Dispatcher {
     fn look(&mut self, me: &ActorRef<DispatcherMsg>) {
         let world = Arc::clone(&self.world);
         let look = async move { look::look(&world).await };
-        self.lookout.look(me, &self.world, look);
+        self.timer.look(me, &self.world, look);
     }
 }
 

@@ -286,7 +286,7 @@ fn every_default_is_explained() {
 
 #[test]
 fn every_key_of_a_later_version_is_refused_by_name() {
-    for (section, keys) in later::LATER {
+    for (section, keys) in reserved_keys::RESERVED {
         for key in *keys {
             let place = Place::new();
             if *section == "automation" {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::tree::git;
 use crate::adapters::watch::DirWatch;
-use crate::config::{self, Deciding};
+use crate::config::{self, Dependencies};
 use crate::domain::city::{City, Rig};
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
@@ -21,7 +21,7 @@ pub(super) struct OnDisk {
 
 type Open = Box<dyn Fn(Arc<dyn Fn() + Send + Sync>) -> Result<DirWatch, String> + Send + Sync>;
 
-type ReadFiles = Box<dyn Fn(&Path) -> (Deciding, Read) + Send + Sync>;
+type ReadFiles = Box<dyn Fn(&Path) -> (Dependencies, Read) + Send + Sync>;
 
 #[derive(Default)]
 struct Watching {
@@ -61,7 +61,7 @@ impl OnDisk {
 
     /// Reads the configuration, and watches the files that it depends on. Also returns whether some of them were not
     /// watched while they were read.
-    fn read(&self, watching: &mut Watching) -> (Deciding, Read, bool) {
+    fn read(&self, watching: &mut Watching) -> (Dependencies, Read, bool) {
         if let Some(watch) = &watching.watch {
             // Held first: a change during the read is seen afterwards, and judged by the new dependencies.
             watch.hold();

@@ -21,10 +21,10 @@ const FORGET: Duration = Duration::from_secs(24 * 3600);
 
 /// Ages of records, by key.
 #[derive(Debug, Clone, Default)]
-pub struct Ages(BTreeMap<String, Known>);
+pub struct Ages(BTreeMap<String, TrackedAge>);
 
 #[derive(Debug, Clone)]
-struct Known {
+struct TrackedAge {
     stamp: Timestamp,
     /// Its age at `since`.
     was: Duration,
@@ -45,7 +45,7 @@ impl Ages {
             Some(known) => mono.saturating_sub(known.seen),
             None => Duration::MAX,
         };
-        let known = Known {
+        let known = TrackedAge {
             stamp,
             was: by_wall.min(most),
             since: mono,
@@ -58,7 +58,7 @@ impl Ages {
 
     /// Drops entries that were not queried for long.
     pub fn prune(&mut self, mono: Mono) {
-        let recent = |_: &String, known: &mut Known| mono.saturating_sub(known.seen) < FORGET;
+        let recent = |_: &String, known: &mut TrackedAge| mono.saturating_sub(known.seen) < FORGET;
         self.0.retain(recent);
     }
 }

@@ -134,7 +134,7 @@ pub enum Stray {
     /// The safety protocol keeps it, for this reason.
     Kept(String),
     /// Its owner is unknown: no nuke removes it.
-    Nobodys,
+    Unowned,
     /// Its owner cannot be read, for this reason.
     Unreadable(String),
 }
@@ -262,7 +262,7 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
             let finding = finding(says.to_owned(), hint.to_owned());
             Diagnosis::mended_by(finding, Remedy::Nuke(raider.clone()))
         }
-        Stray::Nobodys => {
+        Stray::Unowned => {
             let hint = "it is kept; look at what is in it and move it elsewhere";
             finding(format!("{says}: nothing tells whose it is"), hint.into()).into()
         }

@@ -62,7 +62,7 @@ pub struct About {
 impl About {
     /// Identifies a sandbox of that name without a known owner. No raider has incarnation 0.
     #[must_use]
-    pub fn nobodys(raider: &RaiderId) -> Self {
+    pub fn unowned(raider: &RaiderId) -> Self {
         Self {
             raider: raider.clone(),
             incarnation: Incarnation(0),
@@ -72,7 +72,7 @@ impl About {
 
     /// Returns true for a sandbox without a known owner.
     #[must_use]
-    pub fn is_nobodys(&self) -> bool {
+    pub fn is_unowned(&self) -> bool {
         self.incarnation == Incarnation(0)
     }
 

@@ -150,7 +150,7 @@ pub enum Membership {
     /// A session owns it.
     Of(Member),
     /// No session owns it.
-    Nobodys,
+    Unowned,
     /// The owner is unknown: the process is gone, its ancestors do not confirm its claim, or its session has ended.
     Unknown,
 }
@@ -161,7 +161,7 @@ impl Membership {
     pub fn session(self) -> Option<SessionId> {
         match self {
             Self::Of(member) => Some(member.session),
-            Self::Nobodys | Self::Unknown => None,
+            Self::Unowned | Self::Unknown => None,
         }
     }
 }

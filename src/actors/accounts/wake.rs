@@ -113,7 +113,7 @@ fn wake_each(world: &Arc<World>, views: &[ChildView], children: &[ChildId]) {
         else {
             continue;
         };
-        let kept = Kept {
+        let kept = ParkedSession {
             world: Arc::clone(world),
             child: view.spec.id.clone(),
             harness: harness.clone(),
@@ -124,14 +124,14 @@ fn wake_each(world: &Arc<World>, views: &[ChildView], children: &[ChildId]) {
 }
 
 /// A session that was kept while its account was parked.
-struct Kept {
+struct ParkedSession {
     world: Arc<World>,
     child: ChildId,
     harness: HarnessName,
     handle: SessionHandle,
 }
 
-impl Kept {
+impl ParkedSession {
     async fn goes_on(self, why: Why) {
         match why {
             // It has the old login in its memory.

@@ -15,7 +15,7 @@ use crate::domain::gates::{Gate, When, cron};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 /// The stored and observed state of an automation.
-struct Seen {
+struct GateState {
     automation: Automation,
     mark: Mark,
     last: Option<Run>,
@@ -53,7 +53,7 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     }
     let now = world.clock.now();
     let mut soonest: Option<Timestamp> = None;
-    for Seen {
+    for GateState {
         automation,
         mark,
         last,
@@ -91,7 +91,7 @@ fn see(
     txn: &mut dyn Txn,
     automations: &[Automation],
     up_since: Timestamp,
-) -> Result<(Vec<Seen>, Vec<Run>), StoreError> {
+) -> Result<(Vec<GateState>, Vec<Run>), StoreError> {
     let ids: Vec<AutomationId> = automations.iter().map(|one| one.id.clone()).collect();
     txn.keep_marks(&ids)?;
     let (mut seen, newest) = (Vec::new(), txn.last_seq()?);
@@ -130,7 +130,7 @@ fn see(
         }
         let last = txn.runs(Some(&automation.id), 1)?.pop();
         let automation = automation.clone();
-        seen.push(Seen {
+        seen.push(GateState {
             automation,
             mark,
             last,

@@ -172,7 +172,7 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
     for Hookless { raider, was } in lone {
         let stray = match was {
             Probed::Unknown(why) => Stray::Unreadable(why),
-            Probed::Known(None) => Stray::Nobodys,
+            Probed::Known(None) => Stray::Unowned,
             Probed::Known(Some(hook)) => {
                 match nuke::check(world, &NukeTarget::of(&hook, Cause::Operator)).await {
                     Ok(_) => Stray::Spare,

@@ -3,6 +3,6 @@
 pub mod automations;
 pub mod escalations;
 pub mod failures;
+pub mod operator_orders;
 pub mod quarantine;
 pub mod slots;
-pub mod standing;

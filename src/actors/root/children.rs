@@ -125,8 +125,8 @@ impl Root {
         slot.homeless = false;
         slot.unseen = None;
         slot.how = None;
-        answer(&mut slot.for_up, &Ok(()));
-        answer(&mut slot.for_wake, &Ok(()));
+        answer(&mut slot.waiting_up, &Ok(()));
+        answer(&mut slot.waiting_wake, &Ok(()));
         let data = serde_json::json!({
             "session": session.handle.id, "pid": session.agent.pid,
             "holder_pid": session.holder.as_ref().map(|holder| holder.pid),
@@ -143,7 +143,10 @@ impl Root {
             events.push(respawned.with(data));
         }
         self.world.store.note(events);
-        tokio::spawn(super::unseen::seen(Arc::clone(&self.world), id.clone()));
+        tokio::spawn(super::unobservable::seen(
+            Arc::clone(&self.world),
+            id.clone(),
+        ));
         if drifted {
             self.look_soon();
         }
@@ -233,7 +236,9 @@ impl Root {
                 let cause = *cause;
                 self.at_rest(id, cause);
             }
-            (Desired::Up, Some(exit)) if exit.unopened().is_some() && !slot.for_up.is_empty() => {
+            (Desired::Up, Some(exit))
+                if exit.unopened().is_some() && !slot.waiting_up.is_empty() =>
+            {
                 slot.no_session(exit.unopened().unwrap_or_default());
                 self.slots.remove(id);
             }
@@ -265,8 +270,8 @@ impl Root {
     /// The session reached its desired end: callers that wait for it get success and need not unwind.
     fn finished(&mut self, id: &ChildId) {
         if let Some(slot) = self.slots.get_mut(id) {
-            answer(&mut slot.for_up, &Ok(()));
-            answer(&mut slot.for_wake, &Ok(()));
+            answer(&mut slot.waiting_up, &Ok(()));
+            answer(&mut slot.waiting_wake, &Ok(()));
         }
         if let ChildId::Raider(raider) = id {
             let finished = WitnessMsg::Finished(raider.clone());
@@ -306,7 +311,10 @@ impl Root {
             id: id.clone(),
             why: "the supervisor is stopping and keeps its sessions".into(),
         };
-        answer(&mut slot.for_end, &if kept { Err(why()) } else { Ok(()) });
+        answer(
+            &mut slot.waiting_end,
+            &if kept { Err(why()) } else { Ok(()) },
+        );
         let ended = slot.ended(EventType::AgentStopped, Cause::Shutdown);
         if had_session && !kept {
             self.note(ended);
@@ -345,7 +353,7 @@ impl Root {
             return;
         };
         slot.become_state(ChildState::Stopped, now);
-        answer(&mut slot.for_end, &Ok(()));
+        answer(&mut slot.waiting_end, &Ok(()));
         slot.no_session("it was laid to rest");
         let kind = match cause {
             Cause::Suspended => EventType::AgentSuspended,
@@ -406,7 +414,7 @@ impl Root {
             _ => EventType::AgentStopped,
         };
         self.note(slot.ended(kind, cause));
-        answer(&mut slot.for_end, &Ok(()));
+        answer(&mut slot.waiting_end, &Ok(()));
         slot.no_session("it was ended");
         if matches!(cause, Cause::Removed | Cause::Drained) {
             self.look_soon();
@@ -429,7 +437,7 @@ impl Root {
 /// Tells the operators that asked for the session why there is none. A child that rested before rests again, unless
 /// every caller has stopped waiting: then the start goes on.
 pub(super) fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
-    let told = slot.for_wake.iter().any(|reply| !reply.is_closed());
+    let told = slot.waiting_wake.iter().any(|reply| !reply.is_closed());
     let failed = matches!(
         exit,
         Some(
@@ -441,7 +449,7 @@ pub(super) fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
     );
     slot.tried &= told && failed;
     if let Some(exit) = exit {
-        answer(&mut slot.for_wake, &Err(exit.to_string()));
+        answer(&mut slot.waiting_wake, &Err(exit.to_string()));
     }
 }
 

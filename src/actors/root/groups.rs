@@ -325,7 +325,8 @@ impl Root {
     /// a session whose state is unknown or for a quarantine. The child still starts when it can.
     pub(super) fn refuse_starts(&mut self) {
         let waiting = self.slots.iter();
-        let waiting = waiting.filter(|(_, slot)| !slot.for_wake.is_empty() && !slot.has_actor());
+        let waiting =
+            waiting.filter(|(_, slot)| !slot.waiting_wake.is_empty() && !slot.has_actor());
         let waiting: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
         let (now, patrol) = (
             self.world.clock.mono(),
@@ -348,7 +349,7 @@ impl Root {
             };
             if now.saturating_sub(*slot.wake_waited.get_or_insert(now)) >= patrol {
                 slot.wake_waited = None;
-                answer(&mut slot.for_wake, &Err(why));
+                answer(&mut slot.waiting_wake, &Err(why));
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::actors::mail::ChildState;
 use crate::actors::mail::{SessionView, Work};
 use crate::actors::records::escalations;
 use crate::actors::session::child::ChildExit;
-use crate::domain::account::{Told, Trouble};
+use crate::domain::account::{ReportEffect, Trouble};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::condition;
@@ -91,7 +91,7 @@ impl Root {
         slot.desired = Desired::Resting(why.cause());
         slot.become_state(ChildState::Stopped, now);
         // It starts automatically later, as a suspended child does when it is resumed.
-        answer(&mut slot.for_up, &Ok(()));
+        answer(&mut slot.waiting_up, &Ok(()));
         slot.no_session("its account is parked");
         true
     }
@@ -131,7 +131,7 @@ impl Root {
         // The account was not parked, so nothing would delay the next start: count a death, or it would restart at once
         // for ever.
         let told = accounts::told(&self.world, id, &harness, trouble);
-        if matches!(told, Told::Old | Told::Hasty) {
+        if matches!(told, ReportEffect::Old | ReportEffect::Hasty) {
             return false;
         }
         let Some(slot) = self.slots.get_mut(id) else {
@@ -146,7 +146,7 @@ impl Root {
         slot.epoch += 1;
         slot.desired = Desired::Resting(cause);
         slot.become_state(ChildState::Stopped, now);
-        answer(&mut slot.for_up, &Ok(()));
+        answer(&mut slot.waiting_up, &Ok(()));
         slot.no_session("its account is parked");
         let data = json!({
             "text": text, "tail": tail,

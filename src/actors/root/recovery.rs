@@ -13,7 +13,7 @@ use super::super::claims::ClaimKey;
 use super::super::effects;
 use super::super::mail::RootMail;
 use super::super::world::World;
-use super::look::{self, Known, Look};
+use super::look::{self, Look, RootState};
 use super::slot::{Desired, Slot};
 use super::{Root, RootMsg};
 use crate::actors::mail::ConfigMsg;
@@ -98,7 +98,7 @@ impl Root {
             let session = slot.session.as_ref()?;
             Some((session.handle.id.clone(), session.handle.token.clone()))
         });
-        let known = Known {
+        let known = RootState {
             tended: self
                 .slots
                 .iter()

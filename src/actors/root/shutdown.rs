@@ -7,7 +7,7 @@
 //!              └── a second Stop: no grace ──┘
 //! ```
 
-use crate::actors::root::Left;
+use crate::actors::root::Survivors;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -226,7 +226,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Ends every running session, in rounds until none is left or the time is up. Sessions that are not known to have
 /// ended are noted in `left`.
-async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
+async fn strays(world: &Arc<World>, left: &Survivors, grace: Duration) {
     let begun = world.clock.mono();
     let mut at_once = AT_ONCE;
     loop {
@@ -260,7 +260,7 @@ async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
 /// not be observed were not tried.
 async fn end_all(
     world: &Arc<World>,
-    left: &Left,
+    left: &Survivors,
     sessions: Vec<SessionFacts>,
     grace: Duration,
     at_once: usize,

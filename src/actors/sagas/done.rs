@@ -24,7 +24,7 @@ use super::super::claims::Claim;
 use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::{claimed, pack, step, unpack};
-use crate::actors::mail::Meant;
+use crate::actors::mail::ChildRef;
 use crate::actors::records::quarantine;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -230,7 +230,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
         submit(world, &mut saga, &plan).await?;
         world.at(FaultPoint::DoneSubmitAfter);
     }
-    let meant = Meant::raider(&plan.raider, plan.incarnation);
+    let meant = ChildRef::raider(&plan.raider, plan.incarnation);
     ask::end(world, meant, Cause::Done).await?;
     world.at(FaultPoint::DoneSessionBefore);
     let id = saga.id;

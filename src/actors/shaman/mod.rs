@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::lookout::{self, Lookout};
+use super::look_timer::{self, LookTimer};
 use super::world::World;
 use crate::domain::event::EventType;
 
@@ -39,7 +39,7 @@ pub struct ShamanArgs {
 /// The state of the shaman. A restarted one reads everything again.
 pub struct Shaman {
     args: ShamanArgs,
-    lookout: Lookout<ShamanMsg>,
+    timer: LookTimer<ShamanMsg>,
 }
 
 /// The actor. Its inbox and its book are rows.
@@ -62,7 +62,7 @@ impl Actor for ShamanActor {
         self::notify::tell(&args);
         Ok(Shaman {
             args,
-            lookout: Lookout::new(|| ShamanMsg::Look, ShamanMsg::Looked),
+            timer: LookTimer::new(|| ShamanMsg::Look, ShamanMsg::Looked),
         })
     }
 
@@ -87,7 +87,7 @@ impl Actor for ShamanActor {
                 tokio::spawn(unkillable::call(world, session, why));
             }
             ShamanMsg::Tell => self::notify::tell(&shaman.args),
-            ShamanMsg::Looked(next) => shaman.lookout.looked(&me, &shaman.args.world, next),
+            ShamanMsg::Looked(next) => shaman.timer.looked(&me, &shaman.args.world, next),
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Shaman {
     fn look(&mut self, me: &ActorRef<ShamanMsg>) {
         let world = Arc::clone(&self.args.world);
         let look = async move { look(&world).await };
-        self.lookout.look(me, &self.args.world, look);
+        self.timer.look(me, &self.args.world, look);
     }
 }
 
@@ -126,7 +126,7 @@ async fn look(world: &Arc<World>) -> Option<Timestamp> {
         Ok(next) => world.clock.now().checked_add(next?).ok(),
         Err(error) => {
             tracing::warn!(%error, "the shaman could not look");
-            lookout::retry(world)
+            look_timer::retry(world)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stall::Silences;
-use super::trouble::Troubles;
+use super::stuck_work::RetryLedger;
 use crate::domain::ids::RaiderId;
 use crate::domain::restart::Mono;
 
@@ -15,15 +15,15 @@ pub struct Memory {
     /// The sessions that may be stalled.
     pub(super) silences: Silences,
     /// Pieces of work without progress.
-    pub(super) troubles: Troubles,
+    pub(super) troubles: RetryLedger,
     /// Sandboxes that were judged.
-    pub(super) kept: Keepers,
+    pub(super) kept: RetentionCache,
 }
 
 /// Raiders whose sandboxes were judged and kept. Judging one measures everything in it, so an event that changes
 /// nothing about it waits for the patrol.
 #[derive(Default)]
-pub(super) struct Keepers(Mutex<Judged>);
+pub(super) struct RetentionCache(Mutex<Judged>);
 
 #[derive(Default)]
 struct Judged {
@@ -36,7 +36,7 @@ struct Judged {
     shells: BTreeMap<RaiderId, (String, Mono)>,
 }
 
-impl Keepers {
+impl RetentionCache {
     fn judged(&self) -> MutexGuard<'_, Judged> {
         // A poisoned lock costs at most another judgement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

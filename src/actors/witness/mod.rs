@@ -16,24 +16,24 @@
 //! A witness keeps no state that matters: a successor resumes open sagas, reads the inbox and the outcome files, and
 //! comes to the same conclusions.
 
-mod absent;
 pub mod ailing;
 mod charges;
 mod inbox;
-mod kept;
 mod look;
+mod look_watchdog;
 mod memory;
 mod merged;
+pub mod observe;
 mod outcomes;
-mod overdue;
 mod quarantined;
 mod remembered;
+mod retained;
 mod review;
 pub mod rework;
-pub mod sight;
+mod sessionless;
 pub mod stall;
-mod trouble;
-mod unread;
+mod stuck_work;
+mod unknown_owner;
 mod validate;
 mod wisps;
 mod zombies;
@@ -260,7 +260,7 @@ impl Witness {
             return;
         }
         let args = self.args.clone();
-        tokio::spawn(async move { overdue::call(&args).await });
+        tokio::spawn(async move { look_watchdog::call(&args).await });
     }
 
     fn squash_wisps(&self) {
@@ -394,7 +394,7 @@ pub(super) async fn nuke_now(
     };
     // Checked before the session is ended, because the saga could not be opened without room.
     world.store.find_room().await?;
-    super::ask::end(world, target.meant(), target.cause).await?;
+    super::ask::end(world, target.child_ref(), target.cause).await?;
     let raider = target.raider;
     let nuked = match nuke::begin(world, &judged).await {
         Ok((saga, _until_run)) => nuke::run(world, saga, Some(judged)).await,

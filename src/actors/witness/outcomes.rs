@@ -40,7 +40,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// The number of times that a raider was told of its outcomes. Kept in the store, so that a restarted witness goes on
 /// counting.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct OutcomeNotices {
     incarnation: Incarnation,
     count: u32,
     /// When it was told last, and the modification time of the outcome file then.
@@ -395,7 +395,7 @@ async fn settled(world: &World, hook: &Hook) -> Result<Option<ChildView>, Refusa
     }
 }
 
-impl Told {
+impl OutcomeNotices {
     /// Returns true when the last reminder was about this same write and is recent: one write may cause many events,
     /// and an agent needs time to act.
     fn is_recent(&self, world: &World, written: Option<Timestamp>) -> bool {
@@ -411,10 +411,10 @@ fn told_of(hook: &Hook) -> String {
     format!("outcome/{}", hook.raider)
 }
 
-fn told_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<Told, StoreError> {
-    let told: Option<Told> = remembered::read(txn, &told_of(hook))?;
+fn told_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<OutcomeNotices, StoreError> {
+    let told: Option<OutcomeNotices> = remembered::read(txn, &told_of(hook))?;
     let own = told.filter(|told| told.incarnation == hook.incarnation);
-    Ok(own.unwrap_or(Told {
+    Ok(own.unwrap_or(OutcomeNotices {
         incarnation: hook.incarnation,
         count: 0,
         last: None,

@@ -10,8 +10,8 @@
 //! The store holds the steps taken; [`Silences`] holds the observations, and outlives the witness but not the process:
 //! a new process measures silence from its start, and goes on with the steps.
 
+mod observe;
 mod rows;
-mod seen;
 mod spins;
 
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use self::observe::{ObservedRaider, see};
 pub use self::rows::{declare, steps, wait};
-use self::seen::{Seen, see};
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
@@ -29,7 +29,7 @@ use super::super::typing::{self, Typing};
 use super::super::{ask, conditions, effects};
 use super::WitnessArgs;
 use super::inbox::escalate;
-use crate::actors::mail::Meant;
+use crate::actors::mail::ChildRef;
 use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -182,7 +182,7 @@ fn arm(args: &WitnessArgs, due: Mono) {
 async fn note(
     args: &WitnessArgs,
     policy: &Policy,
-    seen: &Seen,
+    seen: &ObservedRaider,
     depth: Option<Depth>,
 ) -> Result<Verdict, Refusal> {
     let world = &args.world;
@@ -330,7 +330,7 @@ async fn lost(
 }
 
 /// Observes what is costly: changes of the work tree and CPU use.
-async fn sound(args: &WitnessArgs, seen: &Seen) -> Result<Depth, Refusal> {
+async fn sound(args: &WitnessArgs, seen: &ObservedRaider) -> Result<Depth, Refusal> {
     let world = &args.world;
     let deep = args.memory.silences.deep.acquire().await;
     // The semaphore is never closed; if it were, there would be no limit.
@@ -363,7 +363,7 @@ async fn take(
 async fn nudge(
     args: &WitnessArgs,
     policy: &Policy,
-    seen: &Seen,
+    seen: &ObservedRaider,
     count: u32,
 ) -> Result<(), Refusal> {
     let (world, hook) = (&args.world, &seen.hook);
@@ -417,11 +417,11 @@ async fn nudge(
 
 /// Replaces the session by a fresh one, which is told why. A planned cycle, not a death. A person is called when the
 /// root refuses it again.
-async fn restart(args: &WitnessArgs, seen: Seen) -> Result<(), Refusal> {
+async fn restart(args: &WitnessArgs, seen: ObservedRaider) -> Result<(), Refusal> {
     let (hook, ended) = (seen.hook, seen.facts.token);
     let tried = seen.steps.and_then(|steps| steps.ended);
     let again = tried.as_ref() == Some(&ended);
-    let meant = Meant::raider(&hook.raider, hook.incarnation).only(ended.clone());
+    let meant = ChildRef::raider(&hook.raider, hook.incarnation).only(ended.clone());
     let replaced = move |steps: &mut Steps| steps.ended = Some(ended.clone());
     if !take(args, &hook, replaced, None).await? {
         return Ok(());
@@ -436,7 +436,7 @@ async fn restart(args: &WitnessArgs, seen: Seen) -> Result<(), Refusal> {
 }
 
 /// Calls a person.
-async fn call(args: &WitnessArgs, policy: &Policy, seen: &Seen) -> Result<(), Refusal> {
+async fn call(args: &WitnessArgs, policy: &Policy, seen: &ObservedRaider) -> Result<(), Refusal> {
     let hook = &seen.hook;
     let tail = effects::tail(&args.world, &seen.facts.id).await;
     let evidence = format!(

@@ -15,7 +15,7 @@ use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{done, land, nuke};
 use super::inbox::{Handled, raise};
-use super::kept::{self, Kept};
+use super::retained::{self, Retained};
 use super::{WitnessArgs, wisps};
 use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
@@ -23,7 +23,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{HoldReason, MergeRequest, MrState, Review};
-use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
+use crate::domain::message::{self, Body, Escalation, MergeReady, RaiderDone, Severity};
 use crate::domain::nuke::{CleanupStatus, losses, mismatch};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Exit, Hook, RelicStatus};
@@ -35,10 +35,10 @@ use crate::ports::relics::{StoreError, Txn};
 ///
 /// # Errors
 /// The remote, the repository or the store is not available at present.
-pub async fn polecat_done(
+pub async fn raider_done(
     args: &WitnessArgs,
     id: u64,
-    done: PolecatDone,
+    done: RaiderDone,
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
     let (raider, subject) = (done.raider.clone(), done.raider.to_string());
@@ -76,7 +76,7 @@ pub async fn polecat_done(
 async fn finished(
     args: &WitnessArgs,
     id: u64,
-    done: PolecatDone,
+    done: RaiderDone,
     hook: Hook,
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
@@ -131,7 +131,7 @@ async fn finished(
 async fn nuked_since(
     args: &WitnessArgs,
     id: u64,
-    done: PolecatDone,
+    done: RaiderDone,
     head: Oid,
 ) -> Result<Handled, Refusal> {
     if let Some(why) = ensure_pushed(args, &done, &head).await? {
@@ -206,7 +206,7 @@ async fn stays(
     refused: Refusal,
 ) -> Result<Handled, Refusal> {
     let said = hook.done.as_ref();
-    let kept = Kept {
+    let kept = Retained {
         hook,
         owns: true,
         since: said.map_or(hook.charged_at, |intent| intent.at),
@@ -215,7 +215,7 @@ async fn stays(
         refused,
         may_go: true,
     };
-    kept::kept(args, kept).await
+    retained::retain(args, kept).await
 }
 
 /// The state of a finished sandbox.
@@ -290,7 +290,7 @@ async fn lost_commits(
 /// pushed, when no retry will help.
 async fn ensure_pushed(
     args: &WitnessArgs,
-    done: &PolecatDone,
+    done: &RaiderDone,
     head: &Oid,
 ) -> Result<Option<Refusal>, Refusal> {
     let (branch, pushed, head) = (done.branch.clone(), done.head.clone(), head.clone());
@@ -313,7 +313,7 @@ async fn ensure_pushed(
 async fn vouch(
     args: &WitnessArgs,
     id: u64,
-    done: PolecatDone,
+    done: RaiderDone,
     head: Oid,
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
@@ -375,7 +375,7 @@ fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> 
     Ok(Handled::AtPatrol)
 }
 
-fn ready(done: &PolecatDone, mr: &RelicId, head: &Oid) -> MergeReady {
+fn ready(done: &RaiderDone, mr: &RelicId, head: &Oid) -> MergeReady {
     MergeReady {
         raider: done.raider.clone(),
         incarnation: done.incarnation,

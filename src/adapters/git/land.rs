@@ -2,7 +2,7 @@
 
 use super::checkout;
 use super::command::NETWORK;
-use super::equal;
+use super::patch_equivalence;
 use super::push::{Answer, Push, said, without_password};
 use super::remote::{fetch, fetch_target, moved, remote_head, track};
 use super::rig::GitRepo;
@@ -131,7 +131,9 @@ pub(super) fn landed(repo: &GitRepo, target: &str, commit: &Oid) -> Result<bool,
 pub(super) fn on_main(repo: &GitRepo, head: &Oid, target: &str) -> Result<bool, RepoError> {
     let mut unknown = None;
     match fetch_target(repo, target) {
-        Ok(state) if equal::work(repo.repo_dir(), &state.tip, head)? => return Ok(true),
+        Ok(state) if patch_equivalence::work(repo.repo_dir(), &state.tip, head)? => {
+            return Ok(true);
+        }
         Ok(_) | Err(RepoError::NotFound(_)) => {}
         Err(error) => unknown = Some(error),
     }
@@ -157,7 +159,7 @@ fn remote_has(repo: &GitRepo, remote: &str, head: &Oid, target: &str) -> Result<
         }
         let tip = repo.resolve(&format!("refs/remotes/{remote}/{branch}"))?;
         if let Some(tip) = tip
-            && equal::work(repo.repo_dir(), &tip, head)?
+            && patch_equivalence::work(repo.repo_dir(), &tip, head)?
         {
             return Ok(true);
         }

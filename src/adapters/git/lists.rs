@@ -11,7 +11,7 @@ use super::admin::{self, Note, failed, stamp, write_whole};
 use super::branches::checked_out;
 use super::rig::GitRepo;
 use super::theirs::Lock;
-use super::{share, way};
+use super::{branch_conflicts, share};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -46,14 +46,14 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
         return Ok(());
     };
     let sound = Sound::of(&text);
-    way::save(
+    branch_conflicts::save(
         repo,
         &sound.refs.values().map(|(id, _)| id.clone()).collect(),
     )?;
     let rest = sound.text(&wanted(repo)?);
     // Locked, because git may write the list meanwhile, and its new refs would be lost.
     let Some(_lock) = Lock::take(&file)? else {
-        way::unlock(repo, PACKED)?;
+        branch_conflicts::unlock(repo, PACKED)?;
         return Ok(());
     };
     if stamp(&file) != now {

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::rig::GitRepo;
 use super::{
-    ailment, branches, checkout, discard, facts, fetch, fit, gate, ignored, land, merge, pins,
-    prepare, progress, provenance, remote, repair, retired, salvage, sandbox, stash, stash_watch,
-    upkeep,
+    ailment, branches, checkout, commit_checks, discard, facts, fetch, gate, ignored, land, merge,
+    pins, prepare, progress, provenance, remote, repair, retired, salvage, sandbox, stash,
+    stash_watch, upkeep,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -142,7 +142,7 @@ impl Repo for GitRepo {
     }
 
     fn fit(&self, sandbox: &Path, head: &Oid, target: &str) -> Result<(), RepoError> {
-        fit::check(self, sandbox, head, target)
+        commit_checks::check(self, sandbox, head, target)
     }
 
     fn holds(&self, commit: &Oid, target: &str) -> Result<bool, RepoError> {

@@ -45,7 +45,7 @@ use crate::ports::clock::Clock;
 use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 use crate::regular;
 
-pub use mark::Known;
+pub use mark::Expectation;
 use place::Place;
 use txn::SqliteTxn;
 
@@ -71,7 +71,7 @@ impl SqliteRelics {
     /// # Errors
     /// As [`SqliteRelics::open_known`].
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        Self::open_known(path, clock, Known::Any)
+        Self::open_known(path, clock, Expectation::Any)
     }
 
     /// Does the same with an expectation: a store that was lost is not made anew.
@@ -82,7 +82,7 @@ impl SqliteRelics {
     pub fn open_known(
         path: &Path,
         clock: Arc<dyn Clock>,
-        known: Known,
+        known: Expectation,
     ) -> Result<Self, StoreError> {
         let at = |error: StoreError| match error {
             StoreError::Unavailable(why) => {

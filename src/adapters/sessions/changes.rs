@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::client::Client;
-use super::files::State;
+use super::files::SessionRecord;
 use crate::adapters::proc;
 use crate::domain::holder_wire::{Answer, Frames, Request, WITH_VIEWS};
 use crate::ports::sessions::{ScreenListener, SessionHandle};
@@ -74,7 +74,7 @@ impl Changes {
     }
 
     /// Watches the screen of a session. Returns at once: a holder that hangs delays no start.
-    pub fn watch(&self, dir: PathBuf, state: &State) {
+    pub fn watch(&self, dir: PathBuf, state: &SessionRecord) {
         let handle = SessionHandle {
             id: state.id.clone(),
             token: state.token.clone(),

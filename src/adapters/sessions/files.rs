@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `alive.lock` | no process; flock | held ⇔ a process of the session lives; never removed |
 //! | `spec.json` | holder, before the agent | the session to start; environment by name only |
-//! | `state.json` | holder, once the agent runs | [`State`]: the identity of the session and its processes |
+//! | `state.json` | holder, once the agent runs | [`SessionRecord`]: the identity of the session and its processes |
 //! | `meta.json` | holder, then daemon | [`Meta`]: facts kept with the session |
 //! | `sock` | holder | the holder's socket |
 //! | `attached` | holder | exists while a terminal is attached |
@@ -86,7 +86,7 @@ pub struct Spec {
 
 /// The identity of a session: `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct SessionRecord {
     /// The session's id.
     pub id: SessionId,
     /// Its token.
@@ -350,10 +350,13 @@ mod tests {
     #[test]
     fn garbage_is_told_from_nothing() {
         let dir = crate::testing::scratch();
-        assert_eq!(read::<State>(dir.path(), STATE).unwrap(), Found::Nothing);
+        assert_eq!(
+            read::<SessionRecord>(dir.path(), STATE).unwrap(),
+            Found::Nothing
+        );
         fs::write(dir.path().join(STATE), b"{\"id\":").unwrap();
         assert!(matches!(
-            read::<State>(dir.path(), STATE).unwrap(),
+            read::<SessionRecord>(dir.path(), STATE).unwrap(),
             Found::Garbage(_)
         ));
     }

@@ -7,12 +7,16 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::files::{self, Found, Spec};
-use super::observe::Sight;
+use super::observe::ObservedSession;
 use crate::domain::facts::RunState;
 
 /// Removes the logs in a session's directory if the session ended before that time. Returns true if there were any.
 /// The caller holds the session's gate: no start is in progress.
-pub(super) fn prune(dir: &Path, sight: Option<&Sight>, before: Timestamp) -> io::Result<bool> {
+pub(super) fn prune(
+    dir: &Path,
+    sight: Option<&ObservedSession>,
+    before: Timestamp,
+) -> io::Result<bool> {
     let over = match sight.map(|sight| &sight.facts.state) {
         Some(RunState::Exited(exit)) => exit.at < before,
         Some(RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. }) => false,

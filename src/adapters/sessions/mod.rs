@@ -34,14 +34,14 @@ use rustix::process::Signal;
 
 use self::changes::Changes;
 use self::client::{Client, Trouble};
-use self::files::{Found, Spec, State};
+use self::files::{Found, SessionRecord, Spec};
 pub use self::launch::is_holder;
 
 use self::launch::{Launch, Reply};
 use self::members::Members;
 use self::monitor::Monitor;
 use self::narrow::Narrow;
-use self::observe::Sight;
+use self::observe::ObservedSession;
 use self::place::Place;
 use self::tmux::Tmux;
 use crate::adapters::proc::{self, Pidfd};
@@ -109,26 +109,26 @@ impl LocalSessions {
 
     /// Observes a session. If its record is missing, or differs from the living holder that this supervisor knows,
     /// the holder is right, and the record is written again.
-    fn look(&self, id: &SessionId) -> Option<Sight> {
+    fn look(&self, id: &SessionId) -> Option<ObservedSession> {
         let dir = self.dir(id);
         let seen = observe::look(id, &dir);
         let Some(known) = self.members.state(id) else {
             return seen;
         };
         match &seen {
-            Some(Sight {
+            Some(ObservedSession {
                 state: Some(state), ..
             }) if *state == known => seen,
             _ if observe::holds(&known, &dir).unwrap_or(false) => {
                 mend(&dir, &known);
                 Some(observe::judge(&dir, known))
             }
-            Some(Sight { state: Some(_), .. }) => seen,
+            Some(ObservedSession { state: Some(_), .. }) => seen,
             _ => Some(observe::judge(&dir, known)),
         }
     }
 
-    fn look_at_all(&self) -> io::Result<Vec<Sight>> {
+    fn look_at_all(&self) -> io::Result<Vec<ObservedSession>> {
         let ids = self.ids()?;
         Ok(ids.iter().filter_map(|id| self.look(id)).collect())
     }
@@ -172,7 +172,7 @@ impl LocalSessions {
 
     /// Removes the pane of a holder that was killed, which still shows the last screen to people. The pane of another
     /// city, from which a record was copied, stays.
-    fn remove_pane(&self, state: &State) {
+    fn remove_pane(&self, state: &SessionRecord) {
         if let Some(pane) = &state.pane
             && !launch::is_of_another_city(state.holder.pid, &self.dir(&state.id))
             && let Err(error) = tmux::remove(pane, state.holder.pid, &state.id)
@@ -182,7 +182,7 @@ impl LocalSessions {
     }
 
     /// Returns the session that this handle names, running or ended.
-    fn named(&self, handle: &SessionHandle) -> Result<Sight, SessionError> {
+    fn named(&self, handle: &SessionHandle) -> Result<ObservedSession, SessionError> {
         let sight = self.look(&handle.id);
         sight
             .filter(|sight| sight.facts.token == handle.token)
@@ -229,7 +229,7 @@ impl LocalSessions {
         }
     }
 
-    fn launch(&self, spec: &SessionSpec, dir: &Path) -> Result<State, StartError> {
+    fn launch(&self, spec: &SessionSpec, dir: &Path) -> Result<SessionRecord, StartError> {
         let launch = Launch {
             id: spec.id.clone(),
             token: new_token().map_err(provider)?,
@@ -279,7 +279,7 @@ impl LocalSessions {
     }
 
     /// Makes the holder end its session; a holder that cannot is killed, and its processes are ended.
-    fn stop_running(&self, state: &State, grace: Duration) -> io::Result<Stopped> {
+    fn stop_running(&self, state: &SessionRecord, grace: Duration) -> io::Result<Stopped> {
         let dir = self.dir(&state.id);
         let Some(holder) = Pidfd::open(&state.holder)? else {
             return self.how_it_ended(state);
@@ -306,7 +306,7 @@ impl LocalSessions {
         self.how_it_ended(state)
     }
 
-    fn how_it_ended(&self, state: &State) -> io::Result<Stopped> {
+    fn how_it_ended(&self, state: &SessionRecord) -> io::Result<Stopped> {
         let dir = self.dir(&state.id);
         let recorded = files::read_end(&dir, &state.token)?;
         match recorded {
@@ -327,7 +327,7 @@ impl LocalSessions {
 }
 
 /// Writes the record of a running session again. First moves its directory back if it was moved.
-fn mend(dir: &Path, known: &State) {
+fn mend(dir: &Path, known: &SessionRecord) {
     let written = place::put_back(dir, known.holder.pid)
         .and_then(|()| files::make_dir(dir))
         .and_then(|()| files::write(dir, files::STATE, known));
@@ -362,7 +362,7 @@ fn provider(error: io::Error) -> StartError {
     }
 }
 
-fn started(state: &State) -> Started {
+fn started(state: &SessionRecord) -> Started {
     Started {
         handle: SessionHandle {
             id: state.id.clone(),

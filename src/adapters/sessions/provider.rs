@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::files::{self, Found, Meta};
 use super::holder::log_tail;
 use super::launch::candidates;
-use super::observe::Sight;
+use super::observe::ObservedSession;
 use super::tmux;
 use super::{
     Client, LocalSessions, Trouble, failed, fault, logs, place, provider, remains, started,
@@ -417,9 +417,9 @@ fn everything() -> SessionId {
 
 /// Adds facts that only tmux knows: one query per server, and none if no session runs in tmux. If a server does not
 /// answer, the activity of its sessions is unknown.
-fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
+fn ask_tmux(seen: Vec<ObservedSession>) -> Vec<SessionFacts> {
     let mut servers = HashMap::new();
-    let add = |Sight { mut facts, state }| {
+    let add = |ObservedSession { mut facts, state }| {
         let pane = state.as_ref().and_then(|state| state.pane.as_ref());
         if let (RunState::Running, Some(state), Some(pane)) = (&facts.state, &state, pane) {
             let panes = servers

@@ -7,7 +7,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use rustix::process::Signal;
 
-use super::files::{self, Found, PaneId, Spec, State, TOKEN_VARIABLE};
+use super::files::{self, Found, PaneId, SessionRecord, Spec, TOKEN_VARIABLE};
 use super::launch::held_by;
 use super::observe;
 use crate::adapters::proc::{self, Pidfd};
@@ -55,7 +55,7 @@ pub fn all(sessions: &Path) -> io::Result<()> {
 }
 
 /// Rebuilds the record of a session from its processes. Facts that only the record had are as in a first session.
-fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<State, String> {
+fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<SessionRecord, String> {
     files::make_dir(dir).map_err(|error| error.to_string())?;
     let below = proc::descendants(holder.pid).map_err(|error| error.to_string())?;
     let token_of = |process: &ProcessId| proc::environment_value(process.pid, TOKEN_VARIABLE);
@@ -69,7 +69,7 @@ fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<State, Strin
     let value = |name| proc::environment_value(agent.pid, name);
     let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
     let incarnation = || Incarnation(number(value("HD_INCARNATION")).unwrap_or_default());
-    Ok(State {
+    Ok(SessionRecord {
         id: id.clone(),
         generation: spec.as_ref().map_or(Generation(0), |spec| spec.generation),
         incarnation: spec

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{names, own, status};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
-use crate::actors::records::standing;
-use crate::actors::records::standing::Said;
+use crate::actors::records::operator_orders;
+use crate::actors::records::operator_orders::OperatorOrders;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::witness::ailing::ailing;
 use crate::actors::world::World;
@@ -22,7 +22,8 @@ const START_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let views = ask::views(world).await?;
-    let stored = |txn: &mut dyn Txn| Ok((standing::read(txn)?, usage::now(txn, &[])?.agents));
+    let stored =
+        |txn: &mut dyn Txn| Ok((operator_orders::read(txn)?, usage::now(txn, &[])?.agents));
     let (said, used) = world.store.run(stored).await?;
     Ok(Value::Array(status::agents(world, &views, &said, &used)))
 }
@@ -45,11 +46,11 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
 
 async fn say(
     world: &World,
-    change: impl Fn(&mut Said) + Send + 'static,
+    change: impl Fn(&mut OperatorOrders) + Send + 'static,
 ) -> Result<(), ControlError> {
     Ok(world
         .store
-        .run(move |txn| standing::say(txn, &change))
+        .run(move |txn| operator_orders::update(txn, &change))
         .await?)
 }
 
@@ -73,7 +74,7 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
 /// Starts the child, and returns why a start failed. A resting child goes on resting then.
 async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
-    let said = world.store.run(|txn| standing::read(txn)).await?;
+    let said = world.store.run(|txn| operator_orders::read(txn)).await?;
     let mut agents = world.city.agents.iter();
     let pool = match &id {
         ChildId::Agent(agent) => agents.find(|of| of.member_number(agent).is_some()),

@@ -79,7 +79,7 @@ impl Service for Handlers {
                     Who::Raider(session)
                 }
             }
-            Membership::Nobodys => match self.world.runner.errand_of(pid) {
+            Membership::Unowned => match self.world.runner.errand_of(pid) {
                 // A command that the supervisor runs for the city's owner has the owner's rights.
                 None | Some(Rights::All) => Who::Operator,
                 Some(rights) => Who::Errand(rights),

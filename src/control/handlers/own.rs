@@ -7,7 +7,7 @@ use super::caller::{own_hook, own_member};
 use super::to_json;
 use crate::actors::declared::parse_args;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::mail::{Meant, RootMail};
+use crate::actors::mail::{ChildRef, RootMail};
 use crate::actors::refusal::Refusal;
 use crate::actors::session::launch;
 use crate::actors::witness::stall;
@@ -84,7 +84,7 @@ pub(super) async fn handoff(
     let view = views.into_iter().find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
     let id = view.spec.id.clone();
-    let mut meant = Meant::any(id.clone(), session.clone());
+    let mut meant = ChildRef::any(id.clone(), session.clone());
     let mut progress = None;
     if !matches!(id, ChildId::Raider(_)) && args.message.as_ref().is_some_and(|it| !it.is_empty()) {
         let hint = "write it into a file, and hand off without `-m`: the next session begins with its own prompt";
@@ -106,7 +106,7 @@ pub(super) async fn handoff(
             resume: args.resume,
         };
         // The slot may be given to another raider while the note is written.
-        meant = Meant::raider(&hook.raider, hook.incarnation);
+        meant = ChildRef::raider(&hook.raider, hook.incarnation);
         let address = hook.raider.to_string();
         world
             .store

@@ -24,7 +24,7 @@ pub(super) async fn create(
     args: RelicCreate,
 ) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
-    names::said(&args.title)?;
+    names::require_non_empty(&args.title)?;
     let deps = args
         .dep
         .iter()

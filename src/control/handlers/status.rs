@@ -14,8 +14,8 @@ use self::blocked::Blocked;
 use super::accounts;
 use crate::actors::mail::{ChildState, ChildView, PoolView, SessionView};
 use crate::actors::records::escalations;
-use crate::actors::records::standing;
-use crate::actors::records::standing::Said;
+use crate::actors::records::operator_orders;
+use crate::actors::records::operator_orders::OperatorOrders;
 use crate::actors::sagas::done;
 use crate::actors::sandboxes::Hookless;
 use crate::actors::witness::{ailing, stall};
@@ -42,7 +42,7 @@ const FOLLOWS: Duration = Duration::from_secs(10);
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Everything in the store that `status` shows.
-pub(super) struct Stored {
+pub(super) struct StatusRecords {
     pub(super) hooks: Vec<Hook>,
     pub(super) sagas: Vec<Saga>,
     pub(super) queue: Vec<MergeRequest>,
@@ -55,12 +55,12 @@ pub(super) struct Stored {
     stalled: BTreeMap<RaiderId, Steps>,
     /// The last wait of each raider.
     waits: BTreeMap<RaiderId, Wait>,
-    pub(super) said: standing::Said,
+    pub(super) said: operator_orders::OperatorOrders,
     /// Tokens and money.
     pub(super) usage: usage::Now,
 }
 
-pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
+pub(super) async fn stored(world: &World) -> Result<StatusRecords, ControlError> {
     let tasks = RelicFilter {
         kind: Some(RelicKind::Task),
         ..RelicFilter::default()
@@ -80,7 +80,7 @@ pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
             stalled.extend(stall::steps(txn, hook)?.map(|steps| (raider(), steps)));
             waits.extend(stall::wait(txn, &hook.raider)?.map(|wait| (raider(), wait)));
         }
-        Ok(Stored {
+        Ok(StatusRecords {
             usage: usage::now(txn, &hooks)?,
             relics,
             hooks,
@@ -91,7 +91,7 @@ pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
             escalations: open.len(),
             blocked: blocked::of(&tasks, &open),
             seq: txn.last_seq()?,
-            said: standing::read(txn)?,
+            said: operator_orders::read(txn)?,
         })
     });
     Ok(stored.await?)
@@ -136,7 +136,7 @@ async fn rig_status(
     world: &World,
     rig: &Rig,
     views: &BTreeMap<ChildId, &ChildView>,
-    stored: &Stored,
+    stored: &StatusRecords,
 ) -> Result<Value, ControlError> {
     let hooks: Vec<&Hook> = stored
         .hooks
@@ -247,7 +247,7 @@ pub(super) fn raider_state(
     world: &World,
     hook: &Hook,
     view: Option<&ChildView>,
-    stored: &Stored,
+    stored: &StatusRecords,
 ) -> RaiderState {
     let presence = match view.map(|view| view.state) {
         Some(ChildState::Running | ChildState::Ending) => SessionPresence::Up,
@@ -273,7 +273,7 @@ pub(super) fn raider_state(
     })
 }
 
-fn is_suspended(world: &World, raider: &RaiderId, stored: &Stored) -> bool {
+fn is_suspended(world: &World, raider: &RaiderId, stored: &StatusRecords) -> bool {
     let id = ChildId::Raider(raider.clone());
     world.city.suspends(&id) || stored.said.suspended.contains(&id)
 }
@@ -307,7 +307,7 @@ fn raider_json(
     world: &World,
     hook: &Hook,
     view: Option<&ChildView>,
-    stored: &Stored,
+    stored: &StatusRecords,
     ailment: Option<&Ailment>,
 ) -> Value {
     let state = raider_state(world, hook, view, stored);
@@ -377,7 +377,7 @@ fn raider_json(
 pub(super) fn agents(
     world: &World,
     views: &[ChildView],
-    said: &Said,
+    said: &OperatorOrders,
     used: &BTreeMap<String, Sum>,
 ) -> Vec<Value> {
     let city = &world.city;

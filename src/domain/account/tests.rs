@@ -47,31 +47,31 @@ fn limit_has_one_clock_for_all_sessions() {
     let mut account = Account::default();
     assert_eq!(
         account.told(&child("a"), limit(Some(3600)), at(0)),
-        Told::Parked
+        ReportEffect::Parked
     );
     assert_eq!(
         account.told(&child("b"), limit(Some(3600)), at(5)),
-        Told::Known,
+        ReportEffect::Known,
         "the same"
     );
     assert_eq!(
         account.told(&child("b"), limit(Some(1800)), at(5)),
-        Told::Known,
+        ReportEffect::Known,
         "an earlier one"
     );
     assert_eq!(
         account.told(&child("b"), limit(None), at(5)),
-        Told::Known,
+        ReportEffect::Known,
         "none"
     );
     assert_eq!(
         account.told(&child("b"), limit(Some(7200)), at(9)),
-        Told::Parked,
+        ReportEffect::Parked,
         "a later one"
     );
     assert_eq!(
         account.told(&child("b"), limit(Some(7230)), at(10)),
-        Told::Known,
+        ReportEffect::Known,
         "a counter that was read later"
     );
     assert_eq!(account.next(), Some(at(7200)));
@@ -138,12 +138,12 @@ fn limit_that_is_told_again_by_a_child_that_went_on_parks_again() {
     account.due(at(103));
     assert_eq!(
         account.told(&child("b"), limit(Some(100)), at(104)),
-        Told::Known,
+        ReportEffect::Known,
         "what its screen shows is old"
     );
     assert_eq!(
         account.told(&child("a"), limit(Some(500)), at(105)),
-        Told::Parked
+        ReportEffect::Parked
     );
     assert_eq!(account.parked().unwrap().until, Some(at(500)));
     assert_eq!(account.parked().unwrap().since, at(0));
@@ -189,23 +189,23 @@ fn limit_that_is_over_is_not_told_again_a_day_later() {
     // A child that waits for its turn: the text on its screen is not old.
     assert_eq!(
         account.told(&child("b"), limit(Some(100 + day)), at(100)),
-        Told::Known
+        ReportEffect::Known
     );
     account.release(&[], at(100), &middle);
     assert_eq!(account.due(at(161)), Some(Due::Open));
     assert_eq!(
         account.told(&child("a"), limit(Some(100 + day)), at(200)),
-        Told::Old
+        ReportEffect::Old
     );
     let mut next = Account::stored(account.record());
     assert_eq!(
         next.told(&child("a"), limit(Some(100 + day)), at(300)),
-        Told::Old
+        ReportEffect::Old
     );
     assert!(!next.is_forgotten(at(300)) && next.is_forgotten(at(200 + day)));
     assert_eq!(
         next.told(&child("a"), limit(Some(900)), at(300)),
-        Told::Parked
+        ReportEffect::Parked
     );
 }
 
@@ -218,10 +218,13 @@ fn limit_that_is_seen_to_begin_may_end_at_the_time_of_yesterdays() {
     account.release(&[], at(100), &middle);
     assert_eq!(account.due(at(161)), Some(Due::Open));
     let until = Some(100 + day);
-    assert_eq!(account.told(&child("a"), limit(until), at(day)), Told::Old);
+    assert_eq!(
+        account.told(&child("a"), limit(until), at(day)),
+        ReportEffect::Old
+    );
     assert_eq!(
         account.told(&child("a"), fresh(until), at(day)),
-        Told::Parked
+        ReportEffect::Parked
     );
     assert_eq!(account.next(), Some(at(100 + day)));
 }
@@ -231,20 +234,27 @@ fn limit_that_is_seen_to_begin_may_end_at_the_time_of_yesterdays() {
 fn session_does_not_open_and_close_the_account_at_will() {
     let (a, b) = (child("a"), child("b"));
     let mut account = Account::default();
-    assert_eq!(account.told(&a, login(), at(0)), Told::Parked);
+    assert_eq!(account.told(&a, login(), at(0)), ReportEffect::Parked);
     assert!(account.went_on(&a, at(1)));
     account.release(&[], at(1), &middle);
     assert_eq!(account.due(at(62)), Some(Due::Open));
     assert!(!account.is_forgotten(at(63)) && account.is_forgotten(at(601)));
-    assert_eq!(account.told(&a, login(), at(63)), Told::Hasty);
+    assert_eq!(account.told(&a, login(), at(63)), ReportEffect::Hasty);
     assert!(account.is_open());
-    assert_eq!(account.told(&b, login(), at(64)), Told::Parked, "another");
+    assert_eq!(
+        account.told(&b, login(), at(64)),
+        ReportEffect::Parked,
+        "another"
+    );
     assert!(!account.went_on(&a, at(65)), "it ends no other park");
     assert!(account.went_on(&b, at(66)));
     account.release(&[], at(66), &middle);
     assert_eq!(account.due(at(127)), Some(Due::Open));
-    assert_eq!(account.told(&b, login(), at(66 + 599)), Told::Hasty);
-    assert_eq!(account.told(&b, login(), at(66 + 600)), Told::Parked);
+    assert_eq!(account.told(&b, login(), at(66 + 599)), ReportEffect::Hasty);
+    assert_eq!(
+        account.told(&b, login(), at(66 + 600)),
+        ReportEffect::Parked
+    );
 }
 
 #[test]
@@ -253,13 +263,13 @@ fn end_does_not_move_on_by_a_minute_at_a_time() {
     account.told(&child("a"), limit(Some(3600)), at(0));
     let moved = (1..600).filter(|i| {
         let told = account.told(&child("a"), fresh(Some(3600 + 61 * i)), at(*i));
-        told == Told::Parked
+        told == ReportEffect::Parked
     });
     assert!(moved.count() < 12);
     let year = 365 * 24 * 3600;
     assert_eq!(
         account.told(&child("a"), fresh(Some(year)), at(700)),
-        Told::Known,
+        ReportEffect::Known,
         "too far away, and no reason to guess"
     );
 }
@@ -294,10 +304,13 @@ fn end_that_a_person_told_outlives_the_process() {
 fn login_has_no_clock_and_outranks_a_limit() {
     let mut account = Account::default();
     account.told(&child("a"), limit(Some(100)), at(0));
-    assert_eq!(account.told(&child("b"), login(), at(1)), Told::Parked);
+    assert_eq!(
+        account.told(&child("b"), login(), at(1)),
+        ReportEffect::Parked
+    );
     assert_eq!(
         account.told(&child("a"), limit(Some(200)), at(2)),
-        Told::Known
+        ReportEffect::Known
     );
     assert_eq!(account.next(), None);
     assert_eq!(account.due(at(1_000_000)), None);

@@ -106,7 +106,7 @@ fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
 fn a_stray_sandbox_is_mended_only_where_nothing_would_be_lost() {
     let name = || SlotName::new("Toast").unwrap();
     let kept = Stray::Kept("a dirty file".to_owned());
-    for (stray, expected) in [(Stray::Spare, true), (kept, false), (Stray::Nobodys, false)] {
+    for (stray, expected) in [(Stray::Spare, true), (kept, false), (Stray::Unowned, false)] {
         let mut facts = healthy();
         facts.rigs[0].strays = Probed::Known(vec![(name(), stray)]);
         assert_eq!(found(&facts), [(Kind::StraySandbox, expected)]);

@@ -70,7 +70,7 @@ pub struct Stray {
 
 /// The state of a model.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct ModelState {
     scenarios: Vec<Scenario>,
     /// The number of released gates per scenario, by its marker.
     released: BTreeMap<String, usize>,
@@ -81,7 +81,7 @@ pub struct State {
     answers: u64,
 }
 
-impl State {
+impl ModelState {
     /// Adds a scenario; replaces the one with the same marker.
     pub fn play(&mut self, scenario: Scenario) {
         self.scenarios

@@ -471,7 +471,7 @@ pub fn what_was_never_started_is_unknown_to_all(bench: &dyn Bench) {
     assert_eq!(sessions.adopt(&id("s")), Err(gone.clone()));
     assert_eq!(sessions.get_meta(&id("s"), "k"), Ok(None));
     assert_eq!(sessions.logs(&id("s"), 10), Ok(vec![]));
-    assert_eq!(sessions.membership(std::process::id()), Membership::Nobodys);
+    assert_eq!(sessions.membership(std::process::id()), Membership::Unowned);
     let handle = SessionHandle {
         id: id("s"),
         token: "t".to_owned(),

@@ -288,7 +288,7 @@ impl Sessions for FakeSessions {
 
     fn membership(&self, pid: u32) -> Membership {
         let found = self.inner().processes.get(&pid).cloned();
-        found.unwrap_or(Membership::Nobodys)
+        found.unwrap_or(Membership::Unowned)
     }
 
     fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String> {

@@ -4,7 +4,7 @@ use ractor::ActorRef;
 
 use super::{HOUR, Town};
 use crate::actors::ask;
-use crate::actors::mail::{Meant, RootMail};
+use crate::actors::mail::{ChildRef, RootMail};
 use crate::actors::refusal::Refusal;
 use crate::actors::root::RootMsg;
 use crate::domain::cause::Cause;
@@ -19,7 +19,7 @@ impl Town {
 
     /// Makes the root end a child.
     pub async fn end(&self, id: &ChildId) -> Result<(), Refusal> {
-        let meant = Meant::any(id.clone(), self.session(id));
+        let meant = ChildRef::any(id.clone(), self.session(id));
         ask::end(&self.world, meant, Cause::Operator).await
     }
 

@@ -220,7 +220,7 @@ pub fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreEr
 pub(in crate::actors) fn called(body: &Body) -> Option<&Escalation> {
     match body {
         Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
-        Body::PolecatDone(_)
+        Body::RaiderDone(_)
         | Body::MergeReady(_)
         | Body::Merged(_)
         | Body::MergeFailed(_)
@@ -231,7 +231,7 @@ pub(in crate::actors) fn called(body: &Body) -> Option<&Escalation> {
 fn called_mut(body: &mut Body) -> Option<&mut Escalation> {
     match body {
         Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
-        Body::PolecatDone(_)
+        Body::RaiderDone(_)
         | Body::MergeReady(_)
         | Body::Merged(_)
         | Body::MergeFailed(_)

@@ -7,7 +7,7 @@ use super::accounts::{MINUTE, PATROL, child, converse, harness, limit, looks, sh
 use crate::actors::accounts;
 use crate::actors::mail::Charged;
 use crate::actors::mail::ChildState;
-use crate::domain::account::{Told, Trouble, Why};
+use crate::domain::account::{ReportEffect, Trouble, Why};
 use crate::domain::event::EventType;
 use crate::testing::world::Scenario;
 
@@ -144,7 +144,7 @@ async fn end_with_a_limit_just_after_it_was_over_is_a_death() {
     town.pass(PATROL).await;
     assert_eq!(
         accounts::told(&town.world, &id, &of, trouble()),
-        Told::Hasty
+        ReportEffect::Hasty
     );
     town.parts.sessions.print(&charged.session, "at your limit");
     town.parts.sessions.exit(&charged.session, 1);

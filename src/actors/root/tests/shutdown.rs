@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::ask;
-use crate::actors::mail::{ChildState, Meant, StopMode};
+use crate::actors::mail::{ChildRef, ChildState, StopMode};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
@@ -87,7 +87,7 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
         .await;
     let (world, other) = (town.world.clone(), session.clone());
     let ended =
-        tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
+        tokio::spawn(async move { ask::end(&world, ChildRef::any(id, other), Cause::Done).await });
     ask::views(&town.world).await.unwrap();
     let mode = StopMode::KeepSessions;
     town.tell(RootMail::Stop { mode, reply: None }).unwrap();
@@ -154,7 +154,7 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
     town.parts.sessions.hold_stop(&session);
     let (world, other) = (town.world.clone(), session.clone());
     let ended =
-        tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
+        tokio::spawn(async move { ask::end(&world, ChildRef::any(id, other), Cause::Done).await });
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let begun = town.world.clock.mono();

@@ -365,7 +365,7 @@ pub fn withdraw(
     record_mr(txn, EventType::MrRejected, mr, origin)?;
     // The raider's POLECAT_DONE has no receiver any more.
     for message in txn.inbox(&message::witness(&mr.rig))? {
-        let about = matches!(&message.body, Body::PolecatDone(done)
+        let about = matches!(&message.body, Body::RaiderDone(done)
             if done.raider == mr.raider && done.incarnation == mr.incarnation);
         if about {
             txn.handled(message.id)?;

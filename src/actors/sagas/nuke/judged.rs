@@ -4,7 +4,7 @@ use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::measure::{self, measure, saved_unasked, take};
 use super::verdict::{evidence, permit, session};
-use super::{room, strays};
+use super::{missing, salvage_quota};
 use crate::actors::mail::NukeTarget;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
 use crate::domain::nuke::{CleanupStatus, losses};
@@ -50,7 +50,7 @@ fn at_rest(seen: &Probed<Option<SessionFacts>>) -> Option<Option<String>> {
 pub async fn permitted(world: &World, target: NukeTarget) -> Result<Judged, Refusal> {
     let checked = checked(world, &target).await?;
     if !checked.saves.is_empty() {
-        room::check(world, &target).await?;
+        salvage_quota::check(world, &target).await?;
     }
     Ok(Judged {
         target,
@@ -69,10 +69,10 @@ pub async fn savable(world: &World, target: NukeTarget) -> Result<Judged, Refusa
     let measured = take(world, &target).await.map_err(Refusal::from);
     match &measured {
         Ok(Some(found)) if CleanupStatus::measured(&found.facts) != CleanupStatus::Clean => {
-            room::check(world, &target).await?;
+            salvage_quota::check(world, &target).await?;
         }
         Ok(Some(_)) => {}
-        Ok(None) => strays::savable(world, &target).await?,
+        Ok(None) => missing::savable(world, &target).await?,
         Err(passing) if passing.is_passing() => {}
         Err(error) => return Err(measure::unreadable(&target, error.message.clone())),
     }
@@ -115,7 +115,7 @@ async fn checked(world: &World, target: &NukeTarget) -> Result<Checked, Refusal>
         return Err(Refusal::new(RefusalKind::Unavailable, message));
     }
     let Some(measured) = measure(world, target).await.transpose() else {
-        let saves = strays::check(world, target).await?;
+        let saves = missing::check(world, target).await?;
         return Ok(Checked { saves, rest: None });
     };
     let measured = match measured {

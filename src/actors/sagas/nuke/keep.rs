@@ -6,8 +6,8 @@ use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::super::prune;
-use super::strays::strays;
-use super::{facts, fence, room};
+use super::missing::strays;
+use super::{facts, fence, salvage_quota};
 use crate::actors::mail::NukeTarget;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
@@ -38,7 +38,7 @@ pub(in super::super) async fn write_salvage(
     world: &World,
     target: &NukeTarget,
 ) -> Result<(GitFacts, SalvageRecord), Refusal> {
-    room::check(world, target).await?;
+    salvage_quota::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let (incarnation, branch) = (target.incarnation, target.target.clone());
     let (facts, record) = effects::repo(world, &target.raider.rig, move |repo| {
@@ -132,7 +132,7 @@ pub(super) async fn keep_unheld(
 /// # Errors
 /// There is no room, or git could not keep everything.
 pub(super) async fn keep_remains(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
-    room::check(world, target).await?;
+    salvage_quota::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let incarnation = target.incarnation;
     let kept = effects::repo(world, &target.raider.rig, move |repo| {

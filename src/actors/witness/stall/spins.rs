@@ -4,7 +4,7 @@ use super::super::super::refusal::Refusal;
 use super::super::super::{conditions, effects};
 use super::super::WitnessArgs;
 use super::super::inbox::escalate;
-use super::seen::{Seen, see};
+use super::observe::{ObservedRaider, see};
 use super::{note, remember, sound};
 use crate::domain::condition::Condition;
 use crate::domain::problem::ProblemKind;
@@ -12,7 +12,11 @@ use crate::domain::stall::Policy;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// Makes the costly observation, and calls a person when that shows no progress either.
-pub(super) async fn look(args: &WitnessArgs, policy: &Policy, seen: Seen) -> Result<(), Refusal> {
+pub(super) async fn look(
+    args: &WitnessArgs,
+    policy: &Policy,
+    seen: ObservedRaider,
+) -> Result<(), Refusal> {
     let depth = sound(args, &seen).await?;
     let raider = &seen.hook.raider;
     // That took time: judge the present state.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::compare::Tree;
+use super::hash_cache::CachedHashes;
 use super::index::Index;
-use super::seen::KnownFiles;
 use crate::domain::ids::Oid;
 
 /// The number of listings of a kind that are kept: those of HEAD and of its base. One may take megabytes.
@@ -29,7 +29,7 @@ pub(in super::super) struct Recent {
     /// The entries of indexes, by the bytes of the index and of its shared part.
     pub(in super::super) indexes: Listings<Sum, Index>,
     /// The hashes of files, by the bytes of the list.
-    pub(in super::super) seen: Listings<Sum, KnownFiles>,
+    pub(in super::super) seen: Listings<Sum, CachedHashes>,
 }
 
 impl Recent {

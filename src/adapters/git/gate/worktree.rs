@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::proof::{self, Made, State};
+use super::proof::{self, FileIds, Made};
 use super::{failed, own, own_dir};
 use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
@@ -50,7 +50,7 @@ pub(super) struct Proved {
     /// The commit's tree.
     pub(super) tree: Oid,
     files: Arc<Tree>,
-    state: State,
+    state: FileIds,
 }
 
 impl<'r> Worktree<'r> {
@@ -175,7 +175,7 @@ impl<'r> Worktree<'r> {
     }
 
     /// Reads the files, and writes those again that a gate may have changed.
-    fn prove(&self, commit: &Oid, files: &Tree) -> Result<State, RepoError> {
+    fn prove(&self, commit: &Oid, files: &Tree) -> Result<FileIds, RepoError> {
         let mut made = Made::read(&self.custody.join("made"));
         let state = self.state(files)?;
         let wrong = made.wrong(files, &state);
@@ -207,7 +207,7 @@ impl<'r> Worktree<'r> {
         }
     }
 
-    fn state(&self, files: &Tree) -> Result<State, RepoError> {
+    fn state(&self, files: &Tree) -> Result<FileIds, RepoError> {
         let seen = self.custody.join("seen");
         proof::state(&self.path, files, &seen, &self.repo.recent)
     }

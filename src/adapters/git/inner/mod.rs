@@ -15,11 +15,11 @@ pub(super) use view::Held;
 use super::bytes::{self, RelPath};
 use super::files::compare::{Compared, Item, Tree};
 use super::files::hash::Format;
+use super::files::hash_cache::HashCache;
 use super::files::ignore::Excludes;
 use super::files::index::Index;
 use super::files::open::Root;
 use super::files::paths::Paths;
-use super::files::seen::Seen;
 use super::files::walk::{Closed, Entry, Repository, Walked};
 use super::rig::GitRepo;
 use crate::domain::ids::Oid;
@@ -135,7 +135,7 @@ pub(super) fn find(
     around: &Around<'_>,
     walked: &Walked,
     items: &[Item],
-    seen: &mut Seen,
+    seen: &mut HashCache,
 ) -> Result<Found, RepoError> {
     let mut search = Search::new(around, seen);
     for repository in &walked.repositories {

@@ -8,10 +8,10 @@ use super::super::admin;
 use super::super::bytes::{self, RelPath};
 use super::super::files::compare::{Against, Compared, Item, Tree, compare, read, tree};
 use super::super::files::convert::{Judge, Lfs, lists};
+use super::super::files::hash_cache::HashCache;
 use super::super::files::ignore::Rules;
 use super::super::files::open::Root;
 use super::super::files::paths::Paths;
-use super::super::files::seen::Seen;
 use super::super::files::walk::{All, Entry, Repository, Sieve, Walked, from};
 use super::view::{Held, View, recorded};
 use super::{Around, Found, Home, Inner, Kind, Looked, links, outside, state};
@@ -19,7 +19,7 @@ use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// A submodule that was examined, for the submodules inside.
-pub(super) struct Known {
+pub(super) struct ExaminedSubmodule {
     view: View,
     base: Option<Oid>,
     links: HashMap<RelPath, Oid>,
@@ -29,9 +29,9 @@ pub(super) struct Known {
 
 pub(super) struct Search<'a, 's> {
     pub(super) around: &'a Around<'a>,
-    seen: &'s mut Seen,
+    seen: &'s mut HashCache,
     pub(super) found: Found,
-    known: BTreeMap<RelPath, Known>,
+    known: BTreeMap<RelPath, ExaminedSubmodule>,
     /// Git directories of the repositories that are checked out.
     pub(super) present: Vec<PathBuf>,
     links: HashMap<RelPath, Oid>,
@@ -39,7 +39,7 @@ pub(super) struct Search<'a, 's> {
 
 impl<'a, 's> Search<'a, 's> {
     /// Makes an empty search.
-    pub(super) fn new(around: &'a Around<'a>, seen: &'s mut Seen) -> Self {
+    pub(super) fn new(around: &'a Around<'a>, seen: &'s mut HashCache) -> Self {
         Self {
             around,
             seen,
@@ -195,7 +195,7 @@ impl<'a, 's> Search<'a, 's> {
         let links = links(&looked.index, &Tree::default());
         // A repository inside a saved submodule is restored with it.
         let around = above.is_some_and(|dir| self.found.inner.iter().any(|it| it.path == dir));
-        let mut known = Known {
+        let mut known = ExaminedSubmodule {
             view,
             base,
             links,
@@ -308,7 +308,7 @@ impl<'a, 's> Search<'a, 's> {
         let links = links(&looked.index, &Tree::default());
         match (own, changed) {
             (None, None) => {
-                let known = Known {
+                let known = ExaminedSubmodule {
                     view,
                     base,
                     links,
@@ -343,7 +343,7 @@ impl<'a, 's> Search<'a, 's> {
     /// Returns the work of a worktree of theirs other than its files: an operation in progress, or commits. Commits
     /// that the sandbox's HEAD has, too, are judged with that.
     fn unshared(&self, view: &View) -> Result<Option<Held>, RepoError> {
-        let busy = super::super::special::in_progress(&view.git_dir).next();
+        let busy = super::super::other_work::in_progress(&view.git_dir).next();
         if busy.is_some() {
             return Ok(busy.map(Held::at_work));
         }
@@ -468,7 +468,7 @@ impl<'a, 's> Search<'a, 's> {
                     Some(id) => Some((entry, id)),
                     None => read(self.around.root, entry, format, self.seen)?,
                 },
-                Some(root) => read(root, entry, format, &mut Seen::default())?,
+                Some(root) => read(root, entry, format, &mut HashCache::default())?,
             };
             if let Some((entry, id)) = read {
                 let id = Some(id);

@@ -15,9 +15,9 @@ use super::super::files::index::{Index, Lens};
 use super::super::files::open::Root;
 use super::super::files::recent::Recent;
 use super::super::files::walk::{All, Kind, from};
+use super::super::reflog_commits::{HeadReflog, is_ours_alone};
 use super::super::rig::{GitRepo, oid, resolve};
-use super::super::traces::{HeadReflog, is_ours_alone};
-use super::super::{special, traces};
+use super::super::{other_work, reflog_commits};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -87,7 +87,7 @@ impl View {
         }
         let log = read(git_dir, "logs/HEAD", LIST_MAX).map_err(fail)?;
         let told = [&log, &head, &packed].into_iter().flatten();
-        let told = told.filter_map(|text| traces::ids(text).first().map(Format::of));
+        let told = told.filter_map(|text| reflog_commits::ids(text).first().map(Format::of));
         let format = told.into_iter().next().unwrap_or(format);
         let objects = [common.join("objects"), repo.repo_dir().join("objects")];
         let lens = Lens::new(scratch(repo)?, format, &objects)?;
@@ -155,7 +155,7 @@ impl View {
         base: Option<&Oid>,
         pins: &[Oid],
     ) -> Result<Option<Held>, RepoError> {
-        let mut held = special::in_progress(&self.git_dir)
+        let mut held = other_work::in_progress(&self.git_dir)
             .next()
             .map(Held::at_work);
         let is_open = |held: &Option<Held>| held.as_ref().is_none_or(|held| held.left);
@@ -174,7 +174,7 @@ impl View {
         base: Option<&Oid>,
         pins: &[Oid],
     ) -> Result<Option<Held>, RepoError> {
-        let reflog = traces::head_reflogs(std::slice::from_ref(&self.git_dir))?;
+        let reflog = reflog_commits::head_reflogs(std::slice::from_ref(&self.git_dir))?;
         let only_fetched = self.only_fetched(&reflog)? && self.stays_elsewhere(repo);
         let known: Vec<&Oid> = base.into_iter().collect();
         let all = self.count(&reflog.commits, &known, Claims::Count)?;
@@ -227,7 +227,7 @@ impl View {
             for path in files.map(|entry| entry.path.as_slice()) {
                 let is_log = path.split(|byte| *byte == b'/').any(|name| name == b"logs");
                 let read = || beneath::read(&common, bytes::path(path), LIST_MAX).map_err(fail);
-                if is_log && traces::is_made(&read()?.unwrap_or_default()) {
+                if is_log && reflog_commits::is_made(&read()?.unwrap_or_default()) {
                     return Ok(false);
                 }
             }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::domain::ids::Incarnation;
 use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Review, Verdict};
-use crate::domain::message::{Body, Escalation, Handoff, PolecatDone, SHAMAN, Severity};
+use crate::domain::message::{Body, Escalation, Handoff, RaiderDone, SHAMAN, Severity};
 use crate::domain::problem::Problem;
 use crate::domain::relic::Exit;
 use crate::domain::saga::SagaKind;
@@ -14,7 +14,7 @@ use crate::ports::relics::EventFilter;
 #[test]
 fn messages_wait_until_they_are_handled() {
     let mut store = store();
-    let done = Body::PolecatDone(PolecatDone {
+    let done = Body::RaiderDone(RaiderDone {
         raider: toast(),
         incarnation: Incarnation(1),
         rig: toast().rig,

@@ -14,7 +14,9 @@ use crate::domain::city::Harness;
 use crate::domain::doctor::{Finding, Kind};
 use crate::domain::jsonc;
 use crate::domain::session_env;
-use crate::domain::unattended::{self, Answer, Ask, KeyUse, Known, Seen, Start, Trace};
+use crate::domain::unattended::{
+    self, Answer, Ask, InstalledHarness, KeyUse, ProgramFacts, Start, Trace,
+};
 use crate::kit::{installed, programs};
 
 /// The least size of a login file: a login is more than brackets and a line end.
@@ -68,9 +70,9 @@ pub(in crate::cli::commands) struct Looked {
     /// Its version, or why that is not known; none without a file.
     pub version: Option<Result<String, String>>,
     /// The entry of the known programs that matches.
-    pub known: Option<&'static Known>,
+    pub known: Option<&'static ProgramFacts>,
     /// The requirements as observed; none if the program is unknown or missing.
-    pub seen: Option<Seen>,
+    pub seen: Option<InstalledHarness>,
     /// The use of an API key in the environment.
     pub key: Option<KeyUse>,
     /// Set when its full mode refuses to start as root.
@@ -113,7 +115,7 @@ pub(in crate::cli::commands) fn look(
     let spared = looked.key == Some(KeyUse::Spared);
     with_start(loaded, harness, machine, |start| {
         let (asks, unreadable) = open(unattended::asks(known, start));
-        let seen = Seen {
+        let seen = InstalledHarness {
             version: looked.version.clone().and_then(Result::ok),
             login: match spared {
                 true => others,

@@ -8,7 +8,7 @@ use crate::config::{self, Loaded};
 use crate::domain::city::Harness;
 use crate::domain::harness::fill::PLACEHOLDERS;
 use crate::domain::harness::hooks::Hooks;
-use crate::domain::unattended::{KeyUse, Known};
+use crate::domain::unattended::{KeyUse, ProgramFacts};
 use crate::kit::programs;
 
 use super::look::{Machine, look, users};
@@ -85,7 +85,7 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
 }
 
 /// Returns whether a preset exists for the program that was never tried against the program.
-fn is_unproven(harness: &Harness, known: Option<&Known>) -> bool {
+fn is_unproven(harness: &Harness, known: Option<&ProgramFacts>) -> bool {
     programs::of(harness).is_known() && known.is_none_or(|known| known.proven.is_none())
 }
 

@@ -10,7 +10,7 @@ use crate::actors::ask;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::StopMode;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::records::standing;
+use crate::actors::records::operator_orders;
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::{RestartType, Strategy};
@@ -294,8 +294,9 @@ fn clear(town: &Town) {
     }
 }
 
-async fn say(town: &Town, change: impl Fn(&mut standing::Said) + Send + 'static) {
-    town.store(move |txn| standing::say(txn, &change)).await;
+async fn say(town: &Town, change: impl Fn(&mut operator_orders::OperatorOrders) + Send + 'static) {
+    town.store(move |txn| operator_orders::update(txn, &change))
+        .await;
 }
 
 async fn stop(town: &Town, model: &mut Model, name: &'static str) {

@@ -26,7 +26,7 @@ const SETTLED: Duration = Duration::from_millis(150);
 const ANNOUNCED: Duration = Duration::from_secs(1);
 
 /// The events of one `poll`.
-struct Seen {
+struct Ready {
     signals: bool,
     listener: bool,
     readable: bool,
@@ -93,7 +93,7 @@ impl Holder {
         }
     }
 
-    fn wait(&self) -> Result<Seen, rustix::io::Errno> {
+    fn wait(&self) -> Result<Ready, rustix::io::Errno> {
         let mut master = PollFlags::IN;
         if self.input.wants_room() && !self.terminal.is_pane() {
             master |= PollFlags::OUT;
@@ -118,7 +118,7 @@ impl Holder {
         });
         poll(&mut fds, timeout.as_ref())?;
         let flags = |at: usize| fds[at].revents();
-        Ok(Seen {
+        Ok(Ready {
             signals: !flags(0).is_empty(),
             listener: !flags(1).is_empty(),
             readable: flags(2).intersects(PollFlags::IN),

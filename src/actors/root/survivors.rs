@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Sessions that are not known to have ended, and why.
 #[derive(Default)]
-pub struct Left(Mutex<BTreeMap<String, String>>);
+pub struct Survivors(Mutex<BTreeMap<String, String>>);
 
-impl Left {
+impl Survivors {
     fn names(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         // Every change is a single call, so a panic elsewhere left it whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

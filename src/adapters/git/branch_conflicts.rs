@@ -8,10 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::admin::{self, failed, free_name, write_whole};
+use super::reflog_commits::kinds;
 use super::repair;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
-use super::traces::kinds;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;

@@ -18,7 +18,7 @@ use crate::ports::repo::RepoError;
 
 /// The record of an entry that is in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct FirstSeen {
     /// Its number.
     pub(super) nth: u64,
     /// The time when it was first seen, in seconds since 1970.
@@ -38,17 +38,17 @@ pub(super) struct Claim {
 
 /// The records of all entries in the list.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Sighted {
+pub(super) struct FirstSeenLog {
     /// The number of the next new entry.
     pub(super) next: u64,
-    entries: BTreeMap<Oid, Sight>,
+    entries: BTreeMap<Oid, FirstSeen>,
     /// Entries whose owner an earlier version did not record.
     open: BTreeSet<Oid>,
 }
 
-impl Sighted {
+impl FirstSeenLog {
     /// Returns the record of an entry.
-    pub(super) fn of(&self, entry: &Oid) -> Option<&Sight> {
+    pub(super) fn of(&self, entry: &Oid) -> Option<&FirstSeen> {
         self.entries.get(entry)
     }
 }
@@ -73,21 +73,21 @@ pub(super) fn sight(
     repo: &GitRepo,
     floor: u64,
     listed: impl IntoIterator<Item = (Oid, Claim)>,
-) -> Result<Sighted, RepoError> {
+) -> Result<FirstSeenLog, RepoError> {
     // Locked, so that no entries are lost that another thread sees at the same time.
     let _serial = repo.stash_seen();
     let known = read(repo)?;
     let now = Timestamp::now().as_second();
-    let mut found = Sighted {
+    let mut found = FirstSeenLog {
         next: known.next.max(floor),
-        ..Sighted::default()
+        ..FirstSeenLog::default()
     };
     for (entry, claim) in listed {
         let before = found.entries.get(&entry).or(known.entries.get(&entry));
         let is_new = before.is_none() || known.open.contains(&entry);
         let mut sight = before.cloned().unwrap_or_else(|| {
             found.next += 1;
-            Sight {
+            FirstSeen {
                 nth: found.next - 1,
                 at: now,
                 owner: None,
@@ -111,7 +111,7 @@ fn file(repo: &GitRepo) -> PathBuf {
 
 /// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each entry, with `-` for no branch. An earlier version wrote
 /// `0` or `1` there. A torn line is ignored: its entry counts as new, and is kept for longer.
-fn read(repo: &GitRepo) -> Result<Sighted, RepoError> {
+fn read(repo: &GitRepo) -> Result<FirstSeenLog, RepoError> {
     let file = file(repo);
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
@@ -119,7 +119,7 @@ fn read(repo: &GitRepo) -> Result<Sighted, RepoError> {
         Err(error) if error.kind() == ErrorKind::InvalidData => String::new(),
         Err(error) => return Err(failed("cannot read", &file, &error)),
     };
-    let mut known = Sighted::default();
+    let mut known = FirstSeenLog::default();
     for line in text.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
         match fields[..] {
@@ -131,7 +131,7 @@ fn read(repo: &GitRepo) -> Result<Sighted, RepoError> {
                     }
                     let owner =
                         Some(owner.to_owned()).filter(|it| !matches!(&**it, "-" | "0" | "1"));
-                    known.entries.insert(id, Sight { nth, at, owner });
+                    known.entries.insert(id, FirstSeen { nth, at, owner });
                 }
             }
             _ => {}
@@ -143,7 +143,7 @@ fn read(repo: &GitRepo) -> Result<Sighted, RepoError> {
     Ok(known)
 }
 
-fn write(repo: &GitRepo, known: &Sighted) -> Result<(), RepoError> {
+fn write(repo: &GitRepo, known: &FirstSeenLog) -> Result<(), RepoError> {
     let mut text = format!("next {}\n", known.next);
     for (id, sight) in &known.entries {
         let owner = sight.owner.as_deref().unwrap_or("-");
@@ -182,7 +182,7 @@ mod tests {
             let ids = ids.iter().map(|(digit, named)| (id(*digit), claim(*named)));
             sight(repo, 0, ids).unwrap()
         };
-        let nth = |seen: &Sighted, digit| {
+        let nth = |seen: &FirstSeenLog, digit| {
             let sight = seen.of(&id(digit));
             sight.map(|it| (it.nth, it.owner.is_some()))
         };

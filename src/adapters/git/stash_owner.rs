@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::admin::Note;
 use super::ground::ground;
+use super::reflog_commits;
 use super::rig::GitRepo;
 use super::stash::{Stash, branch_of, parents};
-use super::traces;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -46,7 +46,7 @@ pub(super) fn owners(
 fn maker<'n>(repo: &GitRepo, note: &'n Note) -> Option<Maker<'n>> {
     let sandbox = repo.raiders_dir().join(note.raider.name.as_str());
     let ground = ground(repo, &sandbox).ok()?;
-    let reflog = traces::reflogs(repo, &ground).ok()?;
+    let reflog = reflog_commits::reflogs(repo, &ground).ok()?;
     let mut commits = reflog.commits;
     commits.extend(ground.head);
     let mut branches: BTreeSet<String> = reflog.branches.into_iter().collect();

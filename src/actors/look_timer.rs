@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const RETRY: Duration = Duration::from_secs(30);
 
 /// An actor's looks. No state that matters: a successor looks by itself.
-pub struct Lookout<M> {
+pub struct LookTimer<M> {
     /// Builds the message that asks for a look.
     look: fn() -> M,
     /// Builds the message that a look has ended, with when the next is due.
@@ -31,7 +31,7 @@ pub fn retry(world: &World) -> Option<Timestamp> {
     world.clock.now().checked_add(RETRY).ok()
 }
 
-impl<M: Message> Lookout<M> {
+impl<M: Message> LookTimer<M> {
     /// Creates it with the actor's messages.
     pub fn new(look: fn() -> M, looked: fn(Option<Timestamp>) -> M) -> Self {
         Self {

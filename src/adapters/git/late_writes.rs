@@ -14,14 +14,14 @@ use std::path::Path;
 use super::admin::failed;
 use super::bytes;
 use super::files::compare::{Item, read};
+use super::files::hash_cache::HashCache;
 use super::files::open::Root;
 use super::files::paths::Paths;
-use super::files::seen::Seen;
 use super::files::walk::{Entry, Kind, walk};
 use super::inner::Home;
 use super::measure::{Measured, rules};
 use super::rig::GitRepo;
-use super::{ignored, links};
+use super::{ignored, injected_files};
 use crate::adapters::trash::stamp_now;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -62,7 +62,7 @@ pub(super) fn watch(
 ) -> Result<Option<String>, RepoError> {
     let excludes = ignored::excludes(repo);
     let listed = measured.index.entries.iter().map(|staged| &staged.path);
-    let own = links::names(measured.ground.note.as_ref());
+    let own = injected_files::names(measured.ground.note.as_ref());
     let shown = Paths::of(measured.tree.keys().chain(listed).chain(&own));
     // Computed before the rename: our links can be recognised only in their place.
     let mut rules = rules(&measured.ground, &excludes, &shown, &measured.index);
@@ -133,7 +133,12 @@ impl Late<'_> {
         let Some(id) = self.id(item).filter(|_| same) else {
             return Ok(false);
         };
-        let now = read(self.root, entry, self.measured.format, &mut Seen::default())?;
+        let now = read(
+            self.root,
+            entry,
+            self.measured.format,
+            &mut HashCache::default(),
+        )?;
         // A file that was removed meanwhile was measured.
         Ok(now.is_none_or(|(_, now)| now == *id))
     }

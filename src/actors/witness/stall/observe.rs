@@ -14,7 +14,7 @@ use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
 /// A raider at work, as observed.
-pub(super) struct Seen {
+pub(super) struct ObservedRaider {
     pub(super) hook: Hook,
     pub(super) facts: SessionFacts,
     /// Set when a person is attached, or is asked to come.
@@ -42,7 +42,7 @@ impl Candidate {
         git: Result<String, RepoError>,
         (asks, hidden): (bool, bool),
         picture: Option<u64>,
-    ) -> Seen {
+    ) -> ObservedRaider {
         let runs = facts.state == RunState::Running;
         let unseen = match (&facts.state, &git) {
             (RunState::Unknown { why }, _) => Some(why.clone()),
@@ -50,7 +50,7 @@ impl Candidate {
             _ if facts.guessed => Some("its terminal's server does not answer".to_owned()),
             _ => hidden.then(|| "its screen cannot be seen".to_owned()),
         };
-        Seen {
+        ObservedRaider {
             marks: Marks {
                 session: facts.token.clone(),
                 output: facts.last_output,
@@ -100,7 +100,10 @@ fn candidates(
 ///
 /// # Errors
 /// Store, provider or repository is not available: no raider is observed.
-pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Vec<Seen>, Refusal> {
+pub(super) async fn see(
+    args: &WitnessArgs,
+    only: Option<RaiderId>,
+) -> Result<Vec<ObservedRaider>, Refusal> {
     let world = &args.world;
     let (rig, wanted) = (args.rig.clone(), only.clone());
     let read = move |txn: &mut dyn Txn| candidates(txn, &rig, wanted.as_ref());

@@ -6,7 +6,7 @@
 //!
 //! A program that has mapped a file changes the file's times only with its first write: later writes keep the
 //! fingerprint under which the file was hashed. A measurement that decides a removal therefore reads such files again
-//! ([`Seen::doubt`]). Files that were not written since the checkout keep their fingerprints, except in memory
+//! ([`HashCache::doubt`]). Files that were not written since the checkout keep their fingerprints, except in memory
 //! (tmpfs), where even the first write may not change them.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 
 /// The cache entry of a file with this fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Known {
+pub(in super::super) struct CachedHash {
     stamp: Stamp,
     /// The id of its bytes.
     id: Option<Oid>,
@@ -48,12 +48,12 @@ pub(in super::super) struct Known {
 }
 
 /// The cache entries, by path.
-pub(in super::super) type KnownFiles = BTreeMap<RelPath, Known>;
+pub(in super::super) type CachedHashes = BTreeMap<RelPath, CachedHash>;
 
 /// The cache of one sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in super::super) struct Seen {
-    files: Arc<KnownFiles>,
+pub(in super::super) struct HashCache {
+    files: Arc<CachedHashes>,
     changed: bool,
     doubt: Doubt,
 }
@@ -70,7 +70,7 @@ enum Doubt {
     All,
 }
 
-impl Known {
+impl CachedHash {
     /// Returns true if the cache entry matches the entry's current fingerprint.
     pub(in super::super) fn is_of(&self, entry: &Entry) -> bool {
         self.stamp == entry.stamp
@@ -82,7 +82,7 @@ impl Known {
     }
 }
 
-impl Seen {
+impl HashCache {
     /// Reads the list.
     pub(in super::super) fn read(file: &Path, recent: &Recent) -> Self {
         let small =
@@ -107,12 +107,12 @@ impl Seen {
     }
 
     /// Returns the cache entries, by path.
-    pub(in super::super) fn listed(&self) -> Arc<KnownFiles> {
+    pub(in super::super) fn listed(&self) -> Arc<CachedHashes> {
         Arc::clone(&self.files)
     }
 
     /// Returns the id of the bytes of a file with this fingerprint, if that is trusted.
-    pub(in super::super) fn believed<'a>(&self, known: &'a Known) -> Option<&'a Oid> {
+    pub(in super::super) fn believed<'a>(&self, known: &'a CachedHash) -> Option<&'a Oid> {
         match self.doubt {
             Doubt::None => known.id.as_ref(),
             Doubt::Hashed | Doubt::All => None,
@@ -121,7 +121,7 @@ impl Seen {
 
     /// Returns the id that the checkout gave to a file whose fingerprint is not trusted, as far as that was noted;
     /// none if it is trusted.
-    pub(in super::super) fn doubted<'a>(&self, known: &'a Known) -> Option<Option<&'a Oid>> {
+    pub(in super::super) fn doubted<'a>(&self, known: &'a CachedHash) -> Option<Option<&'a Oid>> {
         (self.doubt == Doubt::All).then_some(known.id.as_ref())
     }
 
@@ -181,7 +181,7 @@ impl Seen {
         self.believed(self.known(entry)?)
     }
 
-    fn known(&self, entry: &Entry) -> Option<&Known> {
+    fn known(&self, entry: &Entry) -> Option<&CachedHash> {
         let known = self.files.get(&entry.path)?;
         (known.stamp == entry.stamp).then_some(known)
     }
@@ -200,7 +200,7 @@ impl Seen {
         if before.is_some_and(|known| known.id == id) {
             return;
         }
-        let known = Known {
+        let known = CachedHash {
             stamp: entry.stamp,
             id,
             from: before.and_then(|known| known.from.clone()),
@@ -247,7 +247,7 @@ impl Seen {
             let stamp = entry.stamp;
             (entry.kind == Kind::File && stamp.changed < now).then(|| {
                 let (id, from) = (made(entry), Some(blob.clone()));
-                (entry.path.clone(), Known { stamp, id, from })
+                (entry.path.clone(), CachedHash { stamp, id, from })
             })
         });
         Ok(Self {
@@ -273,7 +273,7 @@ fn is_young(stamp: &Stamp, began: SystemTime) -> bool {
     stamp.changed >= old || stamp.modified >= old
 }
 
-fn parse(text: &str, recent: &Recent) -> Option<Arc<KnownFiles>> {
+fn parse(text: &str, recent: &Recent) -> Option<Arc<CachedHashes>> {
     let (head, lines) = text.split_once('\n')?;
     let sum = head.strip_prefix(FORMAT)?.trim();
     let found = Sha256::digest(lines.as_bytes());
@@ -284,13 +284,13 @@ fn parse(text: &str, recent: &Recent) -> Option<Arc<KnownFiles>> {
         lines
             .lines()
             .map(line)
-            .collect::<Option<KnownFiles>>()
+            .collect::<Option<CachedHashes>>()
             .ok_or(())
     };
     recent.seen.get_or(found.into(), list).ok()
 }
 
-fn line(line: &str) -> Option<(RelPath, Known)> {
+fn line(line: &str) -> Option<(RelPath, CachedHash)> {
     let mut fields = line.split(' ');
     let mut next = || fields.next();
     let [inode, size, mode] = [next()?, next()?, next()?];
@@ -311,7 +311,7 @@ fn line(line: &str) -> Option<(RelPath, Known)> {
         changed: (changed.parse().ok()?, changed_ns.parse().ok()?),
     };
     let (id, from) = (oid(id)?, oid(from)?);
-    Some((decode(path)?, Known { stamp, id, from }))
+    Some((decode(path)?, CachedHash { stamp, id, from }))
 }
 
 #[cfg(test)]
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    impl Seen {
+    impl HashCache {
         fn from(&self, entry: &Entry) -> Option<&Oid> {
             self.known(entry)?.from()
         }
@@ -352,12 +352,12 @@ mod tests {
         let dir = crate::testing::scratch();
         let file = dir.path().join("seen/Toast");
         let (old, odd) = (entry(b"a", 50), entry(b"odd \xff\n", 50));
-        let mut seen = Seen::default();
+        let mut seen = HashCache::default();
         for file in [&old, &odd] {
             seen.note(file, &id('1'), at(100));
         }
         seen.write(&file, &Recent::default()).unwrap();
-        let mut read = Seen::read(&file, &Recent::default());
+        let mut read = HashCache::read(&file, &Recent::default());
         assert_eq!(read.id(&old), Some(&id('1')));
         assert_eq!(read.id(&odd), Some(&id('1')));
         assert_eq!(read.id(&entry(b"a", 51)), None);
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn file_that_changed_within_a_second_of_its_reading_is_read_again() {
-        let mut seen = Seen::default();
+        let mut seen = HashCache::default();
         for changed in [99, 100, 200] {
             seen.note(&entry(b"a", changed), &id('1'), at(100));
             assert_eq!(seen.id(&entry(b"a", changed)), None);
@@ -380,7 +380,7 @@ mod tests {
     fn garbage_is_no_list() {
         let dir = crate::testing::scratch();
         let file = dir.path().join("seen");
-        let mut seen = Seen::default();
+        let mut seen = HashCache::default();
         seen.note(&entry(b"a", 50), &id('1'), at(100));
         seen.write(&file, &Recent::default()).unwrap();
         let whole = fs::read_to_string(&file).unwrap();
@@ -392,12 +392,15 @@ mod tests {
             String::new(),
         ] {
             fs::write(&file, text).unwrap();
-            let read = Seen::read(&file, &Recent::default());
+            let read = HashCache::read(&file, &Recent::default());
             let same = fs::read_to_string(&file).unwrap() == whole;
-            assert!(same || read == Seen::default());
+            assert!(same || read == HashCache::default());
         }
         fs::remove_file(&file).unwrap();
-        assert_eq!(Seen::read(&file, &Recent::default()), Seen::default());
+        assert_eq!(
+            HashCache::read(&file, &Recent::default()),
+            HashCache::default()
+        );
     }
 
     #[test]
@@ -405,7 +408,8 @@ mod tests {
         let dir = crate::testing::scratch();
         let (a, b, blob) = (entry(b"a", 50), entry(b"b", i64::MAX), id('2'));
         let probe = fs::File::create(dir.path().join("probe")).unwrap();
-        let seen = Seen::checked_out([&a, &b].map(|it| (it, &blob)), |_| None, &probe).unwrap();
+        let seen =
+            HashCache::checked_out([&a, &b].map(|it| (it, &blob)), |_| None, &probe).unwrap();
         assert_eq!(seen.from(&a), Some(&id('2')));
         assert_eq!(seen.from(&b), None, "as late as the probe");
         assert_eq!(seen.from(&entry(b"a", 51)), None);
@@ -422,11 +426,11 @@ mod tests {
         let probe = fs::File::create(dir.path().join("probe")).unwrap();
         let (a, blob) = (entry(b"a", 50), id('2'));
         let made = |_: &Entry| Some(id('1'));
-        let seen = Seen::checked_out([(&a, &blob)], made, &probe).unwrap();
+        let seen = HashCache::checked_out([(&a, &blob)], made, &probe).unwrap();
         for in_memory in [false, true] {
-            let mut doubting = Seen {
+            let mut doubting = HashCache {
                 files: seen.listed(),
-                ..Seen::default()
+                ..HashCache::default()
             };
             doubting.doubt(in_memory);
             assert_eq!(doubting.id(&a), None);
@@ -442,7 +446,7 @@ mod tests {
     /// The new id cannot be noted yet, but the old one must not be trusted either.
     #[test]
     fn young_file_that_was_written_under_its_fingerprint_is_forgotten() {
-        let mut seen = Seen::default();
+        let mut seen = HashCache::default();
         seen.note(&entry(b"a", 50), &id('1'), at(100));
         seen.note(&entry(b"a", 50), &id('1'), at(50));
         assert_eq!(seen.id(&entry(b"a", 50)), Some(&id('1')));

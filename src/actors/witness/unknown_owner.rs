@@ -42,7 +42,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
             "{} holds its slot and is kept until it can be read; look for what is in the way: {why}",
             path.display()
         );
-        wisps::track_nobodys(args, &raider, &evidence).await?;
+        wisps::track_unowned(args, &raider, &evidence).await?;
         let body = Escalation {
             agent: raider.to_string(),
             relic: None,
@@ -56,7 +56,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     kept.note_sight();
     let settled = move |txn: &mut dyn Txn| {
         let witness = message::witness(&name);
-        wisps::nobodys(txn, &name, &nobodys)?;
+        wisps::unowned(txn, &name, &nobodys)?;
         escalations::over(txn, &[ProblemKind::SandboxesUnseen], |who, _| {
             who == witness
         })?;

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use self::commit::commit_fault;
 use super::admin::{self, Note};
-use super::known::Known;
+use super::in_process::InProcessRepo;
 use super::rig::{GitRepo, oid};
 use super::{bytes, facts};
 use crate::domain::ids::Oid;
@@ -74,7 +74,7 @@ pub(super) fn check(
                     .is_some_and(|it| named(&it, b"parent ").is_empty())
             };
             let has_root = commits.iter().any(is_root);
-            (Seen::of(known).search(&commits), has_root)
+            (CheckedTrees::of(known).search(&commits), has_root)
         }
         _ => (by_git(repo, head, &old)?, true),
     };
@@ -128,7 +128,7 @@ fn strict(repo: &GitRepo, tree: &Oid) -> Result<Option<String>, RepoError> {
 /// The commits of a head that no remote has, the head first. None if there are too many to follow here.
 fn commits(
     repo: &GitRepo,
-    known: &Known,
+    known: &InProcessRepo,
     head: &Oid,
     old: &[Oid],
 ) -> Result<Option<Vec<Oid>>, RepoError> {
@@ -163,13 +163,13 @@ fn named(commit: &[u8], key: &[u8]) -> Vec<Oid> {
 }
 
 /// The trees that were checked already.
-struct Seen<'k> {
-    known: &'k Known,
+struct CheckedTrees<'k> {
+    known: &'k InProcessRepo,
     trees: HashSet<Oid>,
 }
 
-impl<'k> Seen<'k> {
-    fn of(known: &'k Known) -> Self {
+impl<'k> CheckedTrees<'k> {
+    fn of(known: &'k InProcessRepo) -> Self {
         let trees = HashSet::new();
         Self { known, trees }
     }

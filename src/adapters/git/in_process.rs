@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use git2::{ObjectType, Repository, Sort};
 
-use super::equal;
+use super::patch_equivalence;
 use super::rig::{GitRepo, PUSH_URL_KEY, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -17,12 +17,14 @@ use crate::ports::repo::RepoError;
 const RECENT_MAX: usize = 256;
 
 /// Ours, opened by libgit2.
-pub(super) struct Known(Repository);
+pub(super) struct InProcessRepo(Repository);
 
 impl GitRepo {
     /// Opens ours in this process; none if libgit2 cannot open it.
-    pub(super) fn known(&self) -> Option<Known> {
-        Repository::open_bare(self.repo_dir()).ok().map(Known)
+    pub(super) fn known(&self) -> Option<InProcessRepo> {
+        Repository::open_bare(self.repo_dir())
+            .ok()
+            .map(InProcessRepo)
     }
 
     /// Returns true if `ancestor` is `descendant` or one of its ancestors.
@@ -34,7 +36,7 @@ impl GitRepo {
         if known.is_some_and(|known| known.reaches(descendant, ancestor)) {
             return Ok(true);
         }
-        equal::is_ancestor(self.repo_dir(), ancestor, descendant)
+        patch_equivalence::is_ancestor(self.repo_dir(), ancestor, descendant)
     }
 
     /// Returns every ref of ours, with the object that it names.
@@ -51,7 +53,7 @@ impl GitRepo {
     }
 }
 
-impl Known {
+impl InProcessRepo {
     /// Returns true if ours has an object of this name.
     pub(super) fn has(&self, id: &Oid) -> bool {
         let found = || Some(self.0.odb().ok()?.exists(named(id.as_str())?));

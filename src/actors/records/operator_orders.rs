@@ -11,7 +11,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 /// The orders in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct OperatorOrders {
     /// Agents that rest until an operator starts them.
     pub resting: BTreeSet<AgentName>,
     /// Children without a session until an operator resumes them.
@@ -33,9 +33,9 @@ enum Child {
 ///
 /// # Errors
 /// The store's.
-pub fn read(txn: &mut dyn Txn) -> Result<Said, StoreError> {
+pub fn read(txn: &mut dyn Txn) -> Result<OperatorOrders, StoreError> {
     let suspended: Vec<Child> = set(txn, SUSPENDED)?;
-    Ok(Said {
+    Ok(OperatorOrders {
         resting: set(txn, RESTING)?.into_iter().collect(),
         suspended: suspended.into_iter().map(from).collect(),
     })
@@ -45,7 +45,7 @@ pub fn read(txn: &mut dyn Txn) -> Result<Said, StoreError> {
 ///
 /// # Errors
 /// The store's.
-pub fn say(txn: &mut dyn Txn, change: &dyn Fn(&mut Said)) -> Result<(), StoreError> {
+pub fn update(txn: &mut dyn Txn, change: &dyn Fn(&mut OperatorOrders)) -> Result<(), StoreError> {
     let before = read(txn)?;
     let mut said = before.clone();
     change(&mut said);
@@ -71,7 +71,7 @@ pub fn drop_hook(
 ) -> Result<bool, StoreError> {
     let held = txn.drop_hook(raider, incarnation)?;
     if held {
-        say(txn, &|said| {
+        update(txn, &|said| {
             said.suspended.remove(&ChildId::Raider(raider.clone()));
         })?;
         quarantine::forget(txn, raider)?;

@@ -8,7 +8,7 @@ use crate::domain::ids::{ChildId, Incarnation, RaiderId, SessionId};
 
 /// A child, with the conditions that an order to it depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meant {
+pub struct ChildRef {
     /// The child.
     pub id: ChildId,
     /// The id of its sessions.
@@ -21,7 +21,7 @@ pub struct Meant {
     pub at_rest: bool,
 }
 
-impl Meant {
+impl ChildRef {
     /// This incarnation of a raider, with any session.
     #[must_use]
     pub fn raider(raider: &RaiderId, incarnation: Incarnation) -> Self {

@@ -39,7 +39,10 @@ pub(super) fn heal(repo: &GitRepo) {
     }
     let _alone = repo.healing();
     let Err(why) = mend(repo) else { return };
-    let mut said = repo.said().lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = repo
+        .logged_refs()
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if said.insert(why.to_string()) {
         let theirs = repo.theirs().display();
         tracing::error!(rig = %repo.name(), %theirs, %why, "the agents' repository is damaged and could not be repaired; sandboxes are judged by their files");

@@ -24,11 +24,11 @@ use crate::ports::relics::{StoreError, Txn};
 use crate::ports::sessions::SessionError;
 
 /// Sessions by id, or why they cannot be listed.
-type Seen = Result<BTreeMap<SessionId, SessionFacts>, SessionError>;
+type SessionListing = Result<BTreeMap<SessionId, SessionFacts>, SessionError>;
 
 /// The observed state of a raider.
 #[derive(Debug)]
-pub struct Sight {
+pub struct Observation {
     /// The raider.
     pub raider: RaiderId,
     /// Its hook; without one, the hook that its sandbox was made for.
@@ -53,7 +53,7 @@ pub(super) async fn gather(
     world: &World,
     rig: &Rig,
     only: Option<&RaiderId>,
-) -> Result<Vec<Sight>, Refusal> {
+) -> Result<Vec<Observation>, Refusal> {
     let at = world.clock.now();
     // Listed before the store is read: a later session has another token, and is not judged.
     let sessions = seen(world, only).await;
@@ -96,7 +96,7 @@ pub(super) async fn gather(
             world.age(&key, hook.charged_at)
         });
         let quarantined = quarantined.get(&raider).copied();
-        seen.push(Sight {
+        seen.push(Observation {
             since: match &stands {
                 Stands::Closed(closed) => *closed,
                 Stands::Gone | Stands::Open | Stands::Done { .. } => {
@@ -121,7 +121,7 @@ pub(super) async fn gather(
 }
 
 /// Returns all sessions, or one raider's.
-async fn seen(world: &World, only: Option<&RaiderId>) -> Seen {
+async fn seen(world: &World, only: Option<&RaiderId>) -> SessionListing {
     let seen = match only {
         Some(raider) => {
             let own = effects::facts(world, &raider.session_id()).await?;
@@ -202,7 +202,7 @@ fn stands(txn: &mut dyn Txn, sagas: &[Saga], hook: &Hook) -> Result<Option<Stand
 fn session<'a>(
     world: &World,
     raider: &RaiderId,
-    sessions: &'a Seen,
+    sessions: &'a SessionListing,
     agents: &BTreeMap<SessionId, bool>,
 ) -> (Option<&'a SessionFacts>, Probed<Session>) {
     let id = raider.session_id();
@@ -229,7 +229,7 @@ async fn agents(
     world: &World,
     rig: &Rig,
     found: &[(RaiderId, Option<Hook>, Stands)],
-    sessions: &Seen,
+    sessions: &SessionListing,
 ) -> BTreeMap<SessionId, bool> {
     let asked = found.iter().filter_map(|(raider, hook, _)| {
         let own = &rig.raiders.harness;

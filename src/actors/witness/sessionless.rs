@@ -11,7 +11,7 @@ use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::ports::relics::{StoreError, Txn};
 
 /// Returns the raiders without a session, with the reason. No work is expected of suspended raiders.
-pub(super) fn absent(world: &World, views: &[ChildView]) -> BTreeMap<RaiderId, String> {
+pub(super) fn sessionless(world: &World, views: &[ChildView]) -> BTreeMap<RaiderId, String> {
     let expected = views
         .iter()
         .filter(|view| !view.suspended && !world.city.suspends(&view.spec.id));

@@ -2,7 +2,7 @@
 //! without effect would mislead.
 
 /// The keys, by section.
-pub const LATER: &[(&str, &[&str])] = &[
+pub const RESERVED: &[(&str, &[&str])] = &[
     // There is no mail yet.
     ("notify", &["mail_to"]),
     ("automation", &["ritual", "rig", "pool"]),
@@ -22,6 +22,6 @@ pub const LATER: &[(&str, &[&str])] = &[
 
 /// Returns the reserved keys of a section.
 pub fn keys(section: &str) -> &'static [&'static str] {
-    let row = LATER.iter().find(|(name, _)| *name == section);
+    let row = RESERVED.iter().find(|(name, _)| *name == section);
     row.map_or(&[], |(_, keys)| keys)
 }

@@ -30,7 +30,7 @@ pub(super) struct Sought {
 }
 
 /// The entries that a configuration depends on. All paths are canonical up to their last part.
-pub struct Deciding {
+pub struct Dependencies {
     root: PathBuf,
     dirs: BTreeSet<PathBuf>,
     /// The entries that were followed, also those that do not exist.
@@ -39,7 +39,7 @@ pub struct Deciding {
     levels: Vec<(PathBuf, Level)>,
 }
 
-impl Deciding {
+impl Dependencies {
     pub(super) fn new(root: &Path, sought: &Sought) -> Self {
         let mut deciding = Self {
             root: root.to_owned(),

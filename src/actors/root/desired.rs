@@ -20,7 +20,7 @@ use crate::domain::saga::{Saga, SagaKind};
 pub(super) type Want = (Wanted, ChildSpec);
 
 /// The inputs of the desired set besides the configuration.
-pub(super) struct Standing<'a> {
+pub(super) struct DesiredInputs<'a> {
     pub(super) sessions: &'a [SessionFacts],
     pub(super) tended: &'a BTreeMap<ChildId, Tended>,
     /// Agents that an operator stopped.
@@ -31,7 +31,7 @@ pub(super) struct Standing<'a> {
     pub(super) sizes: &'a BTreeMap<AgentName, u32>,
 }
 
-impl Standing<'_> {
+impl DesiredInputs<'_> {
     /// Returns the desired agents.
     pub(super) fn agents(&self, city: &City) -> Vec<Want> {
         let mut wants = Vec::new();

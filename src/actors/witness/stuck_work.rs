@@ -21,17 +21,17 @@ use crate::ports::relics::{StoreError, Txn};
 
 /// Since when pieces have failed, by key. A new process begins to count when it starts.
 #[derive(Default)]
-pub(super) struct Troubles(Mutex<Known>);
+pub(super) struct RetryLedger(Mutex<FailedWork>);
 
 #[derive(Default)]
-struct Known {
+struct FailedWork {
     since: BTreeMap<ClaimKey, Mono>,
     /// Set when waiting work is known to be charged and no escalation about it is open.
     charges: bool,
 }
 
-impl Troubles {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl RetryLedger {
+    fn known(&self) -> MutexGuard<'_, FailedWork> {
         // A poisoned lock at most delays an escalation.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

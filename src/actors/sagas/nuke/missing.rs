@@ -6,7 +6,7 @@ use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::keep::{keep_commit, keep_remains};
 use super::measure::unreadable;
-use super::{at_risk, room};
+use super::{at_risk, salvage_quota};
 use crate::actors::mail::NukeTarget;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
@@ -84,7 +84,7 @@ fn refuse(target: &NukeTarget, strays: &[Oid], left: Option<&GitFacts>) -> Resul
 /// There is no room.
 pub(super) async fn savable(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
     match remains(world, target).await? {
-        Some(_) => room::check(world, target).await,
+        Some(_) => salvage_quota::check(world, target).await,
         None => Ok(()),
     }
 }

@@ -35,12 +35,12 @@ impl Place {
         symlink(self.path(target), self.path(link)).unwrap();
     }
 
-    fn deciding(&self) -> Deciding {
+    fn deciding(&self) -> Dependencies {
         read(&self.path("city/city.toml"), &Env::default()).0
     }
 
     #[track_caller]
-    fn watches(&self, dirs: &[&str]) -> Deciding {
+    fn watches(&self, dirs: &[&str]) -> Dependencies {
         let deciding = self.deciding();
         let dirs: Vec<_> = dirs.iter().map(|dir| self.path(dir)).collect();
         assert_eq!(deciding.dirs(), dirs);
