@@ -81,7 +81,7 @@ fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
 }
 
 /// Handles a session's report about its account.
-pub fn told(
+pub fn report_trouble(
     world: &World,
     child: &ChildId,
     harness: &HarnessName,
@@ -92,14 +92,14 @@ pub fn told(
     };
     let now = world.clock.now();
     let accounts = &world.directory.accounts;
-    let told = accounts.change(name, |account| account.told(child, trouble, now));
+    let told = accounts.change(name, |account| account.report(child, trouble, now));
     if told != ReportEffect::Parked {
         return told;
     }
     if let Some(park) = accounts.parked(&world.city, harness) {
         let (subject, cause) = (format!("account {name}"), park.why.cause());
         let event = NewEvent::new(EventType::AccountParked, subject, cause);
-        world.store.note(vec![event.with(json!(park))]);
+        world.store.journal(vec![event.with(json!(park))]);
     }
     world.directory.tell_root(RootMail::Accounts);
     told
@@ -144,7 +144,7 @@ pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
 
 /// Lifts a park on an operator's order: all sessions of the account go on, one after another. Returns false when it was
 /// not parked.
-pub fn over(world: &World, harness: &HarnessName) -> bool {
+pub fn unpark(world: &World, harness: &HarnessName) -> bool {
     let Some(name) = world.city.account(harness) else {
         return false;
     };
@@ -313,7 +313,7 @@ async fn forget_unknown(world: &World) {
         gone
     };
     for name in gone {
-        settle(world, &name).await;
+        close_login_escalation(world, &name).await;
     }
 }
 
@@ -341,8 +341,8 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
             );
             let data =
                 json!({ "children": children.iter().map(ToString::to_string).collect::<Vec<_>>() });
-            world.store.note(vec![event.with(data)]);
-            settle(world, name).await;
+            world.store.journal(vec![event.with(data)]);
+            close_login_escalation(world, name).await;
             // Waiting work may be charged, and sessions that are held by nothing may start.
             look_for_work(world);
         }
@@ -367,7 +367,7 @@ fn look_for_work(world: &World) {
 }
 
 /// Closes the escalation of a login: the account is open again.
-async fn settle(world: &World, name: &str) {
+async fn close_login_escalation(world: &World, name: &str) {
     let subject = format!("account {name}");
     let settled = world.store.run(move |txn| {
         escalations::over(txn, &[ProblemKind::LoginWanted], |who, _| who == subject)

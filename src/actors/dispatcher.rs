@@ -81,9 +81,9 @@ impl Actor for DispatcherActor {
             DispatcherMsg::Patrol => {
                 empty_outbox(world);
                 reopen_deferred(world);
-                dispatcher.look(&me);
+                dispatcher.start_look(&me);
             }
-            DispatcherMsg::Look => dispatcher.look(&me),
+            DispatcherMsg::Look => dispatcher.start_look(&me),
             DispatcherMsg::Looked(next) => dispatcher.timer.looked(&me, world, next),
             DispatcherMsg::Run(id, reply) => {
                 let world = Arc::clone(world);
@@ -132,10 +132,10 @@ impl Dispatcher {
     }
 
     /// Starts a look. The patrol makes up for a look that fails.
-    fn look(&mut self, me: &ActorRef<DispatcherMsg>) {
+    fn start_look(&mut self, me: &ActorRef<DispatcherMsg>) {
         let world = Arc::clone(&self.world);
-        let look = async move { look::look(&world).await };
-        self.timer.look(me, &self.world, look);
+        let look = async move { look::run_due(&world).await };
+        self.timer.start(me, &self.world, look);
     }
 }
 

@@ -44,7 +44,7 @@ impl<M: Message> LookTimer<M> {
     }
 
     /// Looks now, or when the look under way has ended. The look returns when the next is due.
-    pub fn look(
+    pub fn start(
         &mut self,
         me: &ActorRef<M>,
         world: &World,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   StoreHandle ─ run(job)  ─┐                        ┌─ answers, after the commit
-//!   StoreHandle ─ note(..)  ─┼─► queue ─► writer ─────┼─ subscribe(): events, in order of their number
+//!   StoreHandle ─ journal(..)─┼─► queue ─► writer ─────┼─ subscribe(): events, in order of their number
 //!   ...                      │            (a thread   └─ tracing, target `horde::journal`
 //!                            │             that owns
 //!   StoreActor starts it, ───┘             the file)

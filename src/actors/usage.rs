@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 mod budgets;
 
-pub use budgets::{afford, every_budget, over};
+pub use budgets::{afford, every_budget, spent};
 
 use super::claims::ClaimKey;
 use super::effects;

@@ -69,7 +69,7 @@ impl Place {
     }
 
     /// Returns the rendered diagnostics, without the name of the temporary directory.
-    fn said(&self, diagnostics: &Diagnostics) -> String {
+    fn rendered(&self, diagnostics: &Diagnostics) -> String {
         let root = self.path("");
         let root = root.to_str().unwrap().trim_end_matches('/');
         diagnostics.render(false).replace(root, "$CITY")
@@ -112,7 +112,7 @@ fn each_sample(folder: &str, test: impl Fn(&str, &Place, Result<Loaded, Diagnost
 fn wrong_samples_say_everything_that_is_wrong_with_them() {
     each_sample("invalid", |name, place, loaded| {
         let errors = loaded.expect_err(name);
-        golden("invalid", name, &place.said(&errors));
+        golden("invalid", name, &place.rendered(&errors));
         for item in errors.to_json().as_array().unwrap() {
             for key in ["file", "line", "column", "message"] {
                 assert!(!item[key].is_null(), "{name}: {key} is missing in {item}");
@@ -128,7 +128,7 @@ fn right_samples_load_and_what_they_show_loads_to_the_same_city() {
         golden(
             "valid",
             &format!("{name}.warnings"),
-            &place.said(&loaded.warnings),
+            &place.rendered(&loaded.warnings),
         );
         let again = place.load(&show(&loaded));
         let mut again = again.unwrap_or_else(|errors| panic!("{name}: {errors}"));
@@ -467,7 +467,7 @@ fn a_city_that_is_not_there_is_an_error_with_a_hint() {
     let place = Place::new();
     let errors = load(&place.path("nowhere"), &place.env()).unwrap_err();
     assert_eq!(
-        place.said(&errors),
+        place.rendered(&errors),
         "error: there is no $CITY/nowhere\n |\n = help: `hd init` writes one"
     );
 }

@@ -58,7 +58,7 @@ impl Ground {
         let path = city.join(STATE);
         let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be made ready"))?;
         let lock = lock::file(&state, &path)?;
-        identity::settle(city, &path, &root)?;
+        identity::verify(city, &path, &root)?;
         let held = Mutex::new(Held {
             state,
             lock,
@@ -72,7 +72,7 @@ impl Ground {
     }
 
     /// Checks all of it, and puts back what can be put back.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn check(&self) -> Look {
         let mut look = Look::default();
         // No code panics while it holds the lock.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +189,7 @@ impl Ground {
             Some(lock) => lock,
             None => return Ok(false),
         };
-        if let Err(error) = identity::settle(&self.city, path, &self.root) {
+        if let Err(error) = identity::verify(&self.city, path, &self.root) {
             tracing::warn!(%error, "could not check and record the city's place after .horde was made again");
         }
         look.mend(Part::State, path, "it was removed, and is made again");

@@ -327,7 +327,7 @@ impl Account {
     }
 
     /// Records the trouble that a session reports.
-    pub fn told(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> ReportEffect {
+    pub fn report(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> ReportEffect {
         if self.is_old(&trouble, now) {
             // This text is the reason for which a child that waits for its turn is told to go on, so it is not old.
             return match self.holds(child) {

@@ -208,7 +208,7 @@ mod tests {
         Escalation {
             agent: "horde/raiders/Toast".into(),
             relic: None,
-            problem: Problem::said(problem),
+            problem: Problem::in_own_words(problem),
             severity,
             evidence: evidence.into(),
         }
@@ -217,7 +217,7 @@ mod tests {
     fn open() -> Open {
         Open {
             severity: Severity::Medium,
-            problem: Problem::said("no key"),
+            problem: Problem::in_own_words("no key"),
             evidence: "401 from the API".into(),
             standing: Standing::raised(at(0)),
         }

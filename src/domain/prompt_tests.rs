@@ -271,7 +271,7 @@ fn what_was_salvaged_is_told_once_behind_what_was_known_before() {
         "{first}"
     );
     assert!(first.contains("kept as salvage horde-Toast-1."), "{first}");
-    assert!(first.contains(&work.told()), "{first}");
+    assert!(first.contains(&work.describe()), "{first}");
     let again = salvaged(Some(&first), "horde-Toast-2", None);
     assert!(again.starts_with("A gate was red."), "{again}");
     assert_eq!(again.matches("An earlier attempt").count(), 1, "{again}");

@@ -219,7 +219,7 @@ impl Watch {
 
     /// Compares the cheap marks. A person at the terminal, or called to it, counts as a sign in any case. A mark that
     /// cannot be observed is compared when it can be again.
-    pub fn look(&mut self, mut marks: Marks, attended: bool, now: Mono) -> Progress {
+    pub fn compare(&mut self, mut marks: Marks, attended: bool, now: Mono) -> Progress {
         let before = self.marks.git.take();
         let first = before.is_none() && marks.git.is_some();
         marks.git = marks.git.or_else(|| before.clone());

@@ -126,7 +126,7 @@ impl Sink {
         loop {
             let (lines, dropped) = self.take();
             let mut lost = 0;
-            if dropped > 0 && write(&told(dropped)).is_err() {
+            if dropped > 0 && write(&dropped_line(dropped)).is_err() {
                 lost += dropped;
             }
             for line in lines {
@@ -156,7 +156,7 @@ impl Sink {
 }
 
 /// Returns the line that reports missing lines, in the format of all others.
-fn told(dropped: u64) -> Vec<u8> {
+fn dropped_line(dropped: u64) -> Vec<u8> {
     let line = serde_json::json!({
         "ts": Timestamp::now().to_string(), "level": "warn", "target": module_path!(),
         "message": "log lines were dropped: standard error took nothing", "dropped": dropped,

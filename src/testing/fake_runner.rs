@@ -39,7 +39,7 @@ impl FakeRunner {
     }
 
     /// Sets the output of this line; any other prints a default.
-    pub fn say(&self, line: &str, text: &str) {
+    pub fn set_output(&self, line: &str, text: &str) {
         self.state().prints.insert(line.to_owned(), text.to_owned());
     }
 

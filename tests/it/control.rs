@@ -241,7 +241,7 @@ async fn a_socket_that_was_removed_is_made_again_and_served() {
     let mut before = server.connect().await;
     before.lives().await;
     std::fs::remove_file(server.file.path()).unwrap();
-    assert_eq!(server.file.look(), AtSocket::Free);
+    assert_eq!(server.file.check(), AtSocket::Free);
     let (listener, _file) = bind(server.file.path()).unwrap().listen().unwrap();
     server.renew.send(listener).await.unwrap();
     server.connect().await.lives().await;

@@ -168,7 +168,7 @@ impl Wires {
     }
 
     /// Runs every read-only operation on an agent's sandbox. Each may fail.
-    fn look(&self, spec: &SandboxSpec) {
+    fn observe(&self, spec: &SandboxSpec) {
         let (repo, sandbox) = (&self.city.repo, &*spec.path);
         let asked: [(&str, &dyn Fn()); 9] = [
             ("ailment", &|| drop(repo.ailment(sandbox))),
@@ -299,7 +299,7 @@ impl Wires {
         repo.forget_sandbox(&spec.path, &spec.raider, incarnation)
             .unwrap();
         self.unsprung("discard_sandbox");
-        self.look(spec);
+        self.observe(spec);
         drop(repo.drop_branch(&spec.branch));
         repo.spare_branches().unwrap();
         repo.drop_retired().unwrap();
@@ -327,7 +327,7 @@ fn nothing_springs(way: &Way) {
     let spec = wires.city.spec(1);
     wires.city.repo.prepare().unwrap();
     wires.unsprung("prepare");
-    wires.look(&spec);
+    wires.observe(&spec);
     let beside = wires.beside();
     wires.land(&spec.branch, &head, LandStyle::Merge);
     wires.release(&spec, 1);

@@ -63,7 +63,7 @@ impl Glances {
         raiders.retain(|raider, _| raider.rig != *rig || there(raider));
     }
 
-    pub(in crate::actors) fn note(
+    pub(in crate::actors) fn record(
         &self,
         hook: &Hook,
         counts: Counts,

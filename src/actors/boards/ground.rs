@@ -43,7 +43,7 @@ impl Ground {
     }
 
     /// Notes that a part has a fault, or none any more; the next look reports it.
-    pub fn note(&self, part: Part, trouble: Option<Trouble>) {
+    pub fn set_fault(&self, part: Part, trouble: Option<Trouble>) {
         let mut known = self.known();
         match trouble {
             Some(trouble) => known.standing.insert(part, trouble),

@@ -25,7 +25,7 @@ struct GateState {
 
 /// Runs what is due, each in a task of its own, and returns when the next gate opens. The runs are recorded when this
 /// returns.
-pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
+pub(super) async fn run_due(world: &Arc<World>) -> Option<Timestamp> {
     let up_since = world.directory.answers_since()?;
     if world.is_stopping() {
         return None;

@@ -153,7 +153,7 @@ pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), Stor
         let event = NewEvent::new(EventType::RelicUpdated, id, cause);
         txn.record(&event.with(data))?;
     }
-    settle(txn, id)
+    close(txn, id)
 }
 
 /// Returns true when an escalation about a quarantined raider of this relic is open.
@@ -169,7 +169,7 @@ pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// The store's.
-pub fn settle(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+pub fn close(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
     keep(txn, |held| held.relic != *id, None)?;
     escalations::over(txn, &[ProblemKind::Quarantined], |_, work| work == Some(id))
 }

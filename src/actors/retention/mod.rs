@@ -144,7 +144,7 @@ async fn expire(world: &World, rig: &RigName, before: Timestamp) -> Result<(), R
     if worktrees + stash > 0 {
         let data = serde_json::json!({ "worktrees": worktrees, "stash": stash });
         let event = NewEvent::new(EventType::SalvagePruned, rig, Cause::Expired);
-        world.store.note(vec![event.with(data)]);
+        world.store.journal(vec![event.with(data)]);
     }
     Ok(())
 }

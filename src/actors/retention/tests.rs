@@ -157,7 +157,7 @@ async fn wisps_are_collected_before_what_is_due_is_done() {
     assert!(collected[0].seq < reopened[0].seq);
 }
 
-async fn note(town: &Town, times: usize) {
+async fn journal_events(town: &Town, times: usize) {
     let event = NewEvent::new(EventType::RelicCreated, "gt-1", Cause::Operator);
     town.store(move |txn| (0..times).try_for_each(|_| txn.record(&event).map(drop)))
         .await;
@@ -173,13 +173,13 @@ async fn events_go_when_they_are_old_and_numbers_go_on() {
     let town = scenario().with(|city| city.retention.events = Some(9 * DAY));
     let town = town.start().await;
     let (handled, waiting) = town.store(message).await;
-    note(&town, 1200).await;
+    journal_events(&town, 1200).await;
     let last = town.store(|txn| txn.last_seq()).await;
     town.pass(9 * DAY - 2 * HOUR).await;
     assert_eq!(first(&town).await, 1);
     town.pass(4 * HOUR).await;
     assert!(first(&town).await > last);
-    note(&town, 1).await;
+    journal_events(&town, 1).await;
     assert!(town.store(|txn| txn.last_seq()).await > last);
     let gone = town.world.store.run(move |txn| txn.handled(handled)).await;
     assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
@@ -221,7 +221,7 @@ async fn an_event_that_an_automation_waits_for_outlives_its_time() {
     let town = town.start().await;
     // The first event's run takes long, and two events wait for it.
     town.parts.runner.let_go("slow", 3 * DAY, 0);
-    note(&town, 3).await;
+    journal_events(&town, 3).await;
     town.pass(2 * DAY).await;
     let kept = town.events(EventType::RelicCreated).await;
     assert_eq!(kept.len(), 2, "the one that is being run for may go");
@@ -250,10 +250,10 @@ async fn a_cursor_goes_on_behind_what_was_pruned() {
         city.automations = vec![quick];
     });
     let town = town.start().await;
-    note(&town, 1).await;
+    journal_events(&town, 1).await;
     town.pass(3 * DAY).await;
     assert_eq!(town.events(EventType::RelicCreated).await, []);
-    note(&town, 1).await;
+    journal_events(&town, 1).await;
     town.settle().await;
     assert_eq!(town.parts.runner.started("quick").len(), 2);
 }
@@ -262,7 +262,7 @@ async fn a_cursor_goes_on_behind_what_was_pruned() {
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_retention_is_followed_at_once() {
     let town = scenario().start().await;
-    note(&town, 5).await;
+    journal_events(&town, 5).await;
     town.pass(10 * DAY).await;
     assert_eq!(first(&town).await, 1);
     town.reload(|city| city.retention.events = Some(DAY)).await;

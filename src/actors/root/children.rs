@@ -107,7 +107,7 @@ impl Root {
         slot.session = Some(session.clone());
         let age = Duration::try_from(now.duration_since(session.since)).unwrap_or_default();
         slot.up_at = Some(mono.saturating_sub(age));
-        slot.tell(ChildMsg::Seen);
+        slot.send(ChildMsg::Seen);
         if let Some(harness) = slot.spec.harness() {
             let conditions = &self.world.directory.conditions;
             conditions.enroll(id, harness, &session.handle);
@@ -142,7 +142,7 @@ impl Root {
             let respawned = NewEvent::new(EventType::RaiderRespawned, id, slot.cause);
             events.push(respawned.with(data));
         }
-        self.world.store.note(events);
+        self.world.store.journal(events);
         tokio::spawn(super::unobservable::seen(
             Arc::clone(&self.world),
             id.clone(),
@@ -317,7 +317,7 @@ impl Root {
         );
         let ended = slot.ended(EventType::AgentStopped, Cause::Shutdown);
         if had_session && !kept {
-            self.note(ended);
+            self.journal(ended);
         }
     }
 
@@ -342,7 +342,7 @@ impl Root {
             return self.died(me, id, exit, cause).await;
         }
         slot.cause = cause;
-        self.note(NewEvent::new(EventType::AgentRestarted, id, cause));
+        self.journal(NewEvent::new(EventType::AgentRestarted, id, cause));
         self.spawn_child(me, id).await;
     }
 
@@ -360,7 +360,7 @@ impl Root {
             _ => EventType::AgentStopped,
         };
         let ended = slot.ended(kind, cause);
-        self.note(ended);
+        self.journal(ended);
         self.look_soon();
     }
 
@@ -383,7 +383,7 @@ impl Root {
             slot.cause = Cause::WindowPassed;
             slot.on_trial = true;
             let event = NewEvent::new(EventType::AgentUnquarantined, id, Cause::WindowPassed);
-            self.world.store.note(vec![event]);
+            self.world.store.journal(vec![event]);
         }
         self.spawn_child(me, id).await;
     }
@@ -413,7 +413,7 @@ impl Root {
             Cause::Drained => EventType::AgentDrained,
             _ => EventType::AgentStopped,
         };
-        self.note(slot.ended(kind, cause));
+        self.journal(slot.ended(kind, cause));
         answer(&mut slot.waiting_end, &Ok(()));
         slot.no_session("it was ended");
         if matches!(cause, Cause::Removed | Cause::Drained) {
@@ -429,7 +429,7 @@ impl Root {
             .iter()
             .find(|(_, slot)| slot.spec.session == handle.id);
         if let Some((_, slot)) = id {
-            slot.tell(ChildMsg::Session(event));
+            slot.send(ChildMsg::Session(event));
         }
     }
 }

@@ -107,7 +107,7 @@ impl Root {
             "last": died_of,
         });
         let event = NewEvent::new(EventType::AgentQuarantined, id, Cause::TooManyDeaths);
-        self.world.store.note(vec![event.with(data)]);
+        self.world.store.journal(vec![event.with(data)]);
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
@@ -171,7 +171,7 @@ impl Root {
             slot.become_state(ChildState::Stopped, now);
         }
         let event = |kind| NewEvent::new(kind, id, cause);
-        self.world.store.note(match (good, rests) {
+        self.world.store.journal(match (good, rests) {
             (_, true) if by_person => vec![event(EventType::AgentStopped).with(data)],
             (_, false) if by_person => vec![event(EventType::AgentRestarted).with(data)],
             (Some(_), _) => vec![event(EventType::AgentStopped).with(data)],
@@ -195,7 +195,7 @@ impl Root {
             let hint = format!("`hd raider repair {id}` makes it whole");
             let data = serde_json::json!({ "error": why, "hint": hint });
             let event = NewEvent::new(EventType::RaiderHomeless, id, Cause::StartFailed);
-            self.world.store.note(vec![event.with(data)]);
+            self.world.store.journal(vec![event.with(data)]);
         }
         slot.desired = Desired::Up;
         tell_operators(slot, Some(&ChildExit::Homeless(why)));

@@ -128,7 +128,7 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
 }
 
 /// Observes the world and returns the plan.
-pub(super) async fn look(world: &World, known: RootState) -> Look {
+pub(super) async fn observe(world: &World, known: RootState) -> Look {
     let city = Arc::clone(&world.city);
     accounts::load(world).await;
     let moment = world.directory.conditions.moment();
@@ -166,7 +166,7 @@ pub(super) async fn look(world: &World, known: RootState) -> Look {
     read_transcripts(world, &wants, &by_id);
     let unseen = unseen(&wants, &by_id);
     park(world, &mut wants, &by_id).await;
-    let shells = shells::look(world, known.patrol, &wants, &by_id).await;
+    let shells = shells::find(world, known.patrol, &wants, &by_id).await;
     let now = world.clock.now();
     let sessions: Vec<_> = sessions
         .into_iter()

@@ -342,8 +342,8 @@ impl Root {
         }
     }
 
-    fn note(&self, event: NewEvent) {
-        self.world.store.note(vec![event]);
+    fn journal(&self, event: NewEvent) {
+        self.world.store.journal(vec![event]);
     }
 }
 

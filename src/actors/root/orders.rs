@@ -25,7 +25,7 @@ use crate::domain::ids::ChildId;
 use crate::ports::sessions::{SessionError, Stopped};
 
 /// Answers an order; a caller that has gone needs no answer.
-fn tell(reply: Option<RpcReplyPort<Result<(), String>>>, said: Result<(), &str>) {
+fn reply_to(reply: Option<RpcReplyPort<Result<(), String>>>, said: Result<(), &str>) {
     if let Some(reply) = reply {
         let _gave_up = reply.send(said.map_err(str::to_owned));
     }
@@ -40,7 +40,7 @@ impl Root {
         reply: Option<RpcReplyPort<Result<(), String>>>,
     ) {
         if self.stopping.is_some() {
-            return tell(reply, Err("the supervisor is stopping"));
+            return reply_to(reply, Err("the supervisor is stopping"));
         }
         // The caller may have looked before the repair began.
         if let ChildId::Raider(raider) = &spec.id
@@ -49,7 +49,7 @@ impl Root {
                 .claims
                 .is_claimed(&ClaimKey::Repair(raider.clone()))
         {
-            return tell(reply, Err("its sandbox is being rebuilt"));
+            return reply_to(reply, Err("its sandbox is being rebuilt"));
         }
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let id = spec.id.clone();
@@ -62,7 +62,7 @@ impl Root {
             return;
         };
         if slot.is_ending() {
-            return tell(reply, Err("its last session is still being ended"));
+            return reply_to(reply, Err("its last session is still being ended"));
         }
         slot.spec = spec;
         slot.cause = cause;
@@ -71,13 +71,13 @@ impl Root {
             // Its quarantine ended while no supervisor ran: this start is the promised trial.
             slot.cause = Cause::WindowPassed;
             let event = NewEvent::new(EventType::AgentUnquarantined, &id, Cause::WindowPassed);
-            self.world.store.note(vec![event]);
+            self.world.store.journal(vec![event]);
         }
         if slot.actor.is_some() {
             if slot.session.is_none() {
                 slot.waiting_up.extend(reply);
             } else {
-                tell(reply, Ok(()));
+                reply_to(reply, Ok(()));
             }
             return;
         }
@@ -85,7 +85,7 @@ impl Root {
             // It rests until it is resumed, and then starts from this spec.
             slot.desired = Desired::Resting(Cause::Suspended);
             slot.become_state(ChildState::Stopped, now);
-            return tell(reply, Ok(()));
+            return reply_to(reply, Ok(()));
         }
         slot.waiting_up.extend(reply);
         match held.filter(|_| new && cause != Cause::Adopted) {
@@ -150,7 +150,7 @@ impl Root {
         slot.waiting_end.push(reply);
         slot.desired = Desired::Ended(cause);
         slot.become_state(ChildState::Ending, now);
-        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+        if !slot.send(ChildMsg::End(slot.spec.grace)) {
             self.sweep(me, meant);
         }
     }
@@ -254,7 +254,7 @@ impl Root {
                 slot.tail = tail;
                 slot.progress = progress;
                 let grace = slot.spec.grace;
-                slot.tell(ChildMsg::End(grace));
+                slot.send(ChildMsg::End(grace));
                 Ok(())
             }
             // A cycle is already under way.
@@ -292,7 +292,7 @@ impl Root {
         slot.draining = false;
         slot.desired = Desired::Resting(Cause::Operator);
         slot.become_state(ChildState::Ending, now);
-        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+        if !slot.send(ChildMsg::End(slot.spec.grace)) {
             self.sweep_any(me, &id);
         }
     }

@@ -130,7 +130,7 @@ impl Root {
         let (cause, text) = (trouble.why.cause(), trouble.text.clone());
         // The account was not parked, so nothing would delay the next start: count a death, or it would restart at once
         // for ever.
-        let told = accounts::told(&self.world, id, &harness, trouble);
+        let told = accounts::report_trouble(&self.world, id, &harness, trouble);
         if matches!(told, ReportEffect::Old | ReportEffect::Hasty) {
             return false;
         }
@@ -153,7 +153,7 @@ impl Root {
             "code": exit.as_ref().and_then(|exit| exit.code),
             "signal": exit.as_ref().and_then(|exit| exit.signal),
         });
-        self.note(NewEvent::new(EventType::AgentStopped, id, cause).with(data));
+        self.journal(NewEvent::new(EventType::AgentStopped, id, cause).with(data));
         if parked == MOST_PARKS {
             self.call_about_parks(id, &text);
         } else if parked == 0 && before >= MOST_PARKS {

@@ -37,7 +37,7 @@ pub(super) type Shells = BTreeMap<ChildId, (Shell, Mono)>;
 /// a session with a person attached is left alone.
 ///
 /// None when the look is not a patrol's: processes are not inspected for every event.
-pub(super) async fn look(
+pub(super) async fn find(
     world: &World,
     patrol: bool,
     wants: &[Want],

@@ -111,7 +111,7 @@ impl Root {
                 continue;
             };
             slot.told = Some(mode);
-            slot.tell(match mode {
+            slot.send(match mode {
                 StopMode::KeepSessions => ChildMsg::Detach,
                 StopMode::Graceful => ChildMsg::End(slot.grace()),
                 StopMode::Now => ChildMsg::End(Duration::ZERO),
@@ -182,11 +182,11 @@ impl Root {
             return;
         };
         stopping.pass = Pass::Infrastructure;
-        let left = self.left.told();
+        let left = self.left.list();
         let data = serde_json::json!({ "mode": format!("{:?}", stopping.mode), "left": left });
         let replies = std::mem::take(&mut stopping.replies);
         let city = self.world.city.name.clone();
-        self.note(NewEvent::new(EventType::ControllerStopped, city, Cause::Shutdown).with(data));
+        self.journal(NewEvent::new(EventType::ControllerStopped, city, Cause::Shutdown).with(data));
         let infra: Vec<_> = self
             .infra
             .iter_mut()
@@ -240,7 +240,7 @@ async fn strays(world: &Arc<World>, left: &Survivors, grace: Duration) {
                 true
             }
         };
-        let running = left.told();
+        let running = left.list();
         let over = world.clock.mono().saturating_sub(begun) >= grace + MARGIN / 2;
         if !again || over {
             if !running.is_empty() {
@@ -295,7 +295,7 @@ async fn end_all(
                 if how != Stopped::Already {
                     let data = serde_json::json!({ "how": format!("{how:?}") });
                     let event = NewEvent::new(EventType::AgentOrphanStopped, id, Cause::Shutdown);
-                    world.store.note(vec![event.with(data)]);
+                    world.store.journal(vec![event.with(data)]);
                 }
             }
             Some(Ok((id, Err(error)))) => {

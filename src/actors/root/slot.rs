@@ -236,7 +236,7 @@ impl Slot {
     }
 
     /// Sends a message to the actor; false when there is none.
-    pub(super) fn tell(&self, msg: ChildMsg) -> bool {
+    pub(super) fn send(&self, msg: ChildMsg) -> bool {
         self.actor
             .as_ref()
             .is_some_and(|child| child.cast(msg).is_ok())

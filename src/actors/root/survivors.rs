@@ -30,7 +30,7 @@ impl Survivors {
 
     /// Returns each session that is left, with the reason.
     #[must_use]
-    pub fn told(&self) -> Vec<String> {
+    pub fn list(&self) -> Vec<String> {
         let names = self.names();
         names
             .iter()

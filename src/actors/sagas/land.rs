@@ -170,7 +170,7 @@ async fn test(
         gates::Outcome::TargetRed { gate } => {
             let data = serde_json::json!({ "gate": gate, "target": mr.target });
             let event = NewEvent::new(EventType::ForgeRed, &rig.name, Cause::MergeFailed);
-            world.store.note(vec![event.with(data)]);
+            world.store.journal(vec![event.with(data)]);
             let target = mr.target.clone();
             let why = format!("gate {gate} fails on {target} itself; nobody is blamed");
             park(world, mr, why).await

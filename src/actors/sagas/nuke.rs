@@ -244,7 +244,7 @@ async fn forward(
         Some(measured) => Probed::Known(Some(measured)),
         None => measure(world, &plan.target).await,
     };
-    ignored::note(world, saga, plan, &measured).await?;
+    ignored::record(world, saga, plan, &measured).await?;
     let target = &plan.target;
     if discard(world, target, plan.salvage, measured).await? {
         step(world, saga, "removed", plan).await?;

@@ -141,7 +141,7 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
     effects::repo(world, &rig.name, move |repo| repo.repair_sandbox(&spec)).await?;
     let data = serde_json::json!({ "relic": hook.relic, "was": was, "salvage": salvage });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
-    world.store.note(vec![event.with(data)]);
+    world.store.journal(vec![event.with(data)]);
     Ok(Repaired {
         raider,
         sandbox,

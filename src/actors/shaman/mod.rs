@@ -59,7 +59,7 @@ impl Actor for ShamanActor {
         listen(&me, &args.world);
         me.cast(ShamanMsg::Look)?;
         self::notify::end_leftovers(&args);
-        self::notify::tell(&args);
+        self::notify::send_waiting(&args);
         Ok(Shaman {
             args,
             timer: LookTimer::new(|| ShamanMsg::Look, ShamanMsg::Looked),
@@ -75,10 +75,10 @@ impl Actor for ShamanActor {
         shaman.args.world = shaman.args.world.newest();
         match msg {
             ShamanMsg::Look => {
-                shaman.look(&me);
+                shaman.start_look(&me);
                 // A notification that failed with the store waits for no further event.
                 if shaman.args.world.city.notify.command.is_some() {
-                    self::notify::tell(&shaman.args);
+                    self::notify::send_waiting(&shaman.args);
                 }
             }
             // In a task of its own, because such a session may hang.
@@ -86,7 +86,7 @@ impl Actor for ShamanActor {
                 let world = Arc::clone(&shaman.args.world);
                 tokio::spawn(unkillable::call(world, session, why));
             }
-            ShamanMsg::Tell => self::notify::tell(&shaman.args),
+            ShamanMsg::Tell => self::notify::send_waiting(&shaman.args),
             ShamanMsg::Looked(next) => shaman.timer.looked(&me, &shaman.args.world, next),
         }
         Ok(())
@@ -104,21 +104,19 @@ impl Actor for ShamanActor {
 }
 
 impl Shaman {
-    fn look(&mut self, me: &ActorRef<ShamanMsg>) {
+    fn start_look(&mut self, me: &ActorRef<ShamanMsg>) {
         let world = Arc::clone(&self.args.world);
-        let look = async move { look(&world).await };
-        self.timer.look(me, &self.args.world, look);
+        let look = async move { run_look(&world).await };
+        self.timer.start(me, &self.args.world, look);
     }
 }
 
 /// Processes the inbox and the open escalations, and returns when the next look is due.
-async fn look(world: &Arc<World>) -> Option<Timestamp> {
+async fn run_look(world: &Arc<World>) -> Option<Timestamp> {
     let (own, reraise) = (Arc::clone(world), world.city.notify.reraise);
     let age = move |key: &str, stamp| own.age(key, stamp);
-    let looked = world
-        .store
-        .run(move |txn| reraise::look(txn, reraise, &age));
-    if let Err(error) = unkillable::over(world).await {
+    let looked = world.store.run(move |txn| reraise::run(txn, reraise, &age));
+    if let Err(error) = unkillable::close_ended(world).await {
         tracing::warn!(%error, "whether sessions that hung have ended cannot be seen");
     }
     match looked.await {

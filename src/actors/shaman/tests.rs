@@ -33,7 +33,7 @@ fn about(agent: &str, problem: &str, severity: Severity) -> Escalation {
     Escalation {
         agent: agent.into(),
         relic: None,
-        problem: Problem::said(problem),
+        problem: Problem::in_own_words(problem),
         severity,
         evidence: String::new(),
     }

@@ -30,7 +30,7 @@ const UNPRICED: &str = "budget-unpriced/";
 /// The store's.
 pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
     let budgets = every_budget(world);
-    let over = tell(world, &budgets).await?;
+    let over = report_spent(world, &budgets).await?;
     let holds = |scope: &Scope| over.iter().any(|over| over.scope == *scope);
     let mut within: Vec<_> = budgets.into_iter().map(|(scope, _)| scope).collect();
     within.retain(|scope| !holds(scope));
@@ -55,7 +55,7 @@ pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// The store's.
-pub async fn over(world: &World) -> Result<Vec<(Over, String)>, StoreError> {
+pub async fn spent(world: &World) -> Result<Vec<(Over, String)>, StoreError> {
     let budgets = every_budget(world);
     if budgets.iter().all(|(_, budget)| budget.is_none()) {
         return Ok(Vec::new());
@@ -105,7 +105,7 @@ pub async fn afford(world: &World, rig: &Rig, harness: &HarnessName) -> Result<(
         return Ok(());
     }
     collect(world, None).await;
-    let over = tell(world, &budgets).await?;
+    let over = report_spent(world, &budgets).await?;
     let parks = |over: &&Over| over.budget.on_exceed == OnExceed::Park;
     let Some(over) = over.iter().find(parks) else {
         return Ok(());
@@ -173,7 +173,10 @@ fn until(world: &World) -> String {
 }
 
 /// Returns the budgets that are spent; a person is called once a day for each.
-async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<Over>, StoreError> {
+async fn report_spent(
+    world: &World,
+    budgets: &[(Scope, Option<Budget>)],
+) -> Result<Vec<Over>, StoreError> {
     if budgets.iter().all(|(_, budget)| budget.is_none()) {
         return Ok(Vec::new());
     }

@@ -204,7 +204,7 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
     }
     assert_eq!(town.escalations().await.len(), 1, "a person is called once");
     assert!(town.runs(&charged.session), "what runs goes on");
-    assert_eq!(over(&town.world).await.unwrap().len(), 1);
+    assert_eq!(spent(&town.world).await.unwrap().len(), 1);
     town.reword().await;
     town.reconfigure(|city| city.rigs[0].raiders.budget = park(10.0))
         .await;
@@ -213,7 +213,7 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
     let called = town.escalations().await;
     let closed = called.iter().all(|call| call.status == RelicStatus::Closed);
     assert!(closed && called.len() == 1, "the call is over: {called:?}");
-    assert_eq!(over(&town.world.newest()).await.unwrap(), []);
+    assert_eq!(spent(&town.world.newest()).await.unwrap(), []);
     // Spent again, it calls again.
     town.reconfigure(|city| city.rigs[0].raiders.budget = park(3.0))
         .await;

@@ -62,7 +62,7 @@ impl Piece {
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, Refusal> {
+pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(None);
@@ -93,14 +93,14 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let read = move |txn: &mut dyn Txn| {
         wisps::review(txn, &rig.name, &seen)?;
         if let Some(absent) = &absent {
-            sessionless::note(txn, &rig.name, absent)?;
+            sessionless::journal(txn, &rig.name, absent)?;
         }
         if let (true, Some(lone)) = (patrol, &seen.lone) {
             let lone = lone.iter().cloned().collect();
             escalations::still_so(txn, &rig.name, ProblemKind::Nameless, &lone)?;
         }
         if patrol {
-            look_watchdog::over(txn, &rig.name)?;
+            look_watchdog::close(txn, &rig.name)?;
         }
         pieces(txn, &rig, &kept)
     };
@@ -118,7 +118,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     if patrol && saw {
         let now = world.clock.now();
         world.directory.patrolled(args.rig.clone(), now);
-        if let Err(error) = stuck_work::over(args, &pieces).await {
+        if let Err(error) = stuck_work::close_finished(args, &pieces).await {
             tracing::warn!(rig = %args.rig, %error, "closing stale escalations failed; will retry");
         }
     }
@@ -170,7 +170,7 @@ fn pieces(
         }
         if hook.done.is_none() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
             pieces.push(Piece::Suspect(hook.raider));
-        } else if is_over(txn, &hook, &inbox)? {
+        } else if work_is_over(txn, &hook, &inbox)? {
             seen_to.insert(hook.raider.clone());
             pieces.push(Piece::Release(hook.raider));
         }
@@ -219,7 +219,7 @@ fn withdraw_closed(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
 
 /// Returns true when the raider's work is over: POLECAT_DONE is handled, and its merge request, if any, does not need
 /// the sandbox.
-fn is_over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<bool, StoreError> {
+fn work_is_over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<bool, StoreError> {
     let pending = inbox.iter().any(|message| {
         matches!(&message.body, Body::RaiderDone(done)
             if done.raider == hook.raider && done.incarnation == hook.incarnation)
@@ -346,7 +346,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         };
         let inbox = txn.inbox(&to)?;
         let held = review::since(txn, &hook)?;
-        let goes = held.is_some() || is_over(txn, &hook, &inbox)?;
+        let goes = held.is_some() || work_is_over(txn, &hook, &inbox)?;
         Ok(Some((hook, held)).filter(|_| goes))
     });
     let (Some((hook, held)), Some(rig)) = (found.await?, world.city.rig(&args.rig)) else {
@@ -358,7 +358,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
             let since = said.map_or(hook.charged_at, |done| done.at);
             (Cause::DoneCleanPushed, since)
         }
-        Some(held) if review::is_over(args, rig, &hook, held) => {
+        Some(held) if review::has_expired(args, rig, &hook, held) => {
             let until = held.checked_add(rig.witness.review_hold);
             (Cause::ReviewHold, until.unwrap_or(held))
         }

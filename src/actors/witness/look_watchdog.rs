@@ -32,7 +32,7 @@ pub(super) async fn call(args: &WitnessArgs) {
 ///
 /// # Errors
 /// The store's.
-pub(super) fn over(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
+pub(super) fn close(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let witness = message::witness(rig);
     escalations::over(txn, &[ProblemKind::LookHangs], |who, _| who == witness)
 }

@@ -147,7 +147,7 @@ impl Actor for WitnessActor {
             // While stopping, start no new work.
             WitnessMsg::Look if witness.args.world.is_stopping() => {}
             WitnessMsg::Look if witness.looking.is_some() => witness.again = true,
-            WitnessMsg::Look => witness.look(&me),
+            WitnessMsg::Look => witness.start_look(&me),
             WitnessMsg::Again => {
                 witness.waiting = false;
                 me.cast(WitnessMsg::Look)?;
@@ -180,7 +180,7 @@ impl Actor for WitnessActor {
                 witness.looking = None;
                 witness.arm(&me, next);
                 if std::mem::take(&mut witness.again) {
-                    witness.look(&me);
+                    witness.start_look(&me);
                 } else {
                     witness.after(&me, retry);
                 }
@@ -220,14 +220,14 @@ impl Witness {
         self.due = Some(me.send_after(wait, || WitnessMsg::Look).abort_handle());
     }
 
-    fn look(&mut self, me: &ActorRef<WitnessMsg>) {
+    fn start_look(&mut self, me: &ActorRef<WitnessMsg>) {
         self.looking = Some(self.args.world.clock.mono());
         let patrol = std::mem::take(&mut self.patrol);
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
             let own = args.clone();
             // In a task of its own: a look that panics must not be the last one.
-            let looked = tokio::spawn(async move { look::look(&own, patrol).await });
+            let looked = tokio::spawn(async move { look::run(&own, patrol).await });
             let (retry, next) = match looked.await {
                 Ok(Ok(next)) => (false, next),
                 Ok(Err(error)) => {

@@ -363,7 +363,7 @@ async fn remind(
     match session {
         Some(session) if !ended => {
             // A session that ended meanwhile was not told; its end is handled separately.
-            if !tell(args, hook, problem, session).await? {
+            if !type_reminder(args, hook, problem, session).await? {
                 return Ok(false);
             }
             world.store.run(count).await?;
@@ -430,7 +430,7 @@ fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Resu
 }
 
 /// Types the reminder into the session; returns false when that failed, or must not be done now.
-async fn tell(
+async fn type_reminder(
     args: &WitnessArgs,
     hook: &Hook,
     problem: &Problem,

@@ -87,7 +87,7 @@ async fn keep(args: &WitnessArgs, kept: &Retained<'_>) -> Result<Handled, Refusa
 
 /// Tells a person; the next patrol judges the sandbox again.
 async fn stays(args: &WitnessArgs, kept: &Retained<'_>) -> Result<Handled, Refusal> {
-    tell(args, kept).await?;
+    escalate(args, kept).await?;
     args.memory.kept.keep(&kept.hook.raider);
     Ok(Handled::AtPatrol)
 }
@@ -113,7 +113,7 @@ pub(super) fn about(hook: &Hook) -> About {
 }
 
 /// Calls a person, and tracks the sandbox until it is settled.
-async fn tell(args: &WitnessArgs, kept: &Retained<'_>) -> Result<(), Refusal> {
+async fn escalate(args: &WitnessArgs, kept: &Retained<'_>) -> Result<(), Refusal> {
     let hook = kept.hook;
     let losses = kept.refused.losses.join("\n");
     let helps = match (kept.refused.status, &kept.refused.hint) {

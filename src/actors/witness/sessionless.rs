@@ -26,7 +26,7 @@ pub(super) fn sessionless(world: &World, views: &[ChildView]) -> BTreeMap<Raider
 ///
 /// # Errors
 /// The store's.
-pub(super) fn note(
+pub(super) fn journal(
     txn: &mut dyn Txn,
     rig: &RigName,
     absent: &BTreeMap<RaiderId, String>,

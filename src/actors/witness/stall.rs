@@ -137,7 +137,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
     let mut first: Option<Mono> = None;
     let held: Vec<RaiderId> = seen.iter().map(|seen| seen.hook.raider.clone()).collect();
     for seen in seen {
-        match note(args, &policy, &seen, None).await? {
+        match judge(args, &policy, &seen, None).await? {
             Verdict::Fresh { until } => {
                 first = Some(first.map_or(until, |first| first.min(until)));
             }
@@ -179,7 +179,7 @@ fn arm(args: &WitnessArgs, due: Mono) {
 
 /// Adds an observation, and judges. A stalled raider that makes progress again is reset, and its escalations are
 /// closed.
-async fn note(
+async fn judge(
     args: &WitnessArgs,
     policy: &Policy,
     seen: &ObservedRaider,
@@ -197,7 +197,7 @@ async fn note(
         if watch.session() != marks.session {
             *watch = Watch::new(marks.clone(), now);
         }
-        let mut progress = watch.look(marks, seen.attended, now);
+        let mut progress = watch.compare(marks, seen.attended, now);
         watch.sighted(seen.unseen.is_none(), now);
         watch.waits(seen.wait.as_ref(), wall, now);
         if let Some(depth) = depth.filter(|_| progress == Progress::None) {
@@ -279,9 +279,9 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
     let Some(seen) = see(args, Some(raider.clone())).await?.pop() else {
         return Ok(());
     };
-    match note(args, policy, &seen, None).await? {
+    match judge(args, policy, &seen, None).await? {
         Verdict::Deeper => {}
-        Verdict::Spins => return spins::look(args, policy, seen).await,
+        Verdict::Spins => return spins::examine(args, policy, seen).await,
         _ => return Ok(()),
     }
     let depth = match sound(args, &seen).await {
@@ -298,7 +298,7 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
     let Some(seen) = again.filter(|seen| seen.facts.token == session) else {
         return Ok(());
     };
-    let verdict = note(args, policy, &seen, Some(depth)).await?;
+    let verdict = judge(args, policy, &seen, Some(depth)).await?;
     if let Some(why) = &seen.unseen {
         return lost(args, policy, &seen.hook, why.clone()).await;
     }

@@ -160,7 +160,7 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), StoreError> {
+pub(super) async fn close_finished(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), StoreError> {
     let keys: BTreeSet<ClaimKey> = pieces.iter().map(Piece::key).collect();
     args.memory.troubles.retain(&keys);
     let mut still: BTreeSet<(String, Identity)> = BTreeSet::new();

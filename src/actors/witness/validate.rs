@@ -422,7 +422,7 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
         if !txn.handled(id)? {
             return Ok(());
         }
-        if settle(txn, &hook, stuck)? && stuck {
+        if release_relic(txn, &hook, stuck)? && stuck {
             let reason = hook.done.as_ref().and_then(|intent| intent.reason.clone());
             let body = Body::Help(Escalation {
                 agent: hook.raider.to_string(),
@@ -441,7 +441,7 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
 }
 
 /// Returns false when the relic is not this raider's any more: a person's decision meanwhile holds.
-fn settle(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, StoreError> {
+fn release_relic(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, StoreError> {
     let intent = hook.done.as_ref();
     let cause = if stuck { Cause::Stuck } else { Cause::Deferred };
     let mut relic = txn.relic(&hook.relic)?;

@@ -155,7 +155,7 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &WispEvidence) -> Result<Option<St
         return Ok(match mr {
             None => Some("dropped".to_owned()),
             Some(mr) => mr
-                .is_over()
+                .is_final()
                 .then(|| format!("{:?}", mr.state).to_lowercase()),
         });
     }

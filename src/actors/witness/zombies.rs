@@ -97,7 +97,7 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     if class == Class::AgentDead && !is_lasting(args, &sight) {
         return Ok(Handled::AtPatrol);
     }
-    let noted = note(args, hook, class, sight.facts.bond).await?;
+    let noted = journal_class(args, hook, class, sight.facts.bond).await?;
     let cause = class.cause(sight.facts.bond);
     let meant = ChildRef::raider(raider, hook.incarnation);
     let seen = sight.token.clone().unwrap_or_default();
@@ -206,7 +206,7 @@ struct Noted {
 /// Journals each class of an incarnation once, because handling it may take several attempts.
 ///
 /// Returns when it was noted first.
-async fn note(
+async fn journal_class(
     args: &WitnessArgs,
     hook: &Hook,
     class: Class,

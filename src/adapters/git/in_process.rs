@@ -75,7 +75,7 @@ impl InProcessRepo {
                 found.peel(ObjectType::Commit)
             }
         };
-        told(object.ok()?.id())
+        to_oid(object.ok()?.id())
     }
 
     /// Returns the raw content of an object.
@@ -88,7 +88,7 @@ impl InProcessRepo {
     /// Returns the tree of a commit.
     pub(super) fn tree(&self, commit: &Oid) -> Option<Oid> {
         let commit = self.0.find_commit(named(commit.as_str())?).ok()?;
-        told(commit.tree_id())
+        to_oid(commit.tree_id())
     }
 
     /// Returns the names among `names` that the top directory of a commit has.
@@ -110,7 +110,7 @@ impl InProcessRepo {
             // The lookup does neither.
             let reference = self.0.find_reference(name).ok()?;
             let target = reference.resolve().ok()?.target()?;
-            found.push((told(target)?, name.to_owned()));
+            found.push((to_oid(target)?, name.to_owned()));
         }
         Some(found)
     }
@@ -132,7 +132,7 @@ impl InProcessRepo {
     /// Returns a commit and its newest ancestors.
     pub(super) fn recent(&self, from: &Oid) -> HashSet<Oid> {
         let ids = self.walk(from).into_iter().flatten();
-        ids.filter_map(told).collect()
+        ids.filter_map(to_oid).collect()
     }
 
     /// Returns true if `to` is `from` or among its newest ancestors.
@@ -188,7 +188,7 @@ fn named(id: &str) -> Option<git2::Oid> {
     is_full.then(|| git2::Oid::from_str(id).ok()).flatten()
 }
 
-fn told(id: git2::Oid) -> Option<Oid> {
+fn to_oid(id: git2::Oid) -> Option<Oid> {
     Oid::new(id.to_string()).ok()
 }
 

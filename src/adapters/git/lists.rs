@@ -40,7 +40,7 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     if now.is_none() || *seen == now {
         return Ok(());
     }
-    let (text, why) = look(repo, &file)?;
+    let (text, why) = read_packed(repo, &file)?;
     let Some(why) = why else {
         *seen = now;
         return Ok(());
@@ -71,7 +71,7 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
 }
 
 /// Reads it. Returns the reason if git could not.
-fn look(repo: &GitRepo, file: &Path) -> Result<(Vec<u8>, Option<String>), RepoError> {
+fn read_packed(repo: &GitRepo, file: &Path) -> Result<(Vec<u8>, Option<String>), RepoError> {
     let ours = fs::metadata(repo.repo_dir().join(PACKED)).map_or(0, |found| found.len());
     let max = PACKED_MAX.max(ours.saturating_mul(4));
     let read = |max| beneath::read(repo.theirs(), Path::new(PACKED), max);

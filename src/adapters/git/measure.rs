@@ -104,7 +104,7 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path, files: Files) -> Result<Me
             sandbox.display()
         )));
     }
-    look(repo, ground, files)
+    measure_ground(repo, ground, files)
 }
 
 /// Measures the rest of a sandbox, even if its directory is gone. None if nothing is left.
@@ -116,7 +116,7 @@ pub(super) fn measure_left(
     let ground = ground(repo, sandbox)?;
     match ground.gone {
         true => gone(repo, ground),
-        false => look(repo, ground, files).map(Some),
+        false => measure_ground(repo, ground, files).map(Some),
     }
 }
 
@@ -144,7 +144,7 @@ fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
             ground.sandbox.display()
         )));
     }
-    let measured = look(repo, ground, Files::Known)?;
+    let measured = measure_ground(repo, ground, Files::Known)?;
     match &measured.index.odd {
         Some(why) => {
             let sandbox = measured.ground.sandbox.display();
@@ -171,7 +171,7 @@ struct Baseline {
 }
 
 /// Treats a HEAD that is not whole as absent: the sandbox then consists of its base and of the files on the disk.
-fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
+fn drop_broken_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     match objects::check_theirs(repo) {
         Err(why) if !objects::is_shut(repo) => return Err(why),
         _ => {}
@@ -221,8 +221,8 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Baseline, RepoError> {
     })
 }
 
-fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, RepoError> {
-    settle(repo, &mut ground)?;
+fn measure_ground(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, RepoError> {
+    drop_broken_head(repo, &mut ground)?;
     let sight = sight(repo, &ground)?;
     let disk = match ground.gone {
         true => Disk {
@@ -401,7 +401,7 @@ fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Baseline) -> Result<Fou
 /// Compares the files of a sandbox with its HEAD, and measures nothing else.
 pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared), RepoError> {
     let mut ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
-    settle(repo, &mut ground)?;
+    drop_broken_head(repo, &mut ground)?;
     let sight = sight(repo, &ground)?;
     let disk = disk(repo, &ground, &sight, Files::Known)?;
     Ok((ground, disk.files))

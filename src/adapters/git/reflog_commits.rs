@@ -60,7 +60,7 @@ fn take_log(root: &Path, name: &Path, found: &mut HeadReflog) -> Result<(), Repo
     match read_log(root, name) {
         Ok(text) => {
             let text = text.unwrap_or_default();
-            note(&String::from_utf8_lossy(&text), found);
+            add_reflog(&String::from_utf8_lossy(&text), found);
             Ok(())
         }
         Err(error) if super::admin::is_strange(&error) || is_closed(&error) => {
@@ -118,7 +118,7 @@ pub(super) fn is_made(text: &[u8]) -> bool {
 }
 
 /// Adds the contents of a reflog.
-fn note(text: &str, found: &mut HeadReflog) {
+fn add_reflog(text: &str, found: &mut HeadReflog) {
     // `<old> <new> <committer> <time> <zone>\t<message>`; repo.git always keeps its refs in files.
     for line in text.lines() {
         let (head, message) = line.split_once('\t').unwrap_or((line, ""));

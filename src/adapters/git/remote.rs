@@ -6,7 +6,7 @@
 use super::branches::drop_branch;
 use super::command::NETWORK;
 use super::name_locks;
-use super::push::{Answer, Push, said, without_password};
+use super::push::{Answer, Push, git_messages, without_password};
 use super::rig::{GitRepo, oid};
 use super::share;
 use crate::domain::ids::Oid;
@@ -66,7 +66,7 @@ pub(super) fn fetch(
         }
         return Ok(());
     }
-    let why = said(&output, from);
+    let why = git_messages(&output, from);
     if why.contains("couldn't find remote ref") {
         return Err(RepoError::NotFound(format!("branch {branch} on {remote}")));
     }
@@ -91,7 +91,7 @@ pub(super) fn remote_head(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, R
         .output()
         .map_err(|error| without_password(error, &format!("reading of {branch}")))?;
     if !output.ok() {
-        return Err(RepoError::Remote(said(&output, &url)));
+        return Err(RepoError::Remote(git_messages(&output, &url)));
     }
     let text = output.text();
     // The pattern also matches `x/refs/heads/<branch>`.

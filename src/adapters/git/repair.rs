@@ -70,7 +70,7 @@ fn home(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
 }
 
 /// Turns the files at the path into a worktree. Returns its administrative directory.
-pub(super) fn settle(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+pub(super) fn make_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let admin = home(repo, spec)?;
     heal(repo, spec, &admin)?;
     Ok(admin)

@@ -35,7 +35,7 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     match Note::begun(repo, spec) {
         Some(note) if note.complete => {
             ensure_branch(repo, spec)?;
-            repair::settle(repo, spec)?;
+            repair::make_worktree(repo, spec)?;
             injected_files::make(repo, spec)?;
             Ok(())
         }

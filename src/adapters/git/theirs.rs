@@ -115,7 +115,7 @@ impl Theirs<'_> {
                     // An unreadable directory of one raider's branches must not stop the others.
                     match beneath::open_up(self.dir, Path::new(&dir)) {
                         Ok(true) => open.push(dir),
-                        _ => self.say(&dir, &fail(error)),
+                        _ => self.warn_once(&dir, &fail(error)),
                     }
                     continue;
                 }
@@ -136,7 +136,7 @@ impl Theirs<'_> {
                         Err(why) => {
                             // The packed value under this name may be outdated.
                             found.remove(&name);
-                            self.say(&name, &why);
+                            self.warn_once(&name, &why);
                         }
                     }
                 }
@@ -289,7 +289,7 @@ impl Theirs<'_> {
         Ok(true)
     }
 
-    fn say(&self, name: &str, why: &RepoError) {
+    fn warn_once(&self, name: &str, why: &RepoError) {
         let mut said = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if said.insert(name.to_owned()) {
             tracing::warn!(repository = %self.dir.display(), name, %why, "a ref of the agents' repository cannot be read and is ignored");

@@ -60,7 +60,7 @@ impl Place {
         })
     }
 
-    fn look(&mut self) -> Found {
+    fn inspect(&mut self) -> Found {
         let link = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
         let near = Path::new(&link).join(self.path.file_name().unwrap_or_default());
         // If the directory was removed, another one may have been made in its place.
@@ -85,7 +85,7 @@ impl Place {
     /// [`StoreError::Unavailable`] while the store is missing; [`StoreError::Failed`] when the store must be opened
     /// again: its content is then compared with the mark.
     pub(super) fn check(&mut self, conn: &Connection) -> Result<(), StoreError> {
-        let why = match self.look() {
+        let why = match self.inspect() {
             Found::InPlace => return Ok(()),
             Found::Removed => {
                 let saved = match &self.saved {

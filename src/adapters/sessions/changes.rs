@@ -190,7 +190,7 @@ impl Watcher {
             return Err("its holder is of an older version".to_owned());
         }
         client
-            .tell(&Request::Watch)
+            .send(&Request::Watch)
             .map_err(|error| error.to_string())?;
         let (stream, frames) = client.into_parts();
         if proc::is_scarce(&stream) {
@@ -218,7 +218,7 @@ impl Watcher {
             },
         );
         // Output from before the watch is reported, too.
-        self.tell(self.last);
+        self.notify(self.last);
         Ok(())
     }
 
@@ -228,7 +228,7 @@ impl Watcher {
             return;
         };
         match watched.read() {
-            Heard::Changed => self.tell(number),
+            Heard::Changed => self.notify(number),
             Heard::Nothing => {}
             Heard::Over => {
                 if let Some(watched) = self.watched.remove(&number)
@@ -240,7 +240,7 @@ impl Watcher {
         }
     }
 
-    fn tell(&self, number: u64) {
+    fn notify(&self, number: u64) {
         let Some(watched) = self.watched.get(&number) else {
             return;
         };

@@ -109,9 +109,9 @@ impl LocalSessions {
 
     /// Observes a session. If its record is missing, or differs from the living holder that this supervisor knows,
     /// the holder is right, and the record is written again.
-    fn look(&self, id: &SessionId) -> Option<ObservedSession> {
+    fn observe(&self, id: &SessionId) -> Option<ObservedSession> {
         let dir = self.dir(id);
-        let seen = observe::look(id, &dir);
+        let seen = observe::session(id, &dir);
         let Some(known) = self.members.state(id) else {
             return seen;
         };
@@ -130,7 +130,7 @@ impl LocalSessions {
 
     fn look_at_all(&self) -> io::Result<Vec<ObservedSession>> {
         let ids = self.ids()?;
-        Ok(ids.iter().filter_map(|id| self.look(id)).collect())
+        Ok(ids.iter().filter_map(|id| self.observe(id)).collect())
     }
 
     /// Returns every session that has a directory or is known.
@@ -183,7 +183,7 @@ impl LocalSessions {
 
     /// Returns the session that this handle names, running or ended.
     fn named(&self, handle: &SessionHandle) -> Result<ObservedSession, SessionError> {
-        let sight = self.look(&handle.id);
+        let sight = self.observe(&handle.id);
         sight
             .filter(|sight| sight.facts.token == handle.token)
             .ok_or_else(|| SessionError::Gone(handle.id.clone()))
@@ -197,7 +197,7 @@ impl LocalSessions {
 
     /// Makes sure that no process of an earlier session of this id lives.
     fn clear(&self, id: &SessionId, dir: &Path) -> Result<(), StartError> {
-        let sight = self.look(id);
+        let sight = self.observe(id);
         match sight.as_ref().map(|sight| &sight.facts.state) {
             Some(RunState::Running) => return Err(StartError::Exists(id.clone())),
             Some(RunState::Unknown { why })
@@ -286,7 +286,7 @@ impl LocalSessions {
         };
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let asked = Client::hurried(&dir, &state.token)
-            .and_then(|mut client| client.tell(&Request::Stop { grace_ms }).map(|()| client));
+            .and_then(|mut client| client.send(&Request::Stop { grace_ms }).map(|()| client));
         match &asked {
             Ok(_) => {}
             // The holder is ending, its socket was removed, or no common version exists: a TERM asks holders of every

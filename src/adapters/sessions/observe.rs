@@ -29,7 +29,7 @@ pub struct ObservedSession {
 
 /// Observes a session; none if there is no trace of it.
 #[must_use]
-pub fn look(id: &SessionId, dir: &Path) -> Option<ObservedSession> {
+pub fn session(id: &SessionId, dir: &Path) -> Option<ObservedSession> {
     match files::read::<SessionRecord>(dir, files::STATE) {
         Ok(Found::Nothing) => None,
         Ok(Found::Record(state)) if state.id == *id => Some(judge(dir, state)),
@@ -240,13 +240,13 @@ mod tests {
     }
 
     fn seen(dir: &Path) -> RunState {
-        look(&id(), dir).unwrap().facts.state
+        session(&id(), dir).unwrap().facts.state
     }
 
     #[test]
     fn a_living_holder_runs_and_a_reused_pid_is_lost() {
         let dir = crate::testing::scratch();
-        assert!(look(&id(), dir.path()).is_none());
+        assert!(session(&id(), dir.path()).is_none());
         let holder = Holder::of(dir.path());
         let mut state = running(dir.path(), &holder);
         assert_eq!(seen(dir.path()), RunState::Running);
@@ -340,7 +340,7 @@ mod tests {
             let log = fs::File::create(dir.path().join(files::LOG)).unwrap();
             let at = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
             log.set_modified(at).unwrap();
-            look(&id(), dir.path()).unwrap().facts
+            session(&id(), dir.path()).unwrap().facts
         };
         fs::write(dir.path().join(files::OLDER_LOG), "").unwrap();
         let (first, second) = (write(1000), write(1001));

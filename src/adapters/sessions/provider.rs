@@ -54,7 +54,7 @@ impl Sessions for LocalSessions {
         place::set_aside(&dir).map_err(provider)?;
         files::make_dir(&dir).map_err(provider)?;
         self.clear(&spec.id, &dir)?;
-        let before = self.look(&spec.id).and_then(|sight| sight.state);
+        let before = self.observe(&spec.id).and_then(|sight| sight.state);
         let state = self.launch(spec, &dir)?;
         if let Some(before) = before.filter(|_| state.pane.is_none()) {
             // The session moved out of tmux. (Within tmux, its new pane has taken the name.)
@@ -72,7 +72,7 @@ impl Sessions for LocalSessions {
     }
 
     fn adopt(&self, id: &SessionId) -> Result<Started, SessionError> {
-        let sight = self.look(id);
+        let sight = self.observe(id);
         let running = sight.filter(|sight| sight.facts.state == RunState::Running);
         let Some(state) = running.and_then(|sight| sight.state) else {
             return Err(SessionError::Gone(id.clone()));
@@ -96,7 +96,7 @@ impl Sessions for LocalSessions {
     }
 
     fn facts(&self, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
-        Ok(ask_tmux(self.look(id).into_iter().collect()).pop())
+        Ok(ask_tmux(self.observe(id).into_iter().collect()).pop())
     }
 
     fn interrupt(&self, handle: &SessionHandle) -> Result<(), SessionError> {
@@ -109,7 +109,7 @@ impl Sessions for LocalSessions {
     fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {
         let _pass = self.narrow.pass();
         let id = &handle.id;
-        let Some(sight) = self.look(id) else {
+        let Some(sight) = self.observe(id) else {
             return Ok(Stopped::Already);
         };
         if sight.facts.token != handle.token {
@@ -216,7 +216,7 @@ impl Sessions for LocalSessions {
     }
 
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError> {
-        let Some(sight) = self.look(id) else {
+        let Some(sight) = self.observe(id) else {
             return Ok(None);
         };
         Ok(self.meta(id, &sight.facts.token)?.remove(key))
@@ -247,7 +247,7 @@ impl Sessions for LocalSessions {
     }
 
     fn cpu(&self, id: &SessionId) -> Option<Duration> {
-        let sight = self.look(id)?;
+        let sight = self.observe(id)?;
         let state = sight
             .state
             .filter(|_| sight.facts.state == RunState::Running)?;
@@ -259,7 +259,7 @@ impl Sessions for LocalSessions {
     }
 
     fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool> {
-        let sight = self.look(id)?;
+        let sight = self.observe(id)?;
         let state = sight
             .state
             .filter(|_| sight.facts.state == RunState::Running)?;
@@ -274,7 +274,7 @@ impl Sessions for LocalSessions {
     fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {
         let mut listed = None;
         let lives = of.iter().map(|(id, names)| {
-            let sight = self.look(id)?;
+            let sight = self.observe(id)?;
             let state = sight
                 .state
                 .filter(|_| sight.facts.state == RunState::Running)?;
@@ -324,7 +324,7 @@ impl Sessions for LocalSessions {
         for id in ids {
             let gate = self.gate(&id);
             let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
-            let sight = self.look(&id);
+            let sight = self.observe(&id);
             match logs::prune(&self.dir(&id), sight.as_ref(), ended_before) {
                 Ok(had) => pruned += usize::from(had),
                 Err(error) => first = first.or(Some(failed(&id, error))),
@@ -340,7 +340,7 @@ impl Sessions for LocalSessions {
         if !dir.exists() {
             return Ok(());
         }
-        let sight = self.look(id);
+        let sight = self.observe(id);
         if let Some(sight) = &sight
             && matches!(
                 sight.facts.state,

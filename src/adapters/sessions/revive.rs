@@ -29,7 +29,7 @@ pub fn all(sessions: &Path) -> io::Result<()> {
         let Some(id) = name.and_then(|name| SessionId::new(name).ok()) else {
             continue;
         };
-        let sight = observe::look(&id, &dir);
+        let sight = observe::session(&id, &dir);
         let runs = sight.is_some_and(|sight| sight.facts.state == RunState::Running);
         if runs || !files::is_private_dir(&dir) {
             continue;

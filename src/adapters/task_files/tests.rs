@@ -193,8 +193,8 @@ fn intents_come_in_order_and_can_be_set_aside() {
     assert!(city.path().join("outbox/a.refused").exists());
     assert!(tasks.outbox().unwrap().is_empty());
     fs::write(path, intent).unwrap();
-    tasks.settle(path).unwrap();
-    tasks.settle(path).unwrap();
+    tasks.remove_intent(path).unwrap();
+    tasks.remove_intent(path).unwrap();
     assert!(tasks.outbox().unwrap().is_empty());
 }
 
@@ -344,7 +344,7 @@ fn nothing_is_removed_or_renamed_behind_a_link() {
     assert!(tasks.prune(&link("tasks"), Timestamp::MAX, &[]).is_err());
     let intent = link("outbox").join("a.json");
     assert!(tasks.outbox().is_err());
-    assert!(tasks.set_aside(&intent).is_err() && tasks.settle(&intent).is_err());
+    assert!(tasks.set_aside(&intent).is_err() && tasks.remove_intent(&intent).is_err());
     for name in ["dir/file", "a.json"] {
         assert_eq!(fs::read(home.path().join(name)).unwrap(), b"precious");
     }

@@ -23,7 +23,7 @@ const GONE_LIMIT: Duration = Duration::from_secs(30);
 pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     let city = context.city()?;
     if let Ok(answer) = supervisor::ping(&city) {
-        output::say("hd: it is running already");
+        output::message("hd: it is running already");
         return context.print(&answer, runs);
     }
     let words: &[&str] = match args.accept_store {
@@ -35,7 +35,7 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     }
     let mut background = supervisor::start(&city, Lives::Detached, words)?;
     let answer = background.ready(&city)?;
-    output::say(&format!(
+    output::message(&format!(
         "hd: started; it logs to {}",
         background.log.display()
     ));

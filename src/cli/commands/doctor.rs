@@ -38,7 +38,7 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
         }
         Err(error) => return Err(error),
     };
-    findings.extend(local::look(
+    findings.extend(local::check(
         &city,
         &context.city_file()?,
         fix,

@@ -25,8 +25,10 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
     match answer {
         Err(error) if error.kind == ErrorKind::Unavailable => {
             let file = leave(&city.root, &op, &error)?;
-            output::say(&format!("hd: {error}"));
-            output::say("hd: your completion is written down and will be taken up when it is back");
+            output::message(&format!("hd: {error}"));
+            output::message(
+                "hd: your completion is written down and will be taken up when it is back",
+            );
             let result = serde_json::json!({"outbox": file, "accepted": false});
             context.print(&result, outcome_lines::done)
         }

@@ -68,13 +68,13 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliEr
     let seen = looked.get("incarnation").and_then(Value::as_u64);
     if looked.get("safe") != Some(&Value::Bool(false)) {
         let safe = format!("hd: nothing of {} would be lost", args.name);
-        output::say(&outcome_lines::with_ignored(safe, &looked));
+        output::message(&outcome_lines::with_ignored(safe, &looked));
         return Ok(seen);
     }
     let what = outcome_lines::refused(&looked);
     let kept = looked.get("would").and_then(Value::as_str) != Some("refuse");
     if args.salvage && kept {
-        output::say(&format!("hd: {what}\nhd: salvage refs will keep the work"));
+        output::message(&format!("hd: {what}\nhd: salvage refs will keep the work"));
         return Ok(seen);
     }
     let mut error = CliError::new(Exit::Refused, what);

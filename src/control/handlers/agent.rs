@@ -33,7 +33,7 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
     let shown = id.to_string();
     if let ChildId::Agent(agent) = id.clone() {
         // Sticky: it outlives the supervisor.
-        say(world, move |said| {
+        update_orders(world, move |said| {
             said.resting.insert(agent.clone());
         })
         .await?;
@@ -44,7 +44,7 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
     Ok(json!({ "name": shown, "state": "stopped" }))
 }
 
-async fn say(
+async fn update_orders(
     world: &World,
     change: impl Fn(&mut OperatorOrders) + Send + 'static,
 ) -> Result<(), ControlError> {
@@ -58,7 +58,7 @@ async fn say(
 pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
     let id = names::known(world, name).await?;
     let shown = id.to_string();
-    say(world, move |said| {
+    update_orders(world, move |said| {
         if on {
             said.suspended.insert(id.clone());
         } else {
@@ -100,7 +100,7 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
         ChildId::Raider(_) => None,
     };
     if let Some(agent) = rested.clone() {
-        say(world, move |said| {
+        update_orders(world, move |said| {
             said.resting.remove(&agent);
         })
         .await?;
@@ -114,7 +114,7 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
         Ok(Ok(())) => {}
         Ok(Err(why)) => {
             if let Some(agent) = rested {
-                say(world, move |said| {
+                update_orders(world, move |said| {
                     said.resting.insert(agent.clone());
                 })
                 .await?;

@@ -47,7 +47,7 @@ pub(super) async fn escalate(
     let call = Escalation {
         agent: agent.clone(),
         relic,
-        problem: Problem::said(problem),
+        problem: Problem::in_own_words(problem),
         severity: args.severity,
         evidence,
     };

@@ -117,7 +117,7 @@ impl Service for Handlers {
             "times": times,
         });
         let event = NewEvent::new(EventType::ControlForbidden, who, Cause::Forbidden);
-        self.world.store.note(vec![event.with(data)]);
+        self.world.store.journal(vec![event.with(data)]);
     }
 
     fn answered(&self, op: OpName, failed: Option<ErrorKind>, took: Duration) {

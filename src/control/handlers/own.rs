@@ -354,7 +354,7 @@ mod tests {
             fresh: false,
         };
         let child = ChildId::Raider(charged.raider.clone());
-        accounts::told(&town.world, &child, harness, trouble);
+        accounts::report_trouble(&town.world, &child, harness, trouble);
         assert!(accounts::refuse_parked(&town.world, harness).is_err());
         let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
         done(&town.world, &caller, &args).await.unwrap();
@@ -384,7 +384,7 @@ mod tests {
             until: None,
             fresh: true,
         };
-        accounts::told(
+        accounts::report_trouble(
             &town.world,
             &ChildId::Raider(other.raider),
             harness,

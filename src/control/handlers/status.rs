@@ -111,7 +111,7 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     let agents = agents(world, &all, &stored.said, &stored.usage.agents);
     let pools = pools(world, &all).await?;
     let uptime = world.clock.mono().saturating_sub(started);
-    let budgets = usage::over(world).await?;
+    let budgets = usage::spent(world).await?;
     let budgets = budgets.iter().map(|(over, until)| {
         let parks = over.budget.on_exceed == OnExceed::Park;
         json!({

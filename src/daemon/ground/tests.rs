@@ -28,8 +28,8 @@ fn parts(troubles: &[crate::domain::ground::Trouble]) -> Vec<Part> {
 
 /// Returns the parts that a look mended and left. The next look must have nothing more to mend.
 fn looked(ground: &Ground) -> (Vec<Part>, Vec<Part>) {
-    let look = ground.look();
-    assert!(ground.look().mended.is_empty());
+    let look = ground.check();
+    assert!(ground.check().mended.is_empty());
     (parts(&look.mended), parts(&look.left))
 }
 
@@ -47,14 +47,14 @@ fn what_is_removed_is_made_again_and_never_held_twice() {
     assert_eq!(looked(&ground), (vec![Part::Lock], vec![]));
     fs::remove_dir_all(lab.state()).unwrap();
     assert!(is_held(&lab));
-    let look = ground.look();
+    let look = ground.check();
     assert!(look.left.is_empty(), "{look:?}");
     assert_eq!(looked(&ground), (vec![], vec![]));
     assert!(lab.state().join("sessions").is_dir());
     assert!(is_held(&lab));
     fs::remove_dir_all(lab.state()).unwrap();
     fs::create_dir_all(lab.state().join("sessions/x")).unwrap();
-    let look = ground.look();
+    let look = ground.check();
     assert!(look.left.is_empty(), "{look:?}");
     assert_eq!(fs::metadata(lab.state()).unwrap().mode() & 0o777, 0o700);
 }

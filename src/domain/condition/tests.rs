@@ -85,7 +85,7 @@ fn each_condition_is_told_once_and_a_flickering_one_seldom() {
     let mut watch = Watch::new("t");
     let mut look = |second: i64, text: Option<&str>| {
         watch.saw(question(text), None, at(second));
-        watch.tell(at(second)).is_some()
+        watch.due_notice(at(second)).is_some()
     };
     assert!(!look(0, None));
     assert!(look(1, Some("a")), "at once");
@@ -105,7 +105,7 @@ fn each_condition_is_told_once_and_a_flickering_one_seldom() {
 fn end_of_a_condition_is_told_once() {
     let mut watch = Watch::new("t");
     watch.saw(question(Some("a")), None, at(1));
-    assert!(watch.tell(at(1)).is_some() && watch.tell_end().is_none());
+    assert!(watch.due_notice(at(1)).is_some() && watch.tell_end().is_none());
     watch.saw(question(None), None, at(2));
     assert!(watch.tell_end().is_some_and(|over| over.text() == "a"));
     assert_eq!(watch.tell_end(), None);
@@ -119,7 +119,7 @@ fn report_of_a_question_holds_until_the_screen_shows_that_it_goes_on() {
         choices: vec!["yes".into()],
     };
     watch.reported(&asks, at(0));
-    assert!(watch.is_known() && watch.tell(at(0)).is_some());
+    assert!(watch.is_known() && watch.due_notice(at(0)).is_some());
     watch.saw(question(None), None, at(10));
     assert!(watch.is_known(), "a screen that says nothing ends nothing");
     let goes_on = Sighting {
@@ -227,7 +227,7 @@ fn prompt_that_was_submitted_ends_no_limit_and_no_login() {
         watch.saw(at_rest.clone(), None, at(1));
         let told = watch.tell_account();
         assert!(matches!(told, Some(AccountNews::Told(_))), "{text}");
-        assert!(watch.tell(at(1)).is_some());
+        assert!(watch.due_notice(at(1)).is_some());
         for (second, look) in [(2, &busy), (4, &busy), (5, &at_rest), (200, &at_rest)] {
             if second == 2 {
                 watch.reported(&Report::Begins, at(second));

@@ -443,7 +443,7 @@ impl Watch {
     }
 
     /// Returns the condition when people are to be told of it now. Each is told once.
-    pub fn tell(&mut self, now: Timestamp) -> Option<Condition> {
+    pub fn due_notice(&mut self, now: Timestamp) -> Option<Condition> {
         let since = |told: Timestamp| Duration::try_from(now.duration_since(told));
         // Also after the clock was set back.
         let early = |told| since(told).is_ok_and(|since| since < APART);

@@ -17,7 +17,11 @@ fn target_that_keeps_moving_is_followed_ever_more_slowly_and_calls_a_person_once
     assert_eq!(waits.last(), Some(&Some(300)), "it never stops trying");
     assert_eq!(calls.iter().filter(|call| **call).count(), 1);
     assert!(calls[7]);
-    assert!(chase.note("main").starts_with("main moved 20 times while"));
+    assert!(
+        chase
+            .explanation("main")
+            .starts_with("main moved 20 times while")
+    );
 }
 
 /// With a gate of twenty minutes, a person is called before the target has moved eight times.

@@ -42,7 +42,7 @@ fn see(
     steps: Option<&Steps>,
     now: Mono,
 ) -> (Progress, Verdict) {
-    let progress = watch.look(cheap, false, now);
+    let progress = watch.compare(cheap, false, now);
     match watch.judge(&POLICY, steps, now) {
         Verdict::Deeper => {
             let deeper = watch.look_deeper(deep, now);
@@ -89,9 +89,9 @@ fn the_relic_is_a_channel_and_a_person_at_the_terminal_is_a_sign() {
     let mut watch = Watch::new(marks(0, "a"), at(0));
     let mut other = marks(0, "a");
     other.relic = "blocked".into();
-    assert_eq!(watch.look(other.clone(), false, at(90)), Progress::Work);
-    assert_eq!(watch.look(other.clone(), true, at(180)), Progress::Sign);
-    assert_eq!(watch.look(other, false, at(181)), Progress::None);
+    assert_eq!(watch.compare(other.clone(), false, at(90)), Progress::Work);
+    assert_eq!(watch.compare(other.clone(), true, at(180)), Progress::Sign);
+    assert_eq!(watch.compare(other, false, at(181)), Progress::None);
     assert_eq!(watch.silence(at(181)), at(1));
 }
 
@@ -288,7 +288,7 @@ fn called(until: u64, what: impl Fn(u64) -> Spinner) -> Vec<u64> {
     let mut watch = Watch::new(marks(0), at(0));
     let mut called = Vec::new();
     for now in 1..=until {
-        watch.look(marks(now), false, at(now));
+        watch.compare(marks(now), false, at(now));
         // The last output counts for this very second; the next look is a moment later.
         let moment = at(now) + AFTER / WORTH - Duration::from_secs(1);
         match watch.judge(&POLICY, None, moment) {
@@ -344,7 +344,7 @@ fn session_that_declared_a_wait_spins_from_its_end_on() {
     let declared = wait(1000, "one");
     let mut called = Vec::new();
     for now in 1..=2_000 {
-        watch.look(marks(now), false, at(now));
+        watch.compare(marks(now), false, at(now));
         watch.waits(Some(&declared), wall(i64::try_from(now).unwrap()), at(now));
         let moment = at(now) + AFTER / WORTH - Duration::from_secs(1);
         if watch.judge(&POLICY, None, moment) == Verdict::Spins {

@@ -158,7 +158,7 @@ impl ModelState {
                 (Says::Refuse(limit), None)
             }
             Some(step) => act(step, request),
-            None => said(END.to_owned()),
+            None => reply_text(END.to_owned()),
         };
         Decided {
             marker: Some(scenario.marker.clone()),
@@ -195,14 +195,14 @@ impl Decided {
     }
 }
 
-fn said(text: String) -> (Says, Option<Given>) {
+fn reply_text(text: String) -> (Says, Option<Given>) {
     let given = Given::Text(text.clone());
     (Says::Reply(Reply::Text(text)), Some(given))
 }
 
 fn act(step: &Step, request: &Request) -> (Says, Option<Given>) {
     match acts::reply(step, request) {
-        Some(Reply::Text(text)) => said(text),
+        Some(Reply::Text(text)) => reply_text(text),
         Some(Reply::Call(call)) => {
             let given = Given::Call(call.tool.clone());
             (Says::Reply(Reply::Call(call)), Some(given))

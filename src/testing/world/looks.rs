@@ -10,7 +10,7 @@ use super::*;
 impl Town {
     /// Has the root look so many times in a row, while a call of a fake is held and time stands still. The actions of a
     /// look are done before the next begins.
-    pub async fn look(&self, times: usize) {
+    pub async fn run_looks(&self, times: usize) {
         let sessions = &self.parts.sessions;
         for _ in 0..times {
             sessions.hold_lists(true);

@@ -200,7 +200,7 @@ fn nothing_springs(chance: &mut Chance) {
     eprintln!("{style:?}, remote: {remote}, {names:?}, {set:?}");
     fs::remove_file(&wires.mark).ok();
     let spec = wires.city.spec(1);
-    wires.look(&spec);
+    wires.observe(&spec);
     let beside = wires.beside();
     wires.land(&spec.branch, &head, style);
     wires.release(&spec, 1);
@@ -234,7 +234,7 @@ fn filter_and_merge_driver_of_the_user_count_as_they_were_when_the_rig_was_prepa
     add_to_user(&wires);
     let head = Oid::new(rev(&wires.sandbox, "HEAD")).unwrap();
     let spec = wires.city.spec(1);
-    wires.look(&spec);
+    wires.observe(&spec);
     let beside = wires.beside();
     wires.land(&spec.branch, &head, LandStyle::Merge);
     wires.release(&spec, 1);

@@ -85,7 +85,7 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
         let sandbox = city.sandbox("Toast");
         let head = rev(&sandbox, "HEAD");
         break_it(&city);
-        told(&city, what);
+        assert_reported(&city, what);
         let repaired = city.hd(&["raider", "repair", "Toast", "--yes"]).json();
         assert!(repaired["was"].is_string(), "{what}: {repaired}");
         city.wait_sign("again");
@@ -98,7 +98,7 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
 }
 
 /// Asserts that status and doctor report the living raider's sandbox as broken, with the fix.
-fn told(city: &City, what: &str) {
+fn assert_reported(city: &City, what: &str) {
     let fix = format!("hd raider repair {TOAST}");
     let raider = &city.raiders()[0];
     assert_eq!(raider["condition"], "sandbox_broken", "{what}: {raider}");

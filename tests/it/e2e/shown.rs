@@ -20,7 +20,7 @@ fn assert_safe(words: &[&str], ran: &Ran) {
     }
 }
 
-fn look(city: &City, words: &[&str]) -> [Ran; 2] {
+fn outputs(city: &City, words: &[&str]) -> [Ran; 2] {
     let ran = [city.say(words), city.hd(words)];
     ran.iter().for_each(|ran| assert_safe(words, ran));
     ran
@@ -73,9 +73,9 @@ fn nothing_that_an_agent_wrote_steers_the_terminal_of_a_person() {
         &["raider", "nuke", "Toast", "--dry-run"],
         &["doctor"],
     ] {
-        look(&city, words);
+        outputs(&city, words);
     }
-    let refused = look(&city, &["raider", "nuke", "Toast", "--yes"]);
+    let refused = outputs(&city, &["raider", "nuke", "Toast", "--yes"]);
     for ran in refused {
         assert_eq!(ran.code, 5, "{ran:?}");
         assert!(ran.err.contains('N') && ran.err.contains('Y'), "{ran:?}");

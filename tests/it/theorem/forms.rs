@@ -407,7 +407,7 @@ impl Agent<'_> {
                 }
                 self.run(&["add", "--", "-dash"]);
             }
-            form if form.is_told() => self.tell(form),
+            form if form.is_told() => self.apply_setting(form),
             form if form.is_odd() => self.hide(form),
             form if form.is_ruin() => self.ruin(form),
             _ => self.leave(form),

@@ -1,7 +1,7 @@
 //! Escalations as relics: the problems that people were called for, and their resolution (`witness-patrol.md`,
 //! escalate).
 
-mod settle;
+mod closing;
 
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
@@ -17,7 +17,7 @@ use crate::domain::problem::Problem;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
-pub use self::settle::{about, over, over_where, settle, standing, still_so, vanished};
+pub use self::closing::{about, close, over, over_where, standing, still_so, vanished};
 
 /// Prefix of the ids of escalations.
 const PREFIX: &str = "esc";
@@ -277,7 +277,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         standing.sandbox = Some(hook.incarnation);
     }
     standing.relic = match &body.relic {
-        Some(relic) => settle::status(txn, relic)?,
+        Some(relic) => closing::status(txn, relic)?,
         None => None,
     };
     let relic = txn.create_relic(&NewRelic {
@@ -328,7 +328,7 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Ent
 /// # Errors
 /// The store's.
 pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
-    say(world, from, Body::RecoveryNeeded(body)).await
+    send_to_shaman(world, from, Body::RecoveryNeeded(body)).await
 }
 
 /// Sends ESCALATION to the shaman: a problem with the work, independent of a sandbox. Not sent when the shaman knows it
@@ -337,10 +337,10 @@ pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Ref
 /// # Errors
 /// The store's.
 pub async fn escalate(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
-    say(world, from, Body::Escalation(body)).await
+    send_to_shaman(world, from, Body::Escalation(body)).await
 }
 
-async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
+async fn send_to_shaman(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
     let from = from.to_owned();
     let sent = world.store.run(move |txn| send(txn, &from, body.clone()));
     sent.await?;

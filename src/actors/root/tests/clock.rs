@@ -121,7 +121,7 @@ async fn a_jump_of_the_wall_clock_calls_nobody_again_before_its_time_or_after() 
         let call = Escalation {
             agent: "mayor".into(),
             relic: None,
-            problem: Problem::said("no key"),
+            problem: Problem::in_own_words("no key"),
             severity: Severity::Low,
             evidence: String::new(),
         };

@@ -33,7 +33,7 @@ async fn shortened_conversation_is_followed_by_a_rally() {
         until: town.world.clock.now().checked_add(MINUTE * 40).ok(),
         fresh: true,
     };
-    accounts::told(
+    accounts::report_trouble(
         &town.world,
         &ChildId::Agent("other".parse().unwrap()),
         &harness(&town),

@@ -164,7 +164,7 @@ async fn an_agent_that_is_wanted_again_while_it_ends_starts_when_it_has_ended() 
             .await;
         town.reconfigure(|city| city.clone_from(&before)).await;
         // The second look begins when the decisions of the first are carried out.
-        town.look(2).await;
+        town.run_looks(2).await;
         town.parts.sessions.release_stop(&session);
         town.settle().await;
         assert!(town.runs(&session));

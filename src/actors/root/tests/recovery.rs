@@ -104,7 +104,7 @@ async fn a_session_that_nothing_asks_for_is_ended_at_the_next_patrol() {
     let orphan = stray("gt-horde-Nobody");
     town.parts.sessions.start(&orphan).unwrap();
     town.parts.sessions.hold_stop(&orphan.id);
-    town.look(4).await;
+    town.run_looks(4).await;
     assert_eq!(town.parts.sessions.stops().len(), 1, "it is being ended");
     // The last look may be applied after the session has ended.
     town.parts.sessions.release_stop(&orphan.id);
@@ -144,7 +144,7 @@ async fn a_session_that_is_being_ended_is_not_adopted() {
         town.until("the stop", || !town.parts.sessions.stops().is_empty())
             .await;
         town.reconfigure(|city| city.suspended = false).await;
-        town.look(2).await;
+        town.run_looks(2).await;
         town.parts.sessions.release_stop(&session);
     };
     tokio::join!(boot, then);

@@ -195,7 +195,7 @@ async fn a_stop_names_what_it_could_not_end() {
     town.parts.sessions.hide(&unseen, Some("fog"));
     let left = Arc::clone(&town.left);
     town.stop(StopMode::Now).await;
-    let left = left.told();
+    let left = left.list();
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(left[0].contains(unseen.as_str()) && left[0].contains("fog"));
     assert!(left[1].contains(stubborn.as_str()));

@@ -165,7 +165,7 @@ pub(super) async fn fail(
         if let Some(id) = saga {
             txn.close_saga(id)?;
         }
-        if mr.is_over() {
+        if mr.is_final() {
             return Ok(());
         }
         forget(txn, &mr.id)?;
@@ -264,7 +264,7 @@ pub(super) async fn hold(
     let at = at.unwrap_or(Timestamp::MAX);
     let parked = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
-        if mr.is_over() {
+        if mr.is_final() {
             return Ok(());
         }
         let counts = tried == Tried::Not && mr.attempts < PATIENCE;
@@ -354,7 +354,7 @@ pub fn withdraw(
     note: Option<&str>,
     origin: impl Into<Origin>,
 ) -> Result<bool, StoreError> {
-    if mr.is_over() || txn.saga_of(SagaKind::Land, mr.id.as_str())?.is_some() {
+    if mr.is_final() || txn.saga_of(SagaKind::Land, mr.id.as_str())?.is_some() {
         return Ok(false);
     }
     forget(txn, &mr.id)?;

@@ -62,7 +62,7 @@ pub(super) async fn put_back(
     let put_back = world.store.run(move |txn| {
         txn.close_saga(saga)?;
         let mut mr = txn.mr(&mr.id)?;
-        if mr.is_over() {
+        if mr.is_final() {
             return Ok(Attempt::Again);
         }
         let (key, now) = (key(&mr.id), txn.now());
@@ -70,7 +70,7 @@ pub(super) async fn put_back(
         let known = known.and_then(|text| serde_json::from_str(&text).ok());
         let mut chase: Chase = known.unwrap_or_default();
         let calls = chase.moved(now);
-        let why = chase.note(&mr.target);
+        let why = chase.explanation(&mr.target);
         mr.state = MrState::Queued;
         mr.attempts = mr.attempts.saturating_sub(1);
         mr.not_before = chase.wait().and_then(|wait| now.checked_add(wait).ok());

@@ -70,7 +70,7 @@ pub async fn rehearse(
         hint: None,
         status: None,
         would: Would::Nuke,
-        ignored: ignored::look(world, target).await,
+        ignored: ignored::list(world, target).await,
     };
     let refused = match check(world, target).await {
         Ok(saves) if saves.is_empty() => return Ok(safe),

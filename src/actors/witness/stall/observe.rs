@@ -132,7 +132,7 @@ pub(super) async fn see(
         let marks = sandboxes.iter().map(|sandbox| repo.progress(sandbox));
         Ok(marks.collect::<Vec<_>>())
     });
-    let asking = conditions::look(world, moment, &askers(&candidates, &sessions)).await;
+    let asking = conditions::observe_screens(world, moment, &askers(&candidates, &sessions)).await;
     let mut seen = Vec::new();
     for (candidate, git) in candidates.into_iter().zip(git.await?) {
         let hook = &candidate.hook;

@@ -5,14 +5,14 @@ use super::super::super::{conditions, effects};
 use super::super::WitnessArgs;
 use super::super::inbox::escalate;
 use super::observe::{ObservedRaider, see};
-use super::{note, remember, sound};
+use super::{judge, remember, sound};
 use crate::domain::condition::Condition;
 use crate::domain::problem::ProblemKind;
 use crate::domain::stall::Policy;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// Makes the costly observation, and calls a person when that shows no progress either.
-pub(super) async fn look(
+pub(super) async fn examine(
     args: &WitnessArgs,
     policy: &Policy,
     seen: ObservedRaider,
@@ -24,7 +24,7 @@ pub(super) async fn look(
     let Some(seen) = again.filter(|again| again.facts.token == seen.facts.token) else {
         return Ok(());
     };
-    note(args, policy, &seen, None).await?;
+    judge(args, policy, &seen, None).await?;
     let Some(age) = remember(args, raider, |watch, now| watch.still.commands_since(now)) else {
         return Ok(());
     };

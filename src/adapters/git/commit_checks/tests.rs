@@ -39,7 +39,7 @@ fn commit_on(rigged: &Rigged, tree: &str, parent: &Oid, author: &str) -> Oid {
 }
 
 /// Returns the fault, and checks that both implementations agree.
-fn told(rigged: &Rigged, head: &Oid) -> Option<String> {
+fn fault_text(rigged: &Rigged, head: &Oid) -> Option<String> {
     let old = [rigged.base.clone()];
     let by_git = by_git(&rigged.repo, head, &old).unwrap();
     let known = |id: &Oid| is_known(&rigged.repo, id, &old).unwrap();
@@ -87,11 +87,15 @@ fn entry_that_some_file_system_takes_for_a_repository_is_refused() {
     for name in bad {
         let tree = tree_with(&rigged, name);
         let odd = commit_on(&rigged, tree.as_str(), &rigged.base, BY);
-        let why = told(&rigged, &odd).unwrap();
+        let why = fault_text(&rigged, &odd).unwrap();
         assert!(why.starts_with(odd.short()), "{why}");
         // Also if a later commit removes the entry.
         let after = commit_on(&rigged, &own, &odd, BY);
-        assert!(told(&rigged, &after).unwrap().starts_with(odd.short()));
+        assert!(
+            fault_text(&rigged, &after)
+                .unwrap()
+                .starts_with(odd.short())
+        );
     }
     // git does not walk such a tree.
     let nameless = tree_faults(&[&b"100644 \0"[..], &[1; 20]].concat(), &rigged.base);
@@ -107,7 +111,7 @@ fn entry_that_some_file_system_takes_for_a_repository_is_refused() {
     ] {
         let tree = tree_with(&rigged, name);
         let fine = commit_on(&rigged, tree.as_str(), &rigged.base, BY);
-        assert_eq!(told(&rigged, &fine), None, "{}", bytes::lossy(name));
+        assert_eq!(fault_text(&rigged, &fine), None, "{}", bytes::lossy(name));
     }
 }
 
@@ -137,14 +141,14 @@ fn commit_whose_author_is_garbled_is_refused() {
         "Ada <a@b> 99999999999999999999 +0000",
         "Ada <a<@b> 1 +0000",
     ] {
-        let why = told(&rigged, &commit(author));
+        let why = fault_text(&rigged, &commit(author));
         assert!(why.is_some_and(|why| why.contains("author")), "{author}");
     }
     for author in [BY, "A B <> 0 -1200", "\u{fe}. <a b@c> 1700000000 +0545"] {
-        assert_eq!(told(&rigged, &commit(author)), None, "{author}");
+        assert_eq!(fault_text(&rigged, &commit(author)), None, "{author}");
     }
     let head = format!("tree {tree}\nparent {}\nauthor {BY}\n\nx\n", rigged.base);
-    let why = told(&rigged, &write(&rigged, "commit", head));
+    let why = fault_text(&rigged, &write(&rigged, "commit", head));
     assert!(why.is_some_and(|why| why.contains("committer")));
 }
 

@@ -107,7 +107,7 @@ pub(in super::super) fn compare(
         let file = files.at(&entry.path);
         let is_staged = index.at(&entry.path).is_some();
         let known = known.at(&entry.path);
-        let (kept, id) = match look(root, entry, file, known, against.format, seen)? {
+        let (kept, id) = match read_entry(root, entry, file, known, against.format, seen)? {
             Some(read) => read,
             // It was removed meanwhile.
             None => continue,
@@ -199,7 +199,7 @@ fn suspected(
 }
 
 /// Reads an entry if its hash is unknown. None if it was removed.
-fn look(
+fn read_entry(
     root: &Root,
     entry: Entry,
     file: Option<&Blob>,
@@ -281,7 +281,7 @@ pub(in super::super) fn read(
         match read {
             Ok(id) => {
                 if before == entry.stamp {
-                    seen.note(&entry, &id, began);
+                    seen.record(&entry, &id, began);
                 }
                 return Ok(Some((entry, id)));
             }

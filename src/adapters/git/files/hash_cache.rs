@@ -187,7 +187,7 @@ impl HashCache {
     }
 
     /// Notes the id of a file that was read after `began`, unless the file was younger than a second then.
-    pub(in super::super) fn note(&mut self, entry: &Entry, id: &Oid, began: SystemTime) {
+    pub(in super::super) fn record(&mut self, entry: &Entry, id: &Oid, began: SystemTime) {
         let before = self.known(entry);
         let id = match is_young(&entry.stamp, began) {
             false => Some(id.clone()),
@@ -354,7 +354,7 @@ mod tests {
         let (old, odd) = (entry(b"a", 50), entry(b"odd \xff\n", 50));
         let mut seen = HashCache::default();
         for file in [&old, &odd] {
-            seen.note(file, &id('1'), at(100));
+            seen.record(file, &id('1'), at(100));
         }
         seen.write(&file, &Recent::default()).unwrap();
         let mut read = HashCache::read(&file, &Recent::default());
@@ -369,10 +369,10 @@ mod tests {
     fn file_that_changed_within_a_second_of_its_reading_is_read_again() {
         let mut seen = HashCache::default();
         for changed in [99, 100, 200] {
-            seen.note(&entry(b"a", changed), &id('1'), at(100));
+            seen.record(&entry(b"a", changed), &id('1'), at(100));
             assert_eq!(seen.id(&entry(b"a", changed)), None);
         }
-        seen.note(&entry(b"a", 98), &id('1'), at(100));
+        seen.record(&entry(b"a", 98), &id('1'), at(100));
         assert!(seen.id(&entry(b"a", 98)).is_some());
     }
 
@@ -381,7 +381,7 @@ mod tests {
         let dir = crate::testing::scratch();
         let file = dir.path().join("seen");
         let mut seen = HashCache::default();
-        seen.note(&entry(b"a", 50), &id('1'), at(100));
+        seen.record(&entry(b"a", 50), &id('1'), at(100));
         seen.write(&file, &Recent::default()).unwrap();
         let whole = fs::read_to_string(&file).unwrap();
         let torn = whole[..whole.len() - 1].to_owned();
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(seen.from(&b), None, "as late as the probe");
         assert_eq!(seen.from(&entry(b"a", 51)), None);
         let mut seen = seen;
-        seen.note(&a, &id('3'), at(100));
+        seen.record(&a, &id('3'), at(100));
         assert_eq!(
             (seen.id(&a), seen.from(&a)),
             (Some(&id('3')), Some(&id('2')))
@@ -438,7 +438,7 @@ mod tests {
             let known = &doubting.listed()[&a.path];
             let made = doubting.doubted(known).map(Option::<&Oid>::cloned);
             assert_eq!(made, in_memory.then(|| Some(id('1'))));
-            doubting.note(&a, &id('1'), at(100));
+            doubting.record(&a, &id('1'), at(100));
             assert!(!doubting.changed);
         }
     }
@@ -447,10 +447,10 @@ mod tests {
     #[test]
     fn young_file_that_was_written_under_its_fingerprint_is_forgotten() {
         let mut seen = HashCache::default();
-        seen.note(&entry(b"a", 50), &id('1'), at(100));
-        seen.note(&entry(b"a", 50), &id('1'), at(50));
+        seen.record(&entry(b"a", 50), &id('1'), at(100));
+        seen.record(&entry(b"a", 50), &id('1'), at(50));
         assert_eq!(seen.id(&entry(b"a", 50)), Some(&id('1')));
-        seen.note(&entry(b"a", 50), &id('2'), at(50));
+        seen.record(&entry(b"a", 50), &id('2'), at(50));
         assert_eq!(seen.id(&entry(b"a", 50)), None);
     }
 }

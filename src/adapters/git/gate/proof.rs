@@ -94,7 +94,7 @@ impl Made {
     ///
     /// # Errors
     /// When a file is missing, or the list cannot be written.
-    pub(super) fn note(
+    pub(super) fn record(
         &mut self,
         paths: &[RelPath],
         tree: &Tree,

@@ -197,7 +197,7 @@ impl<'r> Worktree<'r> {
             .args(["update-index", "-q", "--refresh"])
             .output()?;
         let state = self.state(files)?;
-        made.note(&wrong, files, &state)?;
+        made.record(&wrong, files, &state)?;
         match made.wrong(files, &state).first() {
             None => Ok(state),
             Some(path) => Err(RepoError::Failed(format!(

@@ -64,7 +64,7 @@ impl Search<'_, '_> {
         };
         if let Some(held) = held {
             self.keep_git_dir(git_dir)?;
-            self.tell(shown, Kind::Left, held.what);
+            self.add(shown, Kind::Left, held.what);
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Search<'_, '_> {
         let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let known = |inner: &Inner| closed.path.starts_with(&bytes::below(&inner.path, b""));
         if is_closed(&self.full(&closed.path), &error) && !self.found.inner.iter().any(known) {
-            self.tell(
+            self.add(
                 &closed.path,
                 Kind::Ignored,
                 format!("cannot be read: {}", closed.why),

@@ -102,7 +102,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// Walks and compares the work tree of a repository.
-    fn look(&mut self, path: &[u8], view: &View) -> Result<Looked, RepoError> {
+    fn compare_worktree(&mut self, path: &[u8], view: &View) -> Result<Looked, RepoError> {
         let prefix = bytes::below(path, b"");
         let head = view.head();
         let files = match &head {
@@ -177,7 +177,7 @@ impl<'a, 's> Search<'a, 's> {
             }
         };
         self.present.push(git_dir.clone());
-        let looked = match self.look(path, &view) {
+        let looked = match self.compare_worktree(path, &view) {
             Ok(looked) => looked,
             Err(error) => {
                 return self.whole(path, Kind::Submodule, format!("cannot be judged: {error}"));
@@ -212,7 +212,7 @@ impl<'a, 's> Search<'a, 's> {
                 true => Kind::Left,
                 false => Kind::Submodule,
             };
-            self.tell(path, kind, held.what);
+            self.add(path, kind, held.what);
         }
         Ok(())
     }
@@ -271,7 +271,7 @@ impl<'a, 's> Search<'a, 's> {
             let below = bytes::below(&path, b"");
             if items.iter().any(|it| it.entry.path.starts_with(&below)) {
                 let holds = "files, although it is not checked out".to_owned();
-                self.tell(&path, Kind::Submodule, holds);
+                self.add(&path, Kind::Submodule, holds);
                 self.found.told.push(path);
             }
         }
@@ -300,7 +300,7 @@ impl<'a, 's> Search<'a, 's> {
                 None => Ok(()),
             };
         }
-        let looked = match self.look(path, &view) {
+        let looked = match self.compare_worktree(path, &view) {
             Ok(looked) => looked,
             Err(error) => return self.whole(path, Kind::Ignored, unknown(&error)),
         };
@@ -384,7 +384,7 @@ impl<'a, 's> Search<'a, 's> {
 
     /// Saves everything in the directory, including ignored files, and its git directory.
     fn whole(&mut self, path: &[u8], kind: Kind, holds: String) -> Result<(), RepoError> {
-        self.tell(path, kind, holds);
+        self.add(path, kind, holds);
         let walked = match self.walk(path, &mut All) {
             Ok(walked) => walked,
             Err(error) if kind == Kind::Ignored => {
@@ -478,7 +478,7 @@ impl<'a, 's> Search<'a, 's> {
         Ok(())
     }
 
-    pub(super) fn tell(&mut self, path: &[u8], kind: Kind, holds: String) {
+    pub(super) fn add(&mut self, path: &[u8], kind: Kind, holds: String) {
         self.found.inner.push(Inner {
             path: path.to_vec(),
             kind,

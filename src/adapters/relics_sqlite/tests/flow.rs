@@ -28,7 +28,7 @@ fn messages_wait_until_they_are_handled() {
     let help = Body::Help(Escalation {
         agent: "horde/raiders/Toast".into(),
         relic: None,
-        problem: Problem::said("no key"),
+        problem: Problem::in_own_words("no key"),
         severity: Severity::High,
         evidence: String::new(),
     });

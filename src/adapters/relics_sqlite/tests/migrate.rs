@@ -268,7 +268,10 @@ fn call_of_a_standing_agent_that_begins_with_a_slash_is_in_its_own_words() {
     });
     let called: Vec<_> = called.collect();
     let own = ProblemKind::Ground.of("/etc/x", words);
-    assert_eq!(called[0].identity(), Problem::said(words).identity());
+    assert_eq!(
+        called[0].identity(),
+        Problem::in_own_words(words).identity()
+    );
     assert_eq!(called[1].identity(), own.identity());
 }
 

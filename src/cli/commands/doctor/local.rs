@@ -14,7 +14,7 @@ use crate::domain::doctor::local::{
 use crate::domain::doctor::{Finding, Kind};
 
 /// Runs the checks, and fixes findings if asked. `their_git` describes the supervisor's git, if a supervisor answered.
-pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>) -> Vec<Finding> {
+pub(super) fn check(city: &City, file: &Path, fix: bool, their_git: Option<&str>) -> Vec<Finding> {
     let mut private = vec![
         (city.root.join(".horde"), 0o700),
         (city.socket.clone(), 0o600),

@@ -82,7 +82,7 @@ pub(in crate::cli::commands) struct Looked {
 }
 
 /// Looks at one harness. Its program is asked for its version.
-pub(in crate::cli::commands) fn look(
+pub(in crate::cli::commands) fn inspect(
     loaded: &Loaded,
     harness: &Harness,
     machine: &Machine,
@@ -166,7 +166,7 @@ pub(in crate::cli::commands) fn findings(
     programs: bool,
 ) -> Vec<Finding> {
     let told = |harness: &Harness| {
-        let looked = look(loaded, harness, machine);
+        let looked = inspect(loaded, harness, machine);
         let missing = missing(harness, &looked).filter(|_| programs);
         missing
             .into_iter()

@@ -11,7 +11,7 @@ use crate::domain::harness::hooks::Hooks;
 use crate::domain::unattended::{KeyUse, ProgramFacts};
 use crate::kit::programs;
 
-use super::look::{Machine, look, users};
+use super::look::{Machine, inspect, users};
 
 /// Lists every harness in a line.
 pub(super) fn all(loaded: &Loaded) -> Value {
@@ -54,7 +54,7 @@ pub(super) fn settings(loaded: &Loaded) -> Map<String, Value> {
 }
 
 fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
-    let looked = look(loaded, harness, machine);
+    let looked = inspect(loaded, harness, machine);
     let (version, unknown) = match &looked.version {
         Some(Ok(version)) => (Some(version), None),
         Some(Err(why)) => (None, Some(why)),

@@ -69,7 +69,7 @@ impl Follow {
             return Ok(());
         }
         let (mut asking, stream): (Client, Client) = (context.client()?, context.client()?);
-        output::say("hd: following; Ctrl-C ends the watching and not the work");
+        output::message("hd: following; Ctrl-C ends the watching and not the work");
         let events = Op::Events(Events {
             follow: true,
             since: Some(since),
@@ -89,7 +89,7 @@ impl Follow {
             Ok::<_, CliError>(if all { Flow::Stop } else { Flow::Continue })
         })?;
         for said in self.closed() {
-            output::say(&format!("hd: {said}"));
+            output::message(&format!("hd: {said}"));
         }
         self.verdict()
     }
@@ -259,7 +259,7 @@ fn failure(relic: &str, end: &End) -> Option<CliError> {
         End::Closed => None,
         End::Deferred(until) => {
             let until = until.as_deref().unwrap_or("somebody says `hd relic reopen`");
-            output::say(&format!("hd: {relic} was put off until {until}"));
+            output::message(&format!("hd: {relic} was put off until {until}"));
             None
         }
         End::Blocked => Some(failed(Exit::NeedsHuman, "waits for a person").hint(why)),

@@ -66,7 +66,7 @@ async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
     assert!(town.parts.repo.names().is_empty(), "it is the queue's");
     let refused = ask_as(&town, mayor(), "relic.close", close(&charged.relic)).await;
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
-    assert!(!town.mr(&charged.relic).await.unwrap().is_over());
+    assert!(!town.mr(&charged.relic).await.unwrap().is_final());
 }
 
 #[tokio::test(start_paused = true)]

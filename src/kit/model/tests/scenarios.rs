@@ -5,7 +5,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::super::{Given, Model, Scenario, Step};
-use super::{LIMIT, playing, post, run, say};
+use super::{LIMIT, playing, post, reply, run};
 
 fn request(marker: &str, results: usize, stream: bool) -> Value {
     let mut messages = vec![json!({"role": "user", "content": format!("Do {marker}")})];
@@ -36,7 +36,7 @@ fn ran(message: &Value) -> &str {
 
 #[test]
 fn conversation_that_begins_afresh_begins_the_scenario_again() {
-    let model = playing(vec![run("one"), run("two"), say("end")]);
+    let model = playing(vec![run("one"), run("two"), reply("end")]);
     assert!(ran(&answer(&model, "marker", 0)).contains("one"));
     assert!(ran(&answer(&model, "marker", 1)).contains("two"));
     assert!(ran(&answer(&model, "marker", 0)).contains("one"));

@@ -109,7 +109,7 @@ impl Agent {
         loop {
             let goes_on = match ask(&self.messages) {
                 Reply::Text(text) => {
-                    self.terminal.say(&text);
+                    self.terminal.print(&text);
                     self.messages
                         .push(json!({"role": "assistant", "content": text}));
                     self.listen()
@@ -193,7 +193,7 @@ impl Agent {
     }
 
     fn run(&mut self, command: &str) -> String {
-        self.terminal.say(&format!("$ {command}"));
+        self.terminal.print(&format!("$ {command}"));
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null());
         if self.role == "shares" {
@@ -202,7 +202,7 @@ impl Agent {
         let output = shell.output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();
-        self.terminal.say(&said);
+        self.terminal.print(&said);
         said
     }
 }

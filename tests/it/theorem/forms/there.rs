@@ -75,7 +75,7 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
         Form::OwnTask => seen.files.contains_key(&b"TASK.md"[..]),
         Form::Locked => has("locked"),
         Form::Clean => true,
-        form if form.is_told() => told(form, dir, &admin, seen),
+        form if form.is_told() => setting_is_there(form, dir, &admin, seen),
         _ => on_disk(form, dir),
     }
 }
@@ -94,7 +94,7 @@ fn under_way(form: Form, admin: &Path) -> bool {
 }
 
 /// Checks git's configuration, and the work that git does not see under it.
-fn told(form: Form, dir: &Path, admin: &Path, seen: &Seen) -> bool {
+fn setting_is_there(form: Form, dir: &Path, admin: &Path, seen: &Seen) -> bool {
     let config = fs::read_to_string(admin.join("../../config")).unwrap_or_default();
     let said = |word: &str| config.contains(word);
     let other = |name: &str| {

@@ -207,7 +207,7 @@ impl Holder {
     /// Returns true if the agent has ended. Does not reap it, so that its pid is not reused yet; adopted orphans are
     /// reaped.
     fn agent_has_ended(&self) -> bool {
-        while let Ok(Some(dead)) = children::look() {
+        while let Ok(Some(dead)) = children::peek() {
             if dead.pid == self.state.agent.pid {
                 return true;
             }
@@ -234,10 +234,10 @@ impl Holder {
     fn drop_those_who_left(&mut self) {
         let input = &mut self.input;
         self.peers.retain(|peer| {
-            if peer.is_over() && peer.waits {
+            if peer.is_closed() && peer.waits {
                 input.forget(peer.id);
             }
-            !peer.is_over()
+            !peer.is_closed()
         });
     }
 

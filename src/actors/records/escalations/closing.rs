@@ -69,7 +69,7 @@ pub fn over_where(txn: &mut dyn Txn, is_over: impl Fn(&Entry) -> bool) -> Result
     let mut over = super::open(txn)?;
     over.retain(is_over);
     let over = over.into_iter().map(|entry| entry.relic);
-    settle(txn, over.collect(), Cause::Vanished)
+    close(txn, over.collect(), Cause::Vanished)
 }
 
 /// Closes the escalations of this kind about raiders of this rig that do not have the problem any more.
@@ -92,7 +92,7 @@ pub fn still_so(
 ///
 /// # Errors
 /// The store's.
-pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<(), StoreError> {
+pub fn close(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<(), StoreError> {
     for mut escalation in settled {
         escalation.status = RelicStatus::Closed;
         escalation.closed = Some(txn.now());
@@ -114,7 +114,7 @@ pub fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
             gone.push(entry.relic);
         }
     }
-    settle(txn, gone, Cause::Vanished)
+    close(txn, gone, Cause::Vanished)
 }
 
 /// Derived from hooks and relics at each look, so that the code that ends a problem need not know the escalations about
