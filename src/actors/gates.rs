@@ -270,7 +270,7 @@ mod tests {
 
     /// `1-product.md`: a gate that cannot run is never "pass", never blamed on the branch.
     #[test]
-    fn what_cannot_run_is_infrastructure() {
+    fn gate_that_cannot_run_is_an_infrastructure_failure() {
         assert_eq!(verdict(&run(Some(0))), Verdict::Pass);
         assert_eq!(verdict(&run(Some(1))), Verdict::Fail);
         for code in [Some(126), Some(127), None] {

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_away_or_is_behind_a_link_stays() {
+    fn files_moved_away_or_behind_a_link_stay() {
         let dir = crate::testing::scratch();
         let (top, away) = (dir.path().join("top"), dir.path().join("away"));
         for made in ["sub/deeper", "kept"] {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_about_is_forgotten() {
+    fn unused_ages_are_forgotten() {
         let mut ages = Ages::default();
         let stamp = Timestamp::UNIX_EPOCH;
         ages.of("old", stamp, stamp, Duration::ZERO);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subject_is_who_and_with_which_work() {
+    fn subject_names_the_agent_and_its_work() {
         let mut body = call("no key", Severity::Low, "");
         assert_eq!(subject(&body), "about:horde/raiders/Toast");
         body.relic = Some("gt-1".parse().unwrap());
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worse_undoes_an_acknowledgement_and_nothing_else_does() {
+    fn only_higher_severity_undoes_an_acknowledgement() {
         for (severity, evidence, acked, told) in [
             (Severity::Medium, "more", true, at(0)),
             (Severity::High, "more", false, at(1)),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_known_when_it_is_said_again() {
+    fn truncated_evidence_is_recognised_when_repeated() {
         let mut open = open();
         let line = |n: u32| format!("{} of it\n", "ab".repeat(n as usize));
         for (said, news) in [(200, true), (200, false), (199, true), (199, false)] {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_or_has_no_end_is_never_due() {
+    fn acknowledged_or_unlimited_escalation_is_never_due() {
         let mut standing = Standing::raised(at(0));
         assert_eq!(standing.due(None, HOUR), None);
         standing.acked = true;

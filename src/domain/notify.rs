@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_without_a_command() {
+    fn no_notification_without_a_command() {
         let mut policy = NotifyPolicy {
             on: vec![Notice::Escalation],
             command: None,

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_probed_is_never_removed() {
+    fn unprobed_sandbox_is_never_removed() {
         let unknown = evidence(Probed::Unknown("git is broken".into()));
         assert!(matches!(
             judge(unknown),

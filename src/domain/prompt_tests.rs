@@ -258,7 +258,7 @@ fn after_a_repair_no_files_are_claimed_that_may_be_gone() {
 }
 
 #[test]
-fn what_was_salvaged_is_told_once_behind_what_was_known_before() {
+fn salvaged_work_is_described_once_behind_the_earlier_context() {
     let oid = |digit: &str| Oid::new(digit.repeat(40)).unwrap();
     let work = SavedWork {
         head: Some(oid("a")),

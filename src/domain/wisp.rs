@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_wisp_is_about_is_read_from_its_labels() {
+    fn subject_of_a_wisp_is_read_from_its_labels() {
         for relic in [None, RelicId::new("gt-7").ok()] {
             for state in Cleanup::ALL {
                 let about = About {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_digest_says_who_why_how_long_and_how_it_ended() {
+    fn line_of_a_digest_names_raider_reason_duration_and_end() {
         let about = About {
             raider: "horde/raiders/Toast".parse().unwrap(),
             incarnation: Incarnation(3),

@@ -266,7 +266,7 @@ fn run_ends_when_nothing_moves_without_a_person() {
 
 /// Without `auto_charge` no raider takes the relic up: there is nothing to wait for.
 #[test]
-fn run_does_not_follow_what_nobody_starts() {
+fn run_does_not_follow_a_relic_that_is_not_charged() {
     let city = FakeCity::start();
     let relics = json!({"relics": [{"relic": "gt-1", "raider": null, "note": "full",
         "rig": "horde", "auto_charge": false}]});
@@ -326,7 +326,7 @@ fn consent_is_asked_for_on_a_terminal() {
 }
 
 #[test]
-fn nobody_is_asked_to_consent_to_a_loss_unheard() {
+fn loss_is_shown_before_consent_is_asked() {
     let city = FakeCity::start();
     let looked = json!({
         "safe": false, "losses": ["2 commits"], "message": "work would be lost",

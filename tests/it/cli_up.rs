@@ -111,7 +111,7 @@ fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
 
 /// The log tells what happened before the supervisor was gone.
 #[test]
-fn where_nobody_answers_the_log_is_named() {
+fn unanswered_start_names_the_log() {
     let city = FakeCity::away();
     let told = |verb: &[&str]| {
         let ran = run(city.hd().args(verb));

@@ -98,7 +98,7 @@ fn sandbox_without_its_link_has_a_list() {
 /// The rules of the harnesses are in a file that no agent can write; files that an agent excludes for itself are work
 /// all the same.
 #[test]
-fn what_harnesses_drop_is_left_out_and_what_an_agent_excludes_is_not() {
+fn files_of_harnesses_are_left_out_and_files_that_an_agent_excludes_are_not() {
     let city = city();
     let sandbox = city.sandbox();
     let rules = [".droppings*".to_owned(), "/.x/settings.json".to_owned()];

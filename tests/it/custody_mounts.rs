@@ -118,8 +118,8 @@ fn gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted() {
 }
 
 #[test]
-fn nothing_that_is_removed_elsewhere_is_removed_through_a_mount() {
-    if !apart(nothing_that_is_removed_elsewhere_is_removed_through_a_mount) {
+fn removal_elsewhere_does_not_go_through_a_mount() {
+    if !apart(removal_elsewhere_does_not_go_through_a_mount) {
         return;
     }
     let city = City::new();

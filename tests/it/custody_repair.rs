@@ -336,7 +336,7 @@ fn pipe_in_the_place_of_a_copied_file_is_the_agents() {
 
 /// git finds the other part of an index only beside the index.
 #[test]
-fn what_is_staged_in_an_index_of_two_parts_stays_staged() {
+fn staged_files_of_a_split_index_stay_staged() {
     let city = City::new();
     let sandbox = city.sandbox();
     git(&sandbox, &["config", "core.splitIndex", "true"]);
@@ -361,7 +361,7 @@ fn what_is_staged_in_an_index_of_two_parts_stays_staged() {
 
 /// The agent's git takes the file for unchanged, and continues to.
 #[test]
-fn what_a_filter_makes_of_a_file_is_as_clean_as_before() {
+fn filtered_file_is_as_clean_as_before() {
     let city = City::with(|checkout| {
         write(checkout, ".gitattributes", "*.nb filter=strip\n");
         write(checkout, "book.nb", "b\n");

@@ -67,7 +67,7 @@ async fn an_editors_several_writes_are_one_look() {
 
 /// A program writes into a watched directory all the time.
 #[tokio::test(start_paused = true)]
-async fn what_never_settles_is_looked_at_all_the_same() {
+async fn constant_writes_do_not_postpone_the_check_of_the_files() {
     let town = Scenario::new().start().await;
     let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
     town.settle().await;
@@ -158,7 +158,7 @@ async fn a_city_moves_to_another_provider_only_where_there_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_taken_over_is_not_said_to_be() {
+async fn reload_during_a_stop_is_not_reported_as_applied() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = town.start().await;
     let session = town.session(&agent("mayor"));

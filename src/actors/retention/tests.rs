@@ -470,7 +470,7 @@ async fn salvage_max_keeps_a_sandbox_that_there_is_no_room_for() {
 
 /// Leftovers of worktrees are handled with the rest, for every rig.
 #[tokio::test(start_paused = true)]
-async fn what_was_set_aside_of_worktrees_is_looked_at_hourly() {
+async fn retired_worktrees_are_checked_hourly() {
     let town = scenario().start().await;
     town.pass(MINUTE).await;
     let first = town.parts.repo.count("drop_retired");

@@ -222,7 +222,7 @@ mod tests {
 
     /// A saga is claimed by the job that opens it, and the job may have to run again.
     #[test]
-    fn what_a_job_made_is_dropped_before_it_is_run_again() {
+    fn value_of_a_job_is_dropped_before_the_job_runs_again() {
         let held = Arc::new(AtomicBool::new(false));
         let job = move |_: &mut dyn Txn| match held.swap(true, Ordering::SeqCst) {
             false => Ok(Held(Arc::clone(&held))),

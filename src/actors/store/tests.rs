@@ -180,7 +180,7 @@ async fn jobs_answer_and_their_events_are_followed_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_queued_is_committed_together() {
+async fn queued_jobs_are_committed_together() {
     let (open, commits, _) = moody(usize::MAX);
     let store = start(open).await;
     let (go, first) = busy(&store.handle).await;

@@ -115,7 +115,7 @@ async fn transcript_elsewhere_is_not_read() {
 
 /// opencode's plugin writes next to itself: among the files that this supervisor keeps of the session.
 #[tokio::test(start_paused = true)]
-async fn what_the_plugin_of_a_session_writes_is_read_from_among_its_own_files_only() {
+async fn usage_of_a_plugin_is_read_from_the_files_of_its_own_session_only() {
     let scenario = Scenario::new().with(|city| {
         let harnesses = city.harnesses.values_mut();
         harnesses.for_each(|harness| harness.hooks = Hooks::Opencode);

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_used_of_a_garbled_list_is_kept_in_order() {
+    fn usable_lines_of_a_garbled_list_are_kept_in_order() {
         let (one, two) = ("1".repeat(40), "2".repeat(40));
         let text = format!(
             "garbage\n{two} refs/tags/v\n^{one}\n{one} refs/heads/raider/A/x\n^\n{one} ../x\n{two} refs/heads/b"

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_has_the_turn_and_others_have_theirs() {
+    fn lock_is_exclusive_per_name() {
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let own = take(Path::new("/turns"), "other");
         std::thread::scope(|scope| {

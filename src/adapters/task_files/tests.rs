@@ -378,7 +378,7 @@ fn soon<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 #[test]
-fn what_is_no_file_keeps_nobody_waiting() {
+fn irregular_file_delays_no_reader() {
     let city = crate::testing::scratch();
     let tasks = Arc::new(files(city.path()));
     let own = Arc::clone(&tasks);
@@ -419,7 +419,7 @@ fn an_outcome_file_is_replaced_and_never_written_through() {
 }
 
 #[test]
-fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
+fn outcome_file_from_the_repository_is_no_outcome() {
     let city = crate::testing::scratch();
     let tasks = files(city.path());
     let (dir, sandbox) = (city.path().join("task"), city.path().join("sandbox"));

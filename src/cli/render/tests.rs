@@ -89,7 +89,7 @@ fn status_shows_pools() {
 }
 
 #[test]
-fn colours_are_only_for_those_who_want_them() {
+fn colours_are_used_only_where_wanted() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
     assert!(!status::at_time(&city(), PLAIN, now).contains('\u{1b}'));
     let colored = status::at_time(&city(), COLOR, now);
@@ -298,7 +298,7 @@ fn a_raider_that_is_suspended_or_quarantined_says_so() {
 
 /// Every marked child has its reason below the table; a child that only waits is not marked.
 #[test]
-fn whoever_is_marked_is_told_of() {
+fn marked_child_has_its_reason_below_the_table() {
     let raider = |name: &str, state: &str, more: Value| {
         let mut raider = json!({"name": name, "state": state, "condition": null});
         let more = more.as_object().unwrap().clone();
@@ -437,7 +437,7 @@ fn a_restart_that_waits_is_said_with_what_it_waits_for() {
 }
 
 #[test]
-fn a_reload_names_everybody_who_is_concerned() {
+fn reload_names_every_child_that_is_concerned() {
     let told = json!({"errors": [], "pending": [],
         "actions": [{"agent": "mayor", "action": "none"}],
         "rigs": [{"rig": "spare", "action": "added"}],

@@ -60,7 +60,7 @@ impl Place {
 }
 
 #[test]
-fn what_an_agent_writes_beside_the_city_decides_nothing() {
+fn files_of_agents_beside_the_city_are_not_watched() {
     let place = Place::new("include = [\"f/*/x.toml\", \"g-*.toml\"]");
     fs::create_dir(place.path("kept")).unwrap();
     fs::rename(place.path("city/city.toml"), place.path("kept/own.toml")).unwrap();
@@ -121,7 +121,7 @@ fn every_link_on_the_way_to_an_include_is_noticed() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_waited_for() {
+fn missing_file_of_the_configuration_is_watched_for() {
     let place = Place::new("include = [\"teams/*/agents.toml\", \"a/b/*.toml\"]");
     place.notices(&["city/teams", "city/a", "city/automations"]);
     fs::create_dir_all(place.path("city/teams/new")).unwrap();
@@ -147,7 +147,7 @@ fn a_place_outside_the_city_is_waited_for_when_it_is_gone() {
 
 /// The missing file may be far from the city.
 #[test]
-fn what_a_wrong_configuration_lacks_is_waited_for() {
+fn missing_file_of_a_wrong_configuration_is_watched_for() {
     let place = Place::new("");
     let agent = |prompt: &str| {
         format!("[[agents]]\nname = \"a\"\nharness = \"claude\"\nprompt_file = \"{prompt}\"\n")

@@ -269,7 +269,7 @@ mod tests {
 
     /// An automation of a rig does not count as a person, whatever rights it has to work.
     #[tokio::test(start_paused = true)]
-    async fn an_errand_calls_as_itself_and_answers_nobody() {
+    async fn errand_escalates_as_itself_and_not_for_others() {
         let town = Scenario::new().start().await;
         let charged = town.worker("a").await;
         let errand = caller(Who::Errand(Rights::Work));

@@ -398,7 +398,7 @@ mod tests {
 
     /// The session of a slot keeps its name over incarnations.
     #[tokio::test(start_paused = true)]
-    async fn a_late_process_of_an_earlier_incarnation_speaks_for_nobody() {
+    async fn late_process_of_an_earlier_incarnation_has_no_rights() {
         const PID: u32 = 4242;
         let town = Scenario::new().start().await;
         let earlier = town.worker("a").await;

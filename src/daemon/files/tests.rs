@@ -90,7 +90,7 @@ fn load_while(include: &str, meanwhile: impl FnOnce(&Place)) -> (Vec<String>, Re
 }
 
 #[test]
-fn what_is_edited_during_a_look_leads_to_another_one() {
+fn edit_during_a_check_leads_to_another_check() {
     let (_, heard) = load_while("new.toml", |place| place.put("new.toml", LATE));
     hear(&heard);
 }

@@ -38,7 +38,7 @@ fn is_held(lab: &Lab) -> bool {
 }
 
 #[test]
-fn what_is_removed_is_made_again_and_never_held_twice() {
+fn removed_ground_is_made_again_and_never_held_twice() {
     let lab = Lab::new();
     let ground = Ground::take(&lab.city).unwrap();
     assert_eq!(looked(&ground), (vec![], vec![]));
@@ -60,7 +60,7 @@ fn what_is_removed_is_made_again_and_never_held_twice() {
 }
 
 #[test]
-fn what_is_moved_is_moved_back_unless_something_is_in_its_place() {
+fn moved_ground_is_moved_back_unless_its_place_is_taken() {
     let lab = Lab::new();
     let ground = Ground::take(&lab.city).unwrap();
     fs::write(lab.state().join("mine"), "").unwrap();
@@ -131,7 +131,7 @@ fn lock_that_is_no_file_any_more_is_said_and_left_alone() {
 }
 
 #[test]
-fn nothing_but_a_directory_of_ours_has_its_mode_changed() {
+fn only_directories_of_ours_have_their_mode_changed() {
     let lab = Lab::new();
     let target = lab.city.with_file_name("target");
     fs::create_dir(&target).unwrap();

@@ -67,7 +67,7 @@ fn found(facts: &Facts) -> Vec<(Kind, bool)> {
 }
 
 #[test]
-fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
+fn session_is_an_orphan_when_it_is_not_wanted_and_may_live() {
     let exit = SessionExit {
         code: Some(0),
         signal: None,
@@ -137,7 +137,7 @@ fn a_branch_is_stray_when_neither_slot_nor_queue_nor_relic_asks_for_it() {
 }
 
 #[test]
-fn the_outbox_is_stale_where_nobody_will_take_a_file_up() {
+fn outbox_is_stale_where_no_task_will_take_a_file_up() {
     let late = Some(now() - SignedDuration::from_secs(61));
     let rows = [
         ("1-2.json", Some(now()), None),
@@ -162,7 +162,7 @@ fn the_outbox_is_stale_where_nobody_will_take_a_file_up() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_said_and_concludes_nothing() {
+fn failed_observation_is_reported_and_proves_nothing() {
     let mut facts = healthy();
     assert_eq!(found(&facts), []);
     facts.trash = Probed::Known(vec!["/trash/a".into()]);

@@ -114,8 +114,7 @@ fn session_that_cannot_be_seen_keeps_the_prompt_back_and_one_that_has_ended_does
 }
 
 #[test]
-fn pasted_prompt_that_somebody_submitted_is_typed_and_one_that_is_never_submitted_is_pasted_no_more()
- {
+fn pasted_prompt_counts_as_typed_once_submitted_and_is_not_pasted_again_otherwise() {
     let look = Look::Screen(screen(Takes::Known));
     let mut submitted = pasted_so_often(1);
     assert!(!submitted.begins(), "another text, if it is not seen");

@@ -113,7 +113,7 @@ fn check(rows: impl IntoIterator<Item = Row>) {
 
 /// `health-patrol.md`, reconciliation state machine: not running, healthy, drifted.
 #[test]
-fn what_should_run_is_started_adopted_or_replaced() {
+fn wanted_child_is_started_adopted_or_replaced() {
     use Mode::Run;
     use RunState::Running;
     let drift = Decision::Cycle(id(), Cause::Drift);
@@ -150,7 +150,7 @@ fn what_should_run_is_started_adopted_or_replaced() {
 
 /// `health-patrol.md`, orphan cleanup: pool excess drains, the suspended stop.
 #[test]
-fn what_should_not_run_is_suspended_or_drained() {
+fn child_that_should_not_run_is_suspended_or_drained() {
     use Mode::{Drain, Suspended};
     use RunState::Running;
     check([
@@ -206,7 +206,7 @@ fn what_should_not_run_is_suspended_or_drained() {
 
 /// A child that is no longer configured is removed, and orphans are ended.
 #[test]
-fn what_nobody_wants_is_removed() {
+fn unwanted_child_is_removed() {
     use RunState::Running;
     check([
         (
@@ -288,7 +288,7 @@ fn sub_states_of_a_running_session_are_asked_in_order() {
 
 /// An open question protects its session against idle and drift, but not against an operator or the configuration.
 #[test]
-fn who_asks_is_neither_idle_nor_drifted() {
+fn session_with_an_open_question_is_neither_idle_nor_drifted() {
     let late = NOW.checked_sub(Duration::from_secs(60)).unwrap();
     let decide = |mode, asks: bool| {
         let mut facts = session(&id(), RunState::Running);
@@ -343,7 +343,7 @@ fn raiders_are_not_restarted_for_drift_and_are_removed_only_without_a_hook() {
 }
 
 #[test]
-fn what_a_saga_works_on_is_left_alone() {
+fn child_of_an_open_saga_is_left_alone() {
     let id = raider();
     let seen = PlanInputs {
         sessions: vec![session(&id, RunState::Running)],

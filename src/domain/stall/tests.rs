@@ -250,7 +250,7 @@ proptest! {
     /// More progress never makes a session more stalled: a session with progress in time gets no nudge, even if it is
     /// slow.
     #[test]
-    fn who_gets_on_in_time_is_left_alone(
+    fn raider_with_progress_in_time_is_left_alone(
         mut ticks in prop::collection::vec(tick(0.0), 1500),
         channel in 0..3,
     ) {
@@ -266,7 +266,7 @@ proptest! {
 
     /// A silent session is nudged, and in the end a person is called.
     #[test]
-    fn who_is_silent_goes_through_every_step(ticks in prop::collection::vec(tick(0.0), 1500)) {
+    fn silent_raider_goes_through_every_step(ticks in prop::collection::vec(tick(0.0), 1500)) {
         prop_assert_eq!(live(&ticks).len(), 4);
     }
 }
@@ -390,7 +390,7 @@ fn session_that_spins_and_does_something_is_left_alone() {
 }
 
 #[test]
-fn person_who_was_called_to_a_spinner_is_told_that_it_goes_on() {
+fn spinner_that_goes_on_is_reported_once() {
     let mut still = Still::new(Some(1), at(0));
     assert!(!still.goes_on());
     still.saw(Some(2), true, false, at(1));

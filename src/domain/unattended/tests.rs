@@ -70,7 +70,7 @@ fn presets_ask_nothing_that_their_arguments_and_environment_can_answer() {
 }
 
 #[test]
-fn what_is_left_is_answered_in_the_users_settings() {
+fn remaining_questions_are_answered_in_the_users_settings() {
     assert_eq!(
         asked("copilot", |_| {}, &[]),
         [

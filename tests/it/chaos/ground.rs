@@ -17,10 +17,10 @@ use crate::support::processes;
 on_tmux_too!(
     daily: ;
     long: removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs,
-    removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word,
+    removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently,
     state_that_is_moved_away_is_moved_back,
     city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody,
-    copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts,
+    copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts,
     store_that_is_lost_is_refused_until_a_person_says_what_to_do
 );
 
@@ -78,7 +78,7 @@ fn removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs() {
 }
 
 #[test]
-fn what_takes_the_place_of_the_socket_is_said_and_left_alone() {
+fn file_in_the_place_of_the_socket_is_reported_and_left_alone() {
     let city = patrolled(1).start();
     let socket = city.root().join(".horde/control.sock");
     fs::remove_file(&socket).unwrap();
@@ -97,7 +97,7 @@ fn what_takes_the_place_of_the_socket_is_said_and_left_alone() {
 
 /// `rm -rf .horde`: no session is doubled, all answer and can be ended, and the store is not begun anew.
 #[test]
-fn removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word() {
+fn removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently() {
     let mut city = patrolled(2).start();
     let mut before = [runs_as(&city, "a0", 1), runs_as(&city, "a1", 1)];
     before.sort_unstable();
@@ -178,7 +178,7 @@ fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
 
 /// A copy has the session records of its original, and links that lead into the original's repositories.
 #[test]
-fn copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts() {
+fn copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts() {
     let mut city = patrolled(1).start();
     let agent = runs_as(&city, "a0", 1);
     let root = city.root().to_owned();

@@ -26,7 +26,7 @@ on_tmux_too!(
     daily: ;
     long: signals_that_were_ignored_or_blocked_at_the_start_are_heard,
     log_that_takes_nothing_holds_up_nothing,
-    idle_connections_shut_nobody_out,
+    idle_connections_do_not_block_other_clients,
     values_of_a_hundred_kilobytes_reach_the_agent,
     with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left,
     limit_of_the_size_of_files_ends_nothing,
@@ -218,7 +218,7 @@ fn odd_files_are_said_and_hold_up_nothing() {
 
 /// A FIFO or a device makes the charge fail. A directory is copied file by file, without the FIFO in it.
 #[test]
-fn odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
+fn irregular_file_to_copy_refuses_its_charge_and_delays_no_other() {
     let city = Plan::new().set("raiders", "copy", r#"["odd"]"#).start();
     let odd = city.root().join("horde-checkout/odd");
     let relic = city.relic("copy", &["sign ready", "forever"]);
@@ -249,7 +249,7 @@ fn odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
 
 /// Silent connections never shut out a person.
 #[test]
-fn idle_connections_shut_nobody_out() {
+fn idle_connections_do_not_block_other_clients() {
     let city = crowd(1).start();
     let socket = city.root().join(".horde/control.sock");
     let idle: Vec<_> = (0..200)

@@ -235,7 +235,7 @@ fn a_session_that_is_lost_with_its_holder_is_started_again() {
 
 /// `raider-lifecycle.md`: a crashed raider is not shown as working before its session is up again.
 #[test]
-fn what_happened_to_a_raider_is_told_in_order_after_it_is_gone() {
+fn events_of_a_raider_are_listed_in_order_after_it_is_gone() {
     let city = City::new();
     let steps = ["[ $n = 2 ] || exit 7", "commit a.txt", "hd done"];
     let relic = city.work("tell", &steps);

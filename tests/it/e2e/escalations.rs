@@ -134,7 +134,7 @@ fn people_are_told_and_answer(city: &City) {
 /// The notify command hangs, is left behind by a killed supervisor, and is ended by the next; no notice is lost, and
 /// none is sent twice.
 #[test]
-fn a_command_that_hangs_delays_nothing_and_outlives_nobody() {
+fn hanging_notify_command_delays_nothing_and_is_ended_by_the_next_supervisor() {
     let script = "cat >> told; test -e slow || { : > over; exit 0; }; echo $$ > pid.new; mv pid.new pid; sleep 600";
     let notify = format!("[notify]\nrun = [\"sh\", \"-c\", \"{script}\"]\n");
     let mut city = Plan::new().add(&notify).start();

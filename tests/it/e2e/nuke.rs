@@ -150,7 +150,7 @@ fn unpushed_commits_are_salvaged() {
 
 /// Without its directory, the branch is measured.
 #[test]
-fn commits_of_a_sandbox_that_somebody_removed_are_refused_and_salvaged() {
+fn nuke_of_a_removed_sandbox_with_commits_is_refused_and_salvaged() {
     let city = City::new();
     city.work("commit", &["commit a.txt", "sign ready", "forever"]);
     city.wait_sign("ready");

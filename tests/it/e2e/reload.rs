@@ -277,7 +277,7 @@ fn a_new_automation_is_found_without_a_restart() {
 
 /// An explicit stop, and a suspension, outlive the supervisor.
 #[test]
-fn what_a_person_said_of_an_agent_holds_over_a_restart() {
+fn operator_orders_about_an_agent_hold_over_a_restart() {
     let mut city = Plan::new().add(TWO).start();
     running(&city, "mayor");
     running(&city, "clerk");

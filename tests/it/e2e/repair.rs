@@ -23,7 +23,7 @@ const WORK: &[&str] = &[
 
 /// A healthy sandbox: uncommitted work is in salvage, and the agent continues in it.
 #[test]
-fn what_a_sandbox_holds_is_in_salvage_before_it_is_repaired() {
+fn sandbox_is_salvaged_before_it_is_repaired() {
     let city = City::new();
     let relic = city.work("work", WORK);
     city.wait_sign("ready");

@@ -241,7 +241,7 @@ fn another_raiders_done_is_not_taken_from_the_outbox() {
 
 /// A hook of git also runs agents' programs, and may leave a process without parent and group.
 #[test]
-fn what_a_hook_of_git_leaves_behind_only_looks() {
+fn process_left_behind_by_a_git_hook_has_read_rights() {
     let mut city = City::made(&Plan::new());
     let (root, hd) = (city.root().display().to_string(), cargo_bin("hd"));
     let signs = format!("{root}/signs");

@@ -28,7 +28,7 @@ fn outputs(city: &City, words: &[&str]) -> [Ran; 2] {
 
 /// Whichever verb shows it, to a person or as JSON, on standard output or as an error.
 #[test]
-fn nothing_that_an_agent_wrote_steers_the_terminal_of_a_person() {
+fn text_of_an_agent_never_steers_the_terminal_of_a_person() {
     let gate = format!(
         r#"[{{ name = "test", run = '''[ ! -e a.txt ] || {{ printf "{NASTY}"; exit 1; }}''', retries = 0 }}]"#
     );

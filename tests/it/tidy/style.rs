@@ -147,7 +147,7 @@ fn functions_are_short() {
 }
 
 #[test]
-fn nothing_is_left_unfinished_or_unwrapped() {
+fn code_has_no_unfinished_work_or_unwrap() {
     expect_none("these words have no place here", &every(all(), bad_words));
 }
 

@@ -142,7 +142,7 @@ async fn no_child_respawns_without_limit_though_the_supervisor_is_killed_each_ti
 
 /// The death of an agent that waits for another one still counts.
 #[tokio::test(start_paused = true)]
-async fn a_death_while_nobody_watched_counts_though_the_child_cannot_start_yet() {
+async fn death_without_a_supervisor_counts_though_the_child_cannot_start_yet() {
     let scenario = || {
         let town = persistent().agent("clerk", RestartType::Permanent);
         town.with(|city| city.agents[1].depends_on = vec![AgentName::new("mayor").unwrap()])

@@ -151,7 +151,7 @@ async fn a_wake_while_it_goes_to_rest_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_a_child_that_goes_to_rest_is_told_so() {
+async fn start_of_a_child_that_goes_to_rest_is_answered_with_that() {
     let (town, id) = mayor().await;
     let session = town.session(&id);
     town.parts.sessions.hold_stop(&session);
@@ -245,7 +245,7 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
 /// `witness-patrol.md`, TOCTOU guard: a decision about one incarnation or session is not applied to the next of its
 /// name, whether or not the root has it.
 #[tokio::test(start_paused = true)]
-async fn who_came_after_the_one_that_was_meant_is_left_alone() {
+async fn order_for_one_incarnation_or_session_leaves_its_successor_alone() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let (raider, id) = (&charged.raider, ChildId::Raider(charged.raider.clone()));

@@ -392,7 +392,7 @@ async fn the_stop_goes_in_the_reverse_order_of_dependence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_typed_into_a_session_that_only_drifts() {
+async fn session_that_only_drifts_gets_no_input() {
     let (town, id) = mayor().await;
     town.reload(|city| change(&mut city.agents, "mayor", |a| a.fingerprint = "x".into()))
         .await;

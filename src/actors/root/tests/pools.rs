@@ -363,7 +363,7 @@ async fn a_pool_says_why_it_has_its_size() {
 /// A return would answer the dialog: a draining member is told when the dialog has closed, and a member that is needed
 /// again before that is told nothing.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
+async fn no_input_into_an_open_question_or_under_a_persons_hands() {
     for attached in [true, false] {
         let town = pool(Some(CHECK)).with(|city| {
             asking(city);

@@ -171,7 +171,7 @@ async fn a_session_of_an_earlier_incarnation_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_seen_is_never_acted_on() {
+async fn unobservable_session_is_never_acted_on() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let clock = town.world.clock.clone();
@@ -197,7 +197,7 @@ async fn what_cannot_be_seen_is_never_acted_on() {
 
 /// `1-product.md`: the patrol is the safety net. It finds an exit without an event.
 #[tokio::test(start_paused = true)]
-async fn an_exit_that_nobody_announced_is_found_by_the_patrol() {
+async fn unannounced_exit_is_found_by_the_patrol() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.sessions.exit_unheard(&charged.session, 1);
@@ -318,7 +318,7 @@ async fn a_resting_agent_is_not_taken_for_one_that_is_wanted() {
 /// A session of unknown state must not be touched; a person is called once when that lasts, and the escalation is closed
 /// when it can be observed.
 #[tokio::test(start_paused = true)]
-async fn who_cannot_be_seen_for_long_is_told_of_once() {
+async fn session_that_stays_unobservable_is_escalated_once() {
     for restarts in 0..=2 {
         let scenario = || Scenario::new().agent("mayor", RestartType::Permanent);
         let mut town = scenario().start().await;

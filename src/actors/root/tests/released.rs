@@ -68,7 +68,7 @@ async fn session_that_cannot_be_seen_at_its_turn_is_told_afterwards() {
 
 /// While the first child tries whether a guessed time was right, no new work begins.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_charged_while_the_first_of_a_guessed_time_tries() {
+async fn no_relic_is_charged_while_the_first_child_tests_a_guessed_limit() {
     let town = town().await;
     let charged = town.worker("one").await;
     show(&town, &charged.session, "at your limit\n> ");

@@ -87,7 +87,7 @@ async fn back_off_grows_as_configured_and_the_death_after_the_last_quarantines()
 /// `TestCrashTrackerPartialWindowSlide`: one death leaves the window at a time, which allows one restart;
 /// `TestCrashTrackerDifferentSessions`: every child has a window of its own.
 #[tokio::test(start_paused = true)]
-async fn one_death_leaves_the_window_at_a_time() {
+async fn deaths_leave_the_restart_window_separately() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = town.agent("clerk", RestartType::Permanent);
     let town = town.with(|city| city.daemon.restart.max_restarts = 2);
@@ -268,7 +268,7 @@ async fn a_child_killed_while_its_session_starts_finds_that_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_ended_session_still_says_is_ignored() {
+async fn late_events_of_an_ended_session_are_ignored() {
     let (town, id) = mayor(RestartType::Permanent).await;
     let old = town.view(&id).await.unwrap().session.unwrap().handle;
     town.parts.sessions.crash(&old.id, 9);
@@ -378,7 +378,7 @@ async fn a_start_that_cannot_be_written_down_is_no_death_and_is_tried_until_it_c
 
 /// The waiting caller learns why the child does not come up, and the child rests as before.
 #[tokio::test(start_paused = true)]
-async fn who_wakes_what_cannot_be_seen_is_told() {
+async fn wake_of_an_unobservable_child_fails_with_the_reason() {
     let (town, id) = mayor(RestartType::Permanent).await;
     let session = town.session(&id);
     town.rest(&id).await.unwrap();

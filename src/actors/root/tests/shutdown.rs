@@ -101,7 +101,7 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_in_back_off_and_quarantine_waits_for_nobody() {
+async fn stop_does_not_wait_for_back_off_or_quarantine() {
     for deaths in [2, 6] {
         let town = two().await;
         let id = agent("mayor");
@@ -217,7 +217,7 @@ async fn a_stop_does_not_wait_for_what_cannot_be_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
+async fn stop_that_takes_too_long_goes_on_without_hanging_sessions() {
     let town = two().await;
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hold_stop(&session);
@@ -309,7 +309,7 @@ async fn a_start_that_comes_through_after_the_stop_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_wanted_any_more_while_stopping() {
+async fn charge_is_refused_while_stopping() {
     let town = two().await;
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hold_stop(&session);

@@ -124,7 +124,7 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
 
 /// More events of one kind wait than are read at once, and later ones of another kind.
 #[tokio::test(start_paused = true)]
-async fn what_is_beyond_a_full_page_is_not_passed_over() {
+async fn events_beyond_a_full_page_are_not_skipped() {
     let town = scenario().start().await;
     town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
     raise(&town, [0], "low").await;
@@ -151,7 +151,7 @@ async fn what_is_beyond_a_full_page_is_not_passed_over() {
 
 /// The attempt that its event caused failed.
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_told_waits_for_no_further_event() {
+async fn failed_notification_is_retried_without_another_event() {
     let town = scenario().start().await;
     let failing = town.world.claims.claim(ClaimKey::Notify).unwrap();
     raise(&town, [1], "low").await;
@@ -201,7 +201,7 @@ async fn a_stop_ends_the_command_and_it_is_told_afterwards() {
 
 /// Without room for its input or a free process the event is not notified.
 #[tokio::test(start_paused = true)]
-async fn what_no_command_could_be_run_for_is_told_when_one_can() {
+async fn event_is_notified_when_the_command_can_run_again() {
     let town = scenario().start().await;
     town.parts.runner.refuse(Some("no space left"));
     raise(&town, 1..=2, "critical").await;
@@ -217,7 +217,7 @@ async fn what_no_command_could_be_run_for_is_told_when_one_can() {
 
 /// A waiting event is notified although another kind is notified from now on, which happened before, too.
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_told_although_the_kinds_change() {
+async fn waiting_event_is_notified_although_the_configured_kinds_change() {
     let quarantined = NewEvent::new(EventType::AgentQuarantined, "mayor", Cause::TooManyDeaths);
     let town = scenario()
         .with(|city| city.notify.on = vec![Notice::Escalation, Notice::NeedsInput])

@@ -149,7 +149,7 @@ async fn an_interrupted_charge_is_resumed_by_the_patrol() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_charge_that_nobody_asked_for_and_always_fails_is_given_up() {
+async fn automatic_charge_that_always_fails_is_given_up() {
     let town = Scenario::new()
         .rig(|rig| {
             rig.raiders.auto_charge = true;
@@ -225,7 +225,7 @@ async fn a_relic_that_cannot_be_charged_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_charge_that_fails_for_what_will_pass_is_not_counted() {
+async fn transient_failure_of_a_charge_is_not_counted() {
     let town = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
     let town = town.start().await;
     let relic = town.relic("a").await;
@@ -242,7 +242,7 @@ async fn a_charge_that_fails_for_what_will_pass_is_not_counted() {
 
 /// A person's charge is not counted, and clears the count when it succeeds.
 #[tokio::test(start_paused = true)]
-async fn failures_are_counted_in_a_row_and_of_nobodys_asking() {
+async fn only_consecutive_failures_of_automatic_charges_are_counted() {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
     let session = raider("Toast").session_id();

@@ -40,7 +40,7 @@ async fn rehearsed(town: &Town, charged: &Charged) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_removes_a_clean_sandbox_is_told_before_and_after() {
+async fn ignored_files_are_listed_before_and_after_a_clean_sandbox_is_removed() {
     let town = Scenario::new().start().await;
     let charged = secretive(&town).await;
     let would = rehearsed(&town, &charged).await;
@@ -75,7 +75,7 @@ async fn a_refusal_names_them_beside_the_work() {
 
 /// An unknown list is not an empty list.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_listed_is_not_none() {
+async fn unknown_list_of_ignored_files_is_not_an_empty_one() {
     let town = Scenario::new().start().await;
     let charged = secretive(&town).await;
     let broken = RepoError::Failed("the index is damaged".into());

@@ -315,7 +315,7 @@ async fn a_release_after_done_is_for_one_incarnation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_kept_for_long_enough_is_of_one_incarnation() {
+async fn removal_after_keep_dirty_is_for_one_incarnation() {
     let needed = ["measure", "salvage_size", "salvage", "discard_sandbox"];
     recreated(Case::Kept, &needed).await;
     recreated(Case::Lost, &["strays", "forget_sandbox", "sessions.forget"]).await;

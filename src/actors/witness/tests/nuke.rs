@@ -92,7 +92,7 @@ async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_measured_is_kept() {
+async fn unmeasurable_sandbox_is_kept() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let broken = RepoError::Failed("index is damaged".into());

@@ -85,7 +85,7 @@ async fn a_sandbox_without_hook_that_holds_work_is_told_once_and_kept() {
 
 /// The relic has another raider by now, or is in the queue: that is not changed.
 #[tokio::test(start_paused = true)]
-async fn work_that_somebody_else_has_is_not_opened_again() {
+async fn relic_of_another_raider_is_not_reopened() {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
@@ -109,7 +109,7 @@ async fn work_that_somebody_else_has_is_not_opened_again() {
 
 /// Nothing is destroyed on Unknown, whichever probe fails.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_seen_is_kept() {
+async fn unobservable_raider_is_kept() {
     for probe in ["sandboxes", "provenance", "measure", "sessions"] {
         let town = Scenario::new().start().await;
         let relic = town.relic("a").await;

@@ -57,7 +57,7 @@ async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
 
 /// An unreadable outcome proves nothing: the death counts, and the raider is not finished.
 #[tokio::test(start_paused = true)]
-async fn an_outcome_that_cannot_be_seen_makes_nobody_finished() {
+async fn unreadable_outcome_does_not_finish_its_raider() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.tasks.hide(Some("too many open files"));
@@ -269,7 +269,7 @@ async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_hd_left_in_the_outbox_is_done() {
+async fn intent_in_the_outbox_is_carried_out() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.tasks.leave(done_intent(&charged));
@@ -281,7 +281,7 @@ async fn what_hd_left_in_the_outbox_is_done() {
 
 /// The first has to wait: later completions of its raider wait, too.
 #[tokio::test(start_paused = true)]
-async fn what_one_raider_left_is_heard_in_order() {
+async fn intents_of_a_raider_are_carried_out_in_order() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let gone = RepoError::Remote("no route".into());
@@ -302,7 +302,7 @@ async fn what_one_raider_left_is_heard_in_order() {
 
 /// A file that was written in another raider's name is refused, set aside for a person, and journalled.
 #[tokio::test(start_paused = true)]
-async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
+async fn intent_with_a_false_claim_is_set_aside_and_journalled() {
     let town = Scenario::new().start().await;
     let (own, other) = (town.worker("a").await, town.worker("b").await);
     let honest = done_intent(&own);
@@ -465,7 +465,7 @@ async fn a_killed_witness_does_not_begin_to_count_anew() {
 /// A return would answer the dialog: a problem with an outcome, or with a refused completion, is reported when the
 /// dialog has closed.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
+async fn no_input_into_an_open_question_or_under_a_persons_hands() {
     for (attached, intent) in [(true, false), (false, false), (true, true), (false, true)] {
         let town = Scenario::new().with(asking).start().await;
         let charged = town.worker("a").await;

@@ -104,7 +104,7 @@ fn its_time_is_limited_and_nothing_of_it_survives() {
 }
 
 #[test]
-fn what_a_passing_gate_leaves_running_is_ended_too() {
+fn processes_of_a_passing_gate_are_ended_too() {
     let rig = Rigged::new();
     let run = "setsid sleep 300 & echo $! > \"$OUT\"; sleep 300 & echo $! >> \"$OUT\"";
     passes(&rig, &rig.base, run);
@@ -204,7 +204,7 @@ fn converted_files_are_what_git_makes_of_them() {
 }
 
 #[test]
-fn files_that_no_checkout_makes_clean_are_nobodys_change() {
+fn files_that_no_checkout_makes_clean_are_no_change() {
     let rig = Rigged::new();
     let commit = rig.commit(
         &rig.base,

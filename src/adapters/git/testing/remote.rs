@@ -14,7 +14,7 @@ fn absent() -> Oid {
 
 /// Agents can write to the repository that the refs are copied into. A failed copy stops neither fetch nor push.
 #[test]
-fn what_is_in_the_way_in_theirs_holds_up_neither_fetch_nor_push() {
+fn files_in_the_way_in_theirs_hold_up_neither_fetch_nor_push() {
     let rig = Rigged::new();
     let shown = |branch: &str| rig.repo.theirs().join("refs/remotes/origin").join(branch);
     std::fs::create_dir_all(shown("main").join("deep")).unwrap();

@@ -80,7 +80,7 @@ fn ref_is_deleted_loose_and_packed_if_it_is_where_it_was() {
 }
 
 #[test]
-fn packing_keeps_what_it_cannot_read_and_empty_directories_are_in_nobodys_way() {
+fn packing_keeps_unreadable_refs_and_empty_directories_block_no_ref() {
     let dir = repository(&[]);
     let strange = format!("{} refs/heads/\u{e9}\n", id('1')).into_bytes();
     let strange: Vec<u8> = strange.into_iter().filter(|byte| *byte != 0xa9).collect();

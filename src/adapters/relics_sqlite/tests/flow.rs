@@ -196,7 +196,7 @@ fn merge_requests_are_listed_in_the_order_they_land() {
 }
 
 #[test]
-fn one_saga_of_a_kind_and_subject_is_open_at_a_time() {
+fn second_open_saga_of_a_kind_and_subject_is_refused() {
     let mut store = store();
     let rig = toast().rig;
     let subject = toast().to_string();

@@ -366,7 +366,7 @@ fn journalled(path: &Path) {
 }
 
 #[test]
-fn what_older_versions_read_from_the_journal_stands_on_the_records() {
+fn facts_that_older_versions_read_from_the_journal_are_on_the_records() {
     use HoldReason::{Checkout, Infra, Review, Target};
     let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");

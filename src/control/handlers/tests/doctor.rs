@@ -82,7 +82,7 @@ async fn a_city_at_work_has_nothing_wrong_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_nobodys_is_found_and_then_mended() {
+async fn unowned_leftovers_are_found_and_then_mended() {
     let town = Scenario::new().start().await;
     let working = town.worker("a").await;
     let ghost = orphan(&town, "gt-horde-Ghost");
@@ -119,7 +119,7 @@ async fn what_is_nobodys_is_found_and_then_mended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_that_holds_work_is_mended_away() {
+async fn leftovers_with_work_are_not_mended_away() {
     let town = Scenario::new().start().await;
     stray(&town, "Rust");
     town.parts
@@ -163,7 +163,7 @@ async fn a_stray_sandbox_is_judged_again_when_it_is_removed() {
 
 /// An object that cannot be read at present may have an owner, so it is left alone.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_seen_is_told_and_left_alone() {
+async fn unobservable_session_is_reported_and_left_alone() {
     let town = Scenario::new().start().await;
     let ghost = orphan(&town, "gt-horde-Ghost");
     town.parts.sessions.hide(&ghost, Some("no answer"));
@@ -195,7 +195,7 @@ async fn a_program_that_cannot_be_looked_for_is_not_called_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_only_look_may_not_mend() {
+async fn caller_with_read_rights_may_not_mend() {
     let town = Scenario::new().start().await;
     stray(&town, "Rust");
     let toast = town.worker("a").await.session;

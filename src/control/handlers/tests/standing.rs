@@ -152,7 +152,7 @@ async fn the_repair_of_a_suspended_raider_starts_no_session() {
 
 /// A reload reports `start` only for agents that it starts.
 #[tokio::test(start_paused = true)]
-async fn a_reload_starts_nobody_who_is_held_back() {
+async fn reload_does_not_start_resting_or_suspended_children() {
     let town = Scenario::new()
         .agent("doomed", RestartType::Permanent)
         .agent("dying", RestartType::Permanent)
@@ -205,7 +205,7 @@ async fn members_of_a_suspended_pool_are_suspended() {
 
 /// A rig that was removed while a raider worked is gone after a restart: operations that need it say so.
 #[tokio::test(start_paused = true)]
-async fn what_needs_a_rig_that_was_taken_out_says_how_it_comes_back() {
+async fn operation_on_a_removed_rig_says_how_the_rig_comes_back() {
     let town = Scenario::new().start().await;
     town.worker("a").await;
     let town = restarted(town, Scenario::new().with(|city| city.rigs.clear())).await;

@@ -90,7 +90,7 @@ fn unknown_paths_methods_and_encodings_are_refused_and_told() {
 }
 
 #[test]
-fn what_is_no_http_ends_its_connection_only() {
+fn malformed_http_ends_its_connection_only() {
     let model = playing(vec![reply("Hello")]);
     let mut socket = connect(&model);
     socket.write_all(b"\x16\x03\x01 no words\r\n\r\n").unwrap();

@@ -122,7 +122,7 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
 /// `hd logs -f` counts as no person: the holder answers the program's questions to its terminal, and nothing is put off
 /// because of it.
 #[test]
-fn who_only_follows_the_output_is_not_attached() {
+fn follower_of_the_output_is_not_attached() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let program = "stty raw -echo; echo ready; read -r line; printf '\\033[6n'
@@ -143,7 +143,7 @@ fn who_only_follows_the_output_is_not_attached() {
 
 /// A session that seems attached for ever would never be looked after.
 #[test]
-fn who_only_makes_the_marker_is_not_attached_for_long() {
+fn marker_without_a_client_does_not_count_as_attached_for_long() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let program = "echo ready; read -r line; echo more; sleep 1000";
@@ -232,7 +232,7 @@ fn line_that_an_attached_person_has_begun_is_seen_until_they_submit_it() {
 
 /// Ends by `/exit`, by an entry of a menu, by the terminal itself, and by a crash.
 #[test]
-fn the_end_of_a_program_by_what_an_attached_person_typed_is_told_as_that() {
+fn end_by_an_attached_persons_input_is_reported_as_that() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let reads = "stty raw -echo; echo ready; dd bs=1 count=1 >/dev/null 2>&1";

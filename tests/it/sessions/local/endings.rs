@@ -19,7 +19,7 @@ on_both!(
     the_last_output_before_the_end_is_in_the_log,
     a_stopped_agent_dies,
     a_killed_holder_is_lost_and_never_leads_to_a_second_copy,
-    what_a_killed_holder_left_can_be_stopped,
+    remains_of_a_killed_holder_can_be_stopped,
     a_survivor_without_the_mark_is_found,
     a_holder_that_hangs_is_ended_with_what_it_held,
     a_term_to_the_holder_itself_ends_the_session_on_record,
@@ -185,7 +185,7 @@ fn a_killed_holder_is_lost_and_never_leads_to_a_second_copy(bench: &LocalBench) 
     sessions.stop(&second.handle, Duration::ZERO).unwrap();
 }
 
-fn what_a_killed_holder_left_can_be_stopped(bench: &LocalBench) {
+fn remains_of_a_killed_holder_can_be_stopped(bench: &LocalBench) {
     let sessions = bench.provider();
     let deaf = "trap '' HUP TERM; echo ready; while :; do sleep 1000; done";
     let started = sessions.start(&script(bench, deaf)).unwrap();

@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_a_program_prints_breaks_it(
+        fn no_output_breaks_the_screen(
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
             rows in 0_u16..9, cols in 0_u16..9,
         ) {
