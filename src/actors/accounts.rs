@@ -351,7 +351,7 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
             directory.accounts.known().changed = true;
             // A text that still stands on a screen is reported again: its session may have missed its turn.
             let is_of = |harness: &HarnessName| world.city.account(harness) == Some(name);
-            directory.conditions.tell_again(is_of);
+            directory.conditions.report_again(is_of);
             // Work that waited for a trial may be charged.
             look_for_work(world);
         }

@@ -267,7 +267,7 @@ async fn glance(
         match view {
             Ok(Ok(view)) => {
                 let sighting = judge(patterns, &view, now, &TimeZone::system());
-                entry.watch.saw(sighting, activity, now);
+                entry.watch.observe(sighting, activity, now);
                 entry.saw_prompt(&view, None);
             }
             Ok(Err(_)) | Err(_) => entry.watch.missed(),
@@ -291,9 +291,9 @@ fn news(entry: &mut Entry, now: jiff::Timestamp) -> News {
     News {
         child: entry.child.clone(),
         harness: entry.harness.clone(),
-        over: entry.watch.tell_end(),
+        over: entry.watch.end_notice(),
         begun: entry.watch.due_notice(now),
-        account: entry.watch.tell_account(),
+        account: entry.watch.account_news(),
     }
 }
 

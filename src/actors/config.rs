@@ -58,7 +58,7 @@ pub struct ConfigArgs {
     /// The files.
     pub source: Arc<dyn ConfigSource>,
     /// Notified of reloads.
-    pub told: ReloadListener,
+    pub listener: ReloadListener,
 }
 
 /// Its state.
@@ -93,7 +93,7 @@ impl Actor for ConfigActor {
     ) -> Result<Config, ActorProcessingErr> {
         args.world.directory.set_config(&me);
         // A predecessor may have ended in the middle of a reload.
-        (args.told)(Reloading::Over { refused: None });
+        (args.listener)(Reloading::Over { refused: None });
         // A check finds the changes that were missed while no actor ran.
         me.cast(ConfigMsg::Check)?;
         let last = Reloaded {
@@ -204,7 +204,7 @@ impl Config {
         if !dry_run {
             self.again = false;
             if std::mem::take(&mut self.aloud) {
-                (self.args.told)(Reloading::Begun);
+                (self.args.listener)(Reloading::Begun);
             }
         }
         let (now, later) = std::mem::take(&mut self.waiting)
@@ -241,9 +241,9 @@ impl Config {
             Outcome::Failed(refusal) => (false, Some(refusal.to_string())),
         };
         if is_new {
-            (self.args.told)(Reloading::Begun);
+            (self.args.listener)(Reloading::Begun);
         }
-        (self.args.told)(Reloading::Over { refused });
+        (self.args.listener)(Reloading::Over { refused });
     }
 
     fn answer(

@@ -41,7 +41,7 @@ const LAST_RUNS: Duration = Duration::from_secs(9);
 pub struct Dispatcher {
     world: Arc<World>,
     timer: LookTimer<DispatcherMsg>,
-    expired: retention::Looked,
+    expired: retention::LastRuns,
 }
 
 /// The actor. What is due stands in the store and the outbox.
@@ -63,7 +63,7 @@ impl Actor for DispatcherActor {
         Ok(Dispatcher {
             world,
             timer: LookTimer::new(|| DispatcherMsg::Look, DispatcherMsg::Looked),
-            expired: retention::Looked::default(),
+            expired: retention::LastRuns::default(),
         })
     }
 

@@ -296,7 +296,7 @@ mod tests {
     /// The text names the command and its end, even for a gate that printed nothing. It shows the configured limit, not
     /// the later moment at which the gate was ended.
     #[test]
-    fn a_gate_that_is_not_green_says_what_ran_and_how_it_ended() {
+    fn failed_gate_names_its_command_and_its_end() {
         let gate = Gate {
             name: "test".into(),
             run: "test ! -e BAD".into(),

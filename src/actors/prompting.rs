@@ -151,7 +151,7 @@ impl FirstPrompt {
         let now = world.clock.mono();
         let (look, screen) = self.observe(world, now).await;
         let age = now.saturating_sub(self.began);
-        let stage = self.seen(world, stage);
+        let stage = self.updated(world, stage);
         match next(&stage, &self.text, &look, age) {
             Next::Over => self.finish(world).await,
             Next::Soon => Wait::For(QUIET),
@@ -183,7 +183,7 @@ impl FirstPrompt {
     }
 
     /// Updates the stage of a pasted prompt by what was observed since.
-    fn seen(&mut self, world: &World, stage: Stage) -> Stage {
+    fn updated(&mut self, world: &World, stage: Stage) -> Stage {
         let Stage::Pasted(pasted) = stage else {
             return stage;
         };

@@ -122,7 +122,7 @@ fn wrong_samples_say_everything_that_is_wrong_with_them() {
 }
 
 #[test]
-fn right_samples_load_and_what_they_show_loads_to_the_same_city() {
+fn valid_samples_load_and_their_shown_form_loads_to_the_same_city() {
     each_sample("valid", |name, place, loaded| {
         let loaded = loaded.unwrap_or_else(|errors| panic!("{name}: {errors}"));
         golden(
@@ -355,7 +355,7 @@ fn each_preset_puts_the_prompt_where_its_program_looks_for_it() {
 }
 
 #[test]
-fn an_agents_fingerprint_changes_with_what_needs_a_restart_and_with_nothing_else() {
+fn agent_fingerprint_changes_only_with_keys_that_need_a_restart() {
     let place = Place::new();
     let fingerprint = |agent: &str| {
         let head = "workspace.name = \"c\"\n[harness.h]\ncommand = [\"h\"]\nprompt = \"file\"\n";

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_jump_an_age_is_what_the_wall_clock_says() {
+    fn without_a_jump_an_age_follows_the_wall_clock() {
         assert_eq!(
             ages(&[(100, 130, 0), (100, 160, 30), (150, 190, 60)]),
             [30, 60, 30]

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_over_sorted_keys_and_stays_what_it_is() {
+    fn hash_is_over_sorted_keys_and_stable() {
         let entry = next(
             "Toast",
             None,

@@ -161,22 +161,22 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     let mut unseen = |what: &str, why: &str| {
         found.push(Finding::new(Kind::Unseen, what, why, AGAIN).into());
     };
-    let sessions = seen(&facts.sessions, "sessions", &mut unseen);
-    let trash = seen(&facts.trash, "trash", &mut unseen);
-    let outbox = seen(&facts.outbox, "outbox", &mut unseen);
-    let lacking = seen(&facts.lacking, "programs", &mut unseen);
+    let sessions = known_or_unseen(&facts.sessions, "sessions", &mut unseen);
+    let trash = known_or_unseen(&facts.trash, "trash", &mut unseen);
+    let outbox = known_or_unseen(&facts.outbox, "outbox", &mut unseen);
+    let lacking = known_or_unseen(&facts.lacking, "programs", &mut unseen);
     for rig in &facts.rigs {
-        seen(
+        known_or_unseen(
             &rig.strays,
             &format!("sandboxes of {}", rig.rig),
             &mut unseen,
         );
-        seen(
+        known_or_unseen(
             &rig.branches,
             &format!("branches of {}", rig.rig),
             &mut unseen,
         );
-        seen(
+        known_or_unseen(
             &rig.ailing,
             &format!("work without a sandbox in {}", rig.rig),
             &mut unseen,
@@ -208,7 +208,7 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     found
 }
 
-fn seen<'a, T>(
+fn known_or_unseen<'a, T>(
     probed: &'a Probed<Vec<T>>,
     what: &str,
     unseen: &mut impl FnMut(&str, &str),

@@ -33,7 +33,7 @@ const SAID_MAX: usize = EVIDENCE_MAX - BEGINNING - 128;
 
 /// The state of an escalation beside its relic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct EscalationState {
     /// When people were last told.
     pub told: Timestamp,
     /// The number of times it was raised again.
@@ -46,7 +46,7 @@ pub struct Standing {
     pub relic: Option<RelicStatus>,
 }
 
-impl Standing {
+impl EscalationState {
     /// Starts the state of an escalation that is raised now.
     #[must_use]
     pub fn raised(now: Timestamp) -> Self {
@@ -147,7 +147,7 @@ pub struct Open {
     /// The evidence so far.
     pub evidence: String,
     /// The state.
-    pub standing: Standing,
+    pub standing: EscalationState,
 }
 
 impl Open {
@@ -219,7 +219,7 @@ mod tests {
             severity: Severity::Medium,
             problem: Problem::in_own_words("no key"),
             evidence: "401 from the API".into(),
-            standing: Standing::raised(at(0)),
+            standing: EscalationState::raised(at(0)),
         }
     }
 
@@ -374,7 +374,7 @@ mod tests {
             [Medium, High, Critical],
             [High, Critical, Critical],
         ] {
-            let mut standing = Standing::raised(at(0));
+            let mut standing = EscalationState::raised(at(0));
             let mut now = ladder[0];
             for (n, next) in (1_i64..).zip(&ladder[1..]) {
                 assert_eq!(standing.due(Some(HOUR), HOUR / 3), Some(HOUR * 2 / 3));
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn acknowledged_or_unlimited_escalation_is_never_due() {
-        let mut standing = Standing::raised(at(0));
+        let mut standing = EscalationState::raised(at(0));
         assert_eq!(standing.due(None, HOUR), None);
         standing.acked = true;
         assert_eq!(standing.due(Some(HOUR), HOUR), None);

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_told_apart_by_kind_and_by_what_they_are_of_and_own_words_by_their_gist() {
+    fn problems_differ_by_kind_and_object_and_own_words_by_their_gist() {
         let landing = |of| ProblemKind::LandingParked.of(of, "tried 5 times");
         let of_none = Problem::from(ProblemKind::LandingParked);
         for (one, other, same) in [

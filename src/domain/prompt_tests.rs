@@ -137,7 +137,7 @@ fn the_handoff_prompt_carries_the_note() {
 }
 
 #[test]
-fn the_task_file_says_what_happened_before() {
+fn task_file_describes_the_earlier_attempt() {
     with_brief(|brief| {
         let context = Some("An earlier attempt did not land.");
         let brief = Brief { context, ..brief };

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_says_what_there_is_and_names_commits_alone() {
+    fn text_describes_present_work_and_names_single_commits() {
         let id = |digit: &str| Some(Oid::new(digit.repeat(40)).unwrap());
         let full = SavedWork {
             base: id("a"),

@@ -237,7 +237,7 @@ impl Watch {
         }
         let moves = attended || progress == Progress::Work;
         let writes = marks.output != self.marks.output;
-        self.still.saw(marks.picture, writes, moves, now);
+        self.still.observe(marks.picture, writes, moves, now);
         self.marks = marks;
         progress
     }

@@ -168,7 +168,7 @@ impl Membership {
 
 /// Location and claim of a calling process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct CallerPlace {
     /// Its working directory.
     pub dir: PathBuf,
     /// Set when that is the directory in question, or below it.
@@ -322,7 +322,7 @@ pub trait Sessions: Send + Sync {
     ///
     /// # Errors
     /// The reason why it is unknown: the process is gone, or belongs to another user.
-    fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String>;
+    fn standing(&self, pid: u32, of: &Path) -> Result<CallerPlace, String>;
 
     /// Announces that the supervisor stops: descriptors that only serve to watch are closed, for the stops need some.
     fn stopping(&self) {}

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_that_is_stuck_holds_up_nothing_and_what_was_dropped_is_told() {
+    fn stuck_writer_delays_no_caller_and_dropped_lines_are_reported() {
         let sink = Sink::new(None);
         let (taken, takes) = mpsc::sync_channel::<Vec<u8>>(0);
         let own = sink.clone();

@@ -186,7 +186,7 @@ fn an_open_relic_is_closed_without_being_asked_twice() {
 }
 
 #[test]
-fn raider_done_and_reset_do_not_exist_and_say_what_to_do() {
+fn raider_done_and_reset_do_not_exist_and_name_the_replacement() {
     let city = FakeCity::away();
     for (verb, instead) in [("done", "hd done"), ("reset", "hd raider nuke")] {
         let ran = city.run(&["raider", verb, "Toast"]);

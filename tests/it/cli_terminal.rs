@@ -96,7 +96,7 @@ fn ended() -> Answer {
 }
 
 #[test]
-fn followed_logs_are_the_screen_and_then_what_is_written() {
+fn followed_logs_show_the_screen_and_then_new_output() {
     let city = FakeCity::start();
     let holder = FakeHolder::start(&city);
     assert!(holder.socket.exists());

@@ -129,7 +129,7 @@ fn unanswered_start_names_the_log() {
 
 /// A newcomer without a coding agent is told the names that were looked for, and what to do.
 #[test]
-fn init_without_a_coding_agent_says_what_to_do() {
+fn init_without_a_coding_agent_names_the_next_step() {
     let dir = horde_supervisor::testing::scratch();
     let (empty, city) = (dir.path().join("empty"), dir.path().join("city"));
     fs::create_dir(&empty).unwrap();

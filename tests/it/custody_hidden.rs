@@ -98,7 +98,7 @@ fn commits_only_in_an_inner_worktree_are_saved() {
 
 /// Tools write into a clone that they fetched: these files are saved, but not the rest, which can be fetched again.
 #[test]
-fn of_a_clone_only_what_changed_is_saved() {
+fn only_changes_of_an_inner_clone_are_saved() {
     let (city, sandbox, origin) = ignoring();
     let checkout = city.checkout();
     write(&checkout, "large", "x".repeat(1 << 20));

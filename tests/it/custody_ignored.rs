@@ -51,7 +51,7 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
 /// Build output is skipped as a whole; a file that a rule of its own hides may be precious, and is named before logs
 /// are.
 #[test]
-fn a_precious_file_among_what_is_built_is_named() {
+fn precious_file_among_build_output_is_named() {
     let rules = "*.ignored\n.env\n*.log\nnode_modules/\n";
     let city = City::with(|checkout| write(checkout, ".gitignore", rules));
     city.repo.prepare().unwrap();

@@ -73,8 +73,8 @@ fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
 
 /// Wherever the mount is: among removed files, in the place of a directory of the commit, in an earlier worktree.
 #[test]
-fn gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted() {
-    if !apart(gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted) {
+fn gate_waits_until_mounts_in_its_worktree_are_gone() {
+    if !apart(gate_waits_until_mounts_in_its_worktree_are_gone) {
         return;
     }
     let city = City::new();

@@ -166,7 +166,7 @@ fn a_rig_of_a_url_needs_no_checkout() {
 }
 
 #[test]
-fn an_origin_that_cannot_be_reached_is_made_up_for_by_what_the_checkout_knows() {
+fn refs_of_the_checkout_replace_an_unreachable_origin() {
     let city = City::bare();
     let away = city.root().join("away.git");
     fs::rename(city.origin(), &away).unwrap();

@@ -118,7 +118,7 @@ fn whatever_broke_is_whole_again_with_its_files() {
 }
 
 #[test]
-fn a_deleted_directory_is_recreated_with_what_was_staged() {
+fn deleted_directory_is_recreated_with_its_staged_files() {
     let city = City::new();
     let sandbox = busy(&city);
     git(&sandbox, &["add", "src/a.txt"]);

@@ -312,7 +312,7 @@ impl Wires {
 
 /// Asserts that the supervisor can do everything while a trap is set. The agent's own sandbox can always be saved and
 /// removed.
-fn nothing_springs(way: &Way) {
+fn assert_no_trap_springs(way: &Way) {
     let wires = Wires::new();
     let head = Oid::new(rev(&wires.sandbox, "HEAD")).unwrap();
     (way.set)(&wires);
@@ -340,7 +340,7 @@ fn no_way_of_an_agent_runs_a_program_below_the_supervisor() {
     for (place, way) in WAYS.iter().enumerate() {
         if takes(place, 9) {
             eprintln!("{}", way.name);
-            nothing_springs(way);
+            assert_no_trap_springs(way);
         }
     }
 }
@@ -360,5 +360,5 @@ fn all_ways_of_an_agent_together_run_no_program_below_the_supervisor() {
         },
         springs: &["status"],
     };
-    nothing_springs(&every);
+    assert_no_trap_springs(&every);
 }

@@ -41,7 +41,7 @@ async fn watcher(town: &Town, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
     let args = ConfigArgs {
         world: Arc::clone(&town.world),
         source: Arc::clone(&files) as _,
-        told: Arc::new(|_| ()),
+        listener: Arc::new(|_| ()),
     };
     let (config, _task) = ConfigActor::spawn(None, ConfigActor, args).await.unwrap();
     (config, files)
@@ -106,7 +106,7 @@ async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded,
 
 /// A configuration that cannot be applied changes nothing, however often it is tried.
 #[tokio::test(start_paused = true)]
-async fn starts_are_bounded_anew_once_and_only_by_what_is_in_force() {
+async fn start_limit_is_reapplied_once_and_only_by_the_configuration_in_force() {
     let town = Scenario::new().start().await;
     let starts = Arc::clone(&town.world.starts);
     for (permits, others) in [(20, 16), (4, 20)] {

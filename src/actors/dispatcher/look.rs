@@ -33,7 +33,7 @@ pub(super) async fn run_due(world: &Arc<World>) -> Option<Timestamp> {
     let automations = world.city.automations.clone();
     let seen = world
         .store
-        .run(move |txn| see(txn, &automations, up_since))
+        .run(move |txn| observe_gates(txn, &automations, up_since))
         .await;
     let (seen, open) = match seen {
         Ok(seen) => seen,
@@ -87,7 +87,7 @@ const LAG: u64 = 1000;
 
 /// Reads everything in one transaction, and settles what needs no run: automations that are new or gone, and slots that
 /// are not made up for.
-fn see(
+fn observe_gates(
     txn: &mut dyn Txn,
     automations: &[Automation],
     up_since: Timestamp,

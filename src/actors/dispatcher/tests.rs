@@ -409,7 +409,7 @@ async fn disabled_automation_stays_disabled_and_skips_events_of_that_time() {
 
 /// A dispatcher that panicked finds the runs of its predecessor under way, and not interrupted.
 #[tokio::test(start_paused = true)]
-async fn a_restarted_dispatcher_leaves_alone_what_runs() {
+async fn restarted_dispatcher_leaves_running_commands_alone() {
     let town = start(&[automation("hand", Gate::Manual)]).await;
     town.parts.runner.let_go("hand", secs(30), 0);
     by_hand(&town, "hand").await.unwrap();

@@ -38,14 +38,14 @@ const INTERVAL: Duration = Duration::from_secs(3600);
 
 /// When each part ran last. A restarted dispatcher runs all parts again.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
+pub(super) struct LastRuns {
     wisps: Option<Duration>,
     rest: Option<(Duration, RetentionPolicy)>,
     /// When the rest ran first.
     began: Option<Duration>,
 }
 
-impl Looked {
+impl LastRuns {
     /// Returns true when wisps are to be collected now.
     pub(super) fn wisps_due(&mut self, world: &World) -> bool {
         let (now, gc) = (world.clock.mono(), world.city.daemon.wisp_gc);

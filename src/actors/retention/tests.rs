@@ -139,7 +139,7 @@ async fn wisps_are_collected_after_a_look_at_the_world() {
 
 /// The last two steps of the same order.
 #[tokio::test(start_paused = true)]
-async fn wisps_are_collected_before_what_is_due_is_done() {
+async fn wisps_are_collected_before_due_work_is_done() {
     let town = scenario().start().await;
     wisp(&town).await;
     town.pass(2 * DAY).await;
@@ -232,7 +232,7 @@ async fn an_event_that_an_automation_waits_for_outlives_its_time() {
 
 /// A cursor may name a deleted event.
 #[tokio::test(start_paused = true)]
-async fn a_cursor_goes_on_behind_what_was_pruned() {
+async fn cursor_goes_on_behind_pruned_events() {
     let quick = Automation {
         id: "quick".parse().unwrap(),
         description: String::new(),
@@ -285,7 +285,7 @@ async fn salvages(town: &Town) -> Vec<SalvageEntry> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn salvage_goes_when_it_is_old_and_an_event_names_what_went() {
+async fn expired_salvage_is_deleted_and_journalled() {
     let town = town_with(|keep| keep.salvage = Some(9 * DAY));
     let town = town.start().await;
     let raider = precious(&town).await;

@@ -91,7 +91,7 @@ impl Root {
         if self.is_news(id, actor, session, how) {
             // The start has happened: nothing waits for this write.
             let _behind = self.keep(id);
-            self.tell_of_drain(me, id);
+            self.announce_drain(me, id);
             self.up_together(me, id).await;
             self.unblock(me).await;
         }
@@ -143,7 +143,7 @@ impl Root {
             events.push(respawned.with(data));
         }
         self.world.store.journal(events);
-        tokio::spawn(super::unobservable::seen(
+        tokio::spawn(super::unobservable::close_escalation(
             Arc::clone(&self.world),
             id.clone(),
         ));
@@ -261,7 +261,7 @@ impl Root {
                 self.finished(id);
             }
             (Desired::Up, exit) => {
-                tell_operators(slot, exit.as_ref());
+                answer_operators(slot, exit.as_ref());
                 self.died(me, id, exit, Cause::Internal).await;
             }
         }
@@ -289,7 +289,7 @@ impl Root {
         tracing::warn!(child = %id, why = %exit, "session not started: its state is unknown or \
                                                  nothing can be written; the start is put off");
         slot.unseen = Some(exit.to_string());
-        tell_operators(slot, Some(exit));
+        answer_operators(slot, Some(exit));
         slot.desired = Desired::Up;
         if std::mem::take(&mut slot.tried) {
             return slot.become_state(ChildState::Stopped, now);
@@ -436,7 +436,7 @@ impl Root {
 
 /// Tells the operators that asked for the session why there is none. A child that rested before rests again, unless
 /// every caller has stopped waiting: then the start goes on.
-pub(super) fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
+pub(super) fn answer_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
     let told = slot.waiting_wake.iter().any(|reply| !reply.is_closed());
     let failed = matches!(
         exit,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::ActorRef;
 
-use super::children::tell_operators;
+use super::children::answer_operators;
 use super::slot::Desired;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
@@ -37,7 +37,7 @@ impl Root {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let policy = self.world.city.daemon.restart.clone();
         let together = self.concerns_others(id);
-        let Some(last) = self.tell_end(id, exit, planned) else {
+        let Some(last) = self.journal_end(id, exit, planned) else {
             return;
         };
         let Some(slot) = self.slots.get_mut(id) else {
@@ -136,7 +136,7 @@ impl Root {
 
     /// Journals the end of a child, and returns its description; none when the child rests after it. An end that the
     /// restart type accepts as good is no crash.
-    fn tell_end(
+    fn journal_end(
         &mut self,
         id: &ChildId,
         exit: Option<ChildExit>,
@@ -198,7 +198,7 @@ impl Root {
             self.world.store.journal(vec![event.with(data)]);
         }
         slot.desired = Desired::Up;
-        tell_operators(slot, Some(&ChildExit::Homeless(why)));
+        answer_operators(slot, Some(&ChildExit::Homeless(why)));
         if std::mem::take(&mut slot.tried) {
             return slot.become_state(ChildState::Stopped, now);
         }

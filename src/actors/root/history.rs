@@ -28,7 +28,7 @@ use super::Root;
 use super::slot::Slot;
 use crate::actors::mail::ChildState;
 use crate::actors::mail::{ChildSpec, Work};
-use crate::actors::records::quarantine::Held;
+use crate::actors::records::quarantine::QuarantineRecord;
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
 use crate::domain::reconcile::Decision;
 use crate::domain::restart::{DeathWindow, Deaths, Mono};
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Death counts and quarantines that an earlier supervisor stored.
 pub(super) struct StoredHistories {
     pub(super) deaths: Vec<Deaths>,
-    pub(super) quarantined: Vec<Held>,
+    pub(super) quarantined: Vec<QuarantineRecord>,
 }
 
 /// The death histories in the store, as far as this root knows them.
@@ -51,7 +51,7 @@ pub(super) struct Histories {
     /// Rows of children that have no slot yet.
     left: BTreeMap<ChildId, Deaths>,
     /// Raiders that were in quarantine or on trial, and have no slot yet.
-    quarantined: BTreeMap<RaiderId, Held>,
+    quarantined: BTreeMap<RaiderId, QuarantineRecord>,
     /// Rows of children with a slot, as last written.
     kept: BTreeMap<ChildId, WrittenHistory>,
 }

@@ -75,7 +75,7 @@ struct StoredState {
     deaths: Option<StoredHistories>,
 }
 
-async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, StoredState)> {
+async fn observe_world(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, StoredState)> {
     let sessions = effects::list(world).await;
     let runs =
         |facts: &&SessionFacts| matches!(facts.state, RunState::Running | RunState::Unknown { .. });
@@ -132,7 +132,7 @@ pub(super) async fn observe(world: &World, known: RootState) -> Look {
     let city = Arc::clone(&world.city);
     accounts::load(world).await;
     let moment = world.directory.conditions.moment();
-    let Some((sessions, stored)) = see(world, known.histories).await else {
+    let Some((sessions, stored)) = observe_world(world, known.histories).await else {
         return Look::default();
     };
     let (hooks, sagas, mut said) = (stored.hooks, stored.sagas, stored.said);

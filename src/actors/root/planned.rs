@@ -98,12 +98,12 @@ impl Root {
             let epoch = Some(epoch);
             RootMail::DrainDue { id: name, epoch }.into()
         });
-        self.tell_of_drain(me, id);
+        self.announce_drain(me, id);
     }
 
     /// Types a notice into the session of a draining member, if its program reads prose. A plain command gets none: the
     /// text would be input of unknown effect.
-    pub(super) fn tell_of_drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+    pub(super) fn announce_drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if self.slots.get(id).is_some_and(|slot| slot.draining) {
             self.send_notice(me, id, PoolNotice::Leave);
         }

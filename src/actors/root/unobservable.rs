@@ -35,7 +35,7 @@ impl Root {
         }
         for (id, since) in before {
             if !unseen.contains_key(&id) && mono.saturating_sub(since) >= LONG {
-                tokio::spawn(seen(Arc::clone(&self.world), id));
+                tokio::spawn(close_escalation(Arc::clone(&self.world), id));
             }
         }
     }
@@ -61,7 +61,7 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
 }
 
 /// Closes the escalation about a session that can be observed again. An earlier supervisor may have opened it.
-pub(super) async fn seen(world: Arc<World>, id: ChildId) {
+pub(super) async fn close_escalation(world: Arc<World>, id: ChildId) {
     let who = id.to_string();
     let seen =
         move |txn: &mut dyn Txn| escalations::over(txn, &[ProblemKind::Unseen], |it, _| it == who);

@@ -71,7 +71,7 @@ pub(super) fn send_waiting(args: &ShamanArgs) {
     let args = args.clone();
     tokio::spawn(async move {
         loop {
-            if let Err(error) = tell_all(&args).await {
+            if let Err(error) = send_all(&args).await {
                 tracing::warn!(%error, "people could not be told; the next look tries again");
             }
             match claim.give_back() {
@@ -101,7 +101,7 @@ pub(super) fn end_leftovers(args: &ShamanArgs) {
     });
 }
 
-async fn tell_all(args: &ShamanArgs) -> Result<(), StoreError> {
+async fn send_all(args: &ShamanArgs) -> Result<(), StoreError> {
     let notices = &args.notices;
     loop {
         let world = args.world.newest();

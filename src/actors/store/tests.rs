@@ -335,7 +335,7 @@ async fn a_store_that_cannot_be_opened_is_tried_again_with_the_next_job() {
 }
 
 #[tokio::test]
-async fn a_stop_writes_what_is_queued_and_refuses_what_comes_after() {
+async fn stop_writes_queued_jobs_and_refuses_later_ones() {
     let (open, _, _) = moody(usize::MAX);
     let store = start(Arc::clone(&open)).await;
     let handle = store.handle.clone();

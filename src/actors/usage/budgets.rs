@@ -28,7 +28,7 @@ const UNPRICED: &str = "budget-unpriced/";
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
+pub(super) async fn report_all(world: &World) -> Result<(), StoreError> {
     let budgets = every_budget(world);
     let over = report_spent(world, &budgets).await?;
     let holds = |scope: &Scope| over.iter().any(|over| over.scope == *scope);
@@ -119,7 +119,7 @@ const NAMED: usize = 8;
 
 /// Calls a person, once for each budget under which tokens without a price are used: it cannot limit what it does not
 /// count. Returns true when a person was called.
-fn tell_unpriced(
+fn report_unpriced(
     txn: &mut dyn Txn,
     budgets: &[(Scope, Option<Budget>)],
     rows: &[Row],
@@ -185,7 +185,7 @@ async fn report_spent(
     let told = world.store.run(move |txn| {
         let rows = txn.usage_since(&today)?;
         let over = spent_in(&rows, &budgets);
-        let mut called = tell_unpriced(txn, &budgets, &rows)?;
+        let mut called = report_unpriced(txn, &budgets, &rows)?;
         for over in &over {
             let key = format!("{TOLD}{}", over.scope);
             let now = format!("{today} {}", over.budget.usd_per_day);

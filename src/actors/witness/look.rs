@@ -81,9 +81,9 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
     let saw = seen.well.is_some() && seen.lone.is_some();
     let absent = views.map(|views| sessionless::sessionless(world, &views));
     if patrol {
-        args.memory.kept.clear();
+        args.memory.retention.clear();
     }
-    let kept = args.memory.kept.all();
+    let kept = args.memory.retention.all();
     let mut suspects = lone.unwrap_or_default();
     suspects.retain(|raider| !kept.contains(raider));
     let unlooked = match patrol {
@@ -148,7 +148,7 @@ async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
             "the rig's sandboxes without hook cannot be listed; a person is called if that \
             lasts"
         );
-        unknown_owner::blind(args, &error).await?;
+        unknown_owner::unlistable(args, &error).await?;
     }
     Ok(())
 }

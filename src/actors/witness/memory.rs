@@ -15,9 +15,9 @@ pub struct Memory {
     /// The sessions that may be stalled.
     pub(super) silences: Silences,
     /// Pieces of work without progress.
-    pub(super) troubles: RetryLedger,
+    pub(super) retries: RetryLedger,
     /// Sandboxes that were judged.
-    pub(super) kept: RetentionCache,
+    pub(super) retention: RetentionCache,
 }
 
 /// Raiders whose sandboxes were judged and kept. Judging one measures everything in it, so an event that changes
@@ -63,7 +63,7 @@ impl RetentionCache {
     }
 
     /// Notes the sandboxes whose owner is unknown now. Returns since when, for each.
-    pub(super) fn note_unread(
+    pub(super) fn record_unknown_owners(
         &self,
         these: &BTreeSet<RaiderId>,
         now: Mono,
@@ -77,17 +77,17 @@ impl RetentionCache {
     }
 
     /// Notes that the sandboxes cannot be listed now. Returns since when.
-    pub(super) fn note_blind(&self, now: Mono) -> Mono {
+    pub(super) fn record_unlistable(&self, now: Mono) -> Mono {
         *self.judged().blind.get_or_insert(now)
     }
 
     /// Notes that they can be listed.
-    pub(super) fn note_sight(&self) {
+    pub(super) fn record_listable(&self) {
         self.judged().blind = None;
     }
 
     /// Notes that a patrol saw these sessions without their agents, and no others.
-    pub(super) fn note_shells(&self, these: BTreeMap<RaiderId, String>, now: Mono) {
+    pub(super) fn record_shells(&self, these: BTreeMap<RaiderId, String>, now: Mono) {
         let shells = &mut self.judged().shells;
         shells.retain(|raider, (token, _)| these.get(raider) == Some(token));
         for (raider, token) in these {

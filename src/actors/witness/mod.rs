@@ -400,7 +400,7 @@ pub(super) async fn nuke_now(
         Ok((saga, _until_run)) => nuke::run(world, saga, Some(judged)).await,
         Err(refused) => Err(refused),
     };
-    args.memory.kept.remove(&raider);
+    args.memory.retention.remove(&raider);
     if nuked.is_err() {
         // Its session was ended for the nuke; the work goes on.
         respawn(world, &raider).await;

@@ -56,7 +56,7 @@ pub(super) async fn gather(
 ) -> Result<Vec<Observation>, Refusal> {
     let at = world.clock.now();
     // Listed before the store is read: a later session has another token, and is not judged.
-    let sessions = seen(world, only).await;
+    let sessions = list_sessions(world, only).await;
     let lone = match hookless(world, rig).await {
         Ok(lone) => lone,
         Err(error) => {
@@ -121,7 +121,7 @@ pub(super) async fn gather(
 }
 
 /// Returns all sessions, or one raider's.
-async fn seen(world: &World, only: Option<&RaiderId>) -> SessionListing {
+async fn list_sessions(world: &World, only: Option<&RaiderId>) -> SessionListing {
     let seen = match only {
         Some(raider) => {
             let own = effects::facts(world, &raider.session_id()).await?;

@@ -125,7 +125,7 @@ async fn act(
     let Some(turn) = turn(args, &hook, ended).await else {
         return Ok(());
     };
-    let Some((said, written)) = seen(args, &hook).await else {
+    let Some((said, written)) = read_outcome(args, &hook).await else {
         return Ok(());
     };
     if matches!(said, OutcomeFile::Unclear(_)) && !ended {
@@ -183,7 +183,7 @@ async fn act(
 }
 
 /// Returns the content of the file, and when it was written; none when it cannot be read.
-async fn seen(args: &WitnessArgs, hook: &Hook) -> Option<(OutcomeFile, Option<Timestamp>)> {
+async fn read_outcome(args: &WitnessArgs, hook: &Hook) -> Option<(OutcomeFile, Option<Timestamp>)> {
     let seen = endings::outcome(&args.world, hook).await;
     let warn = |error| {
         tracing::warn!(
@@ -200,7 +200,7 @@ fn look_again(args: &WitnessArgs, hook: Hook, written: Timestamp, left: Duration
     let args = args.clone();
     tokio::spawn(async move {
         tokio::time::sleep(left).await;
-        if seen(&args, &hook)
+        if read_outcome(&args, &hook)
             .await
             .is_some_and(|(_, now)| now == Some(written))
         {
@@ -335,7 +335,10 @@ async fn remind(
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
     let known = hook.clone();
-    let told = world.store.run(move |txn| told_so_far(txn, &known)).await?;
+    let told = world
+        .store
+        .run(move |txn| notices_so_far(txn, &known))
+        .await?;
     if !ended && told.is_recent(world, written) {
         return Ok(true);
     }
@@ -356,7 +359,12 @@ async fn remind(
     };
     let view = settled(world, hook).await?;
     // Another writing of the file came meanwhile, and is looked at for itself.
-    if in_file && !ended && seen(args, hook).await.is_none_or(|(_, now)| now != written) {
+    if in_file
+        && !ended
+        && read_outcome(args, hook)
+            .await
+            .is_none_or(|(_, now)| now != written)
+    {
         return Ok(true);
     }
     let session = view.as_ref().and_then(|view| view.session.clone());
@@ -407,12 +415,12 @@ impl OutcomeNotices {
     }
 }
 
-fn told_of(hook: &Hook) -> String {
+fn notices_key(hook: &Hook) -> String {
     format!("outcome/{}", hook.raider)
 }
 
-fn told_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<OutcomeNotices, StoreError> {
-    let told: Option<OutcomeNotices> = remembered::read(txn, &told_of(hook))?;
+fn notices_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<OutcomeNotices, StoreError> {
+    let told: Option<OutcomeNotices> = remembered::read(txn, &notices_key(hook))?;
     let own = told.filter(|told| told.incarnation == hook.incarnation);
     Ok(own.unwrap_or(OutcomeNotices {
         incarnation: hook.incarnation,
@@ -423,10 +431,10 @@ fn told_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<OutcomeNotices, StoreEr
 
 /// Counts a reminder about that write of the outcome file.
 fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Result<(), StoreError> {
-    let mut told = told_so_far(txn, hook)?;
+    let mut told = notices_so_far(txn, hook)?;
     told.count += 1;
     told.last = Some((txn.now(), written));
-    remembered::write(txn, &told_of(hook), &told)
+    remembered::write(txn, &notices_key(hook), &told)
 }
 
 /// Types the reminder into the session; returns false when that failed, or must not be done now.

@@ -114,7 +114,7 @@ pub(super) async fn keep(
                 wisps::track(txn, &about, Cleanup::Pending, "nothing would be lost")
             };
             world.store.run(track).await?;
-            args.memory.kept.keep(&hook.raider);
+            args.memory.retention.keep(&hook.raider);
             Ok(Handled::AtPatrol)
         }
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {

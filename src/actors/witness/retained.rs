@@ -88,7 +88,7 @@ async fn keep(args: &WitnessArgs, kept: &Retained<'_>) -> Result<Handled, Refusa
 /// Tells a person; the next patrol judges the sandbox again.
 async fn stays(args: &WitnessArgs, kept: &Retained<'_>) -> Result<Handled, Refusal> {
     escalate(args, kept).await?;
-    args.memory.kept.keep(&kept.hook.raider);
+    args.memory.retention.keep(&kept.hook.raider);
     Ok(Handled::AtPatrol)
 }
 

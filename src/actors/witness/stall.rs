@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use self::observe::{ObservedRaider, see};
+use self::observe::{ObservedRaider, observe};
 pub use self::rows::{declare, steps, wait};
 
 use super::super::claims::ClaimKey;
@@ -133,7 +133,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
         arm(args, not_before);
         return Ok(());
     }
-    let seen = see(args, None).await?;
+    let seen = observe(args, None).await?;
     let mut first: Option<Mono> = None;
     let held: Vec<RaiderId> = seen.iter().map(|seen| seen.hook.raider.clone()).collect();
     for seen in seen {
@@ -276,7 +276,7 @@ fn attend(args: &WitnessArgs, policy: Policy, raider: RaiderId) {
 
 /// Observes this raider in full, and takes the next step if it is still silent.
 async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(), Refusal> {
-    let Some(seen) = see(args, Some(raider.clone())).await?.pop() else {
+    let Some(seen) = observe(args, Some(raider.clone())).await?.pop() else {
         return Ok(());
     };
     match judge(args, policy, &seen, None).await? {
@@ -294,7 +294,7 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
     };
     // That took time: judge the present state.
     let session = seen.facts.token;
-    let again = see(args, Some(raider.clone())).await?.pop();
+    let again = observe(args, Some(raider.clone())).await?.pop();
     let Some(seen) = again.filter(|seen| seen.facts.token == session) else {
         return Ok(());
     };

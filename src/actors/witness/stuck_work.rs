@@ -107,7 +107,7 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
     if error.kind == RefusalKind::NoRoom {
         return Handled::AtPatrol;
     }
-    let lasts = args.memory.troubles.failed(piece, world.clock.mono());
+    let lasts = args.memory.retries.failed(piece, world.clock.mono());
     let passes = error.is_passing();
     // A nuke that keeps failing escalates itself.
     let says_so = matches!(piece, Piece::Saga(saga) if saga.kind == SagaKind::Nuke);
@@ -134,7 +134,7 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
 /// Closes the escalation about a piece that succeeded.
 pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
     let world = &args.world;
-    if !args.memory.troubles.passed(piece) {
+    if !args.memory.retries.passed(piece) {
         return;
     }
     let (who, problem) = call(args, piece);
@@ -144,7 +144,7 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
         })
     };
     match world.store.run(over).await {
-        Ok(()) => args.memory.troubles.charges(),
+        Ok(()) => args.memory.retries.charges(),
         Err(error) => {
             tracing::warn!(
                 rig = %args.rig,
@@ -162,7 +162,7 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
 /// The store's.
 pub(super) async fn close_finished(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), StoreError> {
     let keys: BTreeSet<ClaimKey> = pieces.iter().map(Piece::key).collect();
-    args.memory.troubles.retain(&keys);
+    args.memory.retries.retain(&keys);
     let mut still: BTreeSet<(String, Identity)> = BTreeSet::new();
     for piece in pieces {
         let (who, problem) = call(args, piece);

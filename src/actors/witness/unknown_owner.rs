@@ -22,16 +22,16 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
         return Ok(());
     };
     let lone = sandboxes::hookless(world, rig).await?;
-    let nobodys = lone.iter().filter(|lone| lone.hook().is_none());
-    let nobodys = nobodys.map(|lone| lone.raider.clone()).collect();
+    let unowned = lone.iter().filter(|lone| lone.hook().is_none());
+    let unowned = unowned.map(|lone| lone.raider.clone()).collect();
     let unread = lone.into_iter().filter_map(|lone| match lone.was {
         Probed::Unknown(why) => Some((lone.raider, why)),
         Probed::Known(_) => None,
     });
     let unread: Vec<_> = unread.collect();
     let these = unread.iter().map(|(raider, _)| raider.clone()).collect();
-    let kept = &args.memory.kept;
-    let since = kept.note_unread(&these, world.clock.mono());
+    let kept = &args.memory.retention;
+    let since = kept.record_unknown_owners(&these, world.clock.mono());
     for (raider, why) in unread {
         let lasted = world.clock.mono().saturating_sub(since[&raider]);
         if lasted < rig.witness.spawn_grace {
@@ -53,10 +53,10 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
         raise(args, body).await?;
     }
     let name = rig.name.clone();
-    kept.note_sight();
+    kept.record_listable();
     let settled = move |txn: &mut dyn Txn| {
         let witness = message::witness(&name);
-        wisps::unowned(txn, &name, &nobodys)?;
+        wisps::unowned(txn, &name, &unowned)?;
         escalations::over(txn, &[ProblemKind::SandboxesUnseen], |who, _| {
             who == witness
         })?;
@@ -69,10 +69,10 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn blind(args: &WitnessArgs, why: &Refusal) -> Result<(), Refusal> {
+pub(super) async fn unlistable(args: &WitnessArgs, why: &Refusal) -> Result<(), Refusal> {
     let world = &args.world;
     let now = world.clock.mono();
-    let since = args.memory.kept.note_blind(now);
+    let since = args.memory.retention.record_unlistable(now);
     let grace = world.city.rig(&args.rig).map(|rig| rig.witness.spawn_grace);
     if grace.is_none_or(|grace| now.saturating_sub(since) < grace) {
         return Ok(());

@@ -84,7 +84,7 @@ async fn finished(
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
     let lands = done.exit == Exit::Completed && !no_change;
     let (head, is_pushed, status) = match measure(args, &hook).await? {
-        Found::There(facts) => {
+        Validation::There(facts) => {
             if let Some(problem) = objection(&hook, &facts, no_change) {
                 return changed_since(args, &hook, &facts, problem).await;
             }
@@ -95,12 +95,12 @@ async fn finished(
             let status = CleanupStatus::measured(&facts);
             (facts.head, facts.ahead > 0, status)
         }
-        Found::Gone(None) => (done.head.clone(), lands, CleanupStatus::Clean),
-        Found::Gone(Some(refused)) => {
+        Validation::Gone(None) => (done.head.clone(), lands, CleanupStatus::Clean),
+        Validation::Gone(Some(refused)) => {
             let problem = ProblemKind::SandboxGoneUnpushed;
             return stays(args, &hook, problem, refused).await;
         }
-        Found::Unseen(refused) => {
+        Validation::Unseen(refused) => {
             let problem = ProblemKind::FinishedUnmeasured;
             return stays(args, &hook, problem, refused).await;
         }
@@ -219,7 +219,7 @@ async fn stays(
 }
 
 /// The state of a finished sandbox.
-enum Found {
+enum Validation {
     /// Present.
     There(GitFacts),
     /// Removed by hand; with the refusal when its branch alone holds commits.
@@ -229,15 +229,15 @@ enum Found {
 }
 
 /// Measures the sandbox.
-async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
+async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Validation, Refusal> {
     let world = &args.world;
     let target = NukeTarget::of(hook, Cause::Done);
     let error = match nuke::facts(world, &target).await.map_err(Refusal::from) {
-        Ok(Some(facts)) => return Ok(Found::There(facts)),
+        Ok(Some(facts)) => return Ok(Validation::There(facts)),
         Ok(None) => match nuke::check(world, &target).await {
-            Ok(_) => return Ok(Found::Gone(None)),
+            Ok(_) => return Ok(Validation::Gone(None)),
             Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
-                return Ok(Found::Gone(Some(refused)));
+                return Ok(Validation::Gone(Some(refused)));
             }
             Err(error) => error,
         },
@@ -246,7 +246,7 @@ async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
     if error.is_passing() {
         return Err(error);
     }
-    Ok(Found::Unseen(nuke::unreadable(&target, error.message)))
+    Ok(Validation::Unseen(nuke::unreadable(&target, error.message)))
 }
 
 /// Returns why the present state is not the declared one.

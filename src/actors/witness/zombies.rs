@@ -60,7 +60,9 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
         }
         suspects.push(sight.raider);
     }
-    args.memory.kept.note_shells(shells, world.clock.mono());
+    args.memory
+        .retention
+        .record_shells(shells, world.clock.mono());
     Ok(suspects)
 }
 
@@ -69,7 +71,7 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
 fn is_lasting(args: &WitnessArgs, sight: &Observation) -> bool {
     let world = &args.world;
     let token = sight.token.as_deref().unwrap_or_default();
-    let since = args.memory.kept.shell_since(&sight.raider, token);
+    let since = args.memory.retention.shell_since(&sight.raider, token);
     let lasted = since.map(|since| world.clock.mono().saturating_sub(since));
     // A patrol out of turn may come a moment after another.
     lasted.is_some_and(|lasted| lasted >= world.city.daemon.patrol_interval / 2)

@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_carries_what_git_said() {
+    fn failure_carries_the_message_of_git() {
         let dir = crate::testing::scratch();
         let error = Git::in_dir(dir.path())
             .args(["rev-parse", "HEAD"])

@@ -19,7 +19,7 @@ use super::files::open::Root;
 use super::files::paths::Paths;
 use super::files::walk::{Walked, walk};
 use super::ground::{Ground, ground};
-use super::inner::{self, Around, Found};
+use super::inner::{self, Around, InnerFindings};
 use super::reflog_commits::{self, Lost};
 use super::rig::{GitRepo, resolve};
 use super::stash::{self, Stash};
@@ -46,7 +46,7 @@ pub(super) struct Measured {
     /// Mount points in the sandbox.
     pub(super) mounts: Vec<RelPath>,
     /// Repositories inside the sandbox.
-    pub(super) inner: Found,
+    pub(super) inner: InnerFindings,
     /// Stash entries of this sandbox.
     pub(super) stashes: Vec<Stash>,
     /// Stash entries that the sandbox had, and that are no longer in the list.
@@ -159,7 +159,7 @@ fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
 struct Disk {
     files: Compared,
     walked: Walked,
-    inner: Found,
+    inner: InnerFindings,
 }
 
 /// The things that the files of a sandbox are compared with.
@@ -381,7 +381,11 @@ fn all_read(walked: &Walked) -> Result<(), RepoError> {
 
 /// Finds the submodules of a sandbox whose directory is gone: their git directories are in its administrative
 /// directory.
-fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Baseline) -> Result<Found, RepoError> {
+fn left_modules(
+    repo: &GitRepo,
+    ground: &Ground,
+    sight: &Baseline,
+) -> Result<InnerFindings, RepoError> {
     let empty = admin::scratch(repo)?;
     let fail = |error: std::io::Error| failed("cannot read", empty.path(), &error);
     let around = Around {

@@ -258,7 +258,7 @@ mod tests {
 
     /// An agent that swaps objects between listing and packing may leave out objects that others name.
     #[test]
-    fn pack_that_leaves_out_what_its_objects_name_is_not_taken() {
+    fn incomplete_pack_is_not_copied() {
         let rigged = Rigged::new();
         let repo = &rigged.repo;
         let apart = crate::testing::scratch();

@@ -130,7 +130,7 @@ pub struct Meta {
 
 /// The result of reading a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found<T> {
+pub enum RecordRead<T> {
     /// The record.
     Record(T),
     /// No record exists.
@@ -139,7 +139,7 @@ pub enum Found<T> {
     Garbage(String),
 }
 
-impl<T> Found<T> {
+impl<T> RecordRead<T> {
     /// Returns the record, if it exists and is valid.
     pub fn record(self) -> Option<T> {
         match self {
@@ -184,19 +184,19 @@ pub fn is_private_dir(dir: &Path) -> bool {
 ///
 /// # Errors
 /// When it exists and cannot be read: then nothing is known.
-pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Found<T>> {
+pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<RecordRead<T>> {
     let (root, file) = place(dir, name);
     let bytes = match beneath::read(&root, &file, RECORD_MAX) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => return Ok(Found::Nothing),
+        Ok(None) => return Ok(RecordRead::Nothing),
         Err(error) if beneath::is_odd(&error) => {
-            return Ok(Found::Garbage(format!("{name}: {error}")));
+            return Ok(RecordRead::Garbage(format!("{name}: {error}")));
         }
         Err(error) => return Err(error),
     };
     Ok(match serde_json::from_slice(&bytes) {
-        Ok(record) => Found::Record(record),
-        Err(error) => Found::Garbage(format!("{name}: {error}")),
+        Ok(record) => RecordRead::Record(record),
+        Err(error) => RecordRead::Garbage(format!("{name}: {error}")),
     })
 }
 
@@ -352,12 +352,12 @@ mod tests {
         let dir = crate::testing::scratch();
         assert_eq!(
             read::<SessionRecord>(dir.path(), STATE).unwrap(),
-            Found::Nothing
+            RecordRead::Nothing
         );
         fs::write(dir.path().join(STATE), b"{\"id\":").unwrap();
         assert!(matches!(
             read::<SessionRecord>(dir.path(), STATE).unwrap(),
-            Found::Garbage(_)
+            RecordRead::Garbage(_)
         ));
     }
 
@@ -374,7 +374,10 @@ mod tests {
         for name in [META, "meta.json.new", LOCK, LOG] {
             std::os::unix::fs::symlink(&secret, dir.join(name)).unwrap();
         }
-        assert!(matches!(read::<Meta>(&dir, META), Ok(Found::Garbage(_))));
+        assert!(matches!(
+            read::<Meta>(&dir, META),
+            Ok(RecordRead::Garbage(_))
+        ));
         assert!(open_lock(&dir).is_err());
         assert!(open(&dir, LOG).is_err());
         let other = Meta {
@@ -382,13 +385,16 @@ mod tests {
             ..Meta::default()
         };
         write(&dir, META, &other).unwrap();
-        assert_eq!(read(&dir, META).unwrap(), Found::Record(other));
+        assert_eq!(read(&dir, META).unwrap(), RecordRead::Record(other));
         append(&dir, LOG).unwrap();
         assert_eq!(fs::read(&secret).unwrap(), kept);
         let elsewhere = root.join("elsewhere");
         fs::rename(&dir, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &dir).unwrap();
-        assert!(matches!(read::<Meta>(&dir, META), Ok(Found::Garbage(_))));
+        assert!(matches!(
+            read::<Meta>(&dir, META),
+            Ok(RecordRead::Garbage(_))
+        ));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::files::{self, Found, Spec};
+use super::files::{self, RecordRead, Spec};
 use super::observe::ObservedSession;
 use crate::domain::facts::RunState;
 
@@ -21,7 +21,7 @@ pub(super) fn prune(
         Some(RunState::Exited(exit)) => exit.at < before,
         Some(RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. }) => false,
         // The session was forgotten, unless a start was interrupted, whose remains are unknown.
-        None => files::read::<Spec>(dir, files::SPEC)? == Found::Nothing,
+        None => files::read::<Spec>(dir, files::SPEC)? == RecordRead::Nothing,
     };
     if !over || written_since(dir, before) || files::is_locked(dir)? {
         return Ok(false);

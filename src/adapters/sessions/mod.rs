@@ -34,7 +34,7 @@ use rustix::process::Signal;
 
 use self::changes::Changes;
 use self::client::{Client, Trouble};
-use self::files::{Found, SessionRecord, Spec};
+use self::files::{RecordRead, SessionRecord, Spec};
 pub use self::launch::is_holder;
 
 use self::launch::{Launch, Reply};
@@ -214,9 +214,9 @@ impl LocalSessions {
         let token = sight.and_then(|sight| sight.state).map(|state| state.token);
         let spec = files::read::<Spec>(dir, files::SPEC).map_err(provider)?;
         let broken_off = match spec {
-            Found::Record(spec) => Some(spec.token) != token,
-            Found::Nothing => false,
-            Found::Garbage(_) => true,
+            RecordRead::Record(spec) => Some(spec.token) != token,
+            RecordRead::Nothing => false,
+            RecordRead::Garbage(_) => true,
         };
         if orderly && !broken_off && !files::is_locked(dir).map_err(provider)? {
             return Ok(());

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-use super::files::{self, Found, SessionRecord, Spec};
+use super::files::{self, RecordRead, SessionRecord, Spec};
 use super::{launch, remains};
 use crate::adapters::proc;
 use crate::domain::facts::{RunState, SessionFacts};
@@ -31,18 +31,18 @@ pub struct ObservedSession {
 #[must_use]
 pub fn session(id: &SessionId, dir: &Path) -> Option<ObservedSession> {
     match files::read::<SessionRecord>(dir, files::STATE) {
-        Ok(Found::Nothing) => None,
-        Ok(Found::Record(state)) if state.id == *id => Some(judge(dir, state)),
-        Ok(Found::Record(state)) => {
+        Ok(RecordRead::Nothing) => None,
+        Ok(RecordRead::Record(state)) if state.id == *id => Some(judge(dir, state)),
+        Ok(RecordRead::Record(state)) => {
             let why = format!("its records are those of session {}", state.id);
             Some(unreadable(id, dir, RunState::Unknown { why }))
         }
-        Ok(Found::Garbage(why)) if is_older_than_boot(dir) => {
+        Ok(RecordRead::Garbage(why)) if is_older_than_boot(dir) => {
             // The record was torn when the machine went down, and no process of that time lives.
             let why = format!("the machine was restarted ({why})");
             Some(unreadable(id, dir, RunState::Lost { why }))
         }
-        Ok(Found::Garbage(why)) => Some(unreadable(id, dir, RunState::Unknown { why })),
+        Ok(RecordRead::Garbage(why)) => Some(unreadable(id, dir, RunState::Unknown { why })),
         Err(error) => {
             let why = format!("{}: {error}", files::STATE);
             Some(unreadable(id, dir, RunState::Unknown { why }))
@@ -164,7 +164,9 @@ fn is_older_than_boot(dir: &Path) -> bool {
 }
 
 fn unreadable(id: &SessionId, dir: &Path, state: RunState) -> ObservedSession {
-    let spec: Option<Spec> = files::read(dir, files::SPEC).ok().and_then(Found::record);
+    let spec: Option<Spec> = files::read(dir, files::SPEC)
+        .ok()
+        .and_then(RecordRead::record);
     let spec = spec.as_ref();
     let facts = SessionFacts {
         id: id.clone(),
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lives_through_a_restart_of_the_machine() {
+    fn no_session_survives_a_reboot() {
         let dir = crate::testing::scratch();
         let holder = Holder::of(dir.path());
         let mut state = running(dir.path(), &holder);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::files::{self, Found, Meta};
+use super::files::{self, Meta, RecordRead};
 use super::holder::log_tail;
 use super::launch::candidates;
 use super::observe::ObservedSession;
@@ -26,8 +26,8 @@ use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, WITH_END_OF_INPUT, 
 use crate::domain::ids::SessionId;
 use crate::domain::screen::ScreenView;
 use crate::ports::sessions::{
-    AttachPoint, Input, Listener, Membership, ScreenListener, SessionError, SessionHandle,
-    SessionSpec, Sessions, Standing, StartError, Started, Stopped,
+    AttachPoint, CallerPlace, Input, Listener, Membership, ScreenListener, SessionError,
+    SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
 };
 
 /// The shortest run time of a command; hooks and status lines are shorter.
@@ -305,9 +305,9 @@ impl Sessions for LocalSessions {
         self.members.membership(pid)
     }
 
-    fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String> {
+    fn standing(&self, pid: u32, of: &Path) -> Result<CallerPlace, String> {
         let place = proc::place(pid, of).map_err(|error| error.to_string())?;
-        Ok(Standing {
+        Ok(CallerPlace {
             dir: place.dir,
             inside: place.inside,
             claims: proc::environment_value(pid, "HD_SESSION"),
@@ -403,9 +403,9 @@ impl LocalSessions {
     fn meta(&self, id: &SessionId, token: &str) -> Result<BTreeMap<String, String>, SessionError> {
         let found = files::read::<Meta>(&self.dir(id), files::META);
         match found.map_err(|error| failed(id, error))? {
-            Found::Record(meta) if meta.token == token => Ok(meta.facts),
-            Found::Record(_) | Found::Nothing => Ok(BTreeMap::new()),
-            Found::Garbage(why) => Err(failed(id, why)),
+            RecordRead::Record(meta) if meta.token == token => Ok(meta.facts),
+            RecordRead::Record(_) | RecordRead::Nothing => Ok(BTreeMap::new()),
+            RecordRead::Garbage(why) => Err(failed(id, why)),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::files::{self, Found, SessionRecord, Spec, TOKEN_VARIABLE};
+use super::files::{self, RecordRead, SessionRecord, Spec, TOKEN_VARIABLE};
 use super::holder::{kill_cgroup, remove_cgroup};
 use super::launch::{held_by, is_holder_of, is_of_another_city};
 use crate::adapters::proc::{self, Pidfd, Stat};
@@ -103,10 +103,10 @@ fn marks<'d>(dir: &'d Path, known: Option<&SessionRecord>) -> io::Result<Marks<'
         cgroups: Vec::new(),
         agent: None,
     };
-    if let Found::Record(state) = files::read::<SessionRecord>(dir, files::STATE)? {
+    if let RecordRead::Record(state) = files::read::<SessionRecord>(dir, files::STATE)? {
         marks.add(state.token, state.cgroup);
     }
-    if let Found::Record(spec) = files::read::<Spec>(dir, files::SPEC)? {
+    if let RecordRead::Record(spec) = files::read::<Spec>(dir, files::SPEC)? {
         marks.add(spec.token, spec.cgroup);
     }
     if let Some(state) = known {

@@ -7,7 +7,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use rustix::process::Signal;
 
-use super::files::{self, Found, PaneId, SessionRecord, Spec, TOKEN_VARIABLE};
+use super::files::{self, PaneId, RecordRead, SessionRecord, Spec, TOKEN_VARIABLE};
 use super::launch::held_by;
 use super::observe;
 use crate::adapters::proc::{self, Pidfd};
@@ -63,8 +63,8 @@ fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<SessionRecor
         .into_iter()
         .filter_map(|process| Some((token_of(&process)?, process)));
     let (token, agent) = marked.next().ok_or("no process of it carries a token")?;
-    let spec: Result<Found<Spec>, _> = files::read(dir, files::SPEC);
-    let spec = spec.ok().and_then(Found::record);
+    let spec: Result<RecordRead<Spec>, _> = files::read(dir, files::SPEC);
+    let spec = spec.ok().and_then(RecordRead::record);
     let spec = spec.filter(|spec| spec.token == token);
     let value = |name| proc::environment_value(agent.pid, name);
     let number = |text: Option<String>| text.and_then(|text| text.parse().ok());

@@ -30,7 +30,7 @@ fn only_old_files_below_the_directory_are_pruned() {
 }
 
 #[test]
-fn a_directory_goes_with_the_last_file_in_it_and_what_is_in_use_stays() {
+fn directory_is_removed_with_its_last_file_unless_in_use() {
     let city = crate::testing::scratch();
     let tasks = files(city.path());
     let root = city.path().join("tasks");
@@ -217,7 +217,7 @@ fn where_a_directory_really_is_counts() {
 }
 
 #[test]
-fn a_failing_set_up_says_what_it_printed() {
+fn failing_set_up_reports_its_output() {
     let city = crate::testing::scratch();
     let tasks = files(city.path());
     let env = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
@@ -256,7 +256,7 @@ fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
 
 /// A process works in, writes to, or has a directory open of a thrown-away directory; and files that it wrote.
 #[test]
-fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
+fn trash_in_use_stays_and_files_written_there_are_not_deleted() {
     let dir = crate::testing::scratch();
     let trash = dir.path().join("trash");
     let tasks = files(dir.path());

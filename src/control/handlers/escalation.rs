@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_one_line_and_what_is_more_is_evidence() {
+    fn problem_is_one_line_and_further_lines_are_evidence() {
         let long = "x".repeat(LINE + 1);
         for (problem, evidence, line, rest) in [
             ("no key", "401", "no key", "401"),

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_says_what_became_of_the_sessions_and_not_what_was_asked() {
+    async fn stop_reports_the_actual_end_of_the_sessions() {
         let kept = stop_answer(true, StopMode::KeepSessions).await.unwrap();
         assert_eq!(kept["sessions"], "kept");
         let ended = stop_answer(false, StopMode::Now).await.unwrap();

@@ -252,7 +252,7 @@ async fn merge_request_that_waits_for_no_review_cannot_be_approved_but_rejected(
 }
 
 #[tokio::test(start_paused = true)]
-async fn approve_answers_with_what_was_decided() {
+async fn approve_answers_with_the_decision() {
     let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
     let town = Scenario::new().rig(human).start().await;
     let relic = submitted(&town).await;

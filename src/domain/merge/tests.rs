@@ -36,7 +36,7 @@ fn target_that_is_faster_than_a_slow_gate_calls_a_person_after_half_an_hour() {
 }
 
 #[test]
-fn each_reason_of_a_busy_checkout_says_what_ends_it() {
+fn each_reason_of_a_busy_checkout_names_its_remedy() {
     let text = String::from("x");
     for why in [
         CheckoutBusy::Changed(text.clone()),

@@ -58,7 +58,7 @@ impl Still {
 
     /// Records the fingerprint of the screen, if it was written to, and if anything else happened. A screen that cannot
     /// be seen may have changed.
-    pub fn saw(&mut self, picture: Option<u64>, writes: bool, moves: bool, now: Mono) {
+    pub fn observe(&mut self, picture: Option<u64>, writes: bool, moves: bool, now: Mono) {
         let quiet = !writes && now.saturating_sub(self.heard) >= QUIET;
         if writes || quiet {
             self.heard = now;

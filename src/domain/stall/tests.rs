@@ -393,10 +393,10 @@ fn session_that_spins_and_does_something_is_left_alone() {
 fn spinner_that_goes_on_is_reported_once() {
     let mut still = Still::new(Some(1), at(0));
     assert!(!still.goes_on());
-    still.saw(Some(2), true, false, at(1));
+    still.observe(Some(2), true, false, at(1));
     assert!(still.goes_on(), "an earlier supervisor may have called");
     assert!(!still.goes_on());
-    still.saw(Some(2), true, false, at(51));
+    still.observe(Some(2), true, false, at(51));
     assert_eq!(still.sounded(depth("", 0), false, &POLICY, at(51)), None);
     assert!(
         still
@@ -412,7 +412,7 @@ fn spinner_that_goes_on_is_reported_once() {
             .is_some()
     );
     assert!(!still.goes_on());
-    still.saw(None, true, false, at(102));
+    still.observe(None, true, false, at(102));
     assert!(still.goes_on(), "what cannot be seen may have gone on");
 }
 
@@ -420,7 +420,7 @@ fn spinner_that_goes_on_is_reported_once() {
 fn session_that_writes_nothing_does_not_spin() {
     let mut still = Still::new(Some(1), at(0));
     for now in (30..=600).step_by(30) {
-        still.saw(Some(1), now == 300, false, at(now));
+        still.observe(Some(1), now == 300, false, at(now));
         let called = still.sounded(depth("", 0), false, &POLICY, at(now));
         assert_eq!(called, None, "{now}");
     }

@@ -108,7 +108,7 @@ fn words_that_the_cursor_was_moved_between_keep_their_distance() {
 }
 
 #[test]
-fn a_spinner_is_one_line_and_what_was_replaced_is_there_once() {
+fn spinner_is_one_line_and_replaced_text_is_there_once() {
     let mut output = "> fix it\r\n".to_owned();
     for n in 0..200 {
         let glyph = ['⠋', '⠙', '⠹', '⠸'][n % 4];

@@ -145,7 +145,7 @@ fn login_is_looked_for_where_the_program_keeps_it() {
 }
 
 #[test]
-fn each_finding_comes_with_what_mends_it() {
+fn each_finding_names_its_remedy() {
     let found = |version: &str, login: Option<&str>, root: bool, env: &[(&str, &str)]| {
         let mut told = Vec::new();
         with(

@@ -161,7 +161,7 @@ fn longest_name_that_fits_has_the_price() {
 }
 
 #[test]
-fn rows_are_put_together_and_what_has_no_price_is_told() {
+fn rows_are_summed_and_unpriced_models_are_reported() {
     let row = |day: &str, child: &str, usd: f64, unpriced: u64| Row {
         day: day.to_owned(),
         owner: Owner {

@@ -132,7 +132,7 @@ fn the_table_goes_on() {
 }
 
 #[test]
-fn the_young_are_not_judged_by_what_runs() {
+fn young_raiders_are_not_judged_by_their_processes() {
     for (age, judged) in [
         (Some(Duration::ZERO), false),
         (Some(GRACE - Duration::from_millis(1)), false),

@@ -86,7 +86,7 @@ macro_rules! sessions_conformance {
             the_size_can_be_changed,
             an_agent_is_known_by_its_name,
             a_living_session_is_not_forgotten,
-            a_new_daemon_takes_over_what_runs,
+            new_daemon_adopts_running_sessions,
             session_that_was_never_started_is_unknown_to_every_operation
         );
     };
@@ -433,7 +433,7 @@ pub fn a_living_session_is_not_forgotten(bench: &dyn Bench) {
 }
 
 /// Sessions outlive the daemon; the next one finds them, acts on them and is told of their end.
-pub fn a_new_daemon_takes_over_what_runs(bench: &dyn Bench) {
+pub fn new_daemon_adopts_running_sessions(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(&*sessions, &spec(bench, "s", &Program::Echoes));
     start(&*sessions, &spec(bench, "t", &Program::Exits(5)));

@@ -21,7 +21,7 @@ on_tmux_too!(
     state_that_is_moved_away_is_moved_back,
     city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody,
     copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts,
-    store_that_is_lost_is_refused_until_a_person_says_what_to_do
+    lost_store_is_refused_until_a_person_decides
 );
 
 fn patrolled(agents: usize) -> Plan {
@@ -277,7 +277,7 @@ fn without_a_socket_no_session_is_started() {
 /// A store that is deleted while in use, or lost while nothing runs, is reported and refused, and a new one is only
 /// begun on purpose.
 #[test]
-fn store_that_is_lost_is_refused_until_a_person_says_what_to_do() {
+fn lost_store_is_refused_until_a_person_decides() {
     let mut city = patrolled(1).start();
     let agent = runs_as(&city, "a0", 1);
     let relic = city.relic("kept", &[]);

@@ -14,7 +14,7 @@
 //! | C6 | KILL survived (state D) | a_session_that_survives_a_kill_raises_one_alarm |
 //! | C7 | setsid grandchildren that hold the terminal | runaway_process_is_ended_with_its_agent_while_the_daemon_answers, a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end |
 //! | C8 | flapping at every pace | quarantine_iff_more_than_max_deaths_in_the_window, back_off_grows_as_configured_and_the_death_after_the_last_quarantines, deaths_leave_the_restart_window_separately |
-//! | C9 | a start that takes for ever | a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended |
+//! | C9 | a start that takes for ever | hanging_start_is_a_death_and_its_late_session_is_ended |
 //! | C10 | the wall clock set an hour forth or back | a_jump_makes_nothing_old_and_keeps_nothing_young, a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after, jump_of_the_wall_clock_ends_no_quarantine_and_restarts_no_child, a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or_after |
 //! | C11 | the store cannot grow | sessions_run_on_and_restart_while_nothing_can_be_written |
 //! | C11 | a full disk | on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room, a_nuke_whose_salvage_has_no_room_destroys_nothing, supervisor_killed_on_a_full_disk_loses_no_agent, a_log_that_takes_nothing_costs_only_the_log |
@@ -28,15 +28,15 @@
 //! | C15 | reloads in a storm of kills, half of them invalid | reloads_in_a_storm_touch_no_other_agent |
 //! | C16 | clients that hang, stammer or rave | clients_that_hang_or_rave_delay_no_restart |
 //! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended, caller_whose_pid_is_given_to_another_process_only_looks |
-//! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once, stop_in_a_storm_leaves_no_process |
+//! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, each_wanted_child_runs_once_after_any_edits_and_failures, stop_in_a_storm_leaves_no_process |
 //! | C19 | lock, socket, `.horde`, the city itself removed, moved or replaced at runtime | removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs, file_in_the_place_of_the_socket_is_reported_and_left_alone, removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently, state_that_is_moved_away_is_moved_back, city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody |
 //! | C19 | a link as `.horde`, something else in the place of the socket, at the start | link_as_state_directory_is_refused_and_its_target_keeps_its_mode, without_a_socket_no_session_is_started |
 //! | C19 | a copy of the city is started, a backup takes its place | copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts |
-//! | C19 | the relic store deleted under it, lost, or older than it was | store_that_is_lost_is_refused_until_a_person_says_what_to_do, store_that_lost_its_newest_commits_is_told_from_the_one_that_was |
+//! | C19 | the relic store deleted under it, lost, or older than it was | lost_store_is_refused_until_a_person_decides, store_that_lost_its_newest_commits_is_told_from_the_one_that_was |
 //! | C20 | a session's directory or record removed, garbled, forged | session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled, record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol, stranger_that_a_record_names_is_left_alone |
 //! | C19 | `.horde`, the directory of the sessions or that of one session replaced by a file, FIFO or link | state_directory_that_is_replaced_is_put_back_and_nothing_goes_through_a_link, directory_of_the_sessions_that_is_replaced_is_put_back, directory_of_a_session_that_is_replaced_is_put_back, death_is_answered_whatever_replaced_the_directory_of_the_session |
 //! | C20 | a session's log replaced by a FIFO or links while its agent dies | death_is_answered_whatever_was_made_of_the_log |
-//! | C21 | a stop that cannot end everybody | stop_names_the_session_that_survives_a_kill_and_the_next_supervisor_doubles_nothing, a_stop_names_what_it_could_not_end, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left |
+//! | C21 | a stop that cannot end everybody | stop_names_the_session_that_survives_a_kill_and_the_next_supervisor_doubles_nothing, stop_names_the_sessions_that_it_could_not_end, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left |
 //! | C22 | signals ignored or blocked by the parent | signals_that_were_ignored_or_blocked_at_the_start_are_heard |
 //! | C22 | a log that nothing reads, is closed, is rotated | log_that_takes_nothing_holds_up_nothing, log_is_opened_again_after_it_was_rotated |
 //! | C22 | FIFO, device, directory, 100 MB as a file that is read | odd_files_are_said_and_hold_up_nothing, odd_thing_as_city_toml_is_said_and_changes_nothing, irregular_file_to_copy_refuses_its_charge_and_delays_no_other |

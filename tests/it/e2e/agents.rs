@@ -88,7 +88,7 @@ fn an_operators_restart_is_not_counted() {
 /// OTP's meaning: a transient agent rests after a good end and is restarted after a bad one; a temporary one rests
 /// after any end.
 #[test]
-fn restart_types_mean_what_otp_means() {
+fn restart_types_behave_as_in_otp() {
     let agent = |name: &str, restart: &str, code: &str| {
         format!(
             "[[agents]]\nname = \"{name}\"\nrestart = \"{restart}\"\n\

@@ -68,7 +68,7 @@ fn an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns() {
 
 /// `--dry-run` tells the actions and does nothing.
 #[test]
-fn a_dry_run_only_says_what_would_be_done() {
+fn dry_run_of_a_reload_changes_nothing() {
     let city = Plan::new().add(TWO).start();
     let mayor = running(&city, "mayor");
     let old = toml(&city);
@@ -85,7 +85,7 @@ fn a_dry_run_only_says_what_would_be_done() {
 
 /// Rigs and raiders are reported as well, and only those that change.
 #[test]
-fn a_reload_says_what_becomes_of_rigs_and_raiders() {
+fn reload_reports_the_fate_of_rigs_and_raiders() {
     let plan = Plan::new().rig("other", "ot").rig("spare", "sp");
     let mut city = City::made(&plan);
     let whole = toml(&city);

@@ -75,7 +75,7 @@ fn refs(city: &City) -> String {
 }
 
 #[test]
-fn prune_asks_and_then_destroys_what_was_named() {
+fn prune_asks_and_then_deletes_the_named_salvage() {
     let city = City::new();
     let id = salvaged(&city);
     assert_eq!(city.hd(&["salvage", "prune", &id]).code, 2, "no consent");

@@ -128,7 +128,7 @@ fn gates_and_set_ups_only_look() {
 
 /// The city's automations are its owner's programs; agents can write those of a repository.
 #[test]
-fn the_citys_automations_do_what_their_owner_may_and_a_rigs_make_work() {
+fn automations_of_the_city_have_their_owners_rights_and_those_of_a_rig_work_rights() {
     let hd = cargo_bin("hd");
     let mut city = City::made(&Plan::new());
     let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
@@ -169,7 +169,7 @@ fn the_citys_automations_do_what_their_owner_may_and_a_rigs_make_work() {
 
 /// `rights` of an agent apply at once: the running session continues.
 #[test]
-fn an_agent_may_what_its_rights_say_by_now() {
+fn agent_has_the_rights_of_the_present_configuration() {
     let script = "for n in 1 2 3; do until [ -e signs/go-$n ]; do sleep 0.05; done; \
         for op in 'relic create made' 'reload --dry-run' status; do \
         hd --json $op >/dev/null 2>&1; printf '%s ' $? >>signs/new-$n; done; \

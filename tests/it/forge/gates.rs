@@ -4,17 +4,17 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, Plan, touch};
+use super::super::faults::city::{City, CityPlan, touch};
 use super::super::support::git::git;
 use super::super::support::program;
 use super::{assert_no_raider_blamed, foreign, landed, wait_parked};
 
 /// Makes a city with one gate: the program `gate` in the temporary directory.
 fn gated(extra: &str) -> City {
-    let city = City::new(&Plan::default());
+    let city = City::new(&CityPlan::default());
     let gate = city.root().join("gate").display().to_string();
     let forge = format!("gates = [{{ name = \"check\", run = \"{gate}\", retries = 0{extra} }}]");
-    city.configured(&Plan::forge(forge))
+    city.configured(&CityPlan::forge(forge))
 }
 
 #[test]

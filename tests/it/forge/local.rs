@@ -4,14 +4,14 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, Plan};
+use super::super::faults::city::{City, CityPlan};
 use super::super::support::git::{commit_all, git, rev, write};
 use super::{assert_no_raider_blamed, wait_parked};
 
 fn without_remote() -> City {
-    City::running(&Plan {
+    City::running(&CityPlan {
         remote: false,
-        ..Plan::default()
+        ..CityPlan::default()
     })
 }
 
@@ -61,7 +61,7 @@ fn a_checkout_with_changes_makes_the_landing_wait() {
 
 #[test]
 fn a_rig_that_must_not_push_lands_in_its_own_repository() {
-    let city = City::running(&Plan::forge("push = false"));
+    let city = City::running(&CityPlan::forge("push = false"));
     let before = rev(&city.origin(), "main");
     let relic = city.work("w1");
     city.wait_status(&relic, "closed");

@@ -127,7 +127,7 @@ fn role_names(source: &Source) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn every_module_says_what_it_is() {
+fn every_module_has_a_header() {
     expect_none("a module begins with `//!`", &every(all(), no_header));
 }
 
@@ -171,7 +171,7 @@ fn the_core_knows_no_role() {
 }
 
 #[test]
-fn each_rule_catches_what_it_is_there_for() {
+fn each_rule_catches_a_violation() {
     let shipped = |rule: fn(&Source) -> Vec<(usize, String)>, text: &str| {
         rule(&Source::new("src/x.rs", text)).len()
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::cause::Cause;
-use crate::domain::escalation::Standing;
+use crate::domain::escalation::EscalationState;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::problem::{Problem, ProblemKind};
@@ -53,7 +53,7 @@ pub fn standing(
     txn: &mut dyn Txn,
     kind: ProblemKind,
     child: &str,
-) -> Result<Option<Standing>, StoreError> {
+) -> Result<Option<EscalationState>, StoreError> {
     super::read_inbox(txn)?;
     let mut open = super::open(txn)?.into_iter();
     let entry = open.find(|entry| entry.about().0 == child && entry.problem().kind() == kind);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
-use crate::domain::escalation::{self, Open, Repeat, Standing};
+use crate::domain::escalation::{self, EscalationState, Open, Repeat};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation};
@@ -28,7 +28,7 @@ pub struct Entry {
     /// The relic, as listed and shown.
     pub relic: Relic,
     /// The stored state.
-    pub standing: Standing,
+    pub standing: EscalationState,
 }
 
 impl Entry {
@@ -40,7 +40,7 @@ impl Entry {
         let known = txn.get(&key(&relic.id))?;
         let known = known.and_then(|text| serde_json::from_str(&text).ok());
         // Raised by an older version: no state was stored.
-        let standing = known.unwrap_or_else(|| Standing::raised(relic.created));
+        let standing = known.unwrap_or_else(|| EscalationState::raised(relic.created));
         Ok(Self { relic, standing })
     }
 
@@ -124,7 +124,11 @@ fn key(id: &RelicId) -> String {
     format!("escalation:{id}")
 }
 
-fn put_standing(txn: &mut dyn Txn, id: &RelicId, standing: &Standing) -> Result<(), StoreError> {
+fn put_standing(
+    txn: &mut dyn Txn,
+    id: &RelicId,
+    standing: &EscalationState,
+) -> Result<(), StoreError> {
     let text = serde_json::to_string(standing);
     let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
     txn.set(&key(id), Some(&text))
@@ -272,7 +276,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         return entry.repeat(txn, &body, cause);
     }
     let hook = complete(txn, &mut body)?;
-    let mut standing = Standing::raised(txn.now());
+    let mut standing = EscalationState::raised(txn.now());
     if let (Body::RecoveryNeeded(_), Some(hook)) = (message, &hook) {
         standing.sandbox = Some(hook.incarnation);
     }

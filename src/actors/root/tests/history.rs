@@ -328,7 +328,7 @@ async fn rows_are_bounded_and_go_with_their_child() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_switches_what_becomes_of_the_history() {
+async fn reload_switches_the_storage_of_death_histories() {
     let id = agent("mayor");
     let town = memory().start().await;
     quarantine(&town, &id).await;

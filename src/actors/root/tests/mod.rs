@@ -3,11 +3,11 @@
 //! | invariant | tests |
 //! |---|---|
 //! | single controller | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_second_holder_is_refused_and_the_first_left_alone |
-//! | reconciliation is idempotent | a_second_look_at_a_converged_city_decides_nothing, a_patrol_on_a_quiet_town_does_nothing, whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once |
+//! | reconciliation is idempotent | a_second_look_at_a_converged_city_decides_nothing, a_patrol_on_a_quiet_town_does_nothing, each_wanted_child_runs_once_after_any_edits_and_failures |
 //! | crash tracking is bounded | quarantine_iff_more_than_max_deaths_in_the_window, zero_is_unlimited_and_keeps_nothing, rows_are_bounded_and_go_with_their_child |
 //! | quarantine auto-expires | quarantine_ends_when_the_oldest_death_leaves_the_window, quarantine_ends_when_the_oldest_death_has_left_the_window |
 //! | crash tracking resets | crash_tracking_resets_when_the_supervisor_restarts |
-//! | drift is a matter of content | an_agents_fingerprint_changes_with_what_needs_a_restart_and_with_nothing_else, the_revision_changes_with_every_source_and_with_nothing_else |
+//! | drift is a matter of content | agent_fingerprint_changes_only_with_keys_that_need_a_restart, the_revision_changes_with_every_source_and_with_nothing_else |
 //! | tracked before it is run | an_automation_whose_run_cannot_be_recorded_does_not_run, a_run_that_a_crash_interrupted_is_reported_once_and_not_repeated |
 //! | no pid files for liveness | a_zombie_does_not_live_and_a_reused_pid_is_another_process, a_living_holder_runs_and_a_reused_pid_is_lost, a_lock_is_seen_while_it_is_held |
 //! | no role names in code | the_core_knows_no_role |
@@ -35,11 +35,11 @@
 //! |---|---|
 //! | one_for_one, one_for_all, rest_for_one | group_strategy_decides_which_members_restart, strategy_selects_the_members_that_restart |
 //! | max_restarts, max_seconds | n_restarts_pass_and_the_next_death_quarantines, back_off_grows_as_configured_and_the_death_after_the_last_quarantines |
-//! | links: depends_on | an_agent_starts_when_what_it_depends_on_is_up, the_stop_goes_in_the_reverse_order_of_dependence |
+//! | links: depends_on | agent_starts_when_its_dependencies_are_up, the_stop_goes_in_the_reverse_order_of_dependence |
 //! | let it crash, the hook persists | a_raider_that_dies_is_restarted_on_its_sandbox_with_the_respawn_prompt |
 //! | mailbox | messages_wait_until_they_are_handled |
 //! | agent.started | a_standing_agent_is_started_and_restarted_on_death |
-//! | agent.stopped | restart_types_mean_what_otp_means |
+//! | agent.stopped | restart_types_behave_as_in_otp |
 //! | agent.crashed | a_death_is_told_with_its_code_and_the_end_of_the_terminal |
 //! | agent.quarantined | patrols_skip_a_quarantined_child_and_its_state_shows_it |
 //! | agent.idle_killed | an_idle_session_is_replaced_when_its_time_is_up |
@@ -75,7 +75,7 @@
 //!
 //! | known limitation of the seed, lifted here | tests |
 //! |---|---|
-//! | no cascading restarts | the_others_end_last_first_and_start_first_first, an_agent_starts_when_what_it_depends_on_is_up |
+//! | no cascading restarts | the_others_end_last_first_and_start_first_first, agent_starts_when_its_dependencies_are_up |
 //! | history in memory only | a_quarantine_outlives_the_supervisor_and_ends_in_its_time |
 //! | fire and forget | failed_run_is_retried_and_its_end_is_recorded, a_run_that_outlives_its_supervisor_is_ended_and_reported_once |
 //! | a renamed workspace is refused | a_renamed_workspace_is_refused_with_the_reason |

@@ -30,7 +30,7 @@ async fn ends(town: &Town, id: &ChildId) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn end_while_opening_ends_what_is_being_opened() {
+async fn end_while_opening_ends_the_session_that_is_being_opened() {
     let (town, id) = mayor().await;
     let session = town.session(&id);
     town.rest(&id).await.unwrap();

@@ -28,7 +28,7 @@ fn change(agents: &mut [Agent], name: &str, change: impl FnOnce(&mut Agent)) {
 
 /// A raider that was parked with a refused outcome is still told of that when it goes on; the next incarnation is not.
 #[tokio::test(start_paused = true)]
-async fn resumed_child_keeps_what_its_outcome_was_refused_for() {
+async fn resumed_child_keeps_the_reason_of_its_refused_outcome() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let id = ChildId::Raider(charged.raider.clone());
@@ -89,7 +89,7 @@ async fn drift_waits_while_a_person_is_attached() {
 
 /// The hash is stored with the session, so an adopted session is judged correctly.
 #[tokio::test(start_paused = true)]
-async fn an_adopted_session_is_judged_by_what_it_was_started_from() {
+async fn adopted_session_is_judged_by_the_configuration_of_its_start() {
     for (fingerprint, starts) in [("", 1), ("two", 2)] {
         let (town, id) = mayor().await;
         let clock = town.world.clock.clone();
@@ -294,7 +294,7 @@ fn chain() -> Scenario {
 
 /// `depends_on`: started afterwards, even when the dependency takes its time.
 #[tokio::test(start_paused = true)]
-async fn an_agent_starts_when_what_it_depends_on_is_up() {
+async fn agent_starts_when_its_dependencies_are_up() {
     let scenario = chain();
     let clock = std::sync::Arc::new(crate::adapters::clock::PausedClock::starting_at(
         "2026-01-01T00:00:00Z".parse().unwrap(),

@@ -36,7 +36,7 @@ pub(super) fn stray(id: &str) -> SessionSpec {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_daemon_adopts_what_runs_and_restarts_what_does_not() {
+async fn next_daemon_adopts_running_sessions_and_restarts_dead_ones() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = town.start().await;
     let (a, b) = (town.worker("a").await, town.worker("b").await);

@@ -154,7 +154,7 @@ async fn a_session_healthy_for_long_enough_clears_its_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn restart_types_mean_what_they_mean_in_otp() {
+async fn restart_types_mean_the_same_as_in_otp() {
     type End = fn(&Town, &ChildId);
     let exit0: End = |town, id| town.parts.sessions.exit(&town.session(id), 0);
     let exit1: End = |town, id| town.parts.sessions.exit(&town.session(id), 1);
@@ -314,7 +314,7 @@ async fn a_first_start_that_fails_is_answered_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended() {
+async fn hanging_start_is_a_death_and_its_late_session_is_ended() {
     let (town, id) = mayor(RestartType::Permanent).await;
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
@@ -412,7 +412,7 @@ async fn a_session_that_survives_a_kill_raises_one_alarm() {
 
 /// A session that hung ended after all: its escalation is closed, and a new hang opens a new one.
 #[tokio::test(start_paused = true)]
-async fn an_alarm_about_what_would_not_end_is_over_with_its_end_and_is_raised_anew() {
+async fn escalation_of_an_unkillable_session_closes_with_its_end_and_can_open_again() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = scenario.start().await;
     let (id, session) = (agent("mayor"), town.session(&agent("mayor")));

@@ -188,7 +188,7 @@ async fn a_stop_ends_sessions_that_no_child_has() {
 
 /// "Stopped" is reported only when no session is left.
 #[tokio::test(start_paused = true)]
-async fn a_stop_names_what_it_could_not_end() {
+async fn stop_names_the_sessions_that_it_could_not_end() {
     let town = two().await;
     let (stubborn, unseen) = (town.session(&agent("mayor")), town.session(&agent("clerk")));
     town.parts.sessions.refuse_stop(&stubborn);
@@ -203,7 +203,7 @@ async fn a_stop_names_what_it_could_not_end() {
 
 /// A session that cannot be observed does not delay the stop; the next start finds it.
 #[tokio::test(start_paused = true)]
-async fn a_stop_does_not_wait_for_what_cannot_be_seen() {
+async fn stop_does_not_wait_for_unobservable_sessions() {
     let town = two().await;
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hide(&session, Some("fog"));

@@ -163,7 +163,7 @@ async fn failed_notification_is_retried_without_another_event() {
 
 /// A notified event is not repeated; a missed one is.
 #[tokio::test(start_paused = true)]
-async fn a_restart_loses_nothing_and_repeats_at_most_what_was_under_way() {
+async fn restart_loses_no_notification_and_repeats_at_most_the_current_one() {
     let town = scenario().start().await;
     raise(&town, 1..=3, "critical").await;
     assert_eq!(town.kill_actors::<ShamanMsg>(), 1);

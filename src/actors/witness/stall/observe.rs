@@ -36,7 +36,7 @@ struct Candidate {
 
 impl Candidate {
     /// Adds its session, its repository, and whether its screen asks something or cannot be read.
-    fn seen(
+    fn observed(
         self,
         facts: &SessionFacts,
         git: Result<String, RepoError>,
@@ -100,7 +100,7 @@ fn candidates(
 ///
 /// # Errors
 /// Store, provider or repository is not available: no raider is observed.
-pub(super) async fn see(
+pub(super) async fn observe(
     args: &WitnessArgs,
     only: Option<RaiderId>,
 ) -> Result<Vec<ObservedRaider>, Refusal> {
@@ -150,7 +150,7 @@ pub(super) async fn see(
             let asks = parked || world.directory.conditions.is_known(&facts.id);
             let hidden = asking.contains(&facts.id) && !asks;
             let picture = world.directory.conditions.picture(&facts.id);
-            seen.push(candidate.seen(facts, git, (asks, hidden), picture));
+            seen.push(candidate.observed(facts, git, (asks, hidden), picture));
         }
     }
     Ok(seen)

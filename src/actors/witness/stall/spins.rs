@@ -4,7 +4,7 @@ use super::super::super::refusal::Refusal;
 use super::super::super::{conditions, effects};
 use super::super::WitnessArgs;
 use super::super::inbox::escalate;
-use super::observe::{ObservedRaider, see};
+use super::observe::{ObservedRaider, observe};
 use super::{judge, remember, sound};
 use crate::domain::condition::Condition;
 use crate::domain::problem::ProblemKind;
@@ -20,7 +20,7 @@ pub(super) async fn examine(
     let depth = sound(args, &seen).await?;
     let raider = &seen.hook.raider;
     // That took time: judge the present state.
-    let again = see(args, Some(raider.clone())).await?.pop();
+    let again = observe(args, Some(raider.clone())).await?.pop();
     let Some(seen) = again.filter(|again| again.facts.token == seen.facts.token) else {
         return Ok(());
     };

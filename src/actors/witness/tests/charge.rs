@@ -14,7 +14,7 @@ use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, raider};
 
-async fn nothing_is_left(town: &Town, relic: &crate::domain::ids::RelicId) {
+async fn assert_charge_left_no_trace(town: &Town, relic: &crate::domain::ids::RelicId) {
     let now = town.relic_now(relic).await;
     assert_eq!(now.status, RelicStatus::Open);
     assert_eq!(now.assignee, None);
@@ -45,7 +45,7 @@ async fn a_sandbox_that_cannot_be_made_unwinds() {
         let relic = town.relic("a").await;
         town.parts.repo.fail("make_sandbox", error);
         town.charge(&relic).await.unwrap_err();
-        nothing_is_left(&town, &relic).await;
+        assert_charge_left_no_trace(&town, &relic).await;
         works_now(&town, &relic).await;
     }
 }
@@ -75,7 +75,7 @@ async fn a_set_up_that_fails_unwinds() {
     town.parts.tasks.break_set_up(Some("make: no rule"));
     let error = town.charge(&relic).await.unwrap_err();
     assert!(error.message.contains("no rule"), "{error}");
-    nothing_is_left(&town, &relic).await;
+    assert_charge_left_no_trace(&town, &relic).await;
     town.parts.tasks.break_set_up(None);
     works_now(&town, &relic).await;
 }
@@ -88,7 +88,7 @@ async fn a_session_that_does_not_start_unwinds() {
     let session = raider("Toast").session_id();
     town.parts.sessions.refuse_start(&session, error);
     town.charge(&relic).await.unwrap_err();
-    nothing_is_left(&town, &relic).await;
+    assert_charge_left_no_trace(&town, &relic).await;
     works_now(&town, &relic).await;
 }
 

@@ -68,7 +68,7 @@ fn a_gate_says_how_it_ended() {
 }
 
 #[test]
-fn its_environment_is_what_was_given() {
+fn gate_has_the_given_environment_only() {
     let rig = Rigged::new();
     let run = gate(&rig, &rig.base, "env");
     let mut names: Vec<&str> = run
@@ -177,7 +177,7 @@ fn gate_that_has_git_overlook_files_is_found_out() {
 
 /// A converted file is written once, and not for each run: builds depend on the times of files.
 #[test]
-fn converted_files_are_what_git_makes_of_them() {
+fn converted_files_match_the_output_of_git() {
     let rig = Rigged::new();
     let commit = rig.commit(
         &rig.base,

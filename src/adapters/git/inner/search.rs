@@ -13,8 +13,8 @@ use super::super::files::ignore::Rules;
 use super::super::files::open::Root;
 use super::super::files::paths::Paths;
 use super::super::files::walk::{All, Entry, Repository, Sieve, Walked, from};
-use super::view::{Held, View, recorded};
-use super::{Around, Found, Home, Inner, Kind, Looked, links, outside, state};
+use super::view::{HeldWork, View, recorded};
+use super::{Around, Home, Inner, InnerFindings, Kind, WorkTreeState, links, outside, state};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -24,13 +24,13 @@ pub(super) struct ExaminedSubmodule {
     base: Option<Oid>,
     links: HashMap<RelPath, Oid>,
     /// Its work tree, if none of it is saved so far.
-    spare: Option<Looked>,
+    spare: Option<WorkTreeState>,
 }
 
 pub(super) struct Search<'a, 's> {
     pub(super) around: &'a Around<'a>,
     seen: &'s mut HashCache,
-    pub(super) found: Found,
+    pub(super) found: InnerFindings,
     known: BTreeMap<RelPath, ExaminedSubmodule>,
     /// Git directories of the repositories that are checked out.
     pub(super) present: Vec<PathBuf>,
@@ -43,7 +43,7 @@ impl<'a, 's> Search<'a, 's> {
         Self {
             around,
             seen,
-            found: Found::default(),
+            found: InnerFindings::default(),
             known: BTreeMap::new(),
             present: Vec::new(),
             links: links(around.index, around.tree),
@@ -102,7 +102,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// Walks and compares the work tree of a repository.
-    fn compare_worktree(&mut self, path: &[u8], view: &View) -> Result<Looked, RepoError> {
+    fn compare_worktree(&mut self, path: &[u8], view: &View) -> Result<WorkTreeState, RepoError> {
         let prefix = bytes::below(path, b"");
         let head = view.head();
         let files = match &head {
@@ -146,7 +146,7 @@ impl<'a, 's> Search<'a, 's> {
         let entries = outside(entries, &walked.repositories, path, &tracked);
         let root = self.around.root;
         let files = compare(root, entries, &against, self.seen, |it| judge.judge(it))?;
-        Ok(Looked {
+        Ok(WorkTreeState {
             files,
             index,
             git,
@@ -218,7 +218,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// Saves the files of a submodule, and its git directory.
-    fn keep(&mut self, looked: Looked, git_dir: &Path) -> Result<(), RepoError> {
+    fn keep(&mut self, looked: WorkTreeState, git_dir: &Path) -> Result<(), RepoError> {
         let items = looked.files.items.into_iter();
         self.found
             .more
@@ -293,7 +293,7 @@ impl<'a, 's> Search<'a, 's> {
             true => self.unshared(&view),
             false => view.held(self.around.repo, base.as_ref(), pins),
         };
-        let own = own.unwrap_or_else(|error| Some(Held::at_work(unknown(&error))));
+        let own = own.unwrap_or_else(|error| Some(HeldWork::at_work(unknown(&error))));
         if git_dir == self.full(path) {
             return match own {
                 Some(held) => self.whole(path, Kind::Ignored, held.what),
@@ -342,10 +342,10 @@ impl<'a, 's> Search<'a, 's> {
 
     /// Returns the work of a worktree of theirs other than its files: an operation in progress, or commits. Commits
     /// that the sandbox's HEAD has, too, are judged with that.
-    fn unshared(&self, view: &View) -> Result<Option<Held>, RepoError> {
+    fn unshared(&self, view: &View) -> Result<Option<HeldWork>, RepoError> {
         let busy = super::super::other_work::in_progress(&view.git_dir).next();
         if busy.is_some() {
-            return Ok(busy.map(Held::at_work));
+            return Ok(busy.map(HeldWork::at_work));
         }
         let Some(head) = view.head() else {
             return Ok(None);
@@ -357,7 +357,7 @@ impl<'a, 's> Search<'a, 's> {
             .args(["rev-list", "--count", head.as_str()]);
         let count = count.args(["--not", "--remotes"]);
         let count = count.args(self.around.head.map(Oid::as_str)).run()?.text();
-        let held = || Held::at_work(format!("unpushed commits: {count}"));
+        let held = || HeldWork::at_work(format!("unpushed commits: {count}"));
         Ok((count != "0").then(held))
     }
 

@@ -196,7 +196,7 @@ fn without_pushing_branches_live_here() {
 
 /// A pushed branch outlives the local branch on a remote, and also without pushing.
 #[test]
-fn without_pushing_what_was_pushed_outlives_its_local_branch() {
+fn pushed_branch_outlives_its_local_branch() {
     let rig = Rigged::silent();
     let head = rig.commit(&rig.base, &[("a", "a\n")]);
     let local = format!("refs/heads/{BRANCH}");

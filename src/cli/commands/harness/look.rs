@@ -60,7 +60,7 @@ impl Machine {
 
 /// The facts observed about a harness.
 #[derive(Debug, Clone)]
-pub(in crate::cli::commands) struct Looked {
+pub(in crate::cli::commands) struct Inspection {
     /// Its program, as configured.
     pub program: Option<String>,
     /// Set when the program is there; none when that depends on the sandbox.
@@ -86,7 +86,7 @@ pub(in crate::cli::commands) fn inspect(
     loaded: &Loaded,
     harness: &Harness,
     machine: &Machine,
-) -> Looked {
+) -> Inspection {
     let env = machine.session(harness);
     let program = programs::program(&harness.command);
     // A path relative to the sandbox can only be checked once there is a sandbox.
@@ -96,7 +96,7 @@ pub(in crate::cli::commands) fn inspect(
         installed::find(program, path)
     });
     let known = program.and_then(unattended::known);
-    let mut looked = Looked {
+    let mut looked = Inspection {
         program: program.map(ToOwned::to_owned),
         found: (!is_relative).then_some(file.is_some()),
         version: file.as_ref().map(|file| version(harness, file, &env)),
@@ -183,7 +183,7 @@ pub(in crate::cli::commands) fn findings(
 }
 
 /// Returns a finding for a missing program.
-pub(in crate::cli::commands) fn missing(harness: &Harness, looked: &Looked) -> Option<Finding> {
+pub(in crate::cli::commands) fn missing(harness: &Harness, looked: &Inspection) -> Option<Finding> {
     let program = looked.program.as_deref()?;
     (looked.found == Some(false)).then(|| {
         let says = format!("{program} is not in the PATH");

@@ -38,7 +38,7 @@ fn close(relic: &impl serde::Serialize) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_may_work_does_not_close_what_a_raider_is_hooked_to() {
+async fn agent_with_work_rights_cannot_close_a_hooked_relic() {
     let town = town(Rights::Work).await;
     let charged = town.worker("a").await;
     for other in [mayor(), caller(Who::Errand(Rights::Work))] {

@@ -64,7 +64,7 @@ fn results_of_functions_are_steps_that_were_done() {
 }
 
 #[test]
-fn request_for_json_gets_what_fits_its_schema_and_uses_no_step() {
+fn request_for_json_gets_a_fitting_answer_and_uses_no_step() {
     let model = playing(vec![run("ls")]);
     let mut wants_json = request(&[]);
     wants_json["generationConfig"] = json!({

@@ -141,7 +141,7 @@ fn model_ends_while_a_conversation_waits() {
 }
 
 #[test]
-fn waiting_for_what_is_never_heard_has_an_end() {
+fn waiting_for_an_unsent_request_has_an_end() {
     let model = playing(vec![]);
     let never = model.wait_for(std::time::Duration::from_millis(1), |_| None::<()>);
     assert_eq!(never, None);

@@ -34,10 +34,10 @@ pub const LIMIT: &str = "KIT_LIMIT";
 /// The pause between two requests of a program that waits for the end of a limit.
 const RETRY: Duration = Duration::from_millis(500);
 /// The test that is the agent.
-pub const TEST: &str = "kit::agent::agent_does_what_its_model_says";
+pub const TEST: &str = "kit::agent::agent_follows_its_scripted_model";
 
 #[test]
-fn agent_does_what_its_model_says() {
+fn agent_follows_its_scripted_model() {
     if let Ok(role) = std::env::var(ROLE) {
         let prompt = std::env::args().next_back().unwrap();
         Agent::new(&role, &prompt).work();

@@ -42,7 +42,7 @@ impl Holder {
             while self.serve() {
                 self.work_on_input();
             }
-            self.drop_those_who_left();
+            self.drop_closed_peers();
             self.note_attached();
             let seen = match self.wait() {
                 Ok(seen) => seen,
@@ -231,7 +231,7 @@ impl Holder {
         }
     }
 
-    fn drop_those_who_left(&mut self) {
+    fn drop_closed_peers(&mut self) {
         let input = &mut self.input;
         self.peers.retain(|peer| {
             if peer.is_closed() && peer.waits {
