@@ -168,7 +168,7 @@ async fn reload_during_a_stop_is_not_reported_as_applied() {
     let (config, _) = watcher(&town, city).await;
     town.parts.sessions.hold_stop(&session);
     let (mode, reply) = (StopMode::Graceful, None);
-    town.tell(RootMail::Stop { mode, reply }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply }).unwrap();
     reload(&config, false).await.unwrap_err();
     assert_eq!(town.events(EventType::ConfigReloaded).await.len(), 0);
     assert_eq!(town.world.starts.available_permits(), 16);

@@ -13,12 +13,12 @@
 mod failures;
 mod hookless;
 mod ignored;
-mod judged;
-mod keep;
+mod judgement;
 mod measure;
 mod missing;
 mod rehearse;
 mod reopen;
+mod salvage;
 mod salvage_quota;
 mod verdict;
 
@@ -44,14 +44,14 @@ use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 use crate::ports::repo::Measurement;
 
 pub use ignored::named;
-use judged::Rest;
-pub use judged::{Judged, check, permitted, savable};
-pub use keep::record_salvage;
-pub use keep::safekeep;
-pub(super) use keep::write_salvage;
+use judgement::Rest;
+pub use judgement::{Judged, check, permitted, savable};
 pub use measure::{facts, unreadable};
 use measure::{facts_of, measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
+pub use salvage::record_salvage;
+pub use salvage::safekeep;
+pub(super) use salvage::write_salvage;
 use verdict::{at_risk, probe, probe_with};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -307,7 +307,7 @@ async fn discard(
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
         Ok(permit) => (permit, false),
         Err(refused) if salvage && holds && refused.kind == RefusalKind::WorkAtRisk => {
-            let facts = keep::save(world, target).await?;
+            let facts = salvage::save(world, target).await?;
             (probe(world, target, Some(facts)).await?, true)
         }
         Err(refused) => return Err(refused),
@@ -316,7 +316,7 @@ async fn discard(
         return Ok(salvaged);
     };
     if !salvaged {
-        keep::keep_unheld(world, target, &permit.git().head).await?;
+        salvage::keep_unheld(world, target, &permit.git().head).await?;
     }
     effects::discard(world, permit).await?;
     Ok(salvaged)

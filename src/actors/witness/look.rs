@@ -67,9 +67,11 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(None);
     };
-    let lone = sandboxes::lone(world, &rig.name).await.map_err(|error| {
-        tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed");
-    });
+    let lone = sandboxes::hookless_names(world, &rig.name)
+        .await
+        .map_err(|error| {
+            tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed");
+        });
     let views = match patrol {
         true => ask::views(world).await.ok(),
         false => None,

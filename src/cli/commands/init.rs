@@ -19,7 +19,7 @@ use crate::domain::doctor::Finding;
 use crate::domain::ids::RigName;
 use crate::domain::suggest::closest;
 
-use super::harness::look::{Machine, inspect, missing};
+use super::harness::inspect::{Machine, inspect, missing};
 
 /// The programs that are looked for in the `PATH`; the first found is the harness. Each is a preset's name with its
 /// program.

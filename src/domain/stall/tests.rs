@@ -391,7 +391,7 @@ fn session_that_spins_and_does_something_is_left_alone() {
 
 #[test]
 fn spinner_that_goes_on_is_reported_once() {
-    let mut still = Still::new(Some(1), at(0));
+    let mut still = SpinnerWatch::new(Some(1), at(0));
     assert!(!still.goes_on());
     still.observe(Some(2), true, false, at(1));
     assert!(still.goes_on(), "an earlier supervisor may have called");
@@ -418,7 +418,7 @@ fn spinner_that_goes_on_is_reported_once() {
 
 #[test]
 fn session_that_writes_nothing_does_not_spin() {
-    let mut still = Still::new(Some(1), at(0));
+    let mut still = SpinnerWatch::new(Some(1), at(0));
     for now in (30..=600).step_by(30) {
         still.observe(Some(1), now == 300, false, at(now));
         let called = still.sounded(depth("", 0), false, &POLICY, at(now));

@@ -14,7 +14,7 @@ impl Town {
         let sessions = &self.parts.sessions;
         for _ in 0..times {
             sessions.hold_lists(true);
-            self.tell(RootMail::Look).unwrap();
+            self.send_to_root(RootMail::Look).unwrap();
             self.until("a look", || sessions.lists_held() > 0).await;
             sessions.hold_lists(false);
             self.until("its list", || sessions.lists_held() == 0).await;

@@ -12,7 +12,7 @@ use crate::domain::ids::ChildId;
 
 impl Town {
     /// Sends a message to the root.
-    pub fn tell(&self, msg: impl Into<RootMsg>) -> Result<(), &'static str> {
+    pub fn send_to_root(&self, msg: impl Into<RootMsg>) -> Result<(), &'static str> {
         let sent = self.root.cast(msg.into());
         sent.map_err(|_| "the root has ended")
     }
@@ -47,7 +47,7 @@ impl Town {
         let (reply, _nobody) = ractor::concurrency::oneshot();
         let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
         let wake = RootMail::Wake { id, cause, reply };
-        self.tell(wake).unwrap();
+        self.send_to_root(wake).unwrap();
     }
 
     /// Kills the actors that take such messages, as a bug would. Returns their number.

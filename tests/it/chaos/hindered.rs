@@ -154,7 +154,7 @@ fn odd_thing_as_city_toml_is_said_and_changes_nothing() {
     for what in ODD {
         fs::remove_file(&path).unwrap();
         make_odd(what, &path);
-        let reload = city.say(&["reload"]);
+        let reload = city.hd_text(&["reload"]);
         assert_eq!(reload.code, 2, "{what}: {reload:?}");
         let told = format!("{}{}", reload.out, reload.err);
         assert!(told.contains(what), "{reload:?}");
@@ -165,7 +165,7 @@ fn odd_thing_as_city_toml_is_said_and_changes_nothing() {
         remove_odd(&path);
         write(city.root(), "city.toml", &toml);
     }
-    assert_eq!(city.say(&["reload"]).code, 0);
+    assert_eq!(city.hd_text(&["reload"]).code, 0);
     assert_eq!(runs_as(&city, "a0", 1), agent);
     city.stop();
     for what in ODD {
@@ -193,7 +193,7 @@ fn odd_files_are_said_and_hold_up_nothing() {
         make_odd(what, &odd);
         for edit in [&included, &format!("{toml}{reader}")] {
             write(city.root(), "city.toml", edit);
-            let reload = city.say(&["reload"]);
+            let reload = city.hd_text(&["reload"]);
             assert_eq!(reload.code, 2, "{what}: {reload:?}");
             assert!(
                 reload.err.contains(what) || reload.out.contains(what),
@@ -205,7 +205,7 @@ fn odd_files_are_said_and_hold_up_nothing() {
     }
     write(city.root(), "odd", "# nothing\n");
     write(city.root(), "city.toml", &included);
-    assert_eq!(city.say(&["reload"]).code, 0);
+    assert_eq!(city.hd_text(&["reload"]).code, 0);
     let mut check = city.program("horde-supervisor");
     mkfifo(&city.root().join("other.toml"), Mode::S_IRWXU).unwrap();
     let check = check
@@ -292,7 +292,7 @@ fn with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left() {
     city.start_as(supervisor);
     until("many of them run", || named(&city, "sleep").len() >= 20);
     assert_eq!(city.hd(&["ping"]).code, 0);
-    let stopped = city.say(&["stop"]);
+    let stopped = city.hd_text(&["stop"]);
     let left = named(&city, "sleep");
     assert!(left.is_empty(), "{} are left: {stopped:?}", left.len());
     assert_eq!(stopped.code, 0, "{stopped:?}");

@@ -117,7 +117,7 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
         "{crashed}"
     );
     shown("last words 3");
-    let log = city.say(&["logs", "Toast"]).out;
+    let log = city.hd_text(&["logs", "Toast"]).out;
     let first = format!("--- session 1 of incarnation 1 on {relic}, since ");
     let places = [
         &*first,
@@ -167,12 +167,16 @@ fn a_crash_loop_is_quarantined_and_others_work_on() {
         told.contains("exit code 3") && told.contains("| last words"),
         "{told}"
     );
-    let screen = city.say(&["status"]).out;
+    let screen = city.hd_text(&["status"]).out;
     assert!(
         screen.contains(&format!("! horde {looping} (crash) is blocked: ")),
         "{screen}"
     );
-    assert!(city.say(&["why", &looping]).out.contains("too_many_deaths"));
+    assert!(
+        city.hd_text(&["why", &looping])
+            .out
+            .contains("too_many_deaths")
+    );
     let shadow = city.hd(&["raider", "show", "Shadow"]).json();
     assert_eq!(
         (&shadow["state"], &shadow["restarts"]),

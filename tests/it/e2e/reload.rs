@@ -114,7 +114,7 @@ fn reload_reports_the_fate_of_rigs_and_raiders() {
     let toast = "horde/raiders/Toast";
     let raider = json!({ "raider": toast, "action": "deferred", "harness": "script" });
     assert_eq!(told["raiders"], json!([raider]));
-    let said = city.say(&["reload"]).out;
+    let said = city.hd_text(&["reload"]).out;
     assert!(said.starts_with("nothing has changed since "), "{said}");
     save(
         &city,
@@ -123,7 +123,7 @@ fn reload_reports_the_fate_of_rigs_and_raiders() {
             .replacen("prefix = \"gt\"", "prefix = \"gt\"\nsuspended = true", 1),
     );
     let said = wait("it is in force", || {
-        let said = city.say(&["reload"]).out;
+        let said = city.hd_text(&["reload"]).out;
         (!said.starts_with("nothing")).then_some(said)
     });
     for line in [

@@ -105,7 +105,7 @@ fn assert_reported(city: &City, what: &str) {
     assert!(raider["session"].is_object(), "it is left alone: {raider}");
     let detail = raider["detail"].as_str().unwrap();
     assert!(detail.contains(&fix), "{what}: {detail}");
-    let status = city.say(&["status"]).out;
+    let status = city.hd_text(&["status"]).out;
     let line = "! horde/Toast: sandbox_broken: ";
     assert!(status.contains(line), "{what}: {status}");
     let doctor = city.hd(&["doctor"]).out;
@@ -147,7 +147,7 @@ fn a_sandbox_that_vanished_is_named_and_made_anew() {
         "{raider}"
     );
     assert!(raider["session"].is_object(), "it is left alone: {raider}");
-    let status = city.say(&["status"]).out;
+    let status = city.hd_text(&["status"]).out;
     assert!(status.contains("! horde/Toast: sandbox_gone: "), "{status}");
     let doctor = city.hd(&["doctor"]);
     let found: Value = serde_json::from_str(&doctor.out).unwrap();

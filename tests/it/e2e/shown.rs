@@ -21,7 +21,7 @@ fn assert_safe(words: &[&str], ran: &Ran) {
 }
 
 fn outputs(city: &City, words: &[&str]) -> [Ran; 2] {
-    let ran = [city.say(words), city.hd(words)];
+    let ran = [city.hd_text(words), city.hd(words)];
     ran.iter().for_each(|ran| assert_safe(words, ran));
     ran
 }
@@ -82,6 +82,6 @@ fn text_of_an_agent_never_steers_the_terminal_of_a_person() {
     }
     let title = city.hd(&["relic", "show", &stays]).json()["title"].clone();
     assert_eq!(title, json!(TITLE), "JSON means the same");
-    let shown = city.say(&["relic", "show", &stays]).out;
+    let shown = city.hd_text(&["relic", "show", &stays]).out;
     assert!(shown.contains("\\x1b]0;x\\x07"), "{shown}");
 }

@@ -34,7 +34,7 @@ async fn jumpy(scenario: Scenario) -> (Town, Arc<JumpyClock>) {
 async fn active(town: &Town, session: &SessionId) {
     let now = Some(town.world.clock.now());
     town.parts.sessions.set_last_activity(session, now);
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.settle().await;
 }
 

@@ -160,7 +160,7 @@ async fn a_question_ends_with_its_session() {
     town.parts.sessions.crash(&session, 9);
     town.until("it was replaced", || town.starts(&session) == 2)
         .await;
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.pass(PATROL).await;
     assert_eq!(question(&town, &id).await, None);
     let gone = SessionHandle {

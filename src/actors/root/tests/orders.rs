@@ -157,7 +157,7 @@ async fn start_of_a_child_that_goes_to_rest_is_answered_with_that() {
     town.parts.sessions.hold_stop(&session);
     let (reply, _answer) = ractor::concurrency::oneshot();
     let reply = reply.into();
-    town.tell(RootMail::Rest { id, reply }).unwrap();
+    town.send_to_root(RootMail::Rest { id, reply }).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let spec = agent_spec(&town.world.city, &town.world.city.agents[0]);
@@ -235,7 +235,7 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
         id: id.clone(),
         reply: reply.into(),
     };
-    town.tell(rest).unwrap();
+    town.send_to_root(rest).unwrap();
     town.parts.sessions.release_stop(&session);
     ended.await.unwrap().unwrap();
     assert!(answer.await.unwrap().is_ok());

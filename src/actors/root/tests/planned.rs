@@ -120,14 +120,14 @@ async fn an_idle_session_is_replaced_when_its_time_is_up() {
         .sessions
         .set_last_activity(&session, Some(town.world.clock.now()));
     town.parts.sessions.set_attached(&session, true);
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.pass(SECOND * 60).await;
     assert_eq!(town.starts(&session), 1, "a person is attached");
     town.parts.sessions.set_attached(&session, false);
     town.parts
         .sessions
         .set_last_activity(&session, Some(town.world.clock.now()));
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.pass(SECOND * 44).await;
     assert_eq!(town.starts(&session), 1);
     town.pass(SECOND * 2).await;

@@ -232,7 +232,7 @@ async fn a_look_that_outlasts_a_patrol_is_acted_on() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = scenario.begin_on(parts, clock).await;
     let (reply, mut ready) = ractor::concurrency::oneshot();
-    town.tell(RootMail::Boot(reply.into())).unwrap();
+    town.send_to_root(RootMail::Boot(reply.into())).unwrap();
     let held = || town.parts.sessions.lists_held() > 0;
     town.until("the first look", held).await;
     tokio::time::advance(PATROL).await;
@@ -259,9 +259,9 @@ async fn the_root_is_not_deaf_while_it_boots() {
     parts.store = StoreHandle::new();
     let town = Scenario::new().begin_on(parts, clock).await;
     let (reply, _ready) = ractor::concurrency::oneshot();
-    town.tell(RootMail::Boot(reply.into())).unwrap();
+    town.send_to_root(RootMail::Boot(reply.into())).unwrap();
     let (reply, views) = ractor::concurrency::oneshot();
-    town.tell(RootMail::Views(reply.into())).unwrap();
+    town.send_to_root(RootMail::Views(reply.into())).unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     let mut views = views;
     while views.try_recv().is_err() {

@@ -290,7 +290,7 @@ async fn late_events_of_an_ended_session_are_ignored() {
         SessionEvent::Lost(old.clone(), "late".into()),
         SessionEvent::Lost(foreign, "strange".into()),
     ] {
-        town.tell(RootMail::Session(event)).unwrap();
+        town.send_to_root(RootMail::Session(event)).unwrap();
     }
     town.pass(SECOND * 100).await;
     assert_eq!(town.starts(&old.id), 2);

@@ -50,7 +50,7 @@ async fn a_second_stop_skips_the_grace() {
     let session = town.session(&agent("mayor"));
     town.parts.sessions.outlive_grace(&session);
     let stop = |mode| RootMail::Stop { mode, reply: None };
-    town.tell(stop(StopMode::Graceful)).unwrap();
+    town.send_to_root(stop(StopMode::Graceful)).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let parts = town.parts.clone();
@@ -90,7 +90,8 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
         tokio::spawn(async move { ask::end(&world, ChildRef::any(id, other), Cause::Done).await });
     ask::views(&town.world).await.unwrap();
     let mode = StopMode::KeepSessions;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&session);
     let parts = town.parts.clone();
@@ -131,7 +132,8 @@ async fn a_stop_while_a_session_starts_ends_it() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&session);
     let parts = town.parts.clone();
@@ -159,7 +161,8 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
         .await;
     let begun = town.world.clock.mono();
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_stop(&session);
     let clock = town.world.clock.clone();
@@ -222,7 +225,8 @@ async fn stop_that_takes_too_long_goes_on_without_hanging_sessions() {
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hold_stop(&session);
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     // Once for its child, once in the pass over remaining sessions.
@@ -245,7 +249,8 @@ async fn a_stop_that_takes_too_long_ends_sessions_that_no_child_has() {
     town.parts.sessions.hide(&lone, None);
     town.parts.sessions.hold_stop(&deaf);
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     tokio::time::advance(SECOND * 16).await;
@@ -269,7 +274,8 @@ async fn less_patience_ends_no_session_that_is_kept() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     for mode in [StopMode::KeepSessions, StopMode::Now] {
-        town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+        town.send_to_root(RootMail::Stop { mode, reply: None })
+            .unwrap();
     }
     let parts = town.parts.clone();
     town.task.await.unwrap();
@@ -296,7 +302,8 @@ async fn a_start_that_comes_through_after_the_stop_is_ended() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     ask::views(&town.world).await.unwrap();
     tokio::time::advance(SECOND * 16).await;
     town.task.await.unwrap();
@@ -314,7 +321,8 @@ async fn charge_is_refused_while_stopping() {
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hold_stop(&session);
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     let relic = town.relic("late").await;
     let refused = town.charge(&relic).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Unavailable);

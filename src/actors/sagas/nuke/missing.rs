@@ -4,8 +4,8 @@
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::keep::{keep_commit, keep_remains};
 use super::measure::unreadable;
+use super::salvage::{keep_commit, keep_remains};
 use super::{at_risk, salvage_quota};
 use crate::actors::mail::NukeTarget;
 use crate::domain::facts::GitFacts;

@@ -1,4 +1,4 @@
-//! A session whose screen changes without progress (`domain::stall::Still` decides).
+//! A session whose screen changes without progress (`domain::stall::SpinnerWatch` decides).
 
 use super::super::super::refusal::Refusal;
 use super::super::super::{conditions, effects};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::proof::{self, FileIds, Made};
-use super::{failed, own, own_dir};
+use super::{failed, gate_repo, own_dir};
 use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
 use crate::adapters::git::files::compare::Tree;
@@ -166,7 +166,7 @@ impl<'r> Worktree<'r> {
         }
         let files = self.repo.files_of(commit)?;
         let state = self.prove(commit, &files)?;
-        own::make(self.repo, &self.path, &self.index, commit)?;
+        gate_repo::make(self.repo, &self.path, &self.index, commit)?;
         Ok(Proved {
             tree: found,
             files,

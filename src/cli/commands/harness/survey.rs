@@ -11,7 +11,7 @@ use crate::domain::harness::hooks::Hooks;
 use crate::domain::unattended::{KeyUse, ProgramFacts};
 use crate::kit::programs;
 
-use super::look::{Machine, inspect, users};
+use super::inspect::{Machine, inspect, users};
 
 /// Lists every harness in a line.
 pub(super) fn all(loaded: &Loaded) -> Value {

@@ -353,7 +353,7 @@ async fn suspend(town: &Town, model: &mut Model, id: ChildId, on: bool) {
         true => model.suspended.insert(id),
         false => model.suspended.remove(&id),
     };
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.settle().await;
 }
 

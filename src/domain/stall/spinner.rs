@@ -23,7 +23,7 @@ const QUIET: Duration = Duration::from_secs(60);
 
 /// The state of a screen that only moves.
 #[derive(Debug, Clone)]
-pub struct Still {
+pub struct SpinnerWatch {
     picture: Option<u64>,
     /// Since when nothing else happened.
     since: Mono,
@@ -40,7 +40,7 @@ pub struct Still {
     moved: bool,
 }
 
-impl Still {
+impl SpinnerWatch {
     /// Starts to watch a session. An earlier supervisor may have called people to it.
     #[must_use]
     pub fn new(picture: Option<u64>, now: Mono) -> Self {
