@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::claims::ClaimKey;
 use super::refusal::Refusal;
 use super::sagas::nuke;
-use super::witness::ailing::ailing;
+use super::sandbox_faults;
 use super::world::World;
 use super::{ask, effects};
 use crate::actors::mail::NukeTarget;
@@ -113,7 +113,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     for rig in &world.city.rigs {
         let lone = sandboxes::hookless(world, rig).await;
         let spare = effects::repo(world, &rig.name, |repo| repo.spare_branches()).await;
-        let ailing = ailing(world, &rig.name).await;
+        let ailing = sandbox_faults::by_raider(world, &rig.name).await;
         seen.push((rig, lone, spare, ailing));
     }
     let owned = world.store.run(owned).await?;

@@ -2,7 +2,10 @@
 
 pub mod automations;
 pub mod escalations;
+pub(in crate::actors) mod facts;
 pub mod failures;
 pub mod operator_orders;
 pub mod quarantine;
+pub mod rework;
 pub mod slots;
+pub mod stalls;

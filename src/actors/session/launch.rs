@@ -28,14 +28,12 @@ use crate::actors::refusal::Refusal;
 use crate::actors::session::child::ChildArgs;
 use crate::actors::session::endings;
 use crate::actors::world::World;
-use crate::actors::{effects, prompting};
+use crate::actors::{conversation, effects, prompting};
 use crate::domain::cause::Cause;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{ChildId, Generation, HarnessName, Incarnation};
 use crate::ports::sessions::{SessionSpec, StartError, Started};
 
-pub use self::driven::begin_afresh;
-pub(crate) use self::driven::{CONVERSATION, TRANSCRIPT};
 pub(in crate::actors) use self::moved::move_on;
 
 /// A session that is up.
@@ -211,8 +209,8 @@ async fn start_session(
         output_limit: world.city.session.output_limit,
         meta: facts_of([
             (FINGERPRINT, fingerprint.as_ref()),
-            (driven::RESUMES, start.resumes.as_ref()),
-            (driven::HARNESS, start.harness.as_ref()),
+            (conversation::RESUMES, start.resumes.as_ref()),
+            (conversation::HARNESS, start.harness.as_ref()),
             (prompting::OWED, start.first_prompt.as_ref()),
         ]),
     };
@@ -295,7 +293,7 @@ pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFact
     let Some(harness) = world.city.harnesses.get(harness) else {
         return false;
     };
-    let conversation = driven::conversation(world, harness, Cause::RateLimit, Some(facts)).await;
+    let conversation = conversation::to_resume(world, harness, Cause::RateLimit, Some(facts)).await;
     conversation.is_ok_and(|id| id.is_some())
 }
 

@@ -15,8 +15,8 @@ use super::super::{ask, glances};
 use super::inbox::{self, Handled};
 use super::retained::{self, Retained};
 use super::{
-    WitnessArgs, ailing, charges, look_watchdog, merged, nuke_now, observe, quarantined, review,
-    sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
+    WitnessArgs, broken_sandboxes, charges, look_watchdog, merged, nuke_now, observe, quarantined,
+    review, sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
 };
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
@@ -135,7 +135,7 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
 
 /// Calls people about broken sandboxes and sandboxes of unknown owner.
 async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
-    if let Err(error) = ailing::call(args).await {
+    if let Err(error) = broken_sandboxes::call(args).await {
         tracing::warn!(
             rig = %args.rig,
             %error,

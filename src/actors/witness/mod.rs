@@ -16,7 +16,7 @@
 //! A witness keeps no state that matters: a successor resumes open sagas, reads the inbox and the outcome files, and
 //! comes to the same conclusions.
 
-pub mod ailing;
+mod broken_sandboxes;
 mod charges;
 mod inbox;
 mod look;
@@ -26,7 +26,6 @@ mod merged;
 pub mod observe;
 mod outcomes;
 mod quarantined;
-mod remembered;
 mod retained;
 mod review;
 pub mod rework;

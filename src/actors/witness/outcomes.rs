@@ -16,12 +16,13 @@ use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::typing::{self, Typing};
 use super::super::world::World;
+use super::WitnessArgs;
 use super::inbox::escalate;
-use super::{WitnessArgs, remembered};
 use crate::actors::mail::DoneRequest;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::raider_spec;
 use crate::actors::mail::{ChildState, ChildView, SessionView};
+use crate::actors::records::facts;
 use crate::actors::session::endings;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -420,7 +421,7 @@ fn notices_key(hook: &Hook) -> String {
 }
 
 fn notices_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<OutcomeNotices, StoreError> {
-    let told: Option<OutcomeNotices> = remembered::read(txn, &notices_key(hook))?;
+    let told: Option<OutcomeNotices> = facts::read(txn, &notices_key(hook))?;
     let own = told.filter(|told| told.incarnation == hook.incarnation);
     Ok(own.unwrap_or(OutcomeNotices {
         incarnation: hook.incarnation,
@@ -434,7 +435,7 @@ fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Resu
     let mut told = notices_so_far(txn, hook)?;
     told.count += 1;
     told.last = Some((txn.now(), written));
-    remembered::write(txn, &notices_key(hook), &told)
+    facts::write(txn, &notices_key(hook), &told)
 }
 
 /// Types the reminder into the session; returns false when that failed, or must not be done now.

@@ -11,7 +11,6 @@
 //! a new process measures silence from its start, and goes on with the steps.
 
 mod observe;
-mod rows;
 mod spins;
 
 use std::collections::BTreeMap;
@@ -21,7 +20,6 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use self::observe::{ObservedRaider, observe};
-pub use self::rows::{declare, steps, wait};
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
@@ -31,6 +29,7 @@ use super::WitnessArgs;
 use super::inbox::escalate;
 use crate::actors::mail::ChildRef;
 use crate::actors::mail::WitnessMsg;
+use crate::actors::records::stalls;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId};
@@ -116,7 +115,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
         *args.memory.silences.watched() = Watched::default();
         conditions::rest(world, &args.rig);
         let rig = args.rig.clone();
-        let forget = move |txn: &mut dyn Txn| rows::forget(txn, &rig);
+        let forget = move |txn: &mut dyn Txn| stalls::forget(txn, &rig);
         return Ok(world.store.run(forget).await?);
     };
     let now = world.clock.mono();
@@ -216,7 +215,7 @@ async fn judge(
         };
         conditions::moves(world, &handle);
         let hook = seen.hook.clone();
-        let over = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[ProblemKind::StalledSpins]);
+        let over = move |txn: &mut dyn Txn| stalls::over(txn, &hook, &[ProblemKind::StalledSpins]);
         if let Err(error) = world.store.run(over).await {
             let raider = &seen.hook.raider;
             remember(args, raider, |watch, _| watch.still.was_not_told());
@@ -225,10 +224,10 @@ async fn judge(
     }
     let hook = seen.hook.clone();
     if recovers {
-        let free = move |txn: &mut dyn Txn| rows::recover(txn, &hook, Cause::Progress);
+        let free = move |txn: &mut dyn Txn| stalls::recover(txn, &hook, Cause::Progress);
         world.store.run(free).await?;
     } else if found {
-        let found = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[ProblemKind::Unseen]);
+        let found = move |txn: &mut dyn Txn| stalls::over(txn, &hook, &[ProblemKind::Unseen]);
         world.store.run(found).await?;
     }
     Ok(verdict)
@@ -355,7 +354,7 @@ async fn take(
 ) -> Result<bool, Refusal> {
     let silence = remember(args, &hook.raider, |watch, now| watch.silence(now));
     let (hook, silence) = (hook.clone(), silence.unwrap_or_default());
-    let step = move |txn: &mut dyn Txn| rows::take(txn, &hook, silence, &change, event.as_ref());
+    let step = move |txn: &mut dyn Txn| stalls::take(txn, &hook, silence, &change, event.as_ref());
     Ok(args.world.store.run(step).await?)
 }
 

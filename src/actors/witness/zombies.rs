@@ -21,8 +21,9 @@ use super::super::{ask, effects};
 use super::inbox::{Handled, raise};
 use super::observe::{self, Observation};
 use super::retained::{self, Retained};
-use super::{WitnessArgs, nuke_now, quarantined, remembered, wisps};
+use super::{WitnessArgs, nuke_now, quarantined, wisps};
 use crate::actors::mail::ChildRef;
+use crate::actors::records::facts;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
@@ -220,7 +221,7 @@ async fn journal_class(
     });
     let (key, incarnation) = (format!("zombie/{subject}"), hook.incarnation);
     let note = move |txn: &mut dyn Txn| {
-        let noted: Option<Noted> = remembered::read(txn, &key)?;
+        let noted: Option<Noted> = facts::read(txn, &key)?;
         let own = noted.filter(|noted| noted.incarnation == incarnation);
         let mut noted = own.unwrap_or(Noted {
             incarnation,
@@ -230,7 +231,7 @@ async fn journal_class(
             return Ok(*at);
         }
         noted.classes.insert(class, txn.now());
-        remembered::write(txn, &key, &noted)?;
+        facts::write(txn, &key, &noted)?;
         let event = NewEvent::new(EventType::RaiderZombie, &subject, cause);
         txn.record(&event.with(data.clone()))?;
         Ok(txn.now())

@@ -8,7 +8,7 @@ use crate::actors::mail::{ChildState, ChildView, RootMail};
 use crate::actors::records::operator_orders;
 use crate::actors::records::operator_orders::OperatorOrders;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::witness::ailing::ailing;
+use crate::actors::sandbox_faults;
 use crate::actors::world::World;
 use crate::actors::{ask, usage};
 use crate::control::protocol::{ControlError, args};
@@ -133,7 +133,9 @@ async fn why_not(world: &World, name: &str, why: String) -> ControlError {
     let Ok(raider) = name.parse::<RaiderId>() else {
         return refused;
     };
-    let seen = ailing(world, &raider.rig).await.unwrap_or_default();
+    let seen = sandbox_faults::by_raider(world, &raider.rig)
+        .await
+        .unwrap_or_default();
     match seen.get(&raider) {
         Some(Ok(what)) => refused.hint(what.advice(&raider)),
         Some(Err(_)) | None => refused,

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{names, status};
 use crate::actors::records::escalations;
+use crate::actors::records::rework;
 use crate::actors::sagas::land;
-use crate::actors::witness::rework;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{InRig, MqReject};

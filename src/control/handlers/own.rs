@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::caller::{own_hook, own_member};
 use super::to_json;
+use crate::actors::conversation;
 use crate::actors::declared::parse_args;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildRef, RootMail};
+use crate::actors::records::stalls;
 use crate::actors::refusal::Refusal;
-use crate::actors::session::launch;
-use crate::actors::witness::stall;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
@@ -146,7 +146,7 @@ pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), Con
         id: facts.id,
         token: facts.token,
     };
-    let said = launch::begin_afresh(world, &handle).await;
+    let said = conversation::begin_afresh(world, &handle).await;
     said.map_err(unavailable)
 }
 
@@ -213,7 +213,7 @@ pub(super) async fn wait(
     let (raider, rig) = (hook.raider.clone(), hook.raider.rig);
     let declared = world
         .store
-        .run(move |txn| stall::declare(txn, &raider, &wait));
+        .run(move |txn| stalls::declare(txn, &raider, &wait));
     declared.await?;
     world.directory.tell_witness(&rig, WitnessMsg::Look);
     Ok(answer)

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::caller::{own_hook, own_member};
-use crate::actors::session::launch::{CONVERSATION, TRANSCRIPT};
+use crate::actors::conversation::{CONVERSATION, TRANSCRIPT};
 use crate::actors::world::World;
 use crate::actors::{conditions, effects, usage};
 use crate::control::protocol::ControlError;

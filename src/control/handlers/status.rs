@@ -16,9 +16,10 @@ use crate::actors::mail::{ChildState, ChildView, PoolView, SessionView};
 use crate::actors::records::escalations;
 use crate::actors::records::operator_orders;
 use crate::actors::records::operator_orders::OperatorOrders;
+use crate::actors::records::stalls;
 use crate::actors::sagas::done;
+use crate::actors::sandbox_faults;
 use crate::actors::sandboxes::Hookless;
-use crate::actors::witness::{ailing, stall};
 use crate::actors::world::World;
 use crate::actors::{ask, glances, usage};
 use crate::control::protocol::ControlError;
@@ -77,8 +78,8 @@ pub(super) async fn stored(world: &World) -> Result<StatusRecords, ControlError>
         let hooks = txn.hooks(None)?;
         for hook in &hooks {
             let raider = || hook.raider.clone();
-            stalled.extend(stall::steps(txn, hook)?.map(|steps| (raider(), steps)));
-            waits.extend(stall::wait(txn, &hook.raider)?.map(|wait| (raider(), wait)));
+            stalled.extend(stalls::steps(txn, hook)?.map(|steps| (raider(), steps)));
+            waits.extend(stalls::wait(txn, &hook.raider)?.map(|wait| (raider(), wait)));
         }
         Ok(StatusRecords {
             usage: usage::now(txn, &hooks)?,
@@ -193,7 +194,7 @@ pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
 
 /// Returns raiders whose sandbox is missing or broken, as far as that is seen in time.
 async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
-    let looked = ailing::ailing(world, &rig.name);
+    let looked = sandbox_faults::by_raider(world, &rig.name);
     let seen = match tokio::time::timeout(GLANCE_LIMIT, looked).await {
         Ok(Ok(seen)) => seen,
         Ok(Err(_)) | Err(_) => BTreeMap::new(),

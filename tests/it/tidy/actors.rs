@@ -17,8 +17,8 @@ const ORDER: &[&[&str]] = &[
     &["world", "directory"],
     &["effects"],
     &["ask", "look_timer", "records"],
-    &["rig_settings", "ground", "glances", "usage"],
-    &["sandboxes", "declared", "briefs", "gates", "typing"],
+    &["rig_settings", "ground", "glances", "usage", "conversation"],
+    &["sandboxes", "sandbox_faults", "declared", "briefs", "gates", "typing"],
     &["outbox", "compaction"],
     // One idea in two files: conditions of sessions, and of the accounts that they use.
     &["conditions", "accounts"],
@@ -31,6 +31,18 @@ const ORDER: &[&[&str]] = &[
 
 /// Parts of one line that are one idea.
 const TOGETHER: &[[&str; 2]] = &[["world", "directory"], ["conditions", "accounts"]];
+
+/// The actors. `src/control/` reaches them through `ask`, `mail` and `records` alone.
+const PEERS: &[&str] = &[
+    "root",
+    "witness",
+    "forge",
+    "shaman",
+    "dispatcher",
+    "config",
+    "retention",
+    "session",
+];
 
 fn rank(part: &str) -> Option<usize> {
     ORDER.iter().position(|line| line.contains(&part))
@@ -76,6 +88,27 @@ fn actors_have_no_circle_and_never_name_each_other() {
         "a part of actors/ names only parts below it (tests/it/tidy/actors.rs)",
         &broken,
     );
+}
+
+fn names_an_actor(source: &Source) -> Vec<String> {
+    let module = super::layers::module_of(&source.name);
+    let mut found = Vec::new();
+    for (number, line) in statements(source) {
+        let paths = named(&line, &module);
+        let parts = paths.iter().filter_map(|path| part(path));
+        let peers = parts.filter(|part| PEERS.contains(part));
+        found.extend(peers.map(|peer| format!("{}:{number} names {peer}", source.name)));
+    }
+    found
+}
+
+#[test]
+fn control_reaches_actors_through_ask_mail_and_records() {
+    let broken: Vec<_> = below("src/control/").flat_map(names_an_actor).collect();
+    expect_none("src/control/ names no actor", &broken);
+    let text = "use crate::actors::{ask, witness::stall};";
+    let caught = names_an_actor(&Source::new("src/control/x.rs", text));
+    assert_eq!(caught.len(), 1, "{caught:?}");
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::actors::conversation;
 use crate::actors::mail::Charged;
 use crate::actors::mail::ChildState;
 use crate::actors::refusal::RefusalKind;
-use crate::actors::session::launch;
 use crate::actors::{accounts, ask, conditions};
 use crate::domain::cause::Cause;
 use crate::domain::city::City;
@@ -64,7 +64,7 @@ pub(super) async fn converse(town: &Town, child: &ChildId) {
     let handle = town.view(child).await.unwrap().session.unwrap().handle;
     let sessions = &town.parts.sessions;
     sessions
-        .set_meta(&handle, launch::CONVERSATION, "c-1")
+        .set_meta(&handle, conversation::CONVERSATION, "c-1")
         .unwrap();
 }
 

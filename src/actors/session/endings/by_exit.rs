@@ -5,7 +5,7 @@ use crate::actors::declared;
 use jiff::tz::TimeZone;
 
 use crate::actors::effects;
-use crate::actors::refusal::RefusalKind;
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::session::endings::outcome;
 use crate::actors::world::World;
 use crate::domain::condition::last_words;
@@ -42,17 +42,14 @@ pub async fn apply(
     let passed = Outcome::Passed { no_change: None };
     let request = declared::request_of(hook, passed.clone());
     let said = match declared::preview(world, &request, hook).await {
-        // Uncommitted changes are reported to the next session.
         Ok(()) => passed,
-        Err(refused) if refused.kind == RefusalKind::WorkAtRisk => passed,
+        // The next session is told what keeps its work from being taken.
+        Err(Refusal {
+            kind: RefusalKind::WorkAtRisk | RefusalKind::BadRequest,
+            ..
+        }) => passed,
         Err(refused) if refused.kind == RefusalKind::NoCommits => Outcome::Stuck {
             reason: format!("it ended without a commit; it said last:\n{tail}"),
-        },
-        Err(refused) if refused.kind == RefusalKind::BadRequest => Outcome::Stuck {
-            reason: format!(
-                "it ended, and its work cannot be taken: {}; it said last:\n{tail}",
-                refused.text()
-            ),
         },
         Err(refused) => {
             tracing::warn!(

@@ -1,5 +1,6 @@
 //! The start of a standing agent's session.
 
+use crate::actors::conversation;
 use crate::actors::mail::How;
 use crate::actors::session::launch::driven::{self, Site};
 use crate::actors::session::launch::keys;
@@ -62,7 +63,9 @@ pub(super) async fn start(
         };
         let mut fill = driven::fill(world, harness, site).await?;
         // Resumes whatever ended the last session: a session that wants a fresh successor has marked that.
-        start.resumes = driven::conversation(world, harness, cause, before).await?;
+        start.resumes = conversation::to_resume(world, harness, cause, before)
+            .await
+            .map_err(OpenFailure::Unseen)?;
         if let Some(conversation) = &start.resumes {
             fill.set(Place::SessionId, conversation.as_str());
         }

@@ -1,4 +1,4 @@
-//! The parts of a harness's session besides its prompt: placeholders, hook files, and the conversation that it resumes.
+//! The parts of a harness's session besides its prompt: placeholders and hook files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,10 @@ use std::path::{Path, PathBuf};
 use crate::actors::effects;
 use crate::actors::session::launch::OpenFailure;
 use crate::actors::world::World;
-use crate::domain::cause::Cause;
 use crate::domain::city::Harness;
-use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::harness::fill::{Fill, Place};
-use crate::domain::harness::hooks::{Home, Setting, is_conversation};
-use crate::domain::ids::SessionId;
-use crate::ports::sessions::{SessionError, SessionHandle};
+use crate::domain::harness::hooks::{Home, Setting};
 use crate::ports::tasks::TaskError;
-
-/// The session fact that names its conversation.
-pub(crate) const CONVERSATION: &str = "conversation";
-/// The session fact that names the file of its conversation.
-pub(crate) const TRANSCRIPT: &str = "transcript";
-/// The session fact that names its harness: another harness cannot resume its conversation.
-pub(super) const HARNESS: &str = "harness";
-/// The session fact that names the conversation it was started to resume.
-pub(super) const RESUMES: &str = "resumes";
-/// The session fact that makes the next session begin a new conversation.
-const AFRESH: &str = "afresh";
 
 /// The place where a session is started.
 pub(super) struct Site<'a> {
@@ -137,96 +122,4 @@ pub(super) fn filled(fill: &Fill, env: BTreeMap<String, String>) -> BTreeMap<Str
         (name, value)
     });
     filled.collect()
-}
-
-/// A resumed session that ends within this time could not resume.
-const RESUME_HOLDS: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
-
-/// Returns the conversation that the next session resumes: that of the last session, if its harness can resume and
-/// named it, and its transcript exists. A resume that ended at once by itself is not retried, and neither is the
-/// conversation of a session marked to be followed by a fresh one.
-///
-/// # Errors
-/// [`OpenFailure::Unseen`]: the facts of the session before cannot be read.
-pub(super) async fn conversation(
-    world: &World,
-    harness: &Harness,
-    cause: Cause,
-    before: Option<&SessionFacts>,
-) -> Result<Option<String>, OpenFailure> {
-    let Some(before) = before.filter(|_| !harness.resume.is_empty()) else {
-        return Ok(None);
-    };
-    if fact(world, &before.id, AFRESH).await?.is_some() {
-        return Ok(None);
-    }
-    let ran = fact(world, &before.id, HARNESS).await?;
-    // A conversation id of another program is meaningless to this one.
-    if ran.is_none_or(|ran| ran != harness.name.as_str()) {
-        return Ok(None);
-    }
-    let resumed = fact(world, &before.id, RESUMES).await?;
-    if resumed.is_some() && failed_at_once(before, cause) {
-        tracing::warn!(
-            session = %before.id,
-            "a resumed session ended at once, so its conversation cannot be resumed; a fresh one \
-            begins"
-        );
-        return Ok(None);
-    }
-    let conversation = fact(world, &before.id, CONVERSATION).await?.or(resumed);
-    let Some(conversation) = conversation.filter(|id| is_conversation(id)) else {
-        return Ok(None);
-    };
-    let Some(transcript) = fact(world, &before.id, TRANSCRIPT).await? else {
-        return Ok(Some(conversation));
-    };
-    let there = effects::tasks(
-        world,
-        move |tasks| Ok(tasks.is_file(Path::new(&transcript))),
-    );
-    let there = there
-        .await
-        .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
-    Ok(there.then_some(conversation))
-}
-
-/// Returns true when a session ended so soon that it could not resume. An end by the supervisor or a person has another
-/// reason, and so has an end at a limit or for a login.
-fn failed_at_once(facts: &SessionFacts, cause: Cause) -> bool {
-    let RunState::Exited(exit) = &facts.state else {
-        return false;
-    };
-    let of_itself = !exit.stopped
-        && !exit.by_person
-        && !matches!(
-            cause,
-            Cause::RateLimit | Cause::Login | Cause::EndedByPerson
-        );
-    of_itself && exit.at.duration_since(facts.started_at) < RESUME_HOLDS
-}
-
-/// Marks a session, so that its successor begins a new conversation.
-///
-/// # Errors
-/// The provider's.
-pub async fn begin_afresh(world: &World, handle: &SessionHandle) -> Result<(), SessionError> {
-    let of = handle.clone();
-    let kept = effects::sessions(world, &handle.id, move |provider| {
-        provider.set_meta(&of, AFRESH, "yes")
-    });
-    kept.await
-}
-
-async fn fact(
-    world: &World,
-    id: &SessionId,
-    key: &'static str,
-) -> Result<Option<String>, OpenFailure> {
-    let of = id.clone();
-    match effects::sessions(world, id, move |provider| provider.get_meta(&of, key)).await {
-        Ok(value) => Ok(value),
-        Err(SessionError::Gone(_)) => Ok(None),
-        Err(error) => Err(OpenFailure::Unseen(error.to_string())),
-    }
 }

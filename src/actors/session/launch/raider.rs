@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::actors::briefs::brief;
+use crate::actors::conversation;
 use crate::actors::effects;
 use crate::actors::mail::How;
 use crate::actors::rig_settings::raider_env;
@@ -86,7 +87,9 @@ pub(super) async fn start(
         How::Adopted | How::Fresh => false,
     };
     let resumes = match goes_on {
-        true => driven::conversation(world, harness, cause, before).await?,
+        true => conversation::to_resume(world, harness, cause, before)
+            .await
+            .map_err(OpenFailure::Unseen)?,
         false => None,
     };
     let session = Session {

@@ -5,7 +5,7 @@ use super::super::super::conditions::{self, Observed};
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::WitnessArgs;
-use super::rows::{steps, wait};
+use crate::actors::records::stalls::{steps, wait};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::relic::Hook;

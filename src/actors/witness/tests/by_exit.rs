@@ -75,20 +75,19 @@ async fn end_without_commits_is_stuck_with_the_last_output() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 
-/// There are commits: a person is told why they cannot be taken.
+/// There are commits: the next session is told why they cannot be taken, and how they can be.
 #[tokio::test(start_paused = true)]
-async fn end_on_another_branch_is_stuck_with_that_reason() {
+async fn end_on_another_branch_is_told_to_the_next_session() {
     let town = town().await;
     let charged = town.worker("a").await;
     let renamed = |facts: &mut crate::domain::facts::GitFacts| facts.branch = Some("wip".into());
     town.parts.repo.change(&charged.raider.name, renamed);
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
-    let told = town.escalations().await;
-    let stuck = told.iter().find(|told| told.title == "the agent is stuck");
-    let body = stuck.map(|stuck| stuck.body.as_str()).unwrap_or_default();
-    assert!(body.contains("the sandbox is on wip"), "{told:?}");
-    assert!(!body.contains("without a commit"), "{told:?}");
+    assert_eq!(town.starts(&charged.session), 2);
+    let prompt = town.parts.tasks.prompts().pop().unwrap();
+    assert!(prompt.contains("the sandbox is on wip"), "{prompt}");
+    assert!(!prompt.contains("no commit of its own"), "{prompt}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ async fn charge_whose_sandbox_changes_while_it_is_taken_back_is_tried_again_and_
     let repo = Arc::clone(&town.parts.repo);
     town.parts.repo.interlude("discard_sandbox", move || {
         for name in repo.names() {
-            repo.change(&name.parse().unwrap(), |facts| facts.fingerprint.push('x'));
+            repo.dirty(&name.parse().unwrap(), "log.txt");
         }
     });
     town.charge(&relic).await.unwrap_err();
@@ -48,9 +48,10 @@ async fn no_person_is_called_for_removals_that_an_operator_asked_for() {
     let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
     repo.interlude("discard_sandbox", {
         let (repo, name) = (Arc::clone(&repo), name.clone());
-        move || repo.change(&name, |facts| facts.fingerprint.push('x'))
+        move || repo.dirty(&name, "log.txt")
     });
     for _ in 0..5 {
+        repo.change(&name, |facts| facts.dirty.clear());
         let refused = town.nuke(&charged.raider, true).await.unwrap_err();
         assert_eq!(refused.kind, RefusalKind::Changed, "{refused}");
         town.settle().await;

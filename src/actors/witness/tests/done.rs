@@ -90,7 +90,7 @@ async fn done_is_refused_on_a_dirty_tree_without_commits_and_of_another_incarnat
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
     let none = town.completed(&charged.raider).await.unwrap_err();
-    assert_eq!(none.kind, RefusalKind::BadRequest);
+    assert_eq!(none.kind, RefusalKind::NoCommits);
     town.parts.repo.commit(&charged.raider.name);
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     let dirty = town.completed(&charged.raider).await.unwrap_err();

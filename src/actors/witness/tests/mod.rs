@@ -2,8 +2,8 @@
 
 mod absent;
 mod adversary;
-mod ailing;
 mod apart;
+mod broken_sandboxes;
 mod by_exit;
 mod changing;
 mod charge;

@@ -6,8 +6,7 @@ use std::time::Duration;
 use crate::actors::mail::Charged;
 use crate::actors::mail::ChildState;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::records::escalations;
-use crate::actors::witness::stall;
+use crate::actors::records::{escalations, stalls};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
@@ -302,7 +301,7 @@ async fn a_declared_wait_holds_for_its_session_until_it_has_passed() {
     };
     let declare = async |wait: &Wait| {
         let (raider, wait) = (charged.raider.clone(), wait.clone());
-        town.store(move |txn| stall::declare(txn, &raider, &wait))
+        town.store(move |txn| stalls::declare(txn, &raider, &wait))
             .await;
     };
     declare(&wait).await;
@@ -487,6 +486,6 @@ async fn stall_after_can_be_changed_while_it_runs() {
         .await;
     town.pass(MINUTE).await;
     let hook = town.hook(&charged.raider).await.unwrap();
-    let steps = town.store(move |txn| stall::steps(txn, &hook)).await;
+    let steps = town.store(move |txn| stalls::steps(txn, &hook)).await;
     assert_eq!(steps, None, "it is not shown as stalled");
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::PATROL;
 use crate::actors::mail::Charged;
+use crate::actors::records::rework;
 use crate::actors::sagas::land;
-use crate::actors::witness::rework;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;

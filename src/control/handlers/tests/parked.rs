@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{PATROL, ask};
-use crate::actors::session::launch;
+use crate::actors::conversation;
 use crate::control::protocol::ErrorKind;
 use crate::domain::city::City;
 use crate::domain::ids::ChildId;
@@ -33,7 +33,7 @@ async fn text_for_an_agent_that_is_held_is_refused_as_parked_until_its_turn() {
     let id = ChildId::Raider(ended.raider.clone());
     let handle = town.view(&id).await.unwrap().session.unwrap().handle;
     sessions
-        .set_meta(&handle, launch::CONVERSATION, "c-1")
+        .set_meta(&handle, conversation::CONVERSATION, "c-1")
         .unwrap();
     let now = town.world.clock.now();
     let screen = format!("at your limit until {}\n> ", now + MINUTE * 300);

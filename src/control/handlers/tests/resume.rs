@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{PATROL, ask};
-use crate::actors::session::launch;
+use crate::actors::conversation;
 use crate::control::handlers::dispatch;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
@@ -54,8 +54,8 @@ async fn converse(town: &Town, child: &ChildId, conversation: &str) {
     let handle = town.view(child).await.unwrap().session.unwrap().handle;
     let sessions = &town.parts.sessions;
     let keep = |key, value: &str| sessions.set_meta(&handle, key, value).unwrap();
-    keep(launch::CONVERSATION, conversation);
-    keep(launch::TRANSCRIPT, &transcript.to_string_lossy());
+    keep(conversation::CONVERSATION, conversation);
+    keep(conversation::TRANSCRIPT, &transcript.to_string_lossy());
 }
 
 /// Returns the conversation that the newest session of this id was started to resume.
@@ -110,7 +110,7 @@ async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_whe
     let handle = town.view(&id).await.unwrap().session.unwrap().handle;
     let (sessions, gone) = (&town.parts.sessions, "/transcripts/gone");
     sessions
-        .set_meta(&handle, launch::TRANSCRIPT, gone)
+        .set_meta(&handle, conversation::TRANSCRIPT, gone)
         .unwrap();
     town.pass(SECOND * 60).await;
     town.parts.sessions.crash(session, 9);

@@ -1,4 +1,4 @@
-//! Small facts that the store keeps for witnesses under a key, as JSON. The journal cannot hold them: old events are
+//! Small facts that the store keeps under a key, as JSON. The journal cannot hold them: old events are
 //! deleted.
 
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::ports::relics::{StoreError, Txn};
 ///
 /// # Errors
 /// The store's.
-pub(super) fn read<T: DeserializeOwned>(
+pub(in crate::actors) fn read<T: DeserializeOwned>(
     txn: &mut dyn Txn,
     key: &str,
 ) -> Result<Option<T>, StoreError> {
@@ -22,7 +22,7 @@ pub(super) fn read<T: DeserializeOwned>(
 ///
 /// # Errors
 /// The store's.
-pub(super) fn write(
+pub(in crate::actors) fn write(
     txn: &mut dyn Txn,
     key: &str,
     value: &impl Serialize,

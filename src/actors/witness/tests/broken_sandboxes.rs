@@ -4,7 +4,7 @@ use super::{GROWN, PATROL, zombies};
 use crate::actors::mail::ChildState;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::repair;
-use crate::actors::witness::ailing;
+use crate::actors::sandbox_faults;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::{Relic, RelicStatus};
@@ -13,7 +13,9 @@ use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, rig};
 
 async fn homeless(town: &Town) -> usize {
-    let seen = ailing::ailing(&town.world, &rig()).await.unwrap();
+    let seen = sandbox_faults::by_raider(&town.world, &rig())
+        .await
+        .unwrap();
     seen.values().filter(|seen| seen.is_ok()).count()
 }
 

@@ -1,7 +1,7 @@
 //! Stored facts about a raider's silence: the steps taken against it, and the wait that its session declared. Small
 //! facts, void for another incarnation or session.
 
-use super::super::remembered::{read, write};
+use super::facts::{read, write};
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -63,7 +63,7 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
 
 /// Records a step about a stalled raider, with its event; the first step journals the stall. Returns false when the
 /// raider has other work by now, or is finished.
-pub(super) fn take(
+pub(in crate::actors) fn take(
     txn: &mut dyn Txn,
     hook: &Hook,
     silence: std::time::Duration,
@@ -94,7 +94,11 @@ pub(super) fn take(
 }
 
 /// Records that the raider goes on: it is not stalled, and its escalations are closed.
-pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<(), StoreError> {
+pub(in crate::actors) fn recover(
+    txn: &mut dyn Txn,
+    hook: &Hook,
+    cause: Cause,
+) -> Result<(), StoreError> {
     let Some(steps) = steps(txn, hook)? else {
         return Ok(());
     };
@@ -107,7 +111,7 @@ pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<()
 }
 
 /// Closes the escalations of these problems about this raider and its work.
-pub(super) fn over(
+pub(in crate::actors) fn over(
     txn: &mut dyn Txn,
     hook: &Hook,
     kinds: &[ProblemKind],
@@ -119,7 +123,7 @@ pub(super) fn over(
 }
 
 /// Clears the stalls of a rig that has no `stall_after` any more.
-pub(super) fn forget(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
+pub(in crate::actors) fn forget(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let hooks = txn.hooks(Some(rig))?;
     let raiders: Vec<_> = hooks.iter().map(|hook| hook.raider.to_string()).collect();
     escalations::over(txn, &[ProblemKind::StalledSpins], |who, _| {
