@@ -370,7 +370,7 @@ fn look_for_work(world: &World) {
 async fn close_login_escalation(world: &World, name: &str) {
     let subject = format!("account {name}");
     let settled = world.store.run(move |txn| {
-        escalations::over(txn, &[ProblemKind::LoginWanted], |who, _| who == subject)
+        escalations::close_matching(txn, &[ProblemKind::LoginWanted], |who, _| who == subject)
     });
     if let Err(error) = settled.await {
         tracing::warn!(%error, "the call for a login stays open");

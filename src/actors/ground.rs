@@ -71,7 +71,7 @@ async fn close_escalations(
 ) -> Result<(), super::refusal::Refusal> {
     let city = world.city.name.clone();
     let settle = move |txn: &mut dyn Txn| {
-        escalations::over_where(txn, |entry| {
+        escalations::close_where(txn, |entry| {
             let (problem, is_own) = (entry.problem(), entry.about().0 == city);
             is_own
                 && over

@@ -468,7 +468,7 @@ impl FirstPrompt {
         let untyped = [ProblemKind::PromptUntyped];
         let over = world
             .store
-            .run(move |txn| escalations::over(txn, &untyped, |of, _| of == who));
+            .run(move |txn| escalations::close_matching(txn, &untyped, |of, _| of == who));
         if let Err(error) = over.await {
             tracing::warn!(
                 child = %self.child,

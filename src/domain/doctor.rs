@@ -19,9 +19,9 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use self::finding::{Finding, Kind};
 
-use super::ailment::Ailment;
 use super::facts::{Probed, RunState, SessionFacts};
 use super::ids::{RaiderId, RelicId, RigName, SessionId, SlotName};
+use super::sandbox_fault::SandboxFault;
 
 /// The action that `--fix` tries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub struct RigFacts {
     /// Sandboxes on disk that no slot holds.
     pub strays: Probed<Vec<(SlotName, Stray)>>,
     /// Raiders that have work and no usable sandbox.
-    pub ailing: Probed<Vec<(RaiderId, Probed<Ailment>)>>,
+    pub ailing: Probed<Vec<(RaiderId, Probed<SandboxFault>)>>,
     /// Branches of raiders that no worktree has checked out.
     pub branches: Probed<Vec<BranchFacts>>,
     /// Branches of merge requests that are not final.
@@ -279,12 +279,12 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
     }
 }
 
-fn lost_sandbox(raider: &RaiderId, what: &Probed<Ailment>) -> Diagnosis {
+fn lost_sandbox(raider: &RaiderId, what: &Probed<SandboxFault>) -> Diagnosis {
     let (kind, says, hint) = match what {
         Probed::Known(what) => {
             let says = match what {
-                Ailment::Gone => "it has work, and its sandbox is gone".to_owned(),
-                Ailment::Broken(why) => {
+                SandboxFault::Gone => "it has work, and its sandbox is gone".to_owned(),
+                SandboxFault::Broken(why) => {
                     format!("it has work, and git cannot use its sandbox: {why}")
                 }
             };

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use horde_supervisor::domain::ailment::Ailment;
 use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::sandbox_fault::SandboxFault;
 use horde_supervisor::ports::repo::Repo;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -88,7 +88,7 @@ fn whatever_broke_is_whole_again_with_its_files() {
         let hurts = !["nothing", "locked", "a lock that nobody holds"].contains(&what);
         let seen = city.repo.ailment(&sandbox).unwrap();
         assert_eq!(
-            matches!(seen, Some(Ailment::Broken(_))),
+            matches!(seen, Some(SandboxFault::Broken(_))),
             hurts,
             "{what}: {seen:?}"
         );
@@ -124,7 +124,7 @@ fn deleted_directory_is_recreated_with_its_staged_files() {
     git(&sandbox, &["add", "src/a.txt"]);
     let head = rev(&sandbox, "HEAD");
     fs::remove_dir_all(&sandbox).unwrap();
-    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(Ailment::Gone)));
+    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(SandboxFault::Gone)));
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(rev(&sandbox, "HEAD"), head);
     assert_eq!(
@@ -311,7 +311,10 @@ fn a_work_tree_that_cannot_be_filled_is_not_repaired() {
     smudge("false");
     city.repo.repair_sandbox(&city.spec(1)).unwrap_err();
     let half = "its files are not all there yet".to_owned();
-    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(Ailment::Broken(half))));
+    assert_eq!(
+        city.repo.ailment(&sandbox),
+        Ok(Some(SandboxFault::Broken(half)))
+    );
     smudge("cat");
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(city.repo.ailment(&sandbox), Ok(None));

@@ -171,5 +171,5 @@ pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
 /// The store's.
 pub fn close(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
     keep(txn, |held| held.relic != *id, None)?;
-    escalations::over(txn, &[ProblemKind::Quarantined], |_, work| work == Some(id))
+    escalations::close_matching(txn, &[ProblemKind::Quarantined], |_, work| work == Some(id))
 }

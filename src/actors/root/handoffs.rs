@@ -96,7 +96,7 @@ impl Root {
     fn settle_handoffs(&self, id: &ChildId) {
         let child = id.to_string();
         let settled = (self.world.store).begin(move |txn| {
-            escalations::over(txn, &[ProblemKind::HandoffLoop], |who, _| who == child)
+            escalations::close_matching(txn, &[ProblemKind::HandoffLoop], |who, _| who == child)
         });
         let id = id.clone();
         tokio::spawn(async move {

@@ -195,7 +195,7 @@ impl Root {
     fn settle_parks(&self, id: &ChildId) {
         let child = id.to_string();
         let settled = (self.world.store).begin(move |txn| {
-            escalations::over(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)
+            escalations::close_matching(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)
         });
         let id = id.clone();
         tokio::spawn(async move {

@@ -63,8 +63,9 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
 /// Closes the escalation about a session that can be observed again. An earlier supervisor may have opened it.
 pub(super) async fn close_escalation(world: Arc<World>, id: ChildId) {
     let who = id.to_string();
-    let seen =
-        move |txn: &mut dyn Txn| escalations::over(txn, &[ProblemKind::Unseen], |it, _| it == who);
+    let seen = move |txn: &mut dyn Txn| {
+        escalations::close_matching(txn, &[ProblemKind::Unseen], |it, _| it == who)
+    };
     match world.store.run(seen).await {
         Ok(()) => {}
         Err(error) => tracing::warn!(

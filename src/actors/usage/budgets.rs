@@ -36,7 +36,7 @@ pub(super) async fn report_all(world: &World) -> Result<(), StoreError> {
     within.retain(|scope| !holds(scope));
     let settled = world.store.run(move |txn| {
         // It may not be configured any more.
-        escalations::over(txn, &[ProblemKind::BudgetSpent], |scope, _| {
+        escalations::close_matching(txn, &[ProblemKind::BudgetSpent], |scope, _| {
             over.iter().all(|over| over.scope.to_string() != scope)
         })?;
         for scope in &within {

@@ -34,5 +34,5 @@ pub(super) async fn call(args: &WitnessArgs) {
 /// The store's.
 pub(super) fn close(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let witness = message::witness(rig);
-    escalations::over(txn, &[ProblemKind::LookHangs], |who, _| who == witness)
+    escalations::close_matching(txn, &[ProblemKind::LookHangs], |who, _| who == witness)
 }

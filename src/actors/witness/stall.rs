@@ -215,7 +215,9 @@ async fn judge(
         };
         conditions::moves(world, &handle);
         let hook = seen.hook.clone();
-        let over = move |txn: &mut dyn Txn| stalls::over(txn, &hook, &[ProblemKind::StalledSpins]);
+        let over = move |txn: &mut dyn Txn| {
+            stalls::close_escalations(txn, &hook, &[ProblemKind::StalledSpins])
+        };
         if let Err(error) = world.store.run(over).await {
             let raider = &seen.hook.raider;
             remember(args, raider, |watch, _| watch.still.was_not_told());
@@ -227,7 +229,8 @@ async fn judge(
         let free = move |txn: &mut dyn Txn| stalls::recover(txn, &hook, Cause::Progress);
         world.store.run(free).await?;
     } else if found {
-        let found = move |txn: &mut dyn Txn| stalls::over(txn, &hook, &[ProblemKind::Unseen]);
+        let found =
+            move |txn: &mut dyn Txn| stalls::close_escalations(txn, &hook, &[ProblemKind::Unseen]);
         world.store.run(found).await?;
     }
     Ok(verdict)

@@ -139,7 +139,7 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
     }
     let (who, problem) = call(args, piece);
     let over = move |txn: &mut dyn Txn| {
-        escalations::over_where(txn, |entry| {
+        escalations::close_where(txn, |entry| {
             entry.about().0 == who && entry.problem().is_same(&problem)
         })
     };
@@ -179,7 +179,7 @@ pub(super) async fn close_finished(args: &WitnessArgs, pieces: &[Piece]) -> Resu
     }
     let (rig, witness) = (args.rig.clone(), message::witness(&args.rig));
     let settle = move |txn: &mut dyn Txn| {
-        escalations::over_where(txn, |entry| {
+        escalations::close_where(txn, |entry| {
             let (who, problem) = (entry.about().0.to_owned(), entry.problem());
             let own = who == witness;
             let ours = own

@@ -57,7 +57,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     let settled = move |txn: &mut dyn Txn| {
         let witness = message::witness(&name);
         wisps::unowned(txn, &name, &unowned)?;
-        escalations::over(txn, &[ProblemKind::SandboxesUnseen], |who, _| {
+        escalations::close_matching(txn, &[ProblemKind::SandboxesUnseen], |who, _| {
             who == witness
         })?;
         escalations::still_so(txn, &name, ProblemKind::Unread, &these)

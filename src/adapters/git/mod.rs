@@ -3,7 +3,6 @@
 
 mod admin;
 mod adopt;
-mod ailment;
 mod branch_conflicts;
 mod branches;
 mod bytes;
@@ -52,6 +51,7 @@ mod revive;
 pub mod rig;
 mod salvage;
 mod sandbox;
+mod sandbox_fault;
 mod settings;
 mod share;
 mod share_integrity;

@@ -23,7 +23,6 @@ use crate::actors::sandboxes::Hookless;
 use crate::actors::world::World;
 use crate::actors::{ask, glances, usage};
 use crate::control::protocol::ControlError;
-use crate::domain::ailment::Ailment;
 use crate::domain::budget::OnExceed;
 use crate::domain::city::Rig;
 use crate::domain::condition::Condition;
@@ -33,6 +32,7 @@ use crate::domain::merge::{self, MergeRequest};
 use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence, derive};
 use crate::domain::relic::{Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::stall::{Steps, Wait};
 use crate::domain::usage::ledger::Sum;
 use crate::ports::relics::RelicFilter;
@@ -193,7 +193,7 @@ pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
 }
 
 /// Returns raiders whose sandbox is missing or broken, as far as that is seen in time.
-async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
+async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, SandboxFault> {
     let looked = sandbox_faults::by_raider(world, &rig.name);
     let seen = match tokio::time::timeout(GLANCE_LIMIT, looked).await {
         Ok(Ok(seen)) => seen,
@@ -309,7 +309,7 @@ fn raider_json(
     hook: &Hook,
     view: Option<&ChildView>,
     stored: &StatusRecords,
-    ailment: Option<&Ailment>,
+    ailment: Option<&SandboxFault>,
 ) -> Value {
     let state = raider_state(world, hook, view, stored);
     let blocked =

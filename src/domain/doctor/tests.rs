@@ -4,9 +4,9 @@ use super::local::{
     Private, Repository, git_version, other_git, permissions, repository, shadowed,
 };
 use super::*;
-use crate::domain::ailment::Ailment;
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::{Generation, Incarnation};
+use crate::domain::sandbox_fault::SandboxFault;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -249,8 +249,8 @@ fn lost_and_broken_sandboxes_and_a_missing_program_are_named_with_whom_they_conc
     let mut facts = healthy();
     let known = |what| (toast.clone(), Probed::Known(what));
     facts.rigs[0].ailing = Probed::Known(vec![
-        known(Ailment::Gone),
-        known(Ailment::Broken("its index is missing".into())),
+        known(SandboxFault::Gone),
+        known(SandboxFault::Broken("its index is missing".into())),
         (toast.clone(), Probed::Unknown("input/output error".into())),
     ]);
     let mut claude = Lacking {

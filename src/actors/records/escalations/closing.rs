@@ -34,12 +34,12 @@ pub fn about(
 ///
 /// # Errors
 /// The store's.
-pub fn over(
+pub fn close_matching(
     txn: &mut dyn Txn,
     kinds: &[ProblemKind],
     is_over: impl Fn(&str, Option<&RelicId>) -> bool,
 ) -> Result<(), StoreError> {
-    over_where(txn, |entry| {
+    close_where(txn, |entry| {
         let (who, work) = entry.about();
         kinds.contains(&entry.problem().kind()) && is_over(who, work.as_ref())
     })
@@ -64,7 +64,7 @@ pub fn standing(
 ///
 /// # Errors
 /// The store's.
-pub fn over_where(txn: &mut dyn Txn, is_over: impl Fn(&Entry) -> bool) -> Result<(), StoreError> {
+pub fn close_where(txn: &mut dyn Txn, is_over: impl Fn(&Entry) -> bool) -> Result<(), StoreError> {
     super::read_inbox(txn)?;
     let mut over = super::open(txn)?;
     over.retain(is_over);
@@ -82,7 +82,7 @@ pub fn still_so(
     kind: ProblemKind,
     these: &BTreeSet<RaiderId>,
 ) -> Result<(), StoreError> {
-    over(txn, &[kind], |who, _| {
+    close_matching(txn, &[kind], |who, _| {
         let raider = who.parse::<RaiderId>();
         raider.is_ok_and(|raider| raider.rig == *rig && !these.contains(&raider))
     })

@@ -17,7 +17,7 @@ pub(super) fn reopen(
 ) -> Result<(), StoreError> {
     let problems = [ProblemKind::Hookless, ProblemKind::NukeStuck];
     let raider = target.raider.to_string();
-    escalations::over(txn, &problems, |who, work| who == raider && work.is_none())?;
+    escalations::close_matching(txn, &problems, |who, work| who == raider && work.is_none())?;
     let Some(id) = &target.relic else {
         return Ok(());
     };

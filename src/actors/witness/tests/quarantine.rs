@@ -254,7 +254,7 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
         relic.status = RelicStatus::Hooked;
         txn.put_relic(&relic)?;
         // No person was called either.
-        escalations::over_where(txn, |_| true)
+        escalations::close_where(txn, |_| true)
     })
     .await;
     assert!(calls(&town).await.is_empty());

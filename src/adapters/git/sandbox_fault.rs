@@ -7,21 +7,21 @@ use std::path::Path;
 
 use super::admin::{self, Note, failed};
 use super::rig::GitRepo;
-use crate::domain::ailment::Ailment;
+use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::repo::RepoError;
 
 /// The first bytes of every index, and its smallest size: these, a version, a count and a checksum.
 const INDEX: (&[u8], u64) = (b"DIRC", 32);
 
 /// Returns the fault that would stop git.
-pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>, RepoError> {
+pub(super) fn find(repo: &GitRepo, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError> {
     let admin = match admin::locate(repo, sandbox) {
         Ok(place) => place.admin,
-        Err(RepoError::NotFound(_)) => return Ok(Some(Ailment::Gone)),
+        Err(RepoError::NotFound(_)) => return Ok(Some(SandboxFault::Gone)),
         Err(RepoError::Broken { why, .. }) => {
             // Without a free descriptor nothing can be read; that is an error, and not a fault of the sandbox.
             File::open(sandbox).map_err(|error| failed("cannot read", sandbox, &error))?;
-            return Ok(Some(Ailment::Broken(why)));
+            return Ok(Some(SandboxFault::Broken(why)));
         }
         Err(error) => return Err(error),
     };
@@ -39,10 +39,10 @@ pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>,
             Err(error) if is_passing(&error) => return Err(failed("cannot read", &path, &error)),
             Err(error) => format!("its {file} cannot be read: {error}"),
         };
-        return Ok(Some(Ailment::Broken(why)));
+        return Ok(Some(SandboxFault::Broken(why)));
     }
     let half = Note::read(repo, sandbox).is_some_and(|note| note.unfilled || !note.complete);
-    Ok(half.then(|| Ailment::Broken("its files are not all there yet".to_owned())))
+    Ok(half.then(|| SandboxFault::Broken("its files are not all there yet".to_owned())))
 }
 
 /// Returns true for the start of a branch's name or of a commit's.

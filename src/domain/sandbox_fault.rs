@@ -8,15 +8,15 @@ use super::problem::ProblemKind;
 
 /// The reason why a raider cannot go on in its sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ailment {
+pub enum SandboxFault {
     /// The path is empty.
     Gone,
     /// git cannot use it, for this reason.
     Broken(String),
 }
 
-impl Ailment {
-    /// All results of [`Ailment::problem`].
+impl SandboxFault {
+    /// All results of [`SandboxFault::problem`].
     pub const PROBLEMS: [ProblemKind; 2] = [ProblemKind::SandboxGone, ProblemKind::SandboxBroken];
 
     /// Returns the problem for the escalation.
