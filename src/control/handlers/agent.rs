@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::{names, own, status};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
-use crate::actors::records::operator_orders;
-use crate::actors::records::operator_orders::OperatorOrders;
+use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sandbox_faults;
 use crate::actors::world::World;
