@@ -34,7 +34,7 @@ use crate::actors::ask;
 use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::{ChildView, RootMail, StopEnd, StopMode};
-use crate::actors::root::{Left, RootActor, RootMsg};
+use crate::actors::root::{RootActor, RootMsg, Survivors};
 use crate::actors::world::World;
 use crate::adapters::runs;
 use crate::config;
@@ -111,7 +111,7 @@ pub fn check(path: &Path) -> ExitCode {
     match config::load(path, &config::Env::of_process()) {
         Ok(_) => ExitCode::from(STOPPED),
         Err(wrong) => {
-            telemetry::say(&shown::lines(&wrong.render(false)));
+            telemetry::print(&shown::lines(&wrong.render(false)));
             ExitCode::from(CONFIG_INVALID)
         }
     }
@@ -134,7 +134,7 @@ pub fn run(path: &Path, store: Store) -> ExitCode {
         Ok(()) => ExitCode::from(STOPPED),
         Err(error) => {
             match &error {
-                DaemonError::Config(text) => telemetry::say(&shown::lines(text)),
+                DaemonError::Config(text) => telemetry::print(&shown::lines(text)),
                 DaemonError::Held { .. } | DaemonError::Failed(_) => {
                     tracing::error!(%error, "supervisor failed and exits");
                 }
@@ -213,7 +213,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
         .await
         .map_err(|error| DaemonError::Failed(format!("the root cannot be started: {error}")))?;
     world.directory.set_root(&root);
-    note(&world, EventType::ControllerStarted);
+    journal(&world, EventType::ControllerStarted);
     let (boot, limit) = (world.directory.root(), Duration::from_secs(600));
     tokio::select! {
         booted = ask::ask(boot, RootMail::Boot, limit) => {
@@ -227,7 +227,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
         }
     }
     let (control, requests) = Control::serve(bound, ground, &world)?;
-    note(&world, EventType::ControllerReady);
+    journal(&world, EventType::ControllerReady);
     // Only now: the commands of automations may call the supervisor.
     world.directory.set_answering(world.clock.now());
     world.directory.tell_root(RootMail::Ready);
@@ -311,7 +311,7 @@ struct Tree {
     /// Completes when the root has ended.
     ended: tokio::task::JoinHandle<()>,
     /// The sessions that a stop has not ended.
-    left: Arc<Left>,
+    left: Arc<Survivors>,
 }
 
 /// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second signal skips the
@@ -357,7 +357,7 @@ async fn until_stopped(
     };
     let left = match mode {
         StopMode::KeepSessions => Vec::new(),
-        StopMode::Graceful | StopMode::Now => left.told(),
+        StopMode::Graceful | StopMode::Now => left.list(),
     };
     let end = StopEnd { mode, left };
     for done in asked {
@@ -414,13 +414,13 @@ fn reopen_log() {
     }
 }
 
-fn note(world: &World, kind: EventType) {
+fn journal(world: &World, kind: EventType) {
     let data = serde_json::json!({
         "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"),
         "socket": world.socket, "config_revision": world.city.revision,
     });
     let event = NewEvent::new(kind, &world.city.name, Cause::Operator).with(data);
-    world.store.note(vec![event]);
+    world.store.journal(vec![event]);
 }
 
 async fn watch(world: Arc<World>, manager: Arc<Manager>, limit: Duration) {

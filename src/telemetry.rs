@@ -60,7 +60,7 @@ pub fn init(format: Format, filter: EnvFilter) -> Result<(), Box<dyn std::error:
 static SINK: OnceLock<Sink> = OnceLock::new();
 
 /// Writes a text for people, unchanged and in order with the log.
-pub fn say(text: &str) {
+pub fn print(text: &str) {
     match SINK.get() {
         Some(sink) => sink.push(text.as_bytes().to_vec()),
         None => eprint!("{text}"),

@@ -73,7 +73,7 @@ impl City {
     }
 
     /// Returns whether no further session was announced.
-    pub fn nothing_else_came_up(&self) -> bool {
+    pub fn no_other_session_started(&self) -> bool {
         self.announced.try_recv().is_err()
     }
 

@@ -16,7 +16,7 @@ pub fn minute() {
     let city = City::with(100);
     let holders = holders(&city);
     let of_holders = || holders.iter().map(|pid| Cost::of(*pid)).sum::<Cost>();
-    settle(&city);
+    wait_until_idle(&city);
     let before = (Cost::of(city.daemon()), of_holders());
     thread::sleep(MINUTE);
     let daemon = Cost::of(city.daemon()) - before.0;
@@ -70,7 +70,7 @@ fn holders(city: &City) -> Vec<u32> {
 }
 
 /// Waits until the start has come to rest: batches are written, idle threads have ended.
-fn settle(city: &City) {
+fn wait_until_idle(city: &City) {
     let mut last = Cost::of(city.daemon()).wakeups;
     loop {
         thread::sleep(Duration::from_secs(12));

@@ -48,7 +48,10 @@ pub fn restart(criterion: &mut Criterion) {
         let running = city.all_run();
         let took = begun.elapsed();
         assert_eq!(running, city.agents, "each session is the one that it was");
-        assert!(city.nothing_else_came_up(), "a session was started twice");
+        assert!(
+            city.no_other_session_started(),
+            "a session was started twice"
+        );
         took
     };
     let mut group = criterion.benchmark_group("daemon");

@@ -19,7 +19,7 @@ use super::world::World;
 use crate::actors::mail::RootMail;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::records::escalations;
-use crate::domain::account::{Account, Due, Park, Record, Told, Trouble, Why};
+use crate::domain::account::{Account, Due, Park, Record, ReportEffect, Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName};
@@ -81,20 +81,25 @@ fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
 }
 
 /// Handles a session's report about its account.
-pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trouble) -> Told {
+pub fn report_trouble(
+    world: &World,
+    child: &ChildId,
+    harness: &HarnessName,
+    trouble: Trouble,
+) -> ReportEffect {
     let Some(name) = world.city.account(harness) else {
-        return Told::Known;
+        return ReportEffect::Known;
     };
     let now = world.clock.now();
     let accounts = &world.directory.accounts;
-    let told = accounts.change(name, |account| account.told(child, trouble, now));
-    if told != Told::Parked {
+    let told = accounts.change(name, |account| account.report(child, trouble, now));
+    if told != ReportEffect::Parked {
         return told;
     }
     if let Some(park) = accounts.parked(&world.city, harness) {
         let (subject, cause) = (format!("account {name}"), park.why.cause());
         let event = NewEvent::new(EventType::AccountParked, subject, cause);
-        world.store.note(vec![event.with(json!(park))]);
+        world.store.journal(vec![event.with(json!(park))]);
     }
     world.directory.tell_root(RootMail::Accounts);
     told
@@ -139,7 +144,7 @@ pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
 
 /// Lifts a park on an operator's order: all sessions of the account go on, one after another. Returns false when it was
 /// not parked.
-pub fn over(world: &World, harness: &HarnessName) -> bool {
+pub fn unpark(world: &World, harness: &HarnessName) -> bool {
     let Some(name) = world.city.account(harness) else {
         return false;
     };
@@ -308,7 +313,7 @@ async fn forget_unknown(world: &World) {
         gone
     };
     for name in gone {
-        settle(world, &name).await;
+        close_login_escalation(world, &name).await;
     }
 }
 
@@ -336,8 +341,8 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
             );
             let data =
                 json!({ "children": children.iter().map(ToString::to_string).collect::<Vec<_>>() });
-            world.store.note(vec![event.with(data)]);
-            settle(world, name).await;
+            world.store.journal(vec![event.with(data)]);
+            close_login_escalation(world, name).await;
             // Waiting work may be charged, and sessions that are held by nothing may start.
             look_for_work(world);
         }
@@ -346,7 +351,7 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
             directory.accounts.known().changed = true;
             // A text that still stands on a screen is reported again: its session may have missed its turn.
             let is_of = |harness: &HarnessName| world.city.account(harness) == Some(name);
-            directory.conditions.tell_again(is_of);
+            directory.conditions.report_again(is_of);
             // Work that waited for a trial may be charged.
             look_for_work(world);
         }
@@ -362,10 +367,10 @@ fn look_for_work(world: &World) {
 }
 
 /// Closes the escalation of a login: the account is open again.
-async fn settle(world: &World, name: &str) {
+async fn close_login_escalation(world: &World, name: &str) {
     let subject = format!("account {name}");
     let settled = world.store.run(move |txn| {
-        escalations::over(txn, &[ProblemKind::LoginWanted], |who, _| who == subject)
+        escalations::close_matching(txn, &[ProblemKind::LoginWanted], |who, _| who == subject)
     });
     if let Err(error) = settled.await {
         tracing::warn!(%error, "the call for a login stays open");

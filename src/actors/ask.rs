@@ -6,7 +6,9 @@ use ractor::{RpcReplyPort, concurrency};
 
 use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
-use crate::actors::mail::{Address, ChildSpec, ChildView, EndRefused, Meant, PoolView, RootMail};
+use crate::actors::mail::{
+    Address, ChildRef, ChildSpec, ChildView, EndRefused, PoolView, RootMail,
+};
 use crate::domain::cause::Cause;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
@@ -67,7 +69,7 @@ pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Re
 /// # Errors
 /// The reason why it could not be ended; [`RefusalKind::Conflict`] when the session or incarnation that was meant is
 /// gone and a successor has its name.
-pub async fn end(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
+pub async fn end(world: &World, meant: ChildRef, cause: Cause) -> Result<(), Refusal> {
     let message = |reply| RootMail::End {
         meant,
         cause,
@@ -89,14 +91,14 @@ pub async fn end(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusa
 /// The reason of the refusal.
 pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refusal> {
     let session = id.session_id(&world.city.name);
-    cycle_meant(world, Meant::any(id, session), cause).await
+    cycle_meant(world, ChildRef::any(id, session), cause).await
 }
 
 /// Does the same for the session that is meant, and for no successor.
 ///
 /// # Errors
 /// The reason of the refusal.
-pub async fn cycle_meant(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
+pub async fn cycle_meant(world: &World, meant: ChildRef, cause: Cause) -> Result<(), Refusal> {
     replace(world, meant, cause, None, None).await
 }
 
@@ -104,7 +106,7 @@ pub async fn cycle_meant(world: &World, meant: Meant, cause: Cause) -> Result<()
 ///
 /// # Errors
 /// The reason of the refusal.
-pub async fn hand_off(world: &World, meant: Meant, progress: Progress) -> Result<(), Refusal> {
+pub async fn hand_off(world: &World, meant: ChildRef, progress: Progress) -> Result<(), Refusal> {
     replace(world, meant, Cause::Handoff, None, progress).await
 }
 
@@ -112,13 +114,13 @@ pub async fn hand_off(world: &World, meant: Meant, progress: Progress) -> Result
 ///
 /// # Errors
 /// The reason of the refusal.
-pub async fn replace_dead(world: &World, meant: Meant, tail: String) -> Result<(), Refusal> {
+pub async fn replace_dead(world: &World, meant: ChildRef, tail: String) -> Result<(), Refusal> {
     replace(world, meant, Cause::AgentDead, Some(tail), None).await
 }
 
 async fn replace(
     world: &World,
-    meant: Meant,
+    meant: ChildRef,
     cause: Cause,
     tail: Option<String>,
     progress: Progress,

@@ -41,12 +41,12 @@ pub fn begins(world: &World, child: &ChildId, harness: &HarnessName, handle: &Se
     let (world, child) = (Arc::new(world.clone()), child.clone());
     let (harness, handle) = (harness.clone(), handle.clone());
     tokio::spawn(async move {
-        tell(&world, &child, &harness, &handle, &text).await;
+        type_instructions(&world, &child, &harness, &handle, &text).await;
         drop(claim);
     });
 }
 
-async fn tell(
+async fn type_instructions(
     world: &World,
     child: &ChildId,
     harness: &HarnessName,

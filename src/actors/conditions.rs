@@ -19,7 +19,7 @@ use super::boards::{Entry, Moment};
 use super::claims::ClaimKey;
 use super::world::World;
 use super::{accounts, compaction, effects};
-use crate::domain::account::Told;
+use crate::domain::account::ReportEffect;
 use crate::domain::cause::Cause;
 use crate::domain::condition::{AccountNews, Condition, Patterns, Report, Watch, judge};
 use crate::domain::event::{EventType, NewEvent};
@@ -154,7 +154,7 @@ fn change_odd(world: &World, handle: &SessionHandle, change: impl FnOnce(&mut Wa
         change(&mut entry.watch);
         news(entry, world.clock.now())
     };
-    tell(world, &handle.id, told);
+    publish(world, &handle.id, told);
 }
 
 /// Handles a harness's report about its session; returns false when that session is not watched.
@@ -175,7 +175,7 @@ pub fn report(world: &World, handle: &SessionHandle, report: &Report) -> bool {
     if *report == Report::Compacts {
         compaction::begins(world, &told.child, &told.harness, handle);
     }
-    tell(world, &handle.id, told);
+    publish(world, &handle.id, told);
     look_later(world, handle);
     true
 }
@@ -196,12 +196,16 @@ pub async fn look_at_all(
     let known: BTreeSet<_> = known.map(|one| one.facts.id.clone()).collect();
     let conditions = &world.directory.conditions;
     conditions.forget_others(&known, moment);
-    look(world, moment, &observed).await
+    observe_screens(world, moment, &observed).await
 }
 
 /// Reads the screens that have changed since the last look, and notifies people of their conditions. Returns the
 /// sessions that must not be disturbed. They were listed after `moment`.
-pub async fn look(world: &World, moment: Moment, observed: &[Observed]) -> BTreeSet<SessionId> {
+pub async fn observe_screens(
+    world: &World,
+    moment: Moment,
+    observed: &[Observed],
+) -> BTreeSet<SessionId> {
     let conditions = &world.directory.conditions;
     let watched: Vec<_> = observed
         .iter()
@@ -263,7 +267,7 @@ async fn glance(
         match view {
             Ok(Ok(view)) => {
                 let sighting = judge(patterns, &view, now, &TimeZone::system());
-                entry.watch.saw(sighting, activity, now);
+                entry.watch.observe(sighting, activity, now);
                 entry.saw_prompt(&view, None);
             }
             Ok(Err(_)) | Err(_) => entry.watch.missed(),
@@ -271,7 +275,7 @@ async fn glance(
         entry.looked.notify_one();
         news(entry, now)
     };
-    tell(world, &handle.id, told);
+    publish(world, &handle.id, told);
 }
 
 /// The conditions of a session that began or ended, for people.
@@ -287,21 +291,21 @@ fn news(entry: &mut Entry, now: jiff::Timestamp) -> News {
     News {
         child: entry.child.clone(),
         harness: entry.harness.clone(),
-        over: entry.watch.tell_end(),
-        begun: entry.watch.tell(now),
-        account: entry.watch.tell_account(),
+        over: entry.watch.end_notice(),
+        begun: entry.watch.due_notice(now),
+        account: entry.watch.account_news(),
     }
 }
 
-fn tell(world: &World, session: &SessionId, news: News) {
+fn publish(world: &World, session: &SessionId, news: News) {
     match news.account {
         Some(AccountNews::Told(trouble)) => {
-            let told = accounts::told(world, &news.child, &news.harness, trouble);
+            let told = accounts::report_trouble(world, &news.child, &news.harness, trouble);
             let mut entries = world.directory.conditions.entries();
             let entry = entries.get_mut(session);
             match (entry, told) {
-                (Some(entry), Told::Old) => entry.watch.pass(),
-                (Some(entry), Told::Hasty) => entry.watch.forget_account(),
+                (Some(entry), ReportEffect::Old) => entry.watch.pass(),
+                (Some(entry), ReportEffect::Hasty) => entry.watch.forget_account(),
                 _ => {}
             }
         }
@@ -327,6 +331,6 @@ fn tell(world: &World, session: &SessionId, news: News) {
         events.push(NewEvent::new(kind, &news.child, cause).with(data));
     }
     if !events.is_empty() {
-        world.store.note(events);
+        world.store.journal(events);
     }
 }

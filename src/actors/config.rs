@@ -48,7 +48,7 @@ pub enum Reloading {
 }
 
 /// Sends a message to the service manager.
-pub type Told = Arc<dyn Fn(Reloading) + Send + Sync>;
+pub type ReloadListener = Arc<dyn Fn(Reloading) + Send + Sync>;
 
 /// The parts that the actor is made from.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ pub struct ConfigArgs {
     /// The files.
     pub source: Arc<dyn ConfigSource>,
     /// Notified of reloads.
-    pub told: Told,
+    pub listener: ReloadListener,
 }
 
 /// Its state.
@@ -93,7 +93,7 @@ impl Actor for ConfigActor {
     ) -> Result<Config, ActorProcessingErr> {
         args.world.directory.set_config(&me);
         // A predecessor may have ended in the middle of a reload.
-        (args.told)(Reloading::Over { refused: None });
+        (args.listener)(Reloading::Over { refused: None });
         // A check finds the changes that were missed while no actor ran.
         me.cast(ConfigMsg::Check)?;
         let last = Reloaded {
@@ -139,10 +139,10 @@ impl Actor for ConfigActor {
                 Some(wait) => settle_after(&me, wait),
                 None => {
                     config.unsettled = None;
-                    config.look(&me);
+                    config.request_check(&me);
                 }
             },
-            ConfigMsg::Hangup => config.look(&me),
+            ConfigMsg::Hangup => config.request_check(&me),
             ConfigMsg::Check => {
                 config.again = true;
                 config.next(&me);
@@ -159,7 +159,7 @@ impl Actor for ConfigActor {
             } => {
                 config.reading = false;
                 if !dry_run {
-                    config.tell(&outcome);
+                    config.notify_listener(&outcome);
                 }
                 config.answer(outcome, dry_run, replies);
                 config.next(&me);
@@ -184,7 +184,7 @@ impl Config {
     }
 
     /// Requests a check that counts as a reload.
-    fn look(&mut self, me: &ActorRef<ConfigMsg>) {
+    fn request_check(&mut self, me: &ActorRef<ConfigMsg>) {
         (self.again, self.aloud) = (true, true);
         self.next(me);
     }
@@ -204,7 +204,7 @@ impl Config {
         if !dry_run {
             self.again = false;
             if std::mem::take(&mut self.aloud) {
-                (self.args.told)(Reloading::Begun);
+                (self.args.listener)(Reloading::Begun);
             }
         }
         let (now, later) = std::mem::take(&mut self.waiting)
@@ -233,7 +233,7 @@ impl Config {
     }
 
     /// Tells the service manager. A known error that persists is no news.
-    fn tell(&self, outcome: &Outcome) {
+    fn notify_listener(&self, outcome: &Outcome) {
         let (is_new, refused) = match outcome {
             Outcome::Same => (false, None),
             Outcome::Applied(_) => (true, None),
@@ -241,9 +241,9 @@ impl Config {
             Outcome::Failed(refusal) => (false, Some(refusal.to_string())),
         };
         if is_new {
-            (self.args.told)(Reloading::Begun);
+            (self.args.listener)(Reloading::Begun);
         }
-        (self.args.told)(Reloading::Over { refused });
+        (self.args.listener)(Reloading::Over { refused });
     }
 
     fn answer(
@@ -263,7 +263,7 @@ impl Config {
             }
             Outcome::Same => {
                 if !dry_run {
-                    self.settle(None);
+                    self.journal_rejection(None);
                 }
                 Ok(self.newest(&replies))
             }
@@ -274,7 +274,7 @@ impl Config {
             }
             Outcome::Rejected(why) => {
                 if !dry_run {
-                    self.settle(Some(why.clone()));
+                    self.journal_rejection(Some(why.clone()));
                 }
                 Ok(Reloaded {
                     actions: Vec::new(),
@@ -307,12 +307,12 @@ impl Config {
             "rigs": self.last.rigs, "raiders": self.last.raiders, "pending": self.last.pending,
         });
         let event = NewEvent::new(EventType::ConfigReloaded, &world.city.name, Cause::Config);
-        world.store.note(vec![event.with(data)]);
-        self.settle(None);
+        world.store.journal(vec![event.with(data)]);
+        self.journal_rejection(None);
     }
 
     /// Journals an error of the files once, or that it is gone.
-    fn settle(&mut self, rejected: Option<String>) {
+    fn journal_rejection(&mut self, rejected: Option<String>) {
         let world = self.args.world.newest();
         let pending = (!self.last.pending.is_empty()).then(|| {
             format!(
@@ -329,7 +329,7 @@ impl Config {
         if let Some(error) = &rejected {
             let data = serde_json::json!({ "error": error, "kept": world.city.revision });
             let event = NewEvent::new(EventType::ConfigRejected, &world.city.name, Cause::Config);
-            world.store.note(vec![event.with(data)]);
+            world.store.journal(vec![event.with(data)]);
         }
         self.rejected = rejected;
     }

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::lookout::Lookout;
+use super::look_timer::LookTimer;
 use super::refusal::Refusal;
 use super::retention;
 use super::world::World;
@@ -40,8 +40,8 @@ const LAST_RUNS: Duration = Duration::from_secs(9);
 /// The dispatcher's state; nothing that matters.
 pub struct Dispatcher {
     world: Arc<World>,
-    lookout: Lookout<DispatcherMsg>,
-    expired: retention::Looked,
+    timer: LookTimer<DispatcherMsg>,
+    expired: retention::LastRuns,
 }
 
 /// The actor. What is due stands in the store and the outbox.
@@ -62,8 +62,8 @@ impl Actor for DispatcherActor {
         me.cast(DispatcherMsg::Patrol)?;
         Ok(Dispatcher {
             world,
-            lookout: Lookout::new(|| DispatcherMsg::Look, DispatcherMsg::Looked),
-            expired: retention::Looked::default(),
+            timer: LookTimer::new(|| DispatcherMsg::Look, DispatcherMsg::Looked),
+            expired: retention::LastRuns::default(),
         })
     }
 
@@ -81,10 +81,10 @@ impl Actor for DispatcherActor {
             DispatcherMsg::Patrol => {
                 empty_outbox(world);
                 reopen_deferred(world);
-                dispatcher.look(&me);
+                dispatcher.start_look(&me);
             }
-            DispatcherMsg::Look => dispatcher.look(&me),
-            DispatcherMsg::Looked(next) => dispatcher.lookout.looked(&me, world, next),
+            DispatcherMsg::Look => dispatcher.start_look(&me),
+            DispatcherMsg::Looked(next) => dispatcher.timer.looked(&me, world, next),
             DispatcherMsg::Run(id, reply) => {
                 let world = Arc::clone(world);
                 tokio::spawn(async move {
@@ -132,10 +132,10 @@ impl Dispatcher {
     }
 
     /// Starts a look. The patrol makes up for a look that fails.
-    fn look(&mut self, me: &ActorRef<DispatcherMsg>) {
+    fn start_look(&mut self, me: &ActorRef<DispatcherMsg>) {
         let world = Arc::clone(&self.world);
-        let look = async move { look::look(&world).await };
-        self.lookout.look(me, &self.world, look);
+        let look = async move { look::run_due(&world).await };
+        self.timer.start(me, &self.world, look);
     }
 }
 

@@ -96,11 +96,11 @@ impl Actor for ForgeActor {
         forge.args.world = forge.args.world.newest();
         match msg {
             ForgeMsg::Look if forge.looking => forge.again = true,
-            ForgeMsg::Look => forge.look(&me),
+            ForgeMsg::Look => forge.start_look(&me),
             ForgeMsg::Looked => {
                 forge.looking = false;
                 if std::mem::take(&mut forge.again) {
-                    forge.look(&me);
+                    forge.start_look(&me);
                 }
                 forge.land_next(&me);
             }
@@ -114,7 +114,7 @@ impl Actor for ForgeActor {
 }
 
 impl Forge {
-    fn look(&mut self, me: &ActorRef<ForgeMsg>) {
+    fn start_look(&mut self, me: &ActorRef<ForgeMsg>) {
         self.looking = true;
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
@@ -195,7 +195,7 @@ impl Forge {
         if paused && self.paused == Some(false) {
             let (kind, cause) = (EventType::ForgePaused, Cause::Suspended);
             let event = NewEvent::new(kind, &self.args.rig, cause);
-            self.args.world.store.note(vec![event]);
+            self.args.world.store.journal(vec![event]);
         }
         self.paused = Some(paused);
     }

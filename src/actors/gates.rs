@@ -270,7 +270,7 @@ mod tests {
 
     /// `1-product.md`: a gate that cannot run is never "pass", never blamed on the branch.
     #[test]
-    fn what_cannot_run_is_infrastructure() {
+    fn gate_that_cannot_run_is_an_infrastructure_failure() {
         assert_eq!(verdict(&run(Some(0))), Verdict::Pass);
         assert_eq!(verdict(&run(Some(1))), Verdict::Fail);
         for code in [Some(126), Some(127), None] {
@@ -296,7 +296,7 @@ mod tests {
     /// The text names the command and its end, even for a gate that printed nothing. It shows the configured limit, not
     /// the later moment at which the gate was ended.
     #[test]
-    fn a_gate_that_is_not_green_says_what_ran_and_how_it_ended() {
+    fn failed_gate_names_its_command_and_its_end() {
         let gate = Gate {
             name: "test".into(),
             run: "test ! -e BAD".into(),

@@ -38,7 +38,7 @@ pub fn refresh(world: &World, rig: &RigName, all: Vec<Hook>) {
         std::cmp::Reverse(glances.of(hook, now).map_or(Duration::MAX, |(_, age)| age))
     });
     if let Some(alone) = begin(world, rig).filter(|_| !due.is_empty()) {
-        tokio::spawn(look(world.clone(), rig.clone(), due, alone));
+        tokio::spawn(refresh_counts(world.clone(), rig.clone(), due, alone));
     }
 }
 
@@ -50,7 +50,7 @@ pub fn patrol(world: &World, rig: &RigName) {
     let (world, rig) = (world.clone(), rig.clone());
     tokio::spawn(async move {
         match moved(&world, &rig).await {
-            Ok(due) => look(world, rig, due, alone).await,
+            Ok(due) => refresh_counts(world, rig, due, alone).await,
             Err(error) => tracing::warn!(%rig, %error, "no counts of sandboxes are refreshed"),
         }
     });
@@ -86,7 +86,7 @@ fn begin(world: &World, rig: &RigName) -> Option<Claim> {
 }
 
 /// Asks git of one sandbox after the other. What it says was so when it was asked.
-async fn look(world: World, rig: RigName, due: Vec<Hook>, alone: Claim) {
+async fn refresh_counts(world: World, rig: RigName, due: Vec<Hook>, alone: Claim) {
     let (glances, began) = (&world.directory.glances, world.clock.mono());
     for hook in due {
         if world.is_stopping() {
@@ -103,7 +103,7 @@ async fn look(world: World, rig: RigName, due: Vec<Hook>, alone: Claim) {
         });
         // One that cannot be read keeps its last counts, which grow old.
         if let Ok((counts, mark)) = seen.await {
-            glances.note(&hook, counts, mark, at);
+            glances.record(&hook, counts, mark, at);
         }
     }
     let ended = world.clock.mono();

@@ -22,16 +22,16 @@ pub async fn looked(world: &World, look: Look) {
     for trouble in look.mended.iter().chain(&over) {
         let (path, says) = (trouble.path.display(), &trouble.says);
         tracing::warn!(%path, says, "it is in order again");
-        note(world, EventType::GroundMended, trouble);
+        journal_fault(world, EventType::GroundMended, trouble);
     }
     for trouble in &new {
         let (path, says, hint) = (trouble.path.display(), &trouble.says, &trouble.hint);
         tracing::error!(%path, says, hint, "one of the supervisor's own files is not as it was left");
-        note(world, EventType::GroundLost, trouble);
+        journal_fault(world, EventType::GroundLost, trouble);
     }
     let settled = [over, replaced].concat();
     if !settled.is_empty()
-        && let Err(error) = settle(world, settled).await
+        && let Err(error) = close_escalations(world, settled).await
     {
         tracing::warn!(%error, "a call that is over stays open");
     }
@@ -42,12 +42,12 @@ pub async fn looked(world: &World, look: Look) {
     }
 }
 
-fn note(world: &World, kind: EventType, trouble: &Trouble) {
+fn journal_fault(world: &World, kind: EventType, trouble: &Trouble) {
     let data = json!({
         "part": trouble.part, "path": trouble.path, "says": trouble.says, "hint": trouble.hint,
     });
     let event = NewEvent::new(kind, &world.city.name, Cause::Internal);
-    world.store.note(vec![event.with(data)]);
+    world.store.journal(vec![event.with(data)]);
 }
 
 async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Refusal> {
@@ -65,10 +65,13 @@ async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Ref
     escalations::escalate(world, "root", body).await
 }
 
-async fn settle(world: &World, over: Vec<Trouble>) -> Result<(), super::refusal::Refusal> {
+async fn close_escalations(
+    world: &World,
+    over: Vec<Trouble>,
+) -> Result<(), super::refusal::Refusal> {
     let city = world.city.name.clone();
     let settle = move |txn: &mut dyn Txn| {
-        escalations::over_where(txn, |entry| {
+        escalations::close_where(txn, |entry| {
             let (problem, is_own) = (entry.problem(), entry.about().0 == city);
             is_own
                 && over

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_landed_is_counted_by_rig_and_what_ran_by_result() {
+    fn landings_are_counted_by_rig_and_runs_by_result() {
         let metrics = Metrics::new();
         let raider = "horde/raiders/Toast";
         for noop in [false, true, false] {

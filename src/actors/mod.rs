@@ -30,7 +30,7 @@ pub mod forge;
 pub mod gates;
 pub mod glances;
 pub mod ground;
-mod lookout;
+mod look_timer;
 pub mod mail;
 pub mod metrics;
 mod outbox;

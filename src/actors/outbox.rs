@@ -32,7 +32,7 @@ use crate::domain::intent::Intent;
 use crate::ports::tasks::{TaskError, TaskFiles};
 
 /// Handles the outbox as far as possible now, and returns when every file was tried, also by other tasks.
-pub async fn settle(world: &Arc<World>) {
+pub async fn drain(world: &Arc<World>) {
     /// Interval between two checks of a claim that another task holds.
     const TURN: Duration = Duration::from_millis(50);
     let elsewhere = empty(world).await.unwrap_or_else(|error| {
@@ -161,7 +161,7 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
             );
         }
     }
-    let settle = effects::tasks(world, move |tasks| tasks.settle(&file)).await;
+    let settle = effects::tasks(world, move |tasks| tasks.remove_intent(&file)).await;
     if let Err(error) = settle {
         tracing::warn!(%error, "a handled file could not be removed from the outbox");
     }
@@ -210,7 +210,7 @@ async fn set_aside(world: &World, file: PathBuf, intent: Option<&Intent>, why: S
     });
     let subject = subject.unwrap_or("outbox");
     let event = NewEvent::new(EventType::ControlForbidden, subject, Cause::Forbidden);
-    world.store.note(vec![event.with(data)]);
+    world.store.journal(vec![event.with(data)]);
     Next::Over
 }
 

@@ -131,7 +131,7 @@ impl FirstPrompt {
             Some(stage) => stage,
             None => match self.read(world).await {
                 Ok(stage) => stage,
-                Err(_) if self.is_gone(world).await => return self.over(world).await,
+                Err(_) if self.is_gone(world).await => return self.finish(world).await,
                 Err(error) => {
                     let why = Reason::Unread(error.to_string());
                     self.kept_back(world, &why, "").await;
@@ -141,7 +141,7 @@ impl FirstPrompt {
         };
         let is_written = self.write(world).await;
         if stage == Stage::Paid {
-            let over = self.over(world).await;
+            let over = self.finish(world).await;
             // The next supervisor would type a prompt that the facts still show as pending.
             return match is_written || self.is_gone(world).await {
                 true => over,
@@ -149,11 +149,11 @@ impl FirstPrompt {
             };
         }
         let now = world.clock.mono();
-        let (look, screen) = self.look(world, now).await;
+        let (look, screen) = self.observe(world, now).await;
         let age = now.saturating_sub(self.began);
-        let stage = self.seen(world, stage);
+        let stage = self.updated(world, stage);
         match next(&stage, &self.text, &look, age) {
-            Next::Over => self.over(world).await,
+            Next::Over => self.finish(world).await,
             Next::Soon => Wait::For(QUIET),
             Next::Rest => {
                 self.delay.ends();
@@ -183,7 +183,7 @@ impl FirstPrompt {
     }
 
     /// Updates the stage of a pasted prompt by what was observed since.
-    fn seen(&mut self, world: &World, stage: Stage) -> Stage {
+    fn updated(&mut self, world: &World, stage: Stage) -> Stage {
         let Stage::Pasted(pasted) = stage else {
             return stage;
         };
@@ -241,7 +241,7 @@ impl FirstPrompt {
     }
 
     /// Observes the session. Returns its state, and its screen as text.
-    async fn look(&mut self, world: &World, now: Mono) -> (Look, String) {
+    async fn observe(&mut self, world: &World, now: Mono) -> (Look, String) {
         let (typing, view) = typing::observe(world, &self.harness, &self.handle).await;
         let screen = view.as_ref().map(ScreenView::text).unwrap_or_default();
         let parked = (world.directory.accounts).held(&world.city, &self.harness, &self.child);
@@ -453,7 +453,7 @@ impl FirstPrompt {
     }
 
     /// Ends the task: nothing is pending, or the session has ended. Closes the escalation.
-    async fn over(&mut self, world: &World) -> Wait {
+    async fn finish(&mut self, world: &World) -> Wait {
         conditions::set_untyped(world, &self.handle, None);
         // The escalation belongs to the next session by now, if there is one.
         if !world.directory.conditions.is_followed(&self.handle) {
@@ -468,7 +468,7 @@ impl FirstPrompt {
         let untyped = [ProblemKind::PromptUntyped];
         let over = world
             .store
-            .run(move |txn| escalations::over(txn, &untyped, |of, _| of == who));
+            .run(move |txn| escalations::close_matching(txn, &untyped, |of, _| of == who));
         if let Err(error) = over.await {
             tracing::warn!(
                 child = %self.child,

@@ -29,7 +29,7 @@ impl Unlanded {
     }
 
     /// Notes that no target has the head now.
-    pub fn note(&self, raider: RaiderId, head: Oid, now: Mono) {
+    pub fn record(&self, raider: RaiderId, head: Oid, now: Mono) {
         self.known().insert(raider, (head, now));
     }
 }

@@ -7,14 +7,14 @@ use super::claims::ClaimKey;
 use super::effects;
 use super::refusal::Refusal;
 use super::world::World;
-use crate::domain::ailment::Ailment;
 use crate::domain::ids::{Incarnation, RaiderId, RigName};
 use crate::domain::relic::Hook;
+use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
 /// The fault of a sandbox, or why its state is unknown.
-pub type Observed = Result<Ailment, RepoError>;
+pub type Observed = Result<SandboxFault, RepoError>;
 
 /// Returns the raiders of a rig that have work and cannot go on in their sandbox, and those whose sandbox cannot be
 /// inspected.

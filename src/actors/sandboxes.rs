@@ -35,7 +35,7 @@ impl Hookless {
 /// # Errors
 /// Directory, repository or store cannot be read.
 pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal> {
-    let lone = lone(world, &rig.name).await?;
+    let lone = hookless_names(world, &rig.name).await?;
     if lone.is_empty() {
         return Ok(Vec::new());
     }
@@ -69,7 +69,7 @@ pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal
 
 /// Returns the raiders of sandboxes without hook or saga. The directory is read first: a raider that is charged
 /// meanwhile has a saga or a hook when the store is read.
-pub async fn lone(world: &World, rig: &RigName) -> Result<Vec<RaiderId>, Refusal> {
+pub async fn hookless_names(world: &World, rig: &RigName) -> Result<Vec<RaiderId>, Refusal> {
     let on_disk = effects::repo(world, rig, |repo| repo.sandboxes()).await?;
     let wanted = rig.clone();
     let read = move |txn: &mut dyn Txn| slots::held(txn, Some(&wanted));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   StoreHandle ─ run(job)  ─┐                        ┌─ answers, after the commit
-//!   StoreHandle ─ note(..)  ─┼─► queue ─► writer ─────┼─ subscribe(): events, in order of their number
+//!   StoreHandle ─ journal(..)─┼─► queue ─► writer ─────┼─ subscribe(): events, in order of their number
 //!   ...                      │            (a thread   └─ tracing, target `horde::journal`
 //!                            │             that owns
 //!   StoreActor starts it, ───┘             the file)
@@ -56,7 +56,7 @@ pub enum Msg {
 pub struct StoreActor;
 
 /// A running writer.
-pub struct State {
+pub struct StoreState {
     handle: StoreHandle,
     /// Resolves when the writer's thread has closed the store.
     ended: oneshot::Receiver<()>,
@@ -64,10 +64,14 @@ pub struct State {
 
 impl Actor for StoreActor {
     type Msg = Msg;
-    type State = State;
+    type State = StoreState;
     type Arguments = Args;
 
-    async fn pre_start(&self, me: ActorRef<Msg>, args: Args) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        me: ActorRef<Msg>,
+        args: Args,
+    ) -> Result<StoreState, ActorProcessingErr> {
         let Args { handle, open } = args;
         let writer = Writer::new(handle.queue(), open);
         let (finished, ended) = oneshot::channel();
@@ -81,14 +85,14 @@ impl Actor for StoreActor {
                     let _told = me.cast(Msg::WriterCrashed(crash));
                 }
             })?;
-        Ok(State { handle, ended })
+        Ok(StoreState { handle, ended })
     }
 
     async fn handle(
         &self,
         _me: ActorRef<Msg>,
         message: Msg,
-        _state: &mut State,
+        _state: &mut StoreState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Msg::WriterCrashed(why) => Err(format!("the store's writer crashed: {why}").into()),
@@ -99,7 +103,7 @@ impl Actor for StoreActor {
     async fn post_stop(
         &self,
         _me: ActorRef<Msg>,
-        state: &mut State,
+        state: &mut StoreState,
     ) -> Result<(), ActorProcessingErr> {
         state.handle.queue().close();
         // The sender is dropped unused: an error means that the writer ended.

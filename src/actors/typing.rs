@@ -69,7 +69,7 @@ pub async fn observe(
         RunState::Unknown { why } => return (Typing::Unseen(why), None),
         RunState::Exited(_) | RunState::Lost { .. } => return (Typing::Gone, None),
     }
-    let (view, ready) = match look(world, Some(harness), handle).await {
+    let (view, ready) = match read_screen(world, Some(harness), handle).await {
         Ok(seen) => seen,
         Err(_) if facts.attached && !facts.guessed => return (Typing::Attended, None),
         // A holder that drops a connection still holds its session: it runs.
@@ -92,7 +92,7 @@ pub async fn observe(
 ///
 /// # Errors
 /// The session, or its screen, cannot be observed.
-pub async fn look(
+pub async fn read_screen(
     world: &World,
     harness: Option<&HarnessName>,
     handle: &SessionHandle,
@@ -294,7 +294,7 @@ async fn settled(
     tokio::time::sleep(SETTLE).await;
     let deadline = world.clock.mono() + REACTION;
     loop {
-        let (view, ready) = look(world, harness, handle).await?;
+        let (view, ready) = read_screen(world, harness, handle).await?;
         let is_hidden = ready == Readiness::Unrecognised && !stands.is_shown(&view);
         if !is_hidden || world.clock.mono() >= deadline {
             return Ok((view, ready));
@@ -311,7 +311,7 @@ async fn emptied(
 ) -> Result<(ScreenView, Readiness), SessionError> {
     let deadline = world.clock.mono() + REACTION;
     loop {
-        let (view, ready) = look(world, harness, handle).await?;
+        let (view, ready) = read_screen(world, harness, handle).await?;
         if !view.is_full() || world.clock.mono() >= deadline {
             return Ok((view, ready));
         }
@@ -341,7 +341,7 @@ pub async fn end_input(
     typed: Option<&str>,
 ) -> Result<(), Refusal> {
     let _one_at_a_time = turn(world, handle).await?;
-    let (view, ready) = look(world, Some(harness), handle).await?;
+    let (view, ready) = read_screen(world, Some(harness), handle).await?;
     if view.reads() == Reads::Keys {
         return Ok(());
     }

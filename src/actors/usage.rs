@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 mod budgets;
 
-pub use budgets::{afford, every_budget, over};
+pub use budgets::{afford, every_budget, spent};
 
 use super::claims::ClaimKey;
 use super::effects;
@@ -199,7 +199,7 @@ pub(super) async fn patrol(world: World, specs: Vec<ChildSpec>, running: BTreeSe
 }
 
 async fn look_at_budgets(world: &World) {
-    if let Err(error) = budgets::tell_all(world).await {
+    if let Err(error) = budgets::report_all(world).await {
         tracing::warn!(%error, "the budgets could not be checked; the next check retries");
     }
 }

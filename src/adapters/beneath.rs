@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_through_what_was_put_in_a_files_place() {
+    fn no_write_goes_through_a_replaced_file() {
         let dir = crate::testing::scratch();
         let root = dir.path().join("root");
         fs::create_dir(&root).unwrap();

@@ -106,7 +106,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Treats a value as empty if the process is gone or belongs to another user. Passes on any other error, which says
 /// nothing about the process.
-fn told<T: Default>(read: io::Result<T>) -> io::Result<T> {
+fn empty_if_hidden<T: Default>(read: io::Result<T>) -> io::Result<T> {
     match read {
         Err(error) if is_gone(&error) => Ok(T::default()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(T::default()),
@@ -277,7 +277,7 @@ fn all_in(proc: &Path) -> io::Result<HashMap<u32, Stat>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        if let Some(now) = told(stat_in(proc, pid))? {
+        if let Some(now) = empty_if_hidden(stat_in(proc, pid))? {
             found.insert(pid, now);
         }
     }
@@ -412,9 +412,9 @@ fn goes_by(proc: &Path, pid: u32, names: &[String]) -> io::Result<bool> {
     /// The length to which the kernel cuts names.
     const COMM: usize = 15;
     let dir = proc.join(pid.to_string());
-    let comm = told(fs::read(dir.join("comm")))?;
-    let line = told(fs::read(dir.join("cmdline")))?;
-    let exe = told(fs::read_link(dir.join("exe")))?;
+    let comm = empty_if_hidden(fs::read(dir.join("comm")))?;
+    let line = empty_if_hidden(fs::read(dir.join("cmdline")))?;
+    let exe = empty_if_hidden(fs::read_link(dir.join("exe")))?;
     let words = line.split(|byte| *byte == 0).take(2);
     let paths: Vec<&[u8]> = words.chain([exe.as_os_str().as_bytes()]).collect();
     let named = |name: &String| {

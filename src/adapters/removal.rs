@@ -56,7 +56,7 @@ pub fn sweep(top: OwnedFd, fate: &dyn Fn(&Path, &Stat) -> Fate) -> io::Result<us
         failed: None,
     };
     let mut at = top;
-    let mut levels = vec![sweep.look(&at, CString::default(), false)?];
+    let mut levels = vec![sweep.open_level(&at, CString::default(), false)?];
     while let Some(level) = levels.last_mut() {
         if let Some((name, goes)) = level.below.pop() {
             match sweep.descend(&at, name, goes) {
@@ -64,7 +64,7 @@ pub fn sweep(top: OwnedFd, fate: &dyn Fn(&Path, &Stat) -> Fate) -> io::Result<us
                     at = dir;
                     levels.push(found);
                 }
-                Err(error) => sweep.note(error),
+                Err(error) => sweep.record_error(error),
             }
             continue;
         }
@@ -78,7 +78,7 @@ pub fn sweep(top: OwnedFd, fate: &dyn Fn(&Path, &Stat) -> Fate) -> io::Result<us
             match unlinkat(&at, &done.name, AtFlags::REMOVEDIR) {
                 // Something stays in it, or was added meanwhile.
                 Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-                Err(error) => sweep.note(error.into()),
+                Err(error) => sweep.record_error(error.into()),
             }
         }
     }
@@ -104,7 +104,7 @@ struct Sweep<'f> {
 
 impl Sweep<'_> {
     /// Notes an error; an entry that is gone needs no removal.
-    fn note(&mut self, error: io::Error) {
+    fn record_error(&mut self, error: io::Error) {
         if error.kind() != io::ErrorKind::NotFound {
             self.failed.get_or_insert(error);
         }
@@ -113,7 +113,7 @@ impl Sweep<'_> {
     fn descend(&mut self, at: &OwnedFd, name: CString, goes: bool) -> io::Result<(OwnedFd, Level)> {
         let dir = enter(at, &name)?;
         self.path.push(OsStr::from_bytes(name.as_bytes()));
-        match self.look(&dir, name, goes) {
+        match self.open_level(&dir, name, goes) {
             Ok(level) => Ok((dir, level)),
             Err(error) => {
                 self.path.pop();
@@ -123,7 +123,7 @@ impl Sweep<'_> {
     }
 
     /// Removes the selected files of a directory, and lists the directories in it.
-    fn look(&mut self, dir: &OwnedFd, name: CString, goes: bool) -> io::Result<Level> {
+    fn open_level(&mut self, dir: &OwnedFd, name: CString, goes: bool) -> io::Result<Level> {
         let found = fstat(dir)?;
         let mode = Mode::from_raw_mode(found.st_mode);
         if !mode.contains(Mode::RWXU) {
@@ -138,7 +138,7 @@ impl Sweep<'_> {
             if ![&b"."[..], b".."].contains(&name.as_bytes())
                 && let Err(error) = self.look_at(dir, name, &mut below)
             {
-                self.note(error.into());
+                self.record_error(error.into());
             }
         }
         let id = id(&found);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_away_or_is_behind_a_link_stays() {
+    fn files_moved_away_or_behind_a_link_stay() {
         let dir = crate::testing::scratch();
         let (top, away) = (dir.path().join("top"), dir.path().join("away"));
         for made in ["sub/deeper", "kept"] {

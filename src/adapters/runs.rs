@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_belongs_to_a_run_has_its_rights_and_no_others() {
+    fn processes_of_a_run_have_its_rights_and_no_others() {
         let child = "sleep 300 & echo $! >pid";
         let bare = "env -i sh -c 'echo $$ >pid; exec sleep 300' &";
         let stray = "(setsid sh -c 'echo $$ >pid; exec sleep 300' &)";
@@ -346,7 +346,7 @@ mod tests {
 
     /// A hook of git may leave a process that has neither its parent nor its group.
     #[test]
-    fn what_git_leaves_behind_only_looks() {
+    fn process_left_behind_by_git_has_read_rights() {
         use crate::adapters::git::command::Git;
         let dir = crate::testing::scratch();
         work_for(dir.path());
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_below_us_only_looks_and_a_token_does_not_help() {
+    fn other_child_processes_have_read_rights_whatever_token_they_carry() {
         let dir = crate::testing::scratch();
         let owners = Run::begin(dir.path(), Rights::All).unwrap();
         let agents = Run::begin(dir.path(), Rights::Read).unwrap();

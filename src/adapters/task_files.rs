@@ -369,7 +369,7 @@ impl TaskFiles for DiskTaskFiles {
         Ok(files.into_iter().filter_map(read).collect())
     }
 
-    fn settle(&self, file: &Path) -> Result<(), TaskError> {
+    fn remove_intent(&self, file: &Path) -> Result<(), TaskError> {
         let (root, name) = from_above(file, 2);
         beneath::remove(root, name).map_err(at(file))
     }

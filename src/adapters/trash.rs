@@ -58,7 +58,7 @@ pub fn stamp_now() -> (i64, i64) {
 /// When the processes cannot be read, or the file system refuses.
 pub fn note_use(place: &Path, since: (i64, i64)) -> io::Result<()> {
     match Uses::of(place)?.within(place) {
-        Some(_) => note(place, since),
+        Some(_) => write_stamp(place, since),
         None => Ok(()),
     }
 }
@@ -76,7 +76,7 @@ pub fn stays(place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
         return Ok(written.or_else(|| used.cloned().map(Stays::Used)));
     }
     let Some(used) = used else { return Ok(None) };
-    note(place, stamp_now())?;
+    write_stamp(place, stamp_now())?;
     Ok(Some(Stays::Used(used.clone())))
 }
 
@@ -111,7 +111,7 @@ fn parts(place: &Path) -> (&Path, OsString) {
     (place.parent().unwrap_or(place), note_of(name))
 }
 
-fn note(place: &Path, since: (i64, i64)) -> io::Result<()> {
+fn write_stamp(place: &Path, since: (i64, i64)) -> io::Result<()> {
     let text = format!("{} {}\n", since.0, since.1);
     let (trash, name) = parts(place);
     beneath::replace(trash, Path::new(&name), text.as_bytes()).map(drop)

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_matters_is_told() {
+    fn only_relevant_changes_are_notified() {
         let dir = crate::testing::scratch();
         let (watch, heard) = watch();
         let (saw, seen) = mpsc::channel();
@@ -199,7 +199,7 @@ mod tests {
 
     /// Changes that arrive while the new filter is being prepared are judged by that filter.
     #[test]
-    fn what_was_held_back_is_judged_by_the_next_filter() {
+    fn held_back_changes_are_judged_by_the_next_filter() {
         let dir = crate::testing::scratch();
         let (watch, heard) = watch();
         let only = |name: &'static str| -> Option<Filter> {

@@ -103,6 +103,6 @@ fn with_end(text: Cow<'_, str>) -> String {
 }
 
 /// Prints a message for people on standard error.
-pub(super) fn say(text: &str) {
+pub(super) fn message(text: &str) {
     eprintln!("{}", shown::painted(text));
 }

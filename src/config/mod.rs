@@ -9,7 +9,7 @@
 //!
 //! `config/default.toml` is the only place of defaults.
 
-mod deciding;
+mod dependencies;
 pub mod diagnostics;
 mod document;
 mod find;
@@ -17,9 +17,9 @@ mod fingerprint;
 mod freeze;
 mod include;
 mod init;
-mod later;
 mod patches;
 mod reader;
+mod reserved_keys;
 mod show;
 mod sources;
 mod templates;
@@ -30,14 +30,14 @@ mod values;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-pub use deciding::Deciding;
+pub use dependencies::Dependencies;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use find::{FILE, city_file, find_city, socket};
 pub use init::{Init, init_text, presets};
 pub use show::{show, show_json};
 
 use crate::domain::city::City;
-use deciding::Sought;
+use dependencies::Sought;
 use document::Node;
 use reader::Report;
 
@@ -84,12 +84,12 @@ pub fn load(path: &Path, env: &Env) -> Result<Loaded, Diagnostics> {
 
 /// Reads the configuration of a city, given its file's canonical path. Also returns the files that the configuration
 /// and its validity depend on.
-pub fn read(file: &Path, env: &Env) -> (Deciding, Result<Loaded, Diagnostics>) {
+pub fn read(file: &Path, env: &Env) -> (Dependencies, Result<Loaded, Diagnostics>) {
     let mut sought = Sought::default();
     sought.paths.push(file.to_owned());
     let loaded = load_over(DEFAULTS, file, env, &mut sought);
     let root = file.parent().unwrap_or(Path::new("/"));
-    (Deciding::new(root, &sought), loaded)
+    (Dependencies::new(root, &sought), loaded)
 }
 
 fn load_over(

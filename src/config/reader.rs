@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use super::diagnostics::Diagnostic;
 use super::document::{CITY, Node, Place, Table, Value};
-use super::later;
+use super::reserved_keys;
 use super::values::Parsed;
 use crate::domain::suggest::closest;
 
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
 
     /// Complains about every key that was never asked for.
     pub fn finish(self) {
-        let later = later::keys(self.section);
+        let later = reserved_keys::keys(self.section);
         // `include` is honoured before any key is read.
         let elsewhere: &[&str] = match self.section {
             "" => &["include"],

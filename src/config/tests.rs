@@ -69,7 +69,7 @@ impl Place {
     }
 
     /// Returns the rendered diagnostics, without the name of the temporary directory.
-    fn said(&self, diagnostics: &Diagnostics) -> String {
+    fn rendered(&self, diagnostics: &Diagnostics) -> String {
         let root = self.path("");
         let root = root.to_str().unwrap().trim_end_matches('/');
         diagnostics.render(false).replace(root, "$CITY")
@@ -112,7 +112,7 @@ fn each_sample(folder: &str, test: impl Fn(&str, &Place, Result<Loaded, Diagnost
 fn wrong_samples_say_everything_that_is_wrong_with_them() {
     each_sample("invalid", |name, place, loaded| {
         let errors = loaded.expect_err(name);
-        golden("invalid", name, &place.said(&errors));
+        golden("invalid", name, &place.rendered(&errors));
         for item in errors.to_json().as_array().unwrap() {
             for key in ["file", "line", "column", "message"] {
                 assert!(!item[key].is_null(), "{name}: {key} is missing in {item}");
@@ -122,13 +122,13 @@ fn wrong_samples_say_everything_that_is_wrong_with_them() {
 }
 
 #[test]
-fn right_samples_load_and_what_they_show_loads_to_the_same_city() {
+fn valid_samples_load_and_their_shown_form_loads_to_the_same_city() {
     each_sample("valid", |name, place, loaded| {
         let loaded = loaded.unwrap_or_else(|errors| panic!("{name}: {errors}"));
         golden(
             "valid",
             &format!("{name}.warnings"),
-            &place.said(&loaded.warnings),
+            &place.rendered(&loaded.warnings),
         );
         let again = place.load(&show(&loaded));
         let mut again = again.unwrap_or_else(|errors| panic!("{name}: {errors}"));
@@ -286,7 +286,7 @@ fn every_default_is_explained() {
 
 #[test]
 fn every_key_of_a_later_version_is_refused_by_name() {
-    for (section, keys) in later::LATER {
+    for (section, keys) in reserved_keys::RESERVED {
         for key in *keys {
             let place = Place::new();
             if *section == "automation" {
@@ -355,7 +355,7 @@ fn each_preset_puts_the_prompt_where_its_program_looks_for_it() {
 }
 
 #[test]
-fn an_agents_fingerprint_changes_with_what_needs_a_restart_and_with_nothing_else() {
+fn agent_fingerprint_changes_only_with_keys_that_need_a_restart() {
     let place = Place::new();
     let fingerprint = |agent: &str| {
         let head = "workspace.name = \"c\"\n[harness.h]\ncommand = [\"h\"]\nprompt = \"file\"\n";
@@ -467,7 +467,7 @@ fn a_city_that_is_not_there_is_an_error_with_a_hint() {
     let place = Place::new();
     let errors = load(&place.path("nowhere"), &place.env()).unwrap_err();
     assert_eq!(
-        place.said(&errors),
+        place.rendered(&errors),
         "error: there is no $CITY/nowhere\n |\n = help: `hd init` writes one"
     );
 }

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_is_turned_away_and_who_has_no_pid_is_invisible() {
+    fn another_user_is_turned_away_and_a_caller_without_pid_is_invisible() {
         let (door, places) = (Door::default(), Arc::default());
         let peer = Peer::of_pid(std::process::id());
         let admit = |uid, pid| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::tree::git;
 use crate::adapters::watch::DirWatch;
-use crate::config::{self, Deciding};
+use crate::config::{self, Dependencies};
 use crate::domain::city::{City, Rig};
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
@@ -21,7 +21,7 @@ pub(super) struct OnDisk {
 
 type Open = Box<dyn Fn(Arc<dyn Fn() + Send + Sync>) -> Result<DirWatch, String> + Send + Sync>;
 
-type ReadFiles = Box<dyn Fn(&Path) -> (Deciding, Read) + Send + Sync>;
+type ReadFiles = Box<dyn Fn(&Path) -> (Dependencies, Read) + Send + Sync>;
 
 #[derive(Default)]
 struct Watching {
@@ -50,7 +50,7 @@ impl OnDisk {
         }
     }
 
-    fn tell(&self) -> impl Fn() + Send + Sync + use<> {
+    fn notifier(&self) -> impl Fn() + Send + Sync + use<> {
         let listener = Arc::clone(&self.listener);
         move || {
             if let Some(listener) = listener.get() {
@@ -61,7 +61,7 @@ impl OnDisk {
 
     /// Reads the configuration, and watches the files that it depends on. Also returns whether some of them were not
     /// watched while they were read.
-    fn read(&self, watching: &mut Watching) -> (Deciding, Read, bool) {
+    fn read(&self, watching: &mut Watching) -> (Dependencies, Read, bool) {
         if let Some(watch) = &watching.watch {
             // Held first: a change during the read is seen afterwards, and judged by the new dependencies.
             watch.hold();
@@ -73,7 +73,7 @@ impl OnDisk {
         let watched = watched.map(|watch| watch.watch(&watching.dirs));
         let more = watched.as_ref().is_some_and(|watched| watched.more);
         if let Some(watched) = watched {
-            watching.trouble.say(watched.failed);
+            watching.trouble.warn_once(watched.failed);
         }
         (deciding, loaded, more)
     }
@@ -85,9 +85,9 @@ impl ConfigSource for OnDisk {
     fn load(&self) -> Result<Loaded, String> {
         let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
         if watching.watch.is_none() {
-            match (self.open)(Arc::new(self.tell())) {
+            match (self.open)(Arc::new(self.notifier())) {
                 Ok(watch) => watching.watch = Some(watch),
-                Err(error) => watching.trouble.say(Some(error)),
+                Err(error) => watching.trouble.warn_once(Some(error)),
             }
         }
         let (mut deciding, mut loaded, more) = self.read(&mut watching);
@@ -96,7 +96,7 @@ impl ConfigSource for OnDisk {
             (deciding, loaded, still_more) = self.read(&mut watching);
             if still_more {
                 // The files are still changing: load again after the next pause.
-                self.tell()();
+                self.notifier()();
             }
         }
         if let Some(watch) = &watching.watch {
@@ -135,7 +135,7 @@ impl Trouble {
         trouble.filter(|_| is_news)
     }
 
-    fn say(&mut self, trouble: Option<String>) {
+    fn warn_once(&mut self, trouble: Option<String>) {
         if let Some(error) = self.news(trouble) {
             let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
             tracing::warn!(

@@ -39,10 +39,10 @@ pub(super) struct Ground {
     city: PathBuf,
     /// The city's directory, locked.
     root: File,
-    held: Mutex<Held>,
+    held: Mutex<Handles>,
 }
 
-struct Held {
+struct Handles {
     state: File,
     lock: File,
     /// None before the first look: it is created with the first session.
@@ -58,8 +58,8 @@ impl Ground {
         let path = city.join(STATE);
         let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be made ready"))?;
         let lock = lock::file(&state, &path)?;
-        identity::settle(city, &path, &root)?;
-        let held = Mutex::new(Held {
+        identity::verify(city, &path, &root)?;
+        let held = Mutex::new(Handles {
             state,
             lock,
             sessions: None,
@@ -72,7 +72,7 @@ impl Ground {
     }
 
     /// Checks all of it, and puts back what can be put back.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn check(&self) -> Look {
         let mut look = Look::default();
         // No code panics while it holds the lock.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,7 +145,7 @@ impl Ground {
     }
 
     /// Checks `.horde`. Returns whether the directory there is ours.
-    fn look_at_state(&self, held: &mut Held, path: &Path, look: &mut Look) -> io::Result<bool> {
+    fn look_at_state(&self, held: &mut Handles, path: &Path, look: &mut Look) -> io::Result<bool> {
         let ours = held.state.metadata()?;
         let place_of = near(&self.root).join(STATE);
         match found(&place_of)? {
@@ -179,7 +179,7 @@ impl Ground {
     }
 
     /// Makes `.horde` with all directories that other parts expect, or takes the existing one.
-    fn make_again(&self, held: &mut Held, path: &Path, look: &mut Look) -> io::Result<bool> {
+    fn make_again(&self, held: &mut Handles, path: &Path, look: &mut Look) -> io::Result<bool> {
         held.state = private_dir(&self.root, path)?;
         for room in ROOMS {
             make_private(&near(&held.state).join(room))?;
@@ -189,7 +189,7 @@ impl Ground {
             Some(lock) => lock,
             None => return Ok(false),
         };
-        if let Err(error) = identity::settle(&self.city, path, &self.root) {
+        if let Err(error) = identity::verify(&self.city, path, &self.root) {
             tracing::warn!(%error, "could not check and record the city's place after .horde was made again");
         }
         look.mend(Part::State, path, "it was removed, and is made again");
@@ -198,7 +198,7 @@ impl Ground {
 
     fn put_back(
         &self,
-        held: &mut Held,
+        held: &mut Handles,
         path: &Path,
         ours: &Metadata,
         look: &mut Look,
@@ -254,7 +254,7 @@ fn back(
 }
 
 /// Checks the directory of the sessions. While another directory is in its place, no session is started.
-fn look_at_sessions(held: &mut Held, path: &Path, look: &mut Look) -> io::Result<()> {
+fn look_at_sessions(held: &mut Handles, path: &Path, look: &mut Look) -> io::Result<()> {
     let Some(dir) = &held.sessions else {
         held.sessions = Some(room(&held.state, SESSIONS)?);
         return Ok(());
@@ -281,7 +281,7 @@ fn look_at_sessions(held: &mut Held, path: &Path, look: &mut Look) -> io::Result
     Ok(())
 }
 
-fn look_at_lock(held: &mut Held, path: &Path, look: &mut Look) -> io::Result<()> {
+fn look_at_lock(held: &mut Handles, path: &Path, look: &mut Look) -> io::Result<()> {
     let ours = held.lock.metadata()?;
     if found(&near(&held.state).join(lock::FILE))?.is_some_and(|now| same(&now, &ours)) {
         return Ok(());

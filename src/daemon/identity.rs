@@ -60,7 +60,7 @@ impl Identity {
 ///
 /// # Errors
 /// The city is a copy of a city that still exists; or the record cannot be read.
-pub(super) fn settle(city: &Path, state: &Path, root: &File) -> Result<(), DaemonError> {
+pub(super) fn verify(city: &Path, state: &Path, root: &File) -> Result<(), DaemonError> {
     let file = state.join(FILE);
     let here = root.metadata();
     let here = here.map_err(failed_at(city, "cannot be read"))?;
@@ -192,7 +192,7 @@ mod tests {
 
     fn settled(city: &Path) -> Result<(), String> {
         let root = File::open(city).unwrap();
-        let settled = settle(city, &city.join(".horde"), &root);
+        let settled = verify(city, &city.join(".horde"), &root);
         settled.map_err(|error| error.to_string())
     }
 

@@ -42,7 +42,7 @@ pub(super) fn all(
     let args = ConfigArgs {
         world: Arc::clone(world),
         source,
-        told: Arc::new(move |reloading| manager.reloads(&reloading)),
+        listener: Arc::new(move |reloading| manager.reloads(&reloading)),
     };
     specs.push(spec("config", move |root| {
         let args = args.clone();

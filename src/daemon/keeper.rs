@@ -39,7 +39,7 @@ impl Keeper {
     pub(super) async fn run(mut self, world: Arc<World>) {
         loop {
             let looking = tokio::task::spawn_blocking(move || {
-                let look = self.look();
+                let look = self.check();
                 (self, look)
             });
             let mut look;
@@ -88,8 +88,8 @@ impl Keeper {
         }
     }
 
-    fn look(&mut self) -> Look {
-        let mut look = self.ground.look();
+    fn check(&mut self) -> Look {
+        let mut look = self.ground.check();
         // Without its directory there is no place for the socket; the missing directory is reported already.
         if look
             .left
@@ -103,7 +103,7 @@ impl Keeper {
 
     fn look_at_socket(&mut self, look: &mut Look) {
         let path = self.socket.path().to_owned();
-        match self.socket.look() {
+        match self.socket.check() {
             AtSocket::Ours => {}
             AtSocket::Free => match self.bind_again() {
                 Ok(()) => look.mend(

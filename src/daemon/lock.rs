@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_no_lock_and_is_left_alone() {
+    fn irregular_file_is_no_lock_and_is_left_alone() {
         let dir = crate::testing::scratch();
         let (lock, other) = (dir.path().join(FILE), dir.path().join("other"));
         fs::write(&other, "precious").unwrap();

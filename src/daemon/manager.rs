@@ -45,7 +45,7 @@ impl Manager {
         let mut phase = self.phase();
         if *phase == Phase::Starting {
             *phase = Phase::Running;
-            tell(&[NotifyState::Ready]);
+            send_states(&[NotifyState::Ready]);
         }
     }
 
@@ -56,7 +56,7 @@ impl Manager {
             (Phase::Running, Reloading::Begun) => match NotifyState::monotonic_usec_now() {
                 Ok(now) => {
                     *phase = Phase::Reloading;
-                    tell(&[NotifyState::Reloading, now]);
+                    send_states(&[NotifyState::Reloading, now]);
                 }
                 // Without the time the manager would take it for a failed reload.
                 Err(error) => {
@@ -66,7 +66,7 @@ impl Manager {
             (Phase::Reloading, Reloading::Over { refused }) => {
                 *phase = Phase::Running;
                 let status = status_of_reload(refused.as_deref());
-                tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
+                send_states(&[NotifyState::Ready, NotifyState::Status(&status)]);
             }
             _ => {}
         }
@@ -75,7 +75,7 @@ impl Manager {
     /// Notifies that the root answers, with a status of its children.
     pub(super) fn lives(&self, views: &[ChildView], reload_error: Option<&str>) {
         let status = status(views, reload_error);
-        tell(&[NotifyState::Watchdog, NotifyState::Status(&status)]);
+        send_states(&[NotifyState::Watchdog, NotifyState::Status(&status)]);
     }
 
     /// Notifies that everything is being ended.
@@ -83,7 +83,7 @@ impl Manager {
         let mut phase = self.phase();
         if *phase != Phase::Stopping {
             *phase = Phase::Stopping;
-            tell(&[NotifyState::Stopping]);
+            send_states(&[NotifyState::Stopping]);
         }
     }
 }
@@ -106,7 +106,7 @@ pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
     }
 }
 
-fn tell(states: &[NotifyState]) {
+fn send_states(states: &[NotifyState]) {
     let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
     let told = match socket.as_bytes().split_first() {
         // The library only knows sockets with a path.

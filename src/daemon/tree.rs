@@ -22,7 +22,7 @@ use crate::actors::world::World;
 use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
-use crate::adapters::relics_sqlite::{Known, SqliteRelics, mark};
+use crate::adapters::relics_sqlite::{Expectation, SqliteRelics, mark};
 use crate::adapters::sessions::LocalSessions;
 use crate::adapters::task_files::DiskTaskFiles;
 use crate::adapters::{proc, secret};
@@ -137,8 +137,8 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
         let at_start = starts.swap(false, Ordering::Relaxed);
         let is_first = !was_opened.load(Ordering::Relaxed);
         let known = match any || is_first && is_fresh(&path, &worked_on) {
-            true => Known::Any,
-            false => Known::Marked,
+            true => Expectation::Any,
+            false => Expectation::Marked,
         };
         let opened = SqliteRelics::open_known(&path, Arc::clone(&clock), known);
         let store = opened.map_err(|error| match error {

@@ -176,7 +176,7 @@ pub struct Record {
 
 /// The effect of a session's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum ReportEffect {
     /// The park begins, or its end changes.
     Parked,
     /// The trouble was known.
@@ -327,16 +327,16 @@ impl Account {
     }
 
     /// Records the trouble that a session reports.
-    pub fn told(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> Told {
+    pub fn report(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> ReportEffect {
         if self.is_old(&trouble, now) {
             // This text is the reason for which a child that waits for its turn is told to go on, so it is not old.
             return match self.holds(child) {
-                Some(_) => Told::Known,
-                None => Told::Old,
+                Some(_) => ReportEffect::Known,
+                None => ReportEffect::Old,
             };
         }
         if self.parked().is_none() && self.is_hasty(child, now) {
-            return Told::Hasty;
+            return ReportEffect::Hasty;
         }
         // A screen may show anything. An end that is too far away is replaced by a guess, and so is an end that has
         // passed or is about to.
@@ -346,7 +346,7 @@ impl Account {
         let told = told.filter(|until| (earliest..=latest).contains(until));
         let guesses = match (&self.park, &self.release) {
             // The screens of children that wait for their turn still show the old text.
-            (Some(_), Some(release)) if release.waits(child) => return Told::Known,
+            (Some(_), Some(release)) if release.waits(child) => return ReportEffect::Known,
             (Some(park), None) => {
                 let login = (park.why, trouble.why) == (Why::RateLimited, Why::Auth);
                 let known = park.until.filter(|_| park.guesses == 0);
@@ -361,7 +361,7 @@ impl Account {
                     (None, _) => false,
                 };
                 if !login && (park.why != trouble.why || !later) {
-                    return Told::Known;
+                    return ReportEffect::Known;
                 }
                 0
             }
@@ -387,7 +387,7 @@ impl Account {
             guesses,
         });
         (self.release, self.over) = (None, false);
-        Told::Parked
+        ReportEffect::Parked
     }
 
     /// Ends the park, because the trouble is over or a person says so: all children go on now. Returns false when it

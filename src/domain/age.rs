@@ -21,10 +21,10 @@ const FORGET: Duration = Duration::from_secs(24 * 3600);
 
 /// Ages of records, by key.
 #[derive(Debug, Clone, Default)]
-pub struct Ages(BTreeMap<String, Known>);
+pub struct Ages(BTreeMap<String, TrackedAge>);
 
 #[derive(Debug, Clone)]
-struct Known {
+struct TrackedAge {
     stamp: Timestamp,
     /// Its age at `since`.
     was: Duration,
@@ -45,7 +45,7 @@ impl Ages {
             Some(known) => mono.saturating_sub(known.seen),
             None => Duration::MAX,
         };
-        let known = Known {
+        let known = TrackedAge {
             stamp,
             was: by_wall.min(most),
             since: mono,
@@ -58,7 +58,7 @@ impl Ages {
 
     /// Drops entries that were not queried for long.
     pub fn prune(&mut self, mono: Mono) {
-        let recent = |_: &String, known: &mut Known| mono.saturating_sub(known.seen) < FORGET;
+        let recent = |_: &String, known: &mut TrackedAge| mono.saturating_sub(known.seen) < FORGET;
         self.0.retain(recent);
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_jump_an_age_is_what_the_wall_clock_says() {
+    fn without_a_jump_an_age_follows_the_wall_clock() {
         assert_eq!(
             ages(&[(100, 130, 0), (100, 160, 30), (150, 190, 60)]),
             [30, 60, 30]
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_about_is_forgotten() {
+    fn unused_ages_are_forgotten() {
         let mut ages = Ages::default();
         let stamp = Timestamp::UNIX_EPOCH;
         ages.of("old", stamp, stamp, Duration::ZERO);

@@ -210,7 +210,7 @@ mod tests {
 
     /// OTP: one_for_all restarts all members, rest_for_one those started after the dead one.
     #[test]
-    fn a_strategy_says_who_is_restarted() {
+    fn strategy_selects_the_members_that_restart() {
         let table = [
             (Strategy::OneForOne, "b", "b"),
             (Strategy::OneForAll, "b", "a b c"),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_over_sorted_keys_and_stays_what_it_is() {
+    fn hash_is_over_sorted_keys_and_stable() {
         let entry = next(
             "Toast",
             None,
@@ -160,7 +160,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_read_back_from_text_still_verifies(usd in any::<f64>().prop_filter("finite", |f| f.is_finite())) {
+        fn chain_read_back_from_text_still_verifies(usd in any::<f64>().prop_filter("finite", |f| f.is_finite())) {
             let entry = next("Toast", None, "merged", &json!({"usd": usd}));
             let text = serde_json::to_string(&entry).unwrap();
             let back: CvEntry = serde_json::from_str(&text).unwrap();

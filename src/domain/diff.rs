@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_from_a_change_is_left_out() {
+    fn lines_far_from_a_change_are_left_out() {
         let old: Vec<_> = (0..40).map(|number| number.to_string()).collect();
         let mut new = old.clone();
         new[10] = "ten".to_owned();

@@ -19,9 +19,9 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use self::finding::{Finding, Kind};
 
-use super::ailment::Ailment;
 use super::facts::{Probed, RunState, SessionFacts};
 use super::ids::{RaiderId, RelicId, RigName, SessionId, SlotName};
+use super::sandbox_fault::SandboxFault;
 
 /// The action that `--fix` tries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub struct RigFacts {
     /// Sandboxes on disk that no slot holds.
     pub strays: Probed<Vec<(SlotName, Stray)>>,
     /// Raiders that have work and no usable sandbox.
-    pub ailing: Probed<Vec<(RaiderId, Probed<Ailment>)>>,
+    pub ailing: Probed<Vec<(RaiderId, Probed<SandboxFault>)>>,
     /// Branches of raiders that no worktree has checked out.
     pub branches: Probed<Vec<BranchFacts>>,
     /// Branches of merge requests that are not final.
@@ -134,7 +134,7 @@ pub enum Stray {
     /// The safety protocol keeps it, for this reason.
     Kept(String),
     /// Its owner is unknown: no nuke removes it.
-    Nobodys,
+    Unowned,
     /// Its owner cannot be read, for this reason.
     Unreadable(String),
 }
@@ -161,22 +161,22 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     let mut unseen = |what: &str, why: &str| {
         found.push(Finding::new(Kind::Unseen, what, why, AGAIN).into());
     };
-    let sessions = seen(&facts.sessions, "sessions", &mut unseen);
-    let trash = seen(&facts.trash, "trash", &mut unseen);
-    let outbox = seen(&facts.outbox, "outbox", &mut unseen);
-    let lacking = seen(&facts.lacking, "programs", &mut unseen);
+    let sessions = known_or_unseen(&facts.sessions, "sessions", &mut unseen);
+    let trash = known_or_unseen(&facts.trash, "trash", &mut unseen);
+    let outbox = known_or_unseen(&facts.outbox, "outbox", &mut unseen);
+    let lacking = known_or_unseen(&facts.lacking, "programs", &mut unseen);
     for rig in &facts.rigs {
-        seen(
+        known_or_unseen(
             &rig.strays,
             &format!("sandboxes of {}", rig.rig),
             &mut unseen,
         );
-        seen(
+        known_or_unseen(
             &rig.branches,
             &format!("branches of {}", rig.rig),
             &mut unseen,
         );
-        seen(
+        known_or_unseen(
             &rig.ailing,
             &format!("work without a sandbox in {}", rig.rig),
             &mut unseen,
@@ -208,7 +208,7 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     found
 }
 
-fn seen<'a, T>(
+fn known_or_unseen<'a, T>(
     probed: &'a Probed<Vec<T>>,
     what: &str,
     unseen: &mut impl FnMut(&str, &str),
@@ -262,7 +262,7 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
             let finding = finding(says.to_owned(), hint.to_owned());
             Diagnosis::mended_by(finding, Remedy::Nuke(raider.clone()))
         }
-        Stray::Nobodys => {
+        Stray::Unowned => {
             let hint = "it is kept; look at what is in it and move it elsewhere";
             finding(format!("{says}: nothing tells whose it is"), hint.into()).into()
         }
@@ -279,12 +279,12 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
     }
 }
 
-fn lost_sandbox(raider: &RaiderId, what: &Probed<Ailment>) -> Diagnosis {
+fn lost_sandbox(raider: &RaiderId, what: &Probed<SandboxFault>) -> Diagnosis {
     let (kind, says, hint) = match what {
         Probed::Known(what) => {
             let says = match what {
-                Ailment::Gone => "it has work, and its sandbox is gone".to_owned(),
-                Ailment::Broken(why) => {
+                SandboxFault::Gone => "it has work, and its sandbox is gone".to_owned(),
+                SandboxFault::Broken(why) => {
                     format!("it has work, and git cannot use its sandbox: {why}")
                 }
             };

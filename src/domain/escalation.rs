@@ -33,7 +33,7 @@ const SAID_MAX: usize = EVIDENCE_MAX - BEGINNING - 128;
 
 /// The state of an escalation beside its relic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct EscalationState {
     /// When people were last told.
     pub told: Timestamp,
     /// The number of times it was raised again.
@@ -46,7 +46,7 @@ pub struct Standing {
     pub relic: Option<RelicStatus>,
 }
 
-impl Standing {
+impl EscalationState {
     /// Starts the state of an escalation that is raised now.
     #[must_use]
     pub fn raised(now: Timestamp) -> Self {
@@ -147,7 +147,7 @@ pub struct Open {
     /// The evidence so far.
     pub evidence: String,
     /// The state.
-    pub standing: Standing,
+    pub standing: EscalationState,
 }
 
 impl Open {
@@ -208,7 +208,7 @@ mod tests {
         Escalation {
             agent: "horde/raiders/Toast".into(),
             relic: None,
-            problem: Problem::said(problem),
+            problem: Problem::in_own_words(problem),
             severity,
             evidence: evidence.into(),
         }
@@ -217,14 +217,14 @@ mod tests {
     fn open() -> Open {
         Open {
             severity: Severity::Medium,
-            problem: Problem::said("no key"),
+            problem: Problem::in_own_words("no key"),
             evidence: "401 from the API".into(),
-            standing: Standing::raised(at(0)),
+            standing: EscalationState::raised(at(0)),
         }
     }
 
     #[test]
-    fn the_subject_is_who_and_with_which_work() {
+    fn subject_names_the_agent_and_its_work() {
         let mut body = call("no key", Severity::Low, "");
         assert_eq!(subject(&body), "about:horde/raiders/Toast");
         body.relic = Some("gt-1".parse().unwrap());
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worse_undoes_an_acknowledgement_and_nothing_else_does() {
+    fn only_higher_severity_undoes_an_acknowledgement() {
         for (severity, evidence, acked, told) in [
             (Severity::Medium, "more", true, at(0)),
             (Severity::High, "more", false, at(1)),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_known_when_it_is_said_again() {
+    fn truncated_evidence_is_recognised_when_repeated() {
         let mut open = open();
         let line = |n: u32| format!("{} of it\n", "ab".repeat(n as usize));
         for (said, news) in [(200, true), (200, false), (199, true), (199, false)] {
@@ -374,7 +374,7 @@ mod tests {
             [Medium, High, Critical],
             [High, Critical, Critical],
         ] {
-            let mut standing = Standing::raised(at(0));
+            let mut standing = EscalationState::raised(at(0));
             let mut now = ladder[0];
             for (n, next) in (1_i64..).zip(&ladder[1..]) {
                 assert_eq!(standing.due(Some(HOUR), HOUR / 3), Some(HOUR * 2 / 3));
@@ -387,8 +387,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_or_has_no_end_is_never_due() {
-        let mut standing = Standing::raised(at(0));
+    fn acknowledged_or_unlimited_escalation_is_never_due() {
+        let mut standing = EscalationState::raised(at(0));
         assert_eq!(standing.due(None, HOUR), None);
         standing.acked = true;
         assert_eq!(standing.due(Some(HOUR), HOUR), None);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_no_progress_and_hides_none() {
+    fn unknown_progress_counts_as_none_and_hides_no_progress() {
         let mut brake = HandoffBrake::default();
         for (progress, count) in [
             (Some("one"), 1),

@@ -102,7 +102,7 @@ mod tests {
 
     /// A list that could not be made is not an empty one.
     #[test]
-    fn what_is_not_known_is_not_none() {
+    fn unknown_ignored_files_are_not_an_empty_list() {
         let unseen = Ignored::unknown("git took too long");
         assert!(!unseen.is_known() && Ignored::known(std::iter::empty()).is_known());
         let line = unseen.line().unwrap();

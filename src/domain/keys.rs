@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_says_by_itself_is_not_typed() {
+    fn replies_of_a_terminal_are_not_typed_keys() {
         for bytes in [
             "",
             "\x1b[I",

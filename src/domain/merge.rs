@@ -292,7 +292,7 @@ impl Chase {
 
     /// Returns the note that explains the wait.
     #[must_use]
-    pub fn note(&self, target: &str) -> String {
+    pub fn explanation(&self, target: &str) -> String {
         let times = match self.moves {
             1 => "once".to_owned(),
             moves => format!("{moves} times"),
@@ -307,7 +307,7 @@ impl Chase {
 impl MergeRequest {
     /// Returns true when the state will not change any more.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn is_final(&self) -> bool {
         self.state.is_final()
     }
 

@@ -13,7 +13,7 @@ use super::relic::Exit;
 
 /// Raider → witness: the work is pushed and the agent is finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolecatDone {
+pub struct RaiderDone {
     /// The raider.
     pub raider: RaiderId,
     /// Its incarnation.
@@ -159,7 +159,7 @@ pub struct Handoff {
 pub enum Body {
     /// Raider → witness.
     #[serde(rename = "POLECAT_DONE")]
-    PolecatDone(PolecatDone),
+    RaiderDone(RaiderDone),
     /// Witness → forge.
     #[serde(rename = "MERGE_READY")]
     MergeReady(MergeReady),
@@ -188,7 +188,7 @@ impl Body {
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
-            Self::PolecatDone(done) => match done.exit {
+            Self::RaiderDone(done) => match done.exit {
                 Exit::Completed => Cause::Done,
                 Exit::Escalated => Cause::Stuck,
                 Exit::Deferred => Cause::Deferred,
@@ -206,7 +206,7 @@ impl Body {
     #[must_use]
     pub fn work(&self) -> Option<(&RaiderId, &RelicId)> {
         match self {
-            Self::PolecatDone(body) => Some((&body.raider, &body.relic)),
+            Self::RaiderDone(body) => Some((&body.raider, &body.relic)),
             Self::MergeReady(body) => Some((&body.raider, &body.relic)),
             Self::Merged(body) => Some((&body.raider, &body.relic)),
             Self::MergeFailed(body) => Some((&body.raider, &body.relic)),

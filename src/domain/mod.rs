@@ -4,7 +4,6 @@
 pub mod account;
 pub mod age;
 pub mod agents;
-pub mod ailment;
 pub mod asker;
 pub mod automation;
 pub mod begun;
@@ -48,6 +47,7 @@ pub mod relic;
 pub mod reload;
 pub mod restart;
 pub mod saga;
+pub mod sandbox_fault;
 pub mod saved_work;
 pub mod screen;
 pub mod session_env;

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_without_a_command() {
+    fn no_notification_without_a_command() {
         let mut policy = NotifyPolicy {
             on: vec![Notice::Escalation],
             command: None,
@@ -192,7 +192,7 @@ mod tests {
 
     /// Also for a mark that an older version wrote.
     #[test]
-    fn other_kinds_are_told_from_now_on_and_of_the_old_ones_what_waits() {
+    fn new_kinds_are_notified_from_now_on_and_waiting_events_of_old_kinds_too() {
         let mark = r#"{"cursor":3,"on":["a","b"],"failing":false}"#;
         let mut mark: Mark = serde_json::from_str(mark).unwrap();
         mark.turn_to(vec!["b".into(), "c".into()], 9);

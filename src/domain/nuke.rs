@@ -369,7 +369,7 @@ mod tests {
 
     /// `1-product.md`: a report that disagrees is recorded.
     #[test]
-    fn a_report_disagrees_only_with_what_its_agent_must_know() {
+    fn report_disagrees_only_about_facts_that_its_agent_must_know() {
         use CleanupStatus as S;
         let mut unpushed = clean();
         unpushed.head_reachable = false;
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_probed_is_never_removed() {
+    fn unprobed_sandbox_is_never_removed() {
         let unknown = evidence(Probed::Unknown("git is broken".into()));
         assert!(matches!(
             judge(unknown),

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_it_was_meant() {
+    fn written_outcome_is_read_back_unchanged() {
         let relic = RelicId::new("gt-1").unwrap();
         for outcome in [
             Outcome::Passed { no_change: None },

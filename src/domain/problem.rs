@@ -208,21 +208,21 @@ pub type Identity = (ProblemKind, Option<String>);
 pub struct Problem {
     #[serde(rename = "problem")]
     text: String,
-    #[serde(rename = "code", default = "said")]
+    #[serde(rename = "code", default = "default_kind")]
     kind: ProblemKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<String>,
 }
 
 /// Messages of older versions have no code for a problem in a reporter's own words.
-fn said() -> ProblemKind {
+fn default_kind() -> ProblemKind {
     ProblemKind::Said
 }
 
 impl Problem {
     /// Returns a problem in the reporter's own words.
     #[must_use]
-    pub fn said(text: impl Into<String>) -> Self {
+    pub fn in_own_words(text: impl Into<String>) -> Self {
         ProblemKind::Said.in_words(text)
     }
 
@@ -234,14 +234,14 @@ impl Problem {
         let (code, of) = match label.map(|label| label.split_once(':')) {
             Some(Some((code, of))) => (code, Some(of.to_owned())),
             Some(None) => (label.unwrap_or_default(), None),
-            None => return Self::said(title),
+            None => return Self::in_own_words(title),
         };
         match ProblemKind::from_code(code) {
             Some(kind) => Self {
                 of,
                 ..kind.in_words(title)
             },
-            None => Self::said(title),
+            None => Self::in_own_words(title),
         }
     }
 
@@ -341,11 +341,11 @@ mod tests {
             }
         }
         let later = ["problem:of_a_later_version:x".to_owned()];
-        assert_eq!(Problem::stored(&later, "new"), Problem::said("new"));
+        assert_eq!(Problem::stored(&later, "new"), Problem::in_own_words("new"));
     }
 
     #[test]
-    fn problems_are_told_apart_by_kind_and_by_what_they_are_of_and_own_words_by_their_gist() {
+    fn problems_differ_by_kind_and_object_and_own_words_by_their_gist() {
         let landing = |of| ProblemKind::LandingParked.of(of, "tried 5 times");
         let of_none = Problem::from(ProblemKind::LandingParked);
         for (one, other, same) in [
@@ -359,11 +359,19 @@ mod tests {
             ),
             (
                 ProblemKind::Unread.into(),
-                Problem::said(ProblemKind::Unread.text()),
+                Problem::in_own_words(ProblemKind::Unread.text()),
                 false,
             ),
-            (Problem::said("attempt 1"), Problem::said("Attempt 2"), true),
-            (Problem::said("no key"), Problem::said("no disk"), false),
+            (
+                Problem::in_own_words("attempt 1"),
+                Problem::in_own_words("Attempt 2"),
+                true,
+            ),
+            (
+                Problem::in_own_words("no key"),
+                Problem::in_own_words("no disk"),
+                false,
+            ),
         ] {
             assert_eq!(one.is_same(&other), same, "{one:?} {other:?}");
             assert_eq!(other.is_same(&one), same);
@@ -379,11 +387,11 @@ mod tests {
             (json, unkillable),
             (
                 serde_json::json!({ "problem": "no key" }),
-                Problem::said("no key"),
+                Problem::in_own_words("no key"),
             ),
             (
                 serde_json::json!({ "problem": "no key", "code": "of_a_later_version" }),
-                Problem::said("no key"),
+                Problem::in_own_words("no key"),
             ),
         ] {
             assert_eq!(serde_json::from_value::<Problem>(json).unwrap(), problem);

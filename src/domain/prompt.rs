@@ -291,7 +291,7 @@ const SALVAGED: &str = "An earlier attempt at this task was given up, and its wo
 #[must_use]
 pub fn salvaged(before: Option<&str>, id: &str, work: Option<&SavedWork>) -> String {
     let unknown = "What it has was not noted by the version that wrote it.";
-    let told = work.map_or_else(|| unknown.to_owned(), SavedWork::told);
+    let told = work.map_or_else(|| unknown.to_owned(), SavedWork::describe);
     let text = format!("{SALVAGED} as salvage {id}. {told} Take over what is right.");
     let before = before.map(|text| text.split(SALVAGED).next().unwrap_or(text).trim());
     match before {

@@ -137,7 +137,7 @@ fn the_handoff_prompt_carries_the_note() {
 }
 
 #[test]
-fn the_task_file_says_what_happened_before() {
+fn task_file_describes_the_earlier_attempt() {
     with_brief(|brief| {
         let context = Some("An earlier attempt did not land.");
         let brief = Brief { context, ..brief };
@@ -258,7 +258,7 @@ fn after_a_repair_no_files_are_claimed_that_may_be_gone() {
 }
 
 #[test]
-fn what_was_salvaged_is_told_once_behind_what_was_known_before() {
+fn salvaged_work_is_described_once_behind_the_earlier_context() {
     let oid = |digit: &str| Oid::new(digit.repeat(40)).unwrap();
     let work = SavedWork {
         head: Some(oid("a")),
@@ -271,7 +271,7 @@ fn what_was_salvaged_is_told_once_behind_what_was_known_before() {
         "{first}"
     );
     assert!(first.contains("kept as salvage horde-Toast-1."), "{first}");
-    assert!(first.contains(&work.told()), "{first}");
+    assert!(first.contains(&work.describe()), "{first}");
     let again = salvaged(Some(&first), "horde-Toast-2", None);
     assert!(again.starts_with("A gate was red."), "{again}");
     assert_eq!(again.matches("An earlier attempt").count(), 1, "{again}");

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_evidence_says_how_often_in_what_time_until_when_and_what_helps() {
+    fn evidence_names_deaths_window_end_and_remedy() {
         let relic = RelicId::new("gt-1").unwrap();
         let told = deaths("").evidence(&raider(), &relic, "port the parser");
         for part in [
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn reason_says_what_the_last_session_died_of() {
+    fn reason_names_the_last_death() {
         let reason = deaths("starting\nError: no such model\n\n").reason(&raider());
         assert!(
             reason.ends_with("the last with exit code 1: Error: no such model"),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_match_any_screen_is_no_pattern() {
+    fn pattern_that_matches_any_screen_is_refused() {
         for text in ["", "x*", "(", "^$", "a{1000}{1000}"] {
             assert!(Pattern::new(text).is_err(), "{text:?}");
         }

@@ -92,7 +92,7 @@ pub enum Tended {
 
 /// The observations that the decision is made from.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct PlanInputs {
     /// All sessions that the provider knows.
     pub sessions: Vec<SessionFacts>,
     /// The desired children.
@@ -141,7 +141,7 @@ pub enum Decision {
 
 /// Returns the decisions, in a stable order.
 #[must_use]
-pub fn plan(seen: &Seen) -> Vec<Decision> {
+pub fn plan(seen: &PlanInputs) -> Vec<Decision> {
     let facts: BTreeMap<_, _> = seen
         .sessions
         .iter()
@@ -200,7 +200,7 @@ fn adjust(
     wanted: &Wanted,
     tended: &Tended,
     facts: Option<&SessionFacts>,
-    seen: &Seen,
+    seen: &PlanInputs,
 ) -> Option<Decision> {
     let id = wanted.id.clone();
     match (wanted.mode, tended) {
@@ -263,7 +263,7 @@ fn has_drifted(wanted: &Wanted, fingerprint: Option<&String>) -> bool {
     }
 }
 
-fn orphans(seen: &Seen, facts: &BTreeMap<&SessionId, &SessionFacts>) -> Vec<Decision> {
+fn orphans(seen: &PlanInputs, facts: &BTreeMap<&SessionId, &SessionFacts>) -> Vec<Decision> {
     let wanted: BTreeMap<_, _> = seen
         .wanted
         .iter()

@@ -417,7 +417,7 @@ mod tests {
     /// Deaths that an earlier supervisor counted, by the wall clock; their number now; the seconds until a quarantine
     /// ends, if there is one.
     #[test]
-    fn what_is_restored_counts_as_if_the_supervisor_had_never_ended() {
+    fn restored_deaths_count_as_if_the_supervisor_had_never_ended() {
         let table: &[(&[i64], u32, Option<u64>)] = &[
             (&[], 0, None),
             (&[-3601], 0, None),

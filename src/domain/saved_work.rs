@@ -37,7 +37,7 @@ pub fn log(base: Option<&Oid>, head: &Oid) -> String {
 impl SavedWork {
     /// Returns sentences about the work, with the commands that print it in any sandbox of the rig.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let head = self.head.as_ref().filter(|_| self.commits != Some(0));
         let commits = head.map(|head| log(self.base.as_ref(), head));
         let on = self.head.as_ref().or(self.base.as_ref());
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_says_what_there_is_and_names_commits_alone() {
+    fn text_describes_present_work_and_names_single_commits() {
         let id = |digit: &str| Some(Oid::new(digit.repeat(40)).unwrap());
         let full = SavedWork {
             base: id("a"),
@@ -94,36 +94,36 @@ mod tests {
             format!("`git log -p {a}..{b} --not HEAD`"),
             format!("`git diff {b} {c}`"),
         );
-        let told = full.told();
+        let told = full.describe();
         assert!(told.contains(&log) && told.contains(&diff), "{told}");
         let committed = SavedWork {
             files: None,
             ..full.clone()
         };
-        let told = committed.told();
+        let told = committed.describe();
         assert!(told.contains(&log) && told.contains("no commit of other files"));
         let only_files = SavedWork {
             commits: Some(0),
             ..full.clone()
         };
-        let told = only_files.told();
+        let told = only_files.describe();
         assert!(told.contains("no commit that is new") && told.contains(&diff));
         assert!(!told.contains("git log"), "{told}");
         let unborn = SavedWork {
             files: id("c"),
             ..SavedWork::default()
         };
-        assert!(unborn.told().contains(&format!("`git show {c}`")));
+        assert!(unborn.describe().contains(&format!("`git show {c}`")));
         let nothing = SavedWork {
             files: None,
             ..only_files
         };
-        assert!(!nothing.told().contains('`'), "{}", nothing.told());
+        assert!(!nothing.describe().contains('`'), "{}", nothing.describe());
         let reset = SavedWork {
             left: vec![id("d").unwrap(); 7],
             ..nothing
         };
-        let told = reset.told();
+        let told = reset.describe();
         let shown = format!("`git show {}`", vec!["d".repeat(40); 5].join(" "));
         assert!(
             told.contains(&shown) && told.contains("2 more are in the salvage"),
@@ -134,7 +134,7 @@ mod tests {
             commits: None,
             ..full
         };
-        let told = without_base.told();
+        let told = without_base.describe();
         assert!(told.contains(&format!("`git log -p {b} --not HEAD`")));
     }
 }

@@ -214,7 +214,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_raider_gets_what_the_contract_says_and_a_ceiling_for_git() {
+    fn raider_gets_the_variables_of_the_contract_and_a_ceiling_for_git() {
         let toast = ChildId::Raider("horde/raiders/Toast".parse().unwrap());
         let relic = RelicId::new("gt-1").unwrap();
         let env = build(OWN, &toast, Some(&relic), &[("EXTRA", "1")]);

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_or_hides_is_shown_as_an_escape() {
+    fn terminal_controls_and_invisible_characters_are_shown_as_escapes() {
         let nasty = "a\x1b]52;c;x\x07b\x08\x7f\u{9b}31m\u{202e}c\u{2066}\u{200b}\u{feff}\u{e0041}";
         let shown = "a\\x1b]52;c;x\\x07b\\x08\\x7f\\u{9b}31m\\u{202e}c\\u{2066}\\u{200b}\\u{feff}\\u{e0041}";
         for show in [line, lines, output, painted] {

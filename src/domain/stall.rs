@@ -15,7 +15,7 @@
 //! called.
 //!
 //! A session whose screen only moves (a spinner that turns for hours) gives signs for ever. That is no stall, for a
-//! long command looks the same, but a person is called ([`Still`]).
+//! long command looks the same, but a person is called ([`SpinnerWatch`]).
 //!
 //! The answer to a nudge is a sign, and so is its echo on the terminal: both begin a new silence, but only activity
 //! that lasts for `stall_after` takes a step back. Otherwise a session that answers each nudge and hangs again would
@@ -26,11 +26,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::still::Still;
+pub use self::spinner::SpinnerWatch;
 use super::ids::Incarnation;
 use super::restart::Mono;
 
-mod still;
+mod spinner;
 
 /// A program that uses less than one part in this many of a processor is idle.
 const IDLE: u32 = 50;
@@ -82,7 +82,7 @@ pub enum Verdict {
     },
     /// Observe the costly marks, and judge again.
     Deeper,
-    /// Its screen only moves: observe the costly marks ([`Still`]).
+    /// Its screen only moves: observe the costly marks ([`SpinnerWatch`]).
     Spins,
     /// Nudge the agent; the value is the attempt number.
     Nudge(u32),
@@ -176,7 +176,7 @@ pub struct Watch {
     /// Set when people may have been called because the session cannot be observed.
     lost: bool,
     /// Tracks if the screen only moves.
-    pub still: Still,
+    pub still: SpinnerWatch,
 }
 
 #[derive(Debug, Clone)]
@@ -193,7 +193,7 @@ impl Watch {
     #[must_use]
     pub fn new(marks: Marks, now: Mono) -> Self {
         Self {
-            still: Still::new(marks.picture, now),
+            still: SpinnerWatch::new(marks.picture, now),
             marks,
             since: now,
             stepped: now,
@@ -219,7 +219,7 @@ impl Watch {
 
     /// Compares the cheap marks. A person at the terminal, or called to it, counts as a sign in any case. A mark that
     /// cannot be observed is compared when it can be again.
-    pub fn look(&mut self, mut marks: Marks, attended: bool, now: Mono) -> Progress {
+    pub fn compare(&mut self, mut marks: Marks, attended: bool, now: Mono) -> Progress {
         let before = self.marks.git.take();
         let first = before.is_none() && marks.git.is_some();
         marks.git = marks.git.or_else(|| before.clone());
@@ -237,7 +237,7 @@ impl Watch {
         }
         let moves = attended || progress == Progress::Work;
         let writes = marks.output != self.marks.output;
-        self.still.saw(marks.picture, writes, moves, now);
+        self.still.observe(marks.picture, writes, moves, now);
         self.marks = marks;
         progress
     }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_tells_the_last_sessions_output_from_what_was_before() {
+    fn mark_separates_the_last_sessions_output_from_earlier_output() {
         let since = "2026-01-01T00:00:00.5Z".parse().unwrap();
         let second = mark(Incarnation(0), Generation(2), None, since);
         let third = mark(Incarnation(2), Generation(3), None, since);

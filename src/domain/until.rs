@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_put_off_until_a_time_seconds_or_what_a_harness_says() {
+    fn work_is_deferred_until_a_time_a_duration_or_a_harness_phrase() {
         let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
         let told = |text: &str| declared(text, now, &TimeZone::UTC).map(|at| at.to_string());
         for (text, at) in [

@@ -62,7 +62,7 @@ pub struct About {
 impl About {
     /// Identifies a sandbox of that name without a known owner. No raider has incarnation 0.
     #[must_use]
-    pub fn nobodys(raider: &RaiderId) -> Self {
+    pub fn unowned(raider: &RaiderId) -> Self {
         Self {
             raider: raider.clone(),
             incarnation: Incarnation(0),
@@ -72,7 +72,7 @@ impl About {
 
     /// Returns true for a sandbox without a known owner.
     #[must_use]
-    pub fn is_nobodys(&self) -> bool {
+    pub fn is_unowned(&self) -> bool {
         self.incarnation == Incarnation(0)
     }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_wisp_is_about_is_read_from_its_labels() {
+    fn subject_of_a_wisp_is_read_from_its_labels() {
         for relic in [None, RelicId::new("gt-7").ok()] {
             for state in Cleanup::ALL {
                 let about = About {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_digest_says_who_why_how_long_and_how_it_ended() {
+    fn line_of_a_digest_names_raider_reason_duration_and_end() {
         let about = About {
             raider: "horde/raiders/Toast".parse().unwrap(),
             incarnation: Incarnation(3),

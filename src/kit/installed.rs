@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_is_found_in_what_programs_say() {
+    fn version_is_found_in_the_output_of_programs() {
         for (said, version) in [
             ("2.1.197 (Claude Code)\n", Some("2.1.197")),
             ("codex-cli 0.169.0\n", Some("0.169.0")),

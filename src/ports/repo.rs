@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
+use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
 
 pub use self::error::{RepoError, is_no_room};
@@ -192,7 +192,7 @@ pub trait Repo: Send + Sync {
     ///
     /// # Errors
     /// [`RepoError`]: the sandbox cannot be seen.
-    fn ailment(&self, sandbox: &Path) -> Result<Option<Ailment>, RepoError>;
+    fn ailment(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError>;
 
     /// Returns the owner of a sandbox that no hook names: as noted when the sandbox was made, else by its branch. None
     /// when both are missing.

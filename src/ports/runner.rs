@@ -109,7 +109,7 @@ mod tests {
 
     /// Code, signal, timed out, stopped, reason given; then has it run, and its cause.
     #[test]
-    fn what_did_not_run_is_no_end_of_it() {
+    fn command_that_did_not_run_has_no_exit() {
         for (code, signal, timed_out, stopped, why, ran, cause) in [
             (Some(0), None, false, false, false, true, Cause::Completed),
             (Some(0), None, false, false, true, true, Cause::Internal),

@@ -150,7 +150,7 @@ pub enum Membership {
     /// A session owns it.
     Of(Member),
     /// No session owns it.
-    Nobodys,
+    Unowned,
     /// The owner is unknown: the process is gone, its ancestors do not confirm its claim, or its session has ended.
     Unknown,
 }
@@ -161,14 +161,14 @@ impl Membership {
     pub fn session(self) -> Option<SessionId> {
         match self {
             Self::Of(member) => Some(member.session),
-            Self::Nobodys | Self::Unknown => None,
+            Self::Unowned | Self::Unknown => None,
         }
     }
 }
 
 /// Location and claim of a calling process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct CallerPlace {
     /// Its working directory.
     pub dir: PathBuf,
     /// Set when that is the directory in question, or below it.
@@ -322,7 +322,7 @@ pub trait Sessions: Send + Sync {
     ///
     /// # Errors
     /// The reason why it is unknown: the process is gone, or belongs to another user.
-    fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String>;
+    fn standing(&self, pid: u32, of: &Path) -> Result<CallerPlace, String>;
 
     /// Announces that the supervisor stops: descriptors that only serve to watch are closed, for the stops need some.
     fn stopping(&self) {}

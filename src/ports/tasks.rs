@@ -187,7 +187,7 @@ pub trait TaskFiles: Send + Sync {
     ///
     /// # Errors
     /// [`TaskError`].
-    fn settle(&self, file: &Path) -> Result<(), TaskError>;
+    fn remove_intent(&self, file: &Path) -> Result<(), TaskError>;
 
     /// Sets a file aside that is no intent, or not the intent that it claims to be, for a person to look at; it is not
     /// read again.

@@ -126,7 +126,7 @@ impl Sink {
         loop {
             let (lines, dropped) = self.take();
             let mut lost = 0;
-            if dropped > 0 && write(&told(dropped)).is_err() {
+            if dropped > 0 && write(&dropped_line(dropped)).is_err() {
                 lost += dropped;
             }
             for line in lines {
@@ -156,7 +156,7 @@ impl Sink {
 }
 
 /// Returns the line that reports missing lines, in the format of all others.
-fn told(dropped: u64) -> Vec<u8> {
+fn dropped_line(dropped: u64) -> Vec<u8> {
     let line = serde_json::json!({
         "ts": Timestamp::now().to_string(), "level": "warn", "target": module_path!(),
         "message": "log lines were dropped: standard error took nothing", "dropped": dropped,
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_that_is_stuck_holds_up_nothing_and_what_was_dropped_is_told() {
+    fn stuck_writer_delays_no_caller_and_dropped_lines_are_reported() {
         let sink = Sink::new(None);
         let (taken, takes) = mpsc::sync_channel::<Vec<u8>>(0);
         let own = sink.clone();

@@ -15,10 +15,10 @@ type Course = (Duration, i32);
 
 /// A runner without processes.
 #[derive(Default)]
-pub struct FakeRunner(Mutex<State>);
+pub struct FakeRunner(Mutex<RunnerState>);
 
 #[derive(Default)]
-struct State {
+struct RunnerState {
     courses: BTreeMap<String, Course>,
     prints: BTreeMap<String, String>,
     refuses: Option<String>,
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl FakeRunner {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, RunnerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -39,7 +39,7 @@ impl FakeRunner {
     }
 
     /// Sets the output of this line; any other prints a default.
-    pub fn say(&self, line: &str, text: &str) {
+    pub fn set_output(&self, line: &str, text: &str) {
         self.state().prints.insert(line.to_owned(), text.to_owned());
     }
 

@@ -101,20 +101,20 @@ impl FakeTasks {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, event: TaskEvent) {
+    fn notify(&self, event: TaskEvent) {
         if let Some(listener) = self.ear.get() {
             listener(event);
         }
     }
 
     /// Writes the agent's outcome file, and notifies the listener.
-    pub fn say(&self, dir: &Path, text: &str) {
-        self.say_unheard(dir, text);
-        self.tell(TaskEvent::Outcome(dir.to_owned()));
+    pub fn write_outcome(&self, dir: &Path, text: &str) {
+        self.write_outcome_unwatched(dir, text);
+        self.notify(TaskEvent::Outcome(dir.to_owned()));
     }
 
     /// Writes the agent's outcome file while it is not watched.
-    pub fn say_unheard(&self, dir: &Path, text: &str) {
+    pub fn write_outcome_unwatched(&self, dir: &Path, text: &str) {
         self.inner()
             .outcomes
             .insert(dir.to_owned(), text.to_owned());
@@ -133,7 +133,7 @@ impl FakeTasks {
     /// Leaves an intent, as `hd` does.
     pub fn leave(&self, intent: Intent) {
         self.leave_unheard(intent);
-        self.tell(TaskEvent::Outbox);
+        self.notify(TaskEvent::Outbox);
     }
 
     /// Leaves an intent, as `hd` does, while the outbox is not watched.
@@ -145,7 +145,7 @@ impl FakeTasks {
     pub fn leave_garbage(&self, why: &str) {
         let why = why.to_owned();
         self.leave_file(|path| Err(TaskError { path, why }));
-        self.tell(TaskEvent::Outbox);
+        self.notify(TaskEvent::Outbox);
     }
 
     fn leave_file(&self, holds: impl FnOnce(PathBuf) -> Result<Intent, TaskError>) {
@@ -291,7 +291,7 @@ impl TaskFiles for FakeTasks {
 
     fn write_outcome(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
         self.inner().check(dir)?;
-        self.say_unheard(dir, text);
+        self.write_outcome_unwatched(dir, text);
         Ok(())
     }
 
@@ -377,7 +377,7 @@ impl TaskFiles for FakeTasks {
         Ok(all.map(|(f, i)| (f.clone(), i.clone())).collect())
     }
 
-    fn settle(&self, file: &Path) -> Result<(), TaskError> {
+    fn remove_intent(&self, file: &Path) -> Result<(), TaskError> {
         let mut inner = self.inner();
         inner.outbox.remove(file);
         inner.leftovers.outbox.retain(|(left, _)| left != file);

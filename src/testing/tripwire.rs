@@ -46,16 +46,16 @@ impl Tripwire {
 
 impl<S: Subscriber> Layer<S> for Wire {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut said = Said(String::new());
+        let mut said = MessageText(String::new());
         event.record(&mut said);
         let hit = said.0 == self.message && !self.torn.swap(true, Ordering::SeqCst);
         assert!(!hit, "a test wants a panic here");
     }
 }
 
-struct Said(String);
+struct MessageText(String);
 
-impl Visit for Said {
+impl Visit for MessageText {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");

@@ -29,7 +29,7 @@ use crate::actors::mail::{ChildState, ChildView, RootMail, StopMode};
 use crate::actors::mail::{NukeTarget, Nuked};
 use crate::actors::refusal::Refusal;
 use crate::actors::root::RootMsg;
-use crate::actors::root::{InfraSpec, Left, RootActor, RootArgs, Spawn};
+use crate::actors::root::{InfraSpec, RootActor, RootArgs, Spawn, Survivors};
 use crate::actors::shaman::{ShamanActor, ShamanArgs};
 use crate::actors::store::StoreHandle;
 use crate::actors::witness::{Memory, WitnessActor, WitnessArgs};
@@ -219,7 +219,7 @@ impl Scenario {
             secret: fake_tasks::secret(),
         });
         connect(&world);
-        let left = Arc::<Left>::default();
+        let left = Arc::<Survivors>::default();
         let args = RootArgs {
             world: Arc::clone(&world),
             infra: infrastructure(&world),
@@ -250,7 +250,7 @@ pub struct Town {
     /// The fakes.
     pub parts: Parts,
     /// The processes that a stop did not end.
-    pub left: Arc<Left>,
+    pub left: Arc<Survivors>,
     /// Ends the actors with the town, so that finished towns of a large test cost nothing.
     end: End,
 }

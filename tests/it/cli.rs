@@ -186,7 +186,7 @@ fn an_open_relic_is_closed_without_being_asked_twice() {
 }
 
 #[test]
-fn raider_done_and_reset_do_not_exist_and_say_what_to_do() {
+fn raider_done_and_reset_do_not_exist_and_name_the_replacement() {
     let city = FakeCity::away();
     for (verb, instead) in [("done", "hd done"), ("reset", "hd raider nuke")] {
         let ran = city.run(&["raider", verb, "Toast"]);
@@ -196,7 +196,7 @@ fn raider_done_and_reset_do_not_exist_and_say_what_to_do() {
 }
 
 #[test]
-fn nobody_there_is_exit_3_and_no_city_is_exit_2() {
+fn missing_supervisor_is_exit_3_and_missing_city_is_exit_2() {
     let city = FakeCity::away();
     let ran = city.run(&["ping"]);
     assert_eq!(ran.code, 3);

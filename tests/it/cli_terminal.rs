@@ -54,7 +54,7 @@ impl FakeHolder {
         assert_eq!(&self.requests.recv_timeout(LIMIT).unwrap(), wanted);
     }
 
-    fn say(&self, answer: Answer) {
+    fn answer(&self, answer: Answer) {
         self.answers.send(answer).unwrap();
     }
 }
@@ -96,13 +96,13 @@ fn ended() -> Answer {
 }
 
 #[test]
-fn followed_logs_are_the_screen_and_then_what_is_written() {
+fn followed_logs_show_the_screen_and_then_new_output() {
     let city = FakeCity::start();
     let holder = FakeHolder::start(&city);
     assert!(holder.socket.exists());
-    holder.say(Answer::Snapshot(b"screen ".to_vec()));
-    holder.say(Answer::Output(b"and more\n".to_vec()));
-    holder.say(ended());
+    holder.answer(Answer::Snapshot(b"screen ".to_vec()));
+    holder.answer(Answer::Output(b"and more\n".to_vec()));
+    holder.answer(ended());
     let output = city.hd().args(["logs", "-f", "Toast"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -117,10 +117,10 @@ fn followed_logs_are_the_screen_and_then_what_is_written() {
 fn followed_logs_steer_no_terminal() {
     let city = FakeCity::start();
     let holder = FakeHolder::start(&city);
-    holder.say(Answer::Snapshot(b"\x1b[2J\x1b[3;1Hone\x1b[6n".to_vec()));
-    holder.say(Answer::Output(b"\x1b[5;1Htwo\x1b]52;c;".to_vec()));
-    holder.say(Answer::Output("eA==\x07\u{9b}31m\u{202e}\n".into()));
-    holder.say(ended());
+    holder.answer(Answer::Snapshot(b"\x1b[2J\x1b[3;1Hone\x1b[6n".to_vec()));
+    holder.answer(Answer::Output(b"\x1b[5;1Htwo\x1b]52;c;".to_vec()));
+    holder.answer(Answer::Output("eA==\x07\u{9b}31m\u{202e}\n".into()));
+    holder.answer(ended());
     let output = city.hd().args(["logs", "-f", "Toast"]).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(out, "one\ntwo\\u{9b}31m\\u{202e}\n");
@@ -266,7 +266,7 @@ fn run_ends_when_nothing_moves_without_a_person() {
 
 /// Without `auto_charge` no raider takes the relic up: there is nothing to wait for.
 #[test]
-fn run_does_not_follow_what_nobody_starts() {
+fn run_does_not_follow_a_relic_that_is_not_charged() {
     let city = FakeCity::start();
     let relics = json!({"relics": [{"relic": "gt-1", "raider": null, "note": "full",
         "rig": "horde", "auto_charge": false}]});
@@ -326,7 +326,7 @@ fn consent_is_asked_for_on_a_terminal() {
 }
 
 #[test]
-fn nobody_is_asked_to_consent_to_a_loss_unheard() {
+fn loss_is_shown_before_consent_is_asked() {
     let city = FakeCity::start();
     let looked = json!({
         "safe": false, "losses": ["2 commits"], "message": "work would be lost",
@@ -369,7 +369,7 @@ fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
         rows: 30,
         cols: 100,
     });
-    holder.say(Answer::Snapshot(b"hello".to_vec()));
+    holder.answer(Answer::Snapshot(b"hello".to_vec()));
     shown(&mut seat, "hello");
     // Interrupt is a key like any other; it does not end `hd`.
     seat.write_all(b"\x03").unwrap();

@@ -111,7 +111,7 @@ fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
 
 /// The log tells what happened before the supervisor was gone.
 #[test]
-fn where_nobody_answers_the_log_is_named() {
+fn unanswered_start_names_the_log() {
     let city = FakeCity::away();
     let told = |verb: &[&str]| {
         let ran = run(city.hd().args(verb));
@@ -129,7 +129,7 @@ fn where_nobody_answers_the_log_is_named() {
 
 /// A newcomer without a coding agent is told the names that were looked for, and what to do.
 #[test]
-fn init_without_a_coding_agent_says_what_to_do() {
+fn init_without_a_coding_agent_names_the_next_step() {
     let dir = horde_supervisor::testing::scratch();
     let (empty, city) = (dir.path().join("empty"), dir.path().join("city"));
     fs::create_dir(&empty).unwrap();

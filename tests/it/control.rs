@@ -114,7 +114,7 @@ async fn answers_come_in_the_order_of_the_requests_even_to_a_half_closed_peer() 
 }
 
 #[tokio::test]
-async fn one_request_of_a_connection_is_in_flight() {
+async fn connection_has_one_request_in_flight() {
     let server = Server::start();
     let (mut slow, mut other) = (server.connect().await, server.connect().await);
     slow.ask("1", "peek", json!({"name": "slow"})).await;
@@ -216,7 +216,7 @@ async fn idle_connections_make_room_for_a_person() {
 }
 
 #[tokio::test]
-async fn one_session_cannot_take_all_connections() {
+async fn single_session_cannot_take_all_connections() {
     let server = Server::start();
     let raider = Who::Raider(SessionId::new("gt-horde-Toast").unwrap());
     *server.fake.0.who.lock().unwrap() = Who::Operator;
@@ -241,7 +241,7 @@ async fn a_socket_that_was_removed_is_made_again_and_served() {
     let mut before = server.connect().await;
     before.lives().await;
     std::fs::remove_file(server.file.path()).unwrap();
-    assert_eq!(server.file.look(), AtSocket::Free);
+    assert_eq!(server.file.check(), AtSocket::Free);
     let (listener, _file) = bind(server.file.path()).unwrap().listen().unwrap();
     server.renew.send(listener).await.unwrap();
     server.connect().await.lives().await;
@@ -266,7 +266,7 @@ async fn rights_are_looked_at_before_arguments() {
 }
 
 #[tokio::test]
-async fn nobody_is_nuked_without_consent() {
+async fn no_raider_is_nuked_without_consent() {
     let server = Server::start();
     let mut peer = server.connect().await;
     peer.ask("1", "raider.nuke", json!({"name": "Toast"})).await;

@@ -75,7 +75,7 @@ fn fresh_raider_starts_at_its_base_whatever_others_left_under_its_name() {
 
 /// A charge that was interrupted by a kill is continued, and still starts at the base.
 #[test]
-fn charge_that_was_cut_short_is_not_completed_on_what_was_planted_meanwhile() {
+fn interrupted_charge_is_not_completed_on_a_planted_sandbox() {
     let city = City::new();
     let toast = city.sandbox();
     let spec = city.spec_of("Shadow", 1);
@@ -223,7 +223,7 @@ const BLOCKS: [Block; 18] = [
 ];
 
 #[test]
-fn what_one_agent_puts_in_the_way_of_a_charge_is_set_aside() {
+fn files_in_the_way_of_a_charge_are_set_aside() {
     for (what, block) in BLOCKS {
         let city = City::new();
         let (spec, sandbox) = (city.spec(1), city.sandbox());

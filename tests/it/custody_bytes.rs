@@ -162,7 +162,7 @@ fn paths_that_look_like_a_git_directory_come_back() {
 
 /// A12, A13, A14, A90: settings that make git blind.
 #[test]
-fn what_git_is_told_not_to_see_comes_back() {
+fn files_hidden_by_git_settings_come_back() {
     let blind = [
         ("core.ignoreCase", "true"),
         ("core.trustctime", "false"),

@@ -245,7 +245,7 @@ fn our_links_do_not_count_even_where_the_repository_wants_them() {
 }
 
 #[test]
-fn what_is_no_worktree_of_the_rig_cannot_be_judged() {
+fn directory_that_is_no_worktree_of_the_rig_cannot_be_judged() {
     let city = City::new();
     let sandbox = city.sandbox();
     let raiders = sandbox.parent().unwrap().to_owned();
@@ -306,7 +306,7 @@ fn a_directory_that_may_not_be_read_cannot_be_judged() {
 /// Commits that HEAD has left are at risk like those it is on: a branch that only this sandbox has is listed nowhere
 /// once the sandbox is gone.
 #[test]
-fn what_head_has_left_is_not_clean() {
+fn commits_that_head_has_left_are_not_clean() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "README", "1\n");
@@ -390,7 +390,7 @@ fn repositories_in_ignored_directories_are_seen() {
 
 /// A branch that HEAD was never on keeps no work either.
 #[test]
-fn what_only_a_branch_beside_has_is_told() {
+fn commits_only_on_another_branch_are_reported() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "README", "1\n");
@@ -418,7 +418,7 @@ fn what_only_a_branch_beside_has_is_told() {
 
 /// `git worktree list` fails while another worktree of the repository is being made or removed.
 #[test]
-fn half_a_worktree_of_somebody_else_is_nothing_to_this_one() {
+fn half_made_worktree_of_another_sandbox_has_no_effect() {
     let city = City::new();
     let sandbox = city.sandbox();
     let before = city.facts(&sandbox);

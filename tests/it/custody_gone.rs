@@ -50,7 +50,7 @@ fn restored(city: &City, sandbox: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_was_staged_is_told_and_saved() {
+fn staged_files_are_reported_and_saved() {
     let city = City::new();
     let sandbox = city.sandbox();
     assert_eq!(remains(&city, &sandbox), None, "it is there");
@@ -70,7 +70,7 @@ fn what_was_staged_is_told_and_saved() {
 
 /// HEAD's reflog is beside the index; so are the repositories of submodules.
 #[test]
-fn what_only_its_administrative_directory_names_is_saved() {
+fn commits_only_in_its_administrative_directory_are_saved() {
     let city = City::new();
     let library = city.root().join("library");
     fs::create_dir(&library).unwrap();
@@ -137,7 +137,7 @@ fn an_operation_in_progress_is_told_and_saved() {
 
 /// A detached HEAD without work of its own is forgotten.
 #[test]
-fn nothing_is_nothing() {
+fn detached_head_without_own_work_is_forgotten() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "loose", "went with the directory\n");

@@ -29,7 +29,7 @@ fn restored(city: &City, sandbox: &Path) -> PathBuf {
 
 /// A tag is as local as a branch, unless it was pushed.
 #[test]
-fn what_only_a_tag_names_is_not_saved_by_it() {
+fn commit_that_only_a_tag_names_is_at_risk() {
     let (city, sandbox, origin) = ignoring();
     git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
     git(&sandbox, &["init", "-q", "-b", "main", "vendor/own"]);
@@ -57,7 +57,7 @@ fn what_only_a_tag_names_is_not_saved_by_it() {
 /// Commits that only the administrative directory of such a worktree names (left by its HEAD, or put aside by a rebase)
 /// are neither listed nor kept once that directory is gone.
 #[test]
-fn what_a_worktree_inside_names_alone_is_saved() {
+fn commits_only_in_an_inner_worktree_are_saved() {
     let (city, sandbox, _) = ignoring();
     write(&sandbox, "README", "1\n");
     commit_all(&sandbox, "one");
@@ -98,7 +98,7 @@ fn what_a_worktree_inside_names_alone_is_saved() {
 
 /// Tools write into a clone that they fetched: these files are saved, but not the rest, which can be fetched again.
 #[test]
-fn of_a_clone_only_what_changed_is_saved() {
+fn only_changes_of_an_inner_clone_are_saved() {
     let (city, sandbox, origin) = ignoring();
     let checkout = city.checkout();
     write(&checkout, "large", "x".repeat(1 << 20));
@@ -171,7 +171,7 @@ fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
 /// A file or directory without read permission may be work: it does not hold up a completion, and is not removed. A
 /// user that permissions do not stop reads it.
 #[test]
-fn what_is_closed_holds_up_only_its_removal() {
+fn unreadable_file_holds_up_only_the_removal() {
     let (city, sandbox, origin) = ignoring();
     git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
     let library = sandbox.join("vendor/library");
@@ -202,7 +202,7 @@ fn what_is_closed_holds_up_only_its_removal() {
 
 /// The index that a repair set aside is the only place of work that was staged before.
 #[test]
-fn what_a_repair_set_aside_is_saved_unasked() {
+fn files_set_aside_by_a_repair_are_saved_unasked() {
     let (city, sandbox, _) = ignoring();
     let admin = city.repo.theirs().join("worktrees/Toast");
     fs::write(admin.join("index"), "torn").unwrap();

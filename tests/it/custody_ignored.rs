@@ -51,7 +51,7 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
 /// Build output is skipped as a whole; a file that a rule of its own hides may be precious, and is named before logs
 /// are.
 #[test]
-fn a_precious_file_among_what_is_built_is_named() {
+fn precious_file_among_build_output_is_named() {
     let rules = "*.ignored\n.env\n*.log\nnode_modules/\n";
     let city = City::with(|checkout| write(checkout, ".gitignore", rules));
     city.repo.prepare().unwrap();
@@ -98,7 +98,7 @@ fn sandbox_without_its_link_has_a_list() {
 /// The rules of the harnesses are in a file that no agent can write; files that an agent excludes for itself are work
 /// all the same.
 #[test]
-fn what_harnesses_drop_is_left_out_and_what_an_agent_excludes_is_not() {
+fn files_of_harnesses_are_left_out_and_files_that_an_agent_excludes_are_not() {
     let city = city();
     let sandbox = city.sandbox();
     let rules = [".droppings*".to_owned(), "/.x/settings.json".to_owned()];

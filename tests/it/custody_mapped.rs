@@ -110,7 +110,7 @@ fn write_through_a_mapping_after_a_file_was_hashed_is_seen_before_it_goes() {
 
 /// The hash in the salvage was taken before the write.
 #[test]
-fn salvage_reads_what_a_mapping_wrote_after_it_was_hashed() {
+fn salvage_reads_writes_of_a_mapping_after_the_hash() {
     let city = City::on_disk();
     let sandbox = city.sandbox();
     write(&sandbox, "new", "untracked\n");

@@ -246,7 +246,7 @@ fn a_submodule_in_which_nothing_was_made_is_nothing() {
 
 /// Only the agent's word says that a commit there was pushed, so it is saved without being asked.
 #[test]
-fn what_a_submodule_says_that_it_pushed_is_saved() {
+fn commits_that_only_a_submodule_calls_pushed_are_saved() {
     let taken = Taken::new();
     let lib = taken.sandbox.join("lib");
     let commit = taken.leave("lib");
@@ -260,7 +260,7 @@ fn what_a_submodule_says_that_it_pushed_is_saved() {
 
 /// A ref of its remote, or a list of ends, written by an agent into a submodule made commits disappear.
 #[test]
-fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
+fn false_remotes_of_a_submodule_hide_no_commit() {
     let forge: [fn(&Path); 2] = [
         |lib| {
             drop(git(
@@ -317,7 +317,7 @@ fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
 
 /// A commit that the base records came from outside, even if no branch of the library has it any more.
 #[test]
-fn a_commit_that_came_with_the_base_is_nobodys_work() {
+fn commit_that_came_with_the_base_is_no_work() {
     let city = City::bare();
     let (library, url) = library(&city, "library");
     write(&library, "code", "released\n");
@@ -342,7 +342,7 @@ fn a_commit_that_came_with_the_base_is_nobodys_work() {
 
 /// Libraries pin their submodules at tags, which need no branch: an untouched clone holds no work, hidden or not.
 #[test]
-fn a_pin_that_no_branch_has_is_nobodys_work() {
+fn pin_that_no_branch_has_is_no_work() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
     let (inner, inner_url) = library(&city, "inner");
     write(&inner, "code", "released\n");

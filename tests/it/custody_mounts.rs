@@ -73,8 +73,8 @@ fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
 
 /// Wherever the mount is: among removed files, in the place of a directory of the commit, in an earlier worktree.
 #[test]
-fn gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted() {
-    if !apart(gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted) {
+fn gate_waits_until_mounts_in_its_worktree_are_gone() {
+    if !apart(gate_waits_until_mounts_in_its_worktree_are_gone) {
         return;
     }
     let city = City::new();
@@ -118,8 +118,8 @@ fn gate_waits_until_what_is_mounted_in_its_worktree_is_unmounted() {
 }
 
 #[test]
-fn nothing_that_is_removed_elsewhere_is_removed_through_a_mount() {
-    if !apart(nothing_that_is_removed_elsewhere_is_removed_through_a_mount) {
+fn removal_elsewhere_does_not_go_through_a_mount() {
+    if !apart(removal_elsewhere_does_not_go_through_a_mount) {
         return;
     }
     let city = City::new();

@@ -78,7 +78,7 @@ fn blobs_of_the_commit_are_not_read_from_a_forged_pack() {
 /// The commit itself had got into ours, and counted as complete when it was fetched again. Then its sandbox could
 /// neither be judged nor saved.
 #[test]
-fn nothing_of_a_damaged_head_gets_into_ours_and_its_sandbox_is_saved() {
+fn damaged_head_is_not_copied_into_ours_and_its_sandbox_is_saved() {
     let kinds = [
         ("HEAD:README", "swapped"),
         ("HEAD:README", "empty"),
@@ -182,7 +182,7 @@ fn saved_without_a_head(what: &str, how: &str) {
 
 /// The commit on top is whole, so HEAD is; its parent cannot be taken into ours.
 #[test]
-fn sound_commit_on_a_damaged_one_is_saved_and_stops_nobody_else() {
+fn sound_commit_on_a_damaged_one_is_saved_and_stops_no_other_raider() {
     let kinds = [
         ("HEAD:README", "missing"),
         ("HEAD^{tree}", "missing"),
@@ -234,7 +234,7 @@ fn sound_commit_on_a_damaged_one_is_saved_and_stops_nobody_else() {
 /// An agent moves the rig's objects away, and leaves a link. git would follow the link, and might read or write
 /// anything there.
 #[test]
-fn link_in_the_place_of_all_objects_holds_back_only_who_has_work_there() {
+fn link_in_the_place_of_all_objects_holds_back_only_raiders_with_work_there() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "README", "mine\n");
@@ -371,7 +371,7 @@ fn commit_graph_of_a_hidden_clone_hides_no_commit() {
 /// `git update-ref refs/remotes/origin/main HEAD` in a clone, or its own HEAD in its list of ends: each made a removal
 /// save nothing.
 #[test]
-fn what_a_hidden_clone_says_of_its_remotes_hides_no_commit() {
+fn false_remotes_of_a_hidden_clone_hide_no_commit() {
     let forge: [fn(&Path); 4] = [
         |clone| {
             drop(git(

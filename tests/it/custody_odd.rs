@@ -14,7 +14,7 @@ use crate::support::git::{commit_all, git, write};
 
 /// A09 and similar: broken and empty repositories, and files named `.git`.
 #[test]
-fn what_only_looks_like_a_repository_comes_back() {
+fn fake_repositories_come_back() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "fixtures/repo/.git/notes", "1\n");

@@ -166,7 +166,7 @@ fn a_rig_of_a_url_needs_no_checkout() {
 }
 
 #[test]
-fn an_origin_that_cannot_be_reached_is_made_up_for_by_what_the_checkout_knows() {
+fn refs_of_the_checkout_replace_an_unreachable_origin() {
     let city = City::bare();
     let away = city.root().join("away.git");
     fs::rename(city.origin(), &away).unwrap();
@@ -204,7 +204,7 @@ fn a_branch_is_fetched_or_known_to_be_gone() {
 
 /// Agents used to see branches that the remote no longer had.
 #[test]
-fn what_a_fetch_prunes_is_gone_where_agents_read_as_well() {
+fn refs_pruned_by_a_fetch_are_gone_for_agents_too() {
     let city = City::new();
     let (checkout, theirs) = (city.checkout(), city.repo.theirs());
     git(
@@ -238,7 +238,7 @@ fn what_a_fetch_prunes_is_gone_where_agents_read_as_well() {
 }
 
 #[test]
-fn what_is_no_repository_is_refused_with_its_reason() {
+fn directory_without_a_repository_is_refused_with_the_reason() {
     let dir = horde_supervisor::testing::scratch();
     let root = fs::canonicalize(dir.path()).unwrap();
     let refusal = |name: &str| {
@@ -298,7 +298,7 @@ fn repositories_that_libgit2_refuses_work() {
 
 /// A first fetch may take an hour.
 #[test]
-fn nobody_waits_for_a_fetch_that_hangs() {
+fn hanging_fetch_delays_no_caller() {
     let city = City::new();
     let sandbox = city.sandbox();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

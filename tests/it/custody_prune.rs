@@ -63,7 +63,7 @@ fn refs_are_compared_before_any_of_them_goes() {
 }
 
 #[test]
-fn what_is_ignored_and_precious_is_listed_and_what_is_built_is_not() {
+fn precious_ignored_files_are_listed_and_built_ones_are_not() {
     let city = City::with(|checkout| {
         write(
             checkout,
@@ -91,7 +91,7 @@ fn what_is_ignored_and_precious_is_listed_and_what_is_built_is_not() {
 
 /// Line endings that git may convert are no reason to count stored contents again.
 #[test]
-fn only_what_is_not_stored_yet_counts_for_the_size() {
+fn only_objects_that_are_not_stored_yet_count_for_the_size() {
     let city = City::with(|checkout| {
         write(checkout, ".gitattributes", "* text=auto\n");
         write(checkout, "large.txt", "a line\n".repeat(100_000));
@@ -109,7 +109,7 @@ fn only_what_is_not_stored_yet_counts_for_the_size() {
 
 /// A repeated salvage of the same state needs no more room.
 #[test]
-fn what_was_saved_before_from_the_same_state_needs_no_room() {
+fn repeated_salvage_of_the_same_state_needs_no_room() {
     let city = City::new();
     let [_, second] = salvaged(&city);
     let sandbox = city.spec(1).path;

@@ -227,7 +227,7 @@ fn a_change_after_the_permit_is_noticed() {
 
 /// The verification may have taken minutes.
 #[test]
-fn what_is_not_wanted_any_more_at_the_last_moment_stays() {
+fn sandbox_stays_when_the_removal_is_called_off_at_the_last_moment() {
     let city = City::new();
     let spec = city.spec(1);
     let sandbox = city.sandbox();
@@ -257,7 +257,7 @@ fn push(city: &City, sandbox: &Path) {
 
 /// The last measurement is over, and the sandbox is not in the trash yet.
 #[test]
-fn what_is_written_between_the_last_look_and_the_removal_is_kept() {
+fn files_written_after_the_last_measurement_are_kept() {
     let steps: [Step; 6] = [
         ("a new file", |dir| write(dir, "late.txt", "late\n")),
         ("a new file in a new directory", |dir| {

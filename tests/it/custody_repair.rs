@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use horde_supervisor::domain::ailment::Ailment;
 use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::sandbox_fault::SandboxFault;
 use horde_supervisor::ports::repo::Repo;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -88,7 +88,7 @@ fn whatever_broke_is_whole_again_with_its_files() {
         let hurts = !["nothing", "locked", "a lock that nobody holds"].contains(&what);
         let seen = city.repo.ailment(&sandbox).unwrap();
         assert_eq!(
-            matches!(seen, Some(Ailment::Broken(_))),
+            matches!(seen, Some(SandboxFault::Broken(_))),
             hurts,
             "{what}: {seen:?}"
         );
@@ -118,13 +118,13 @@ fn whatever_broke_is_whole_again_with_its_files() {
 }
 
 #[test]
-fn a_deleted_directory_is_recreated_with_what_was_staged() {
+fn deleted_directory_is_recreated_with_its_staged_files() {
     let city = City::new();
     let sandbox = busy(&city);
     git(&sandbox, &["add", "src/a.txt"]);
     let head = rev(&sandbox, "HEAD");
     fs::remove_dir_all(&sandbox).unwrap();
-    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(Ailment::Gone)));
+    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(SandboxFault::Gone)));
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(rev(&sandbox, "HEAD"), head);
     assert_eq!(
@@ -311,7 +311,10 @@ fn a_work_tree_that_cannot_be_filled_is_not_repaired() {
     smudge("false");
     city.repo.repair_sandbox(&city.spec(1)).unwrap_err();
     let half = "its files are not all there yet".to_owned();
-    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(Ailment::Broken(half))));
+    assert_eq!(
+        city.repo.ailment(&sandbox),
+        Ok(Some(SandboxFault::Broken(half)))
+    );
     smudge("cat");
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(city.repo.ailment(&sandbox), Ok(None));
@@ -336,7 +339,7 @@ fn pipe_in_the_place_of_a_copied_file_is_the_agents() {
 
 /// git finds the other part of an index only beside the index.
 #[test]
-fn what_is_staged_in_an_index_of_two_parts_stays_staged() {
+fn staged_files_of_a_split_index_stay_staged() {
     let city = City::new();
     let sandbox = city.sandbox();
     git(&sandbox, &["config", "core.splitIndex", "true"]);
@@ -361,7 +364,7 @@ fn what_is_staged_in_an_index_of_two_parts_stays_staged() {
 
 /// The agent's git takes the file for unchanged, and continues to.
 #[test]
-fn what_a_filter_makes_of_a_file_is_as_clean_as_before() {
+fn filtered_file_is_as_clean_as_before() {
     let city = City::with(|checkout| {
         write(checkout, ".gitattributes", "*.nb filter=strip\n");
         write(checkout, "book.nb", "b\n");

@@ -96,7 +96,7 @@ fn a_restore_that_fails_leaves_nothing_and_the_next_one_succeeds() {
 
 /// A directory that is not ours under that name is not touched.
 #[test]
-fn what_is_not_ours_is_in_the_way() {
+fn foreign_directory_in_the_place_of_a_restore_is_not_touched() {
     let saved = saved();
     write(&saved.part, "precious", "1\n");
     let refused = saved.city.repo.restore(&saved.record, &saved.to);
@@ -110,7 +110,7 @@ type Kill<'a> = (&'static str, &'a dyn Fn(&Saved));
 
 /// The states that kill -9 leaves, from one end of a restore to the other.
 #[test]
-fn what_a_killed_restore_left_is_replaced() {
+fn remains_of_a_killed_restore_are_replaced() {
     let whole = |saved: &Saved| {
         let restored = saved.city.repo.restore(&saved.record, &saved.to);
         restored.unwrap();

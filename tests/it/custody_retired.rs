@@ -78,7 +78,7 @@ fn an_entry_stays_while_only_its_reflog_names_a_commit() {
 
 /// An added file that was never committed is in no commit.
 #[test]
-fn an_entry_stays_for_what_was_staged() {
+fn retired_entry_with_staged_files_stays() {
     let city = City::new();
     let entry = retired(&city, |sandbox| {
         write(sandbox, "new", "1\n");

@@ -472,7 +472,7 @@ fn the_same_state_is_saved_once_and_another_state_again() {
 }
 
 #[test]
-fn what_cannot_be_read_cannot_be_salvaged() {
+fn unreadable_sandbox_cannot_be_salvaged() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "secret", "1\n");

@@ -261,7 +261,7 @@ fn stash_entry_that_claims_to_be_old_is_its_sandboxs() {
 
 /// Neither its message nor its base tells the owner of the entry.
 #[test]
-fn stash_entry_of_nobody_is_kept_when_an_agent_drops_it() {
+fn stash_entry_without_owner_is_kept_when_an_agent_drops_it() {
     let city = City::new();
     let sandbox = city.sandbox();
     let tree = rev(&sandbox, "HEAD^{tree}");
@@ -420,7 +420,7 @@ fn entry_that_names_no_branch_holds_up_no_other_raider() {
 
 /// Each new entry made all of them be written again, with a new time.
 #[test]
-fn pin_of_nobody_goes_when_it_is_old_also_in_a_rig_that_is_always_busy() {
+fn pin_without_owner_expires_also_in_a_busy_rig() {
     let city = City::new();
     let sandbox = city.sandbox();
     let ours = city.repo.repo_dir();

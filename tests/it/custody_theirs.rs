@@ -53,7 +53,7 @@ fn configuration_of_one_raider_stops_no_other() {
 
 /// git failed in every sandbox until the next start of the city.
 #[test]
-fn what_git_needs_in_every_sandbox_is_written_anew_at_each_patrol() {
+fn shared_git_files_are_written_anew_at_each_patrol() {
     let city = City::new();
     let sandbox = city.sandbox();
     let theirs = city.repo.theirs();
@@ -102,7 +102,7 @@ fn what_git_needs_in_every_sandbox_is_written_anew_at_each_patrol() {
 
 /// A pipe made the start of the city wait for ever, and a link made another file be written.
 #[test]
-fn nothing_in_the_place_of_a_file_stops_or_misleads_the_start() {
+fn replaced_files_neither_stop_nor_mislead_the_start() {
     let city = City::new();
     let theirs = city.repo.theirs().to_owned();
     let mine = city.root().join("mine");
@@ -165,7 +165,7 @@ fn ref_that_an_agent_wrote_does_not_pass_for_the_remotes() {
 /// An outcome file that the repository has is no raider's report. git used to be asked in the sandbox, with the
 /// configuration and objects that agents had put there.
 #[test]
-fn ours_says_what_is_committed() {
+fn ours_decides_which_commits_exist() {
     let city = City::new();
     let sandbox = city.sandbox();
     let name = ".horde-outcome";

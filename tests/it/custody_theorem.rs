@@ -284,7 +284,7 @@ const ATTRIBUTES: &[&str] = &[
 ];
 
 /// Sets the settings, and writes the lines of attributes.
-fn tell(dir: &Path, settings: &[usize], lines: &[usize]) {
+fn configure(dir: &Path, settings: &[usize], lines: &[usize]) {
     for (key, value) in settings.iter().map(|n| SETTINGS[*n]) {
         git(dir, &["config", key, value]);
     }
@@ -316,7 +316,7 @@ fn whatever_git_is_told_every_byte_is_seen_and_comes_back() {
         let own = city.repo.theirs().join("worktrees").join(&name);
         let ours = city.repo.repo_dir();
         let born = Born::of(ours, spec.base.as_str(), disk(&spec.path));
-        tell(&spec.path, &settings, &lines);
+        configure(&spec.path, &settings, &lines);
         steps.iter().for_each(|step| act(&spec.path, step));
         let head = try_git(&spec.path, &["rev-parse", "--verify", "-q", "HEAD"]);
         let head = String::from_utf8_lossy(&head.stdout).trim().to_owned();

@@ -168,7 +168,7 @@ impl Wires {
     }
 
     /// Runs every read-only operation on an agent's sandbox. Each may fail.
-    fn look(&self, spec: &SandboxSpec) {
+    fn observe(&self, spec: &SandboxSpec) {
         let (repo, sandbox) = (&self.city.repo, &*spec.path);
         let asked: [(&str, &dyn Fn()); 9] = [
             ("ailment", &|| drop(repo.ailment(sandbox))),
@@ -299,7 +299,7 @@ impl Wires {
         repo.forget_sandbox(&spec.path, &spec.raider, incarnation)
             .unwrap();
         self.unsprung("discard_sandbox");
-        self.look(spec);
+        self.observe(spec);
         drop(repo.drop_branch(&spec.branch));
         repo.spare_branches().unwrap();
         repo.drop_retired().unwrap();
@@ -312,7 +312,7 @@ impl Wires {
 
 /// Asserts that the supervisor can do everything while a trap is set. The agent's own sandbox can always be saved and
 /// removed.
-fn nothing_springs(way: &Way) {
+fn assert_no_trap_springs(way: &Way) {
     let wires = Wires::new();
     let head = Oid::new(rev(&wires.sandbox, "HEAD")).unwrap();
     (way.set)(&wires);
@@ -327,7 +327,7 @@ fn nothing_springs(way: &Way) {
     let spec = wires.city.spec(1);
     wires.city.repo.prepare().unwrap();
     wires.unsprung("prepare");
-    wires.look(&spec);
+    wires.observe(&spec);
     let beside = wires.beside();
     wires.land(&spec.branch, &head, LandStyle::Merge);
     wires.release(&spec, 1);
@@ -340,7 +340,7 @@ fn no_way_of_an_agent_runs_a_program_below_the_supervisor() {
     for (place, way) in WAYS.iter().enumerate() {
         if takes(place, 9) {
             eprintln!("{}", way.name);
-            nothing_springs(way);
+            assert_no_trap_springs(way);
         }
     }
 }
@@ -360,5 +360,5 @@ fn all_ways_of_an_agent_together_run_no_program_below_the_supervisor() {
         },
         springs: &["status"],
     };
-    nothing_springs(&every);
+    assert_no_trap_springs(&every);
 }

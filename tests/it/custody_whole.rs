@@ -193,8 +193,8 @@ const FAN: &str = "objects/..";
 
 /// A directory that an agent closed to its owner is opened again. For root nothing is closed.
 #[test]
-fn what_one_agent_closes_stops_no_sandbox() {
-    if !unprivileged(what_one_agent_closes_stops_no_sandbox) {
+fn directory_closed_by_one_agent_stops_no_sandbox() {
+    if !unprivileged(directory_closed_by_one_agent_stops_no_sandbox) {
         return;
     }
     let places = [
@@ -258,7 +258,7 @@ fn link_in_the_place_of_the_shared_repository_leads_nowhere() {
 
 /// git ran there, followed a link to the user's own configuration, and wrote into it.
 #[test]
-fn start_runs_no_git_in_what_an_agent_left_of_the_shared_repository() {
+fn start_runs_no_git_in_a_damaged_shared_repository() {
     let city = City::new();
     let (outside, theirs) = (city.root().join("outside"), city.repo.theirs());
     fs::write(&outside, "[user]\n\tname = Ada\n").unwrap();

@@ -101,7 +101,7 @@ fn work_goes_from_a_sandbox_to_the_remote() {
 
 /// A person removes a commit from the target by a force-push while a raider works on it.
 #[test]
-fn what_was_taken_off_the_target_does_not_come_back_with_work() {
+fn commit_removed_from_the_target_does_not_come_back_with_work() {
     for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
         for merges in [false, true] {
             let (city, oops) = begun_on("secret");
@@ -152,7 +152,7 @@ fn what_was_taken_off_the_target_does_not_come_back_with_work() {
 
 /// The agent merges the rewritten target, and a person reverts there a change that it took over.
 #[test]
-fn revert_on_a_rewritten_target_is_not_undone_by_work_that_merged_what_it_reverts() {
+fn revert_on_a_rewritten_target_is_not_undone_by_work_with_the_reverted_commit() {
     for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
         let (city, oops) = begun_on("secret");
         let (checkout, repo, spec) = (city.checkout(), &city.repo, city.spec(1));

@@ -113,7 +113,7 @@ fn wake_each(world: &Arc<World>, views: &[ChildView], children: &[ChildId]) {
         else {
             continue;
         };
-        let kept = Kept {
+        let kept = ParkedSession {
             world: Arc::clone(world),
             child: view.spec.id.clone(),
             harness: harness.clone(),
@@ -124,14 +124,14 @@ fn wake_each(world: &Arc<World>, views: &[ChildView], children: &[ChildId]) {
 }
 
 /// A session that was kept while its account was parked.
-struct Kept {
+struct ParkedSession {
     world: Arc<World>,
     child: ChildId,
     harness: HarnessName,
     handle: SessionHandle,
 }
 
-impl Kept {
+impl ParkedSession {
     async fn goes_on(self, why: Why) {
         match why {
             // It has the old login in its memory.
@@ -141,13 +141,13 @@ impl Kept {
                     tracing::warn!(child = %self.child, %error, "a session could not be restarted after a login");
                 }
             }
-            Why::RateLimited => self.tell().await,
+            Why::RateLimited => self.restore_prompt().await,
         }
     }
 
     /// Restores the prompt that the limit interrupted, as soon as that can be typed: nothing else tells a standing
     /// agent to go on.
-    async fn tell(self) {
+    async fn restore_prompt(self) {
         let world = &self.world;
         // One that waits since an earlier park tells it.
         let Some(_claim) = world
@@ -239,7 +239,7 @@ impl Kept {
                 let data = json!({
                     "question": answered.question, "answer": answered.answer, "session": handle.id,
                 });
-                world.store.note(vec![event.with(data)]);
+                world.store.journal(vec![event.with(data)]);
             }
             Err(error) => {
                 tracing::warn!(child = %self.child, %error, "the dialog of a limit that is over could not be answered");

@@ -11,10 +11,10 @@ use crate::domain::ids::{ChildId, HarnessName};
 
 /// The accounts of the harnesses, by their names.
 #[derive(Default)]
-pub struct Accounts(Mutex<Known>);
+pub struct Accounts(Mutex<AccountTable>);
 
 #[derive(Default)]
-pub(in crate::actors) struct Known {
+pub(in crate::actors) struct AccountTable {
     /// Set when the parks that an earlier supervisor stored were read.
     pub loaded: bool,
     /// Set when the store does not have the latest change yet.
@@ -23,7 +23,7 @@ pub(in crate::actors) struct Known {
 }
 
 impl Accounts {
-    pub(in crate::actors) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(in crate::actors) fn known(&self) -> MutexGuard<'_, AccountTable> {
         // A poisoned lock at most repeats a report of a limit.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

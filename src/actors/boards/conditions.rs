@@ -71,7 +71,7 @@ impl Entry {
     /// Handles an observation of the screen.
     pub(in crate::actors) fn saw_prompt(&mut self, view: &ScreenView, attached: Option<bool>) {
         if let Some(prompt) = &mut self.first_prompt {
-            prompt.saw(view, attached);
+            prompt.observe(view, attached);
         }
     }
 }
@@ -273,7 +273,7 @@ impl Conditions {
     }
 
     /// Has the conditions on the screens of these harnesses reported to the account again.
-    pub fn tell_again(&self, of: impl Fn(&HarnessName) -> bool) {
+    pub fn report_again(&self, of: impl Fn(&HarnessName) -> bool) {
         let mut entries = self.entries();
         let its = entries.values_mut().filter(|entry| of(&entry.harness));
         its.for_each(|entry| entry.watch.forget_account());

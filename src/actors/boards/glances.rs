@@ -22,7 +22,7 @@ struct Glance {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct GlanceTable {
     raiders: BTreeMap<RaiderId, Glance>,
     /// When the next refresh of a rig may begin.
     rest: BTreeMap<RigName, Mono>,
@@ -30,10 +30,10 @@ struct Known {
 
 /// Git's last answers about all sandboxes.
 #[derive(Debug, Default)]
-pub struct Glances(Mutex<Known>);
+pub struct Glances(Mutex<GlanceTable>);
 
 impl Glances {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, GlanceTable> {
         // Every change is one insert or removal.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,7 +63,7 @@ impl Glances {
         raiders.retain(|raider, _| raider.rig != *rig || there(raider));
     }
 
-    pub(in crate::actors) fn note(
+    pub(in crate::actors) fn record(
         &self,
         hook: &Hook,
         counts: Counts,

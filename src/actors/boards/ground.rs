@@ -10,10 +10,10 @@ use crate::domain::ground::{Look, Part, Trouble};
 
 /// The troubles that are known, by part.
 #[derive(Default)]
-pub struct Ground(Mutex<Known>);
+pub struct Ground(Mutex<Faults>);
 
 #[derive(Default)]
-struct Known {
+struct Faults {
     /// The faults that the last look found.
     looked: BTreeMap<Place, Trouble>,
     /// Faults reported by the code that noticed them, until it withdraws them.
@@ -30,7 +30,7 @@ fn place(trouble: &Trouble) -> Place {
 }
 
 impl Ground {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Faults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -43,7 +43,7 @@ impl Ground {
     }
 
     /// Notes that a part has a fault, or none any more; the next look reports it.
-    pub fn note(&self, part: Part, trouble: Option<Trouble>) {
+    pub fn set_fault(&self, part: Part, trouble: Option<Trouble>) {
         let mut known = self.known();
         match trouble {
             Some(trouble) => known.standing.insert(part, trouble),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::actors::mail::{Applied, Outcome};
 use crate::actors::mail::{Reload, RootMail};
-use crate::actors::records::standing;
+use crate::actors::records::operator_orders;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::actors::{ask, conditions, effects};
@@ -116,7 +116,7 @@ async fn holding_work(
         rigs.extend(hooks.iter().map(|hook| hook.raider.rig.clone()));
         rigs.extend(txn.sagas(None)?.into_iter().map(|saga| saga.rig));
         rigs.extend(txn.mrs(None, true)?.into_iter().map(|mr| mr.rig));
-        Ok((rigs, hooks, standing::read(txn)?.suspended))
+        Ok((rigs, hooks, operator_orders::read(txn)?.suspended))
     });
     Ok(read.await?)
 }

@@ -41,7 +41,7 @@ async fn watcher(town: &Town, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
     let args = ConfigArgs {
         world: Arc::clone(&town.world),
         source: Arc::clone(&files) as _,
-        told: Arc::new(|_| ()),
+        listener: Arc::new(|_| ()),
     };
     let (config, _task) = ConfigActor::spawn(None, ConfigActor, args).await.unwrap();
     (config, files)
@@ -67,7 +67,7 @@ async fn an_editors_several_writes_are_one_look() {
 
 /// A program writes into a watched directory all the time.
 #[tokio::test(start_paused = true)]
-async fn what_never_settles_is_looked_at_all_the_same() {
+async fn constant_writes_do_not_postpone_the_check_of_the_files() {
     let town = Scenario::new().start().await;
     let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
     town.settle().await;
@@ -106,7 +106,7 @@ async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded,
 
 /// A configuration that cannot be applied changes nothing, however often it is tried.
 #[tokio::test(start_paused = true)]
-async fn starts_are_bounded_anew_once_and_only_by_what_is_in_force() {
+async fn start_limit_is_reapplied_once_and_only_by_the_configuration_in_force() {
     let town = Scenario::new().start().await;
     let starts = Arc::clone(&town.world.starts);
     for (permits, others) in [(20, 16), (4, 20)] {
@@ -158,7 +158,7 @@ async fn a_city_moves_to_another_provider_only_where_there_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_taken_over_is_not_said_to_be() {
+async fn reload_during_a_stop_is_not_reported_as_applied() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = town.start().await;
     let session = town.session(&agent("mayor"));
@@ -168,7 +168,7 @@ async fn what_is_not_taken_over_is_not_said_to_be() {
     let (config, _) = watcher(&town, city).await;
     town.parts.sessions.hold_stop(&session);
     let (mode, reply) = (StopMode::Graceful, None);
-    town.tell(RootMail::Stop { mode, reply }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply }).unwrap();
     reload(&config, false).await.unwrap_err();
     assert_eq!(town.events(EventType::ConfigReloaded).await.len(), 0);
     assert_eq!(town.world.starts.available_permits(), 16);

@@ -263,7 +263,7 @@ async fn carry_out(
             break;
         }
     }
-    settle(world, run).await;
+    record_end(world, run).await;
     drop(busy);
     look_again(world);
 }
@@ -281,14 +281,14 @@ pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy, end
     }
     run.state = RunState::Failed;
     run.end = Some(Cause::Crash);
-    settle(&world, run).await;
+    record_end(&world, run).await;
     drop(busy);
     drop(ending);
     look_again(&world);
 }
 
 /// Records an end. A store that cannot write is waited for: the run is not over before.
-async fn settle(world: &World, run: Run) {
+async fn record_end(world: &World, run: Run) {
     loop {
         let mut run = run.clone();
         let settled = world.store.run(move |txn| {
@@ -305,7 +305,7 @@ async fn settle(world: &World, run: Run) {
             };
             let cause = run.end.unwrap_or(Cause::Internal);
             let event = NewEvent::new(kind, &run.automation, cause);
-            txn.record(&event.with(told(&run)))?;
+            txn.record(&event.with(event_data(&run)))?;
             Ok(())
         });
         match settled.await {
@@ -321,7 +321,7 @@ async fn settle(world: &World, run: Run) {
 }
 
 /// A run in its last event.
-fn told(run: &Run) -> Value {
+fn event_data(run: &Run) -> Value {
     let took = run.ended.map(|ended| ended.duration_since(run.started));
     json!({
         "run": run.id, "event": run.event, "attempts": run.attempts, "code": run.code,

@@ -15,7 +15,7 @@ use crate::domain::gates::{Gate, When, cron};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 /// The stored and observed state of an automation.
-struct Seen {
+struct GateState {
     automation: Automation,
     mark: Mark,
     last: Option<Run>,
@@ -25,7 +25,7 @@ struct Seen {
 
 /// Runs what is due, each in a task of its own, and returns when the next gate opens. The runs are recorded when this
 /// returns.
-pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
+pub(super) async fn run_due(world: &Arc<World>) -> Option<Timestamp> {
     let up_since = world.directory.answers_since()?;
     if world.is_stopping() {
         return None;
@@ -33,7 +33,7 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     let automations = world.city.automations.clone();
     let seen = world
         .store
-        .run(move |txn| see(txn, &automations, up_since))
+        .run(move |txn| observe_gates(txn, &automations, up_since))
         .await;
     let (seen, open) = match seen {
         Ok(seen) => seen,
@@ -53,7 +53,7 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     }
     let now = world.clock.now();
     let mut soonest: Option<Timestamp> = None;
-    for Seen {
+    for GateState {
         automation,
         mark,
         last,
@@ -87,11 +87,11 @@ const LAG: u64 = 1000;
 
 /// Reads everything in one transaction, and settles what needs no run: automations that are new or gone, and slots that
 /// are not made up for.
-fn see(
+fn observe_gates(
     txn: &mut dyn Txn,
     automations: &[Automation],
     up_since: Timestamp,
-) -> Result<(Vec<Seen>, Vec<Run>), StoreError> {
+) -> Result<(Vec<GateState>, Vec<Run>), StoreError> {
     let ids: Vec<AutomationId> = automations.iter().map(|one| one.id.clone()).collect();
     txn.keep_marks(&ids)?;
     let (mut seen, newest) = (Vec::new(), txn.last_seq()?);
@@ -130,7 +130,7 @@ fn see(
         }
         let last = txn.runs(Some(&automation.id), 1)?.pop();
         let automation = automation.clone();
-        seen.push(Seen {
+        seen.push(GateState {
             automation,
             mark,
             last,

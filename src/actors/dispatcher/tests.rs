@@ -318,7 +318,7 @@ async fn a_manual_gate_opens_by_hand_only_and_for_one_run_at_a_time() {
 /// `health-patrol.md`, known limitations: failed automations are tried again, and completion is
 /// tracked.
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_tried_again_and_its_end_is_on_record() {
+async fn failed_run_is_retried_and_its_end_is_recorded() {
     let mut bad = automation("bad", Gate::Manual);
     bad.retries = 2;
     let mut late = automation("late", Gate::Manual);
@@ -379,7 +379,7 @@ async fn a_slow_automation_delays_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_operator_disabled_stays_so_and_what_came_meanwhile_is_over() {
+async fn disabled_automation_stays_disabled_and_skips_events_of_that_time() {
     let all = [
         automation("tell", event("relic.created")),
         automation("five", cron("*/5 * * * *", CatchUp::Last)),
@@ -409,7 +409,7 @@ async fn what_an_operator_disabled_stays_so_and_what_came_meanwhile_is_over() {
 
 /// A dispatcher that panicked finds the runs of its predecessor under way, and not interrupted.
 #[tokio::test(start_paused = true)]
-async fn a_restarted_dispatcher_leaves_alone_what_runs() {
+async fn restarted_dispatcher_leaves_running_commands_alone() {
     let town = start(&[automation("hand", Gate::Manual)]).await;
     town.parts.runner.let_go("hand", secs(30), 0);
     by_hand(&town, "hand").await.unwrap();

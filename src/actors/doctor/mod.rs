@@ -117,7 +117,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
         seen.push((rig, lone, spare, ailing));
     }
     let owned = world.store.run(owned).await?;
-    let sandboxes = relics::Sandboxes::look(world).await;
+    let sandboxes = relics::Sandboxes::list(world).await;
     let lost = move |txn: &mut dyn Txn| relics::lost(txn, &sandboxes);
     let lost = world.store.run(lost).await?;
     let mut wanted = wanted(world, &owned.held).await?;
@@ -129,7 +129,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
         let held: BTreeSet<SlotName> = held.map(|raider| raider.name.clone()).collect();
         let strays = match lone {
             Ok(lone) => Probed::Known(judged(world, lone).await),
-            Err(error) => Probed::Unknown(said(&error)),
+            Err(error) => Probed::Unknown(refusal_text(&error)),
         };
         rigs.push(RigFacts {
             rig: rig.name.clone(),
@@ -172,11 +172,11 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
     for Hookless { raider, was } in lone {
         let stray = match was {
             Probed::Unknown(why) => Stray::Unreadable(why),
-            Probed::Known(None) => Stray::Nobodys,
+            Probed::Known(None) => Stray::Unowned,
             Probed::Known(Some(hook)) => {
                 match nuke::check(world, &NukeTarget::of(&hook, Cause::Operator)).await {
                     Ok(_) => Stray::Spare,
-                    Err(kept) => Stray::Kept(said(&kept)),
+                    Err(kept) => Stray::Kept(refusal_text(&kept)),
                 }
             }
         };
@@ -185,7 +185,7 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
     judged
 }
 
-fn said(refusal: &Refusal) -> String {
+fn refusal_text(refusal: &Refusal) -> String {
     let losses = refusal.losses.iter().map(String::as_str);
     let parts: Vec<_> = std::iter::once(refusal.message.as_str())
         .chain(losses)

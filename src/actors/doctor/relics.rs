@@ -22,7 +22,7 @@ pub(super) struct Sandboxes {
 
 impl Sandboxes {
     /// Lists the sandboxes of all rigs.
-    pub(super) async fn look(world: &World) -> Self {
+    pub(super) async fn list(world: &World) -> Self {
         let (mut seen, mut rigs) = (BTreeSet::new(), BTreeSet::new());
         for rig in &world.city.rigs {
             if let Ok(found) = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await {
@@ -74,7 +74,7 @@ pub(super) fn lost(
 /// # Errors
 /// The relic has an owner by now, or the store's.
 pub(super) async fn reopen(world: &World, id: RelicId, raider: RaiderId) -> Result<(), Refusal> {
-    let (sandboxes, rig) = (Sandboxes::look(world).await, raider.rig.clone());
+    let (sandboxes, rig) = (Sandboxes::list(world).await, raider.rig.clone());
     let meant = (id.clone(), raider);
     let opened = world.store.run(move |txn| {
         if !lost(txn, &sandboxes)?.contains(&meant) {

@@ -11,7 +11,7 @@ use super::super::refusal::Refusal;
 use super::super::root::end_orphan;
 use super::super::sagas::nuke;
 use super::super::world::World;
-use super::{owned, relics, said, wanted};
+use super::{owned, refusal_text, relics, wanted};
 use crate::actors::mail::NukeTarget;
 use crate::actors::sandboxes::Hookless;
 use crate::domain::cause::Cause;
@@ -32,18 +32,18 @@ pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), Stri
         Remedy::Drop(rig, branch) => drop_branch(world, rig, branch).await,
         Remedy::Reopen(relic, raider) => {
             let opened = relics::reopen(world, relic, raider).await;
-            opened.map_err(|refusal| said(&refusal))
+            opened.map_err(|refusal| refusal_text(&refusal))
         }
         Remedy::Empty => empty(world).await,
         Remedy::CarryOut(file) => {
-            outbox::settle(world).await;
+            outbox::drain(world).await;
             match is_left(world, &file).await? {
                 true => Err("it waits on; the supervisor's log says what for".to_owned()),
                 false => Ok(()),
             }
         }
         Remedy::Remove(file) => {
-            let removed = effects::tasks(world, move |tasks| tasks.settle(&file)).await;
+            let removed = effects::tasks(world, move |tasks| tasks.remove_intent(&file)).await;
             removed.map_err(|error| error.to_string())
         }
     }
@@ -92,7 +92,10 @@ async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
         let (saga, _claim) = nuke::begin(world, &judged).await?;
         nuke::run(world, saga, Some(judged)).await
     };
-    removed.await.map(drop).map_err(|refusal| said(&refusal))
+    removed
+        .await
+        .map(drop)
+        .map_err(|refusal| refusal_text(&refusal))
 }
 
 async fn drop_branch(world: &World, rig: RigName, branch: String) -> Result<(), String> {
@@ -106,7 +109,7 @@ async fn drop_branch(world: &World, rig: RigName, branch: String) -> Result<(), 
     }
     let data = serde_json::json!({ "branch": branch });
     let event = NewEvent::new(EventType::BranchDropped, rig, Cause::Operator);
-    world.store.note(vec![event.with(data)]);
+    world.store.journal(vec![event.with(data)]);
     Ok(())
 }
 

@@ -36,7 +36,7 @@ async fn lands(town: &Town, relic: &crate::domain::ids::RelicId) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_cannot_run_parks_with_doubling_delays_and_blames_nobody() {
+async fn gate_that_cannot_run_parks_with_doubling_delays_and_blames_no_raider() {
     let town = Scenario::new().gate("test").start().await;
     // It cannot run, is confirmed, and cannot run on the target either: four runs an attempt.
     for _ in 0..4 * 3 {
@@ -178,7 +178,7 @@ async fn an_interrupted_landing_is_finished_and_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_held_past_its_time_wakes_nobody() {
+async fn merge_request_held_past_its_time_does_not_wake_the_forge() {
     let town = Scenario::new().start().await;
     town.parts
         .repo
@@ -266,7 +266,7 @@ async fn a_landing_that_cannot_be_read_is_parked_and_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_always_fails_by_itself_is_tried_ever_less_and_a_person_is_called() {
+async fn landing_that_panics_is_retried_with_back_off_and_escalated() {
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let town = Scenario::new().fault(Arc::new(move |at| {
@@ -361,7 +361,7 @@ async fn a_rejected_merge_request_is_not_pinned() {
 /// MERGE_READY is tracked until it is answered: whatever step of sending or taking it the daemon dies at, the next
 /// daemon delivers it, and it is queued and landed once.
 #[tokio::test(start_paused = true)]
-async fn merge_ready_that_nobody_answered_is_delivered_again_after_a_crash() {
+async fn unanswered_merge_ready_is_delivered_again_after_a_crash() {
     for at in [
         FaultPoint::WitnessReadyBefore,
         FaultPoint::WitnessReadyAfter,
@@ -397,7 +397,7 @@ async fn merge_ready_that_nobody_answered_is_delivered_again_after_a_crash() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_rejected_meanwhile_is_not_restored() {
+async fn merge_request_rejected_meanwhile_is_not_restored() {
     let town = Scenario::new().start().await;
     let relic = parked(&town).await;
     let mut mr = town.mr(&relic).await.unwrap();

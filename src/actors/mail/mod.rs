@@ -2,10 +2,10 @@
 //! without depending on it.
 
 mod child;
+mod child_ref;
 mod config;
 mod dispatcher;
 mod forge;
-mod meant;
 mod requests;
 mod root;
 mod shaman;
@@ -14,10 +14,10 @@ mod witness;
 pub use self::child::{
     ChildSpec, ChildState, ChildView, How, SessionView, Work, Written, agent_spec, raider_spec,
 };
+pub use self::child_ref::{ChildRef, incarnation};
 pub use self::config::{Applied, ConfigMsg, Outcome, Reloaded};
 pub use self::dispatcher::DispatcherMsg;
 pub use self::forge::{Attempt, ForgeMsg, Landing};
-pub use self::meant::{Meant, incarnation};
 pub use self::requests::{Accepted, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked};
 pub use self::root::{EndRefused, PoolView, Reload, RootMail, StopEnd, StopMode};
 pub use self::shaman::ShamanMsg;

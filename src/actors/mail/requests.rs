@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::meant::Meant;
+use super::child_ref::ChildRef;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::Origin;
@@ -135,8 +135,8 @@ impl NukeTarget {
     }
 
     /// Returns the sessions that the removal is about.
-    pub(in crate::actors) fn meant(&self) -> Meant {
-        let meant = Meant::raider(&self.raider, self.incarnation);
+    pub(in crate::actors) fn child_ref(&self) -> ChildRef {
+        let meant = ChildRef::raider(&self.raider, self.incarnation);
         match self.detected {
             Some(_) => meant.at_rest(),
             None => meant,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use ractor::{ActorId, RpcReplyPort};
 
 use super::child::{ChildSpec, ChildView, How, SessionView};
-use super::meant::Meant;
+use super::child_ref::ChildRef;
 use crate::domain::cause::Cause;
 use crate::domain::city::{City, Pool};
 use crate::domain::handoff::Progress;
@@ -43,7 +43,7 @@ pub enum RootMail {
     /// runs.
     End {
         /// The child, and which of its sessions.
-        meant: Meant,
+        meant: ChildRef,
         /// The reason.
         cause: Cause,
         /// Answered when no session of it runs.
@@ -52,7 +52,7 @@ pub enum RootMail {
     /// Replace the session by a fresh one; planned, not a death.
     Cycle {
         /// The child.
-        meant: Meant,
+        meant: ChildRef,
         /// The reason.
         cause: Cause,
         /// The tail of its terminal, if its end is a death.

@@ -30,7 +30,7 @@ const HELD: &str = "raiders.quarantined";
 
 /// The record of a raider that died too often, until a person acts or its work is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct QuarantineRecord {
     /// The raider.
     pub raider: RaiderId,
     /// Its incarnation; the next one is another raider.
@@ -48,7 +48,7 @@ pub struct Held {
 ///
 /// # Errors
 /// The store's.
-pub fn held(txn: &mut dyn Txn) -> Result<Vec<Held>, StoreError> {
+pub fn held(txn: &mut dyn Txn) -> Result<Vec<QuarantineRecord>, StoreError> {
     let Some(text) = txn.get(HELD)? else {
         return Ok(Vec::new());
     };
@@ -66,8 +66,8 @@ pub fn held(txn: &mut dyn Txn) -> Result<Vec<Held>, StoreError> {
 /// Keeps the records that `stays` accepts, and adds `one`.
 fn keep(
     txn: &mut dyn Txn,
-    stays: impl Fn(&Held) -> bool,
-    one: Option<Held>,
+    stays: impl Fn(&QuarantineRecord) -> bool,
+    one: Option<QuarantineRecord>,
 ) -> Result<(), StoreError> {
     let before = held(txn)?;
     let mut kept: Vec<_> = before.iter().filter(|held| stays(held)).cloned().collect();
@@ -102,7 +102,7 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
     if !relic.status.is_bound() {
         return Ok(());
     }
-    let one = Held {
+    let one = QuarantineRecord {
         raider: hook.raider.clone(),
         incarnation: hook.incarnation,
         relic: relic.id.clone(),
@@ -153,7 +153,7 @@ pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), Stor
         let event = NewEvent::new(EventType::RelicUpdated, id, cause);
         txn.record(&event.with(data))?;
     }
-    settle(txn, id)
+    close(txn, id)
 }
 
 /// Returns true when an escalation about a quarantined raider of this relic is open.
@@ -169,7 +169,7 @@ pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// The store's.
-pub fn settle(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+pub fn close(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
     keep(txn, |held| held.relic != *id, None)?;
-    escalations::over(txn, &[ProblemKind::Quarantined], |_, work| work == Some(id))
+    escalations::close_matching(txn, &[ProblemKind::Quarantined], |_, work| work == Some(id))
 }

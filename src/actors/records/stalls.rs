@@ -53,8 +53,8 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
     write(txn, &wait_of(raider), wait)?;
     txn.set(&steps_of(raider), None)?;
     if let Some(hook) = txn.hook(raider)? {
-        over(txn, &hook, &STALLED)?;
-        over(txn, &hook, &[ProblemKind::StalledSpins])?;
+        close_escalations(txn, &hook, &STALLED)?;
+        close_escalations(txn, &hook, &[ProblemKind::StalledSpins])?;
     }
     let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
     let event = NewEvent::new(EventType::RaiderWaiting, raider, Cause::Wait);
@@ -103,21 +103,21 @@ pub(in crate::actors) fn recover(
         return Ok(());
     };
     txn.set(&steps_of(&hook.raider), None)?;
-    over(txn, hook, &STALLED)?;
-    over(txn, hook, &[ProblemKind::Unseen])?;
+    close_escalations(txn, hook, &STALLED)?;
+    close_escalations(txn, hook, &[ProblemKind::Unseen])?;
     let data = serde_json::json!({ "relic": hook.relic, "stalled_since": steps.since });
     let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, cause);
     txn.record(&event.with(data)).map(drop)
 }
 
 /// Closes the escalations of these problems about this raider and its work.
-pub(in crate::actors) fn over(
+pub(in crate::actors) fn close_escalations(
     txn: &mut dyn Txn,
     hook: &Hook,
     kinds: &[ProblemKind],
 ) -> Result<(), StoreError> {
     let raider = hook.raider.to_string();
-    escalations::over(txn, kinds, |who, work| {
+    escalations::close_matching(txn, kinds, |who, work| {
         who == raider && work == Some(&hook.relic)
     })
 }
@@ -126,7 +126,7 @@ pub(in crate::actors) fn over(
 pub(in crate::actors) fn forget(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     let hooks = txn.hooks(Some(rig))?;
     let raiders: Vec<_> = hooks.iter().map(|hook| hook.raider.to_string()).collect();
-    escalations::over(txn, &[ProblemKind::StalledSpins], |who, _| {
+    escalations::close_matching(txn, &[ProblemKind::StalledSpins], |who, _| {
         raiders.iter().any(|raider| raider == who)
     })?;
     for hook in hooks {

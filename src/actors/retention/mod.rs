@@ -38,14 +38,14 @@ const INTERVAL: Duration = Duration::from_secs(3600);
 
 /// When each part ran last. A restarted dispatcher runs all parts again.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
+pub(super) struct LastRuns {
     wisps: Option<Duration>,
     rest: Option<(Duration, RetentionPolicy)>,
     /// When the rest ran first.
     began: Option<Duration>,
 }
 
-impl Looked {
+impl LastRuns {
     /// Returns true when wisps are to be collected now.
     pub(super) fn wisps_due(&mut self, world: &World) -> bool {
         let (now, gc) = (world.clock.mono(), world.city.daemon.wisp_gc);
@@ -144,7 +144,7 @@ async fn expire(world: &World, rig: &RigName, before: Timestamp) -> Result<(), R
     if worktrees + stash > 0 {
         let data = serde_json::json!({ "worktrees": worktrees, "stash": stash });
         let event = NewEvent::new(EventType::SalvagePruned, rig, Cause::Expired);
-        world.store.note(vec![event.with(data)]);
+        world.store.journal(vec![event.with(data)]);
     }
     Ok(())
 }

@@ -139,7 +139,7 @@ async fn wisps_are_collected_after_a_look_at_the_world() {
 
 /// The last two steps of the same order.
 #[tokio::test(start_paused = true)]
-async fn wisps_are_collected_before_what_is_due_is_done() {
+async fn wisps_are_collected_before_due_work_is_done() {
     let town = scenario().start().await;
     wisp(&town).await;
     town.pass(2 * DAY).await;
@@ -157,7 +157,7 @@ async fn wisps_are_collected_before_what_is_due_is_done() {
     assert!(collected[0].seq < reopened[0].seq);
 }
 
-async fn note(town: &Town, times: usize) {
+async fn journal_events(town: &Town, times: usize) {
     let event = NewEvent::new(EventType::RelicCreated, "gt-1", Cause::Operator);
     town.store(move |txn| (0..times).try_for_each(|_| txn.record(&event).map(drop)))
         .await;
@@ -173,13 +173,13 @@ async fn events_go_when_they_are_old_and_numbers_go_on() {
     let town = scenario().with(|city| city.retention.events = Some(9 * DAY));
     let town = town.start().await;
     let (handled, waiting) = town.store(message).await;
-    note(&town, 1200).await;
+    journal_events(&town, 1200).await;
     let last = town.store(|txn| txn.last_seq()).await;
     town.pass(9 * DAY - 2 * HOUR).await;
     assert_eq!(first(&town).await, 1);
     town.pass(4 * HOUR).await;
     assert!(first(&town).await > last);
-    note(&town, 1).await;
+    journal_events(&town, 1).await;
     assert!(town.store(|txn| txn.last_seq()).await > last);
     let gone = town.world.store.run(move |txn| txn.handled(handled)).await;
     assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
@@ -221,7 +221,7 @@ async fn an_event_that_an_automation_waits_for_outlives_its_time() {
     let town = town.start().await;
     // The first event's run takes long, and two events wait for it.
     town.parts.runner.let_go("slow", 3 * DAY, 0);
-    note(&town, 3).await;
+    journal_events(&town, 3).await;
     town.pass(2 * DAY).await;
     let kept = town.events(EventType::RelicCreated).await;
     assert_eq!(kept.len(), 2, "the one that is being run for may go");
@@ -232,7 +232,7 @@ async fn an_event_that_an_automation_waits_for_outlives_its_time() {
 
 /// A cursor may name a deleted event.
 #[tokio::test(start_paused = true)]
-async fn a_cursor_goes_on_behind_what_was_pruned() {
+async fn cursor_goes_on_behind_pruned_events() {
     let quick = Automation {
         id: "quick".parse().unwrap(),
         description: String::new(),
@@ -250,10 +250,10 @@ async fn a_cursor_goes_on_behind_what_was_pruned() {
         city.automations = vec![quick];
     });
     let town = town.start().await;
-    note(&town, 1).await;
+    journal_events(&town, 1).await;
     town.pass(3 * DAY).await;
     assert_eq!(town.events(EventType::RelicCreated).await, []);
-    note(&town, 1).await;
+    journal_events(&town, 1).await;
     town.settle().await;
     assert_eq!(town.parts.runner.started("quick").len(), 2);
 }
@@ -262,7 +262,7 @@ async fn a_cursor_goes_on_behind_what_was_pruned() {
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_retention_is_followed_at_once() {
     let town = scenario().start().await;
-    note(&town, 5).await;
+    journal_events(&town, 5).await;
     town.pass(10 * DAY).await;
     assert_eq!(first(&town).await, 1);
     town.reload(|city| city.retention.events = Some(DAY)).await;
@@ -285,7 +285,7 @@ async fn salvages(town: &Town) -> Vec<SalvageEntry> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn salvage_goes_when_it_is_old_and_an_event_names_what_went() {
+async fn expired_salvage_is_deleted_and_journalled() {
     let town = town_with(|keep| keep.salvage = Some(9 * DAY));
     let town = town.start().await;
     let raider = precious(&town).await;
@@ -470,7 +470,7 @@ async fn salvage_max_keeps_a_sandbox_that_there_is_no_room_for() {
 
 /// Leftovers of worktrees are handled with the rest, for every rig.
 #[tokio::test(start_paused = true)]
-async fn what_was_set_aside_of_worktrees_is_looked_at_hourly() {
+async fn retired_worktrees_are_checked_hourly() {
     let town = scenario().start().await;
     town.pass(MINUTE).await;
     let first = town.parts.repo.count("drop_retired");

@@ -91,7 +91,7 @@ impl Root {
         if self.is_news(id, actor, session, how) {
             // The start has happened: nothing waits for this write.
             let _behind = self.keep(id);
-            self.tell_of_drain(me, id);
+            self.announce_drain(me, id);
             self.up_together(me, id).await;
             self.unblock(me).await;
         }
@@ -107,7 +107,7 @@ impl Root {
         slot.session = Some(session.clone());
         let age = Duration::try_from(now.duration_since(session.since)).unwrap_or_default();
         slot.up_at = Some(mono.saturating_sub(age));
-        slot.tell(ChildMsg::Seen);
+        slot.send(ChildMsg::Seen);
         if let Some(harness) = slot.spec.harness() {
             let conditions = &self.world.directory.conditions;
             conditions.enroll(id, harness, &session.handle);
@@ -125,8 +125,8 @@ impl Root {
         slot.homeless = false;
         slot.unseen = None;
         slot.how = None;
-        answer(&mut slot.for_up, &Ok(()));
-        answer(&mut slot.for_wake, &Ok(()));
+        answer(&mut slot.waiting_up, &Ok(()));
+        answer(&mut slot.waiting_wake, &Ok(()));
         let data = serde_json::json!({
             "session": session.handle.id, "pid": session.agent.pid,
             "holder_pid": session.holder.as_ref().map(|holder| holder.pid),
@@ -142,8 +142,11 @@ impl Root {
             let respawned = NewEvent::new(EventType::RaiderRespawned, id, slot.cause);
             events.push(respawned.with(data));
         }
-        self.world.store.note(events);
-        tokio::spawn(super::unseen::seen(Arc::clone(&self.world), id.clone()));
+        self.world.store.journal(events);
+        tokio::spawn(super::unobservable::close_escalation(
+            Arc::clone(&self.world),
+            id.clone(),
+        ));
         if drifted {
             self.look_soon();
         }
@@ -233,7 +236,9 @@ impl Root {
                 let cause = *cause;
                 self.at_rest(id, cause);
             }
-            (Desired::Up, Some(exit)) if exit.unopened().is_some() && !slot.for_up.is_empty() => {
+            (Desired::Up, Some(exit))
+                if exit.unopened().is_some() && !slot.waiting_up.is_empty() =>
+            {
                 slot.no_session(exit.unopened().unwrap_or_default());
                 self.slots.remove(id);
             }
@@ -256,7 +261,7 @@ impl Root {
                 self.finished(id);
             }
             (Desired::Up, exit) => {
-                tell_operators(slot, exit.as_ref());
+                answer_operators(slot, exit.as_ref());
                 self.died(me, id, exit, Cause::Internal).await;
             }
         }
@@ -265,8 +270,8 @@ impl Root {
     /// The session reached its desired end: callers that wait for it get success and need not unwind.
     fn finished(&mut self, id: &ChildId) {
         if let Some(slot) = self.slots.get_mut(id) {
-            answer(&mut slot.for_up, &Ok(()));
-            answer(&mut slot.for_wake, &Ok(()));
+            answer(&mut slot.waiting_up, &Ok(()));
+            answer(&mut slot.waiting_wake, &Ok(()));
         }
         if let ChildId::Raider(raider) = id {
             let finished = WitnessMsg::Finished(raider.clone());
@@ -284,7 +289,7 @@ impl Root {
         tracing::warn!(child = %id, why = %exit, "session not started: its state is unknown or \
                                                  nothing can be written; the start is put off");
         slot.unseen = Some(exit.to_string());
-        tell_operators(slot, Some(exit));
+        answer_operators(slot, Some(exit));
         slot.desired = Desired::Up;
         if std::mem::take(&mut slot.tried) {
             return slot.become_state(ChildState::Stopped, now);
@@ -306,10 +311,13 @@ impl Root {
             id: id.clone(),
             why: "the supervisor is stopping and keeps its sessions".into(),
         };
-        answer(&mut slot.for_end, &if kept { Err(why()) } else { Ok(()) });
+        answer(
+            &mut slot.waiting_end,
+            &if kept { Err(why()) } else { Ok(()) },
+        );
         let ended = slot.ended(EventType::AgentStopped, Cause::Shutdown);
         if had_session && !kept {
-            self.note(ended);
+            self.journal(ended);
         }
     }
 
@@ -334,7 +342,7 @@ impl Root {
             return self.died(me, id, exit, cause).await;
         }
         slot.cause = cause;
-        self.note(NewEvent::new(EventType::AgentRestarted, id, cause));
+        self.journal(NewEvent::new(EventType::AgentRestarted, id, cause));
         self.spawn_child(me, id).await;
     }
 
@@ -345,14 +353,14 @@ impl Root {
             return;
         };
         slot.become_state(ChildState::Stopped, now);
-        answer(&mut slot.for_end, &Ok(()));
+        answer(&mut slot.waiting_end, &Ok(()));
         slot.no_session("it was laid to rest");
         let kind = match cause {
             Cause::Suspended => EventType::AgentSuspended,
             _ => EventType::AgentStopped,
         };
         let ended = slot.ended(kind, cause);
-        self.note(ended);
+        self.journal(ended);
         self.look_soon();
     }
 
@@ -375,7 +383,7 @@ impl Root {
             slot.cause = Cause::WindowPassed;
             slot.on_trial = true;
             let event = NewEvent::new(EventType::AgentUnquarantined, id, Cause::WindowPassed);
-            self.world.store.note(vec![event]);
+            self.world.store.journal(vec![event]);
         }
         self.spawn_child(me, id).await;
     }
@@ -405,8 +413,8 @@ impl Root {
             Cause::Drained => EventType::AgentDrained,
             _ => EventType::AgentStopped,
         };
-        self.note(slot.ended(kind, cause));
-        answer(&mut slot.for_end, &Ok(()));
+        self.journal(slot.ended(kind, cause));
+        answer(&mut slot.waiting_end, &Ok(()));
         slot.no_session("it was ended");
         if matches!(cause, Cause::Removed | Cause::Drained) {
             self.look_soon();
@@ -421,15 +429,15 @@ impl Root {
             .iter()
             .find(|(_, slot)| slot.spec.session == handle.id);
         if let Some((_, slot)) = id {
-            slot.tell(ChildMsg::Session(event));
+            slot.send(ChildMsg::Session(event));
         }
     }
 }
 
 /// Tells the operators that asked for the session why there is none. A child that rested before rests again, unless
 /// every caller has stopped waiting: then the start goes on.
-pub(super) fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
-    let told = slot.for_wake.iter().any(|reply| !reply.is_closed());
+pub(super) fn answer_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
+    let told = slot.waiting_wake.iter().any(|reply| !reply.is_closed());
     let failed = matches!(
         exit,
         Some(
@@ -441,7 +449,7 @@ pub(super) fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
     );
     slot.tried &= told && failed;
     if let Some(exit) = exit {
-        answer(&mut slot.for_wake, &Err(exit.to_string()));
+        answer(&mut slot.waiting_wake, &Err(exit.to_string()));
     }
 }
 

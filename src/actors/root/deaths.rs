@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::ActorRef;
 
-use super::children::tell_operators;
+use super::children::answer_operators;
 use super::slot::Desired;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
@@ -37,7 +37,7 @@ impl Root {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let policy = self.world.city.daemon.restart.clone();
         let together = self.concerns_others(id);
-        let Some(last) = self.tell_end(id, exit, planned) else {
+        let Some(last) = self.journal_end(id, exit, planned) else {
             return;
         };
         let Some(slot) = self.slots.get_mut(id) else {
@@ -107,7 +107,7 @@ impl Root {
             "last": died_of,
         });
         let event = NewEvent::new(EventType::AgentQuarantined, id, Cause::TooManyDeaths);
-        self.world.store.note(vec![event.with(data)]);
+        self.world.store.journal(vec![event.with(data)]);
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
@@ -136,7 +136,7 @@ impl Root {
 
     /// Journals the end of a child, and returns its description; none when the child rests after it. An end that the
     /// restart type accepts as good is no crash.
-    fn tell_end(
+    fn journal_end(
         &mut self,
         id: &ChildId,
         exit: Option<ChildExit>,
@@ -171,7 +171,7 @@ impl Root {
             slot.become_state(ChildState::Stopped, now);
         }
         let event = |kind| NewEvent::new(kind, id, cause);
-        self.world.store.note(match (good, rests) {
+        self.world.store.journal(match (good, rests) {
             (_, true) if by_person => vec![event(EventType::AgentStopped).with(data)],
             (_, false) if by_person => vec![event(EventType::AgentRestarted).with(data)],
             (Some(_), _) => vec![event(EventType::AgentStopped).with(data)],
@@ -195,10 +195,10 @@ impl Root {
             let hint = format!("`hd raider repair {id}` makes it whole");
             let data = serde_json::json!({ "error": why, "hint": hint });
             let event = NewEvent::new(EventType::RaiderHomeless, id, Cause::StartFailed);
-            self.world.store.note(vec![event.with(data)]);
+            self.world.store.journal(vec![event.with(data)]);
         }
         slot.desired = Desired::Up;
-        tell_operators(slot, Some(&ChildExit::Homeless(why)));
+        answer_operators(slot, Some(&ChildExit::Homeless(why)));
         if std::mem::take(&mut slot.tried) {
             return slot.become_state(ChildState::Stopped, now);
         }

@@ -128,7 +128,7 @@ impl Root {
         if let Some(slot) = self.slots.get(id)
             && slot.state == ChildState::Quarantined
         {
-            self.note(NewEvent::new(EventType::AgentUnquarantined, id, slot.cause));
+            self.journal(NewEvent::new(EventType::AgentUnquarantined, id, slot.cause));
         }
         let waiting = |together: &&mut Together| together.culprit == *id;
         let group = self.group_of(id);
@@ -201,7 +201,7 @@ impl Root {
             if !matches!(slot.desired, Desired::Together) {
                 slot.desired = Desired::Together;
                 slot.become_state(ChildState::Ending, now);
-                slot.tell(ChildMsg::End(slot.spec.grace));
+                slot.send(ChildMsg::End(slot.spec.grace));
             }
             return false;
         }
@@ -217,7 +217,7 @@ impl Root {
         slot.become_state(ChildState::Backoff, now);
         let ended = slot.ended(EventType::AgentStopped, Cause::Group);
         let waits = slot.together;
-        self.note(ended);
+        self.journal(ended);
         match self.group_of(id) {
             Some(group) if waits => self.advance(me, &group).await,
             // The group was changed meanwhile.
@@ -301,7 +301,7 @@ impl Root {
             }
             if slot.state == ChildState::Quarantined {
                 let event = NewEvent::new(EventType::AgentUnquarantined, &id, Cause::WindowPassed);
-                self.world.store.note(vec![event]);
+                self.world.store.journal(vec![event]);
             }
             if slot.spec.restart == RestartType::Temporary {
                 slot.become_state(ChildState::Stopped, self.world.clock.now());
@@ -325,7 +325,8 @@ impl Root {
     /// a session whose state is unknown or for a quarantine. The child still starts when it can.
     pub(super) fn refuse_starts(&mut self) {
         let waiting = self.slots.iter();
-        let waiting = waiting.filter(|(_, slot)| !slot.for_wake.is_empty() && !slot.has_actor());
+        let waiting =
+            waiting.filter(|(_, slot)| !slot.waiting_wake.is_empty() && !slot.has_actor());
         let waiting: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
         let (now, patrol) = (
             self.world.clock.mono(),
@@ -348,7 +349,7 @@ impl Root {
             };
             if now.saturating_sub(*slot.wake_waited.get_or_insert(now)) >= patrol {
                 slot.wake_waited = None;
-                answer(&mut slot.for_wake, &Err(why));
+                answer(&mut slot.waiting_wake, &Err(why));
             }
         }
     }

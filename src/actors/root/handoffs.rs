@@ -34,7 +34,7 @@ impl Root {
         slot.cause = Cause::Handoff;
         let (wait, count, within, call) = match pace {
             Pace::Free { over } => {
-                self.note(NewEvent::new(EventType::AgentRestarted, id, Cause::Handoff));
+                self.journal(NewEvent::new(EventType::AgentRestarted, id, Cause::Handoff));
                 if over {
                     self.settle_handoffs(id);
                 }
@@ -56,7 +56,7 @@ impl Root {
             "handoffs": count, "within_s": within.as_secs(), "wait_s": wait.as_secs(), "until": until,
         });
         let event = NewEvent::new(EventType::AgentRestarted, id, Cause::HandoffLoop);
-        self.note(event.with(data));
+        self.journal(event.with(data));
         if call {
             let row = Row {
                 count,
@@ -96,7 +96,7 @@ impl Root {
     fn settle_handoffs(&self, id: &ChildId) {
         let child = id.to_string();
         let settled = (self.world.store).begin(move |txn| {
-            escalations::over(txn, &[ProblemKind::HandoffLoop], |who, _| who == child)
+            escalations::close_matching(txn, &[ProblemKind::HandoffLoop], |who, _| who == child)
         });
         let id = id.clone();
         tokio::spawn(async move {

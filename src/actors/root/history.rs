@@ -28,7 +28,7 @@ use super::Root;
 use super::slot::Slot;
 use crate::actors::mail::ChildState;
 use crate::actors::mail::{ChildSpec, Work};
-use crate::actors::records::quarantine::Held;
+use crate::actors::records::quarantine::QuarantineRecord;
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
 use crate::domain::reconcile::Decision;
 use crate::domain::restart::{DeathWindow, Deaths, Mono};
@@ -38,9 +38,9 @@ use crate::domain::restart::{DeathWindow, Deaths, Mono};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Death counts and quarantines that an earlier supervisor stored.
-pub(super) struct Left {
+pub(super) struct StoredHistories {
     pub(super) deaths: Vec<Deaths>,
-    pub(super) quarantined: Vec<Held>,
+    pub(super) quarantined: Vec<QuarantineRecord>,
 }
 
 /// The death histories in the store, as far as this root knows them.
@@ -51,12 +51,12 @@ pub(super) struct Histories {
     /// Rows of children that have no slot yet.
     left: BTreeMap<ChildId, Deaths>,
     /// Raiders that were in quarantine or on trial, and have no slot yet.
-    quarantined: BTreeMap<RaiderId, Held>,
+    quarantined: BTreeMap<RaiderId, QuarantineRecord>,
     /// Rows of children with a slot, as last written.
-    kept: BTreeMap<ChildId, Kept>,
+    kept: BTreeMap<ChildId, WrittenHistory>,
 }
 
-struct Kept {
+struct WrittenHistory {
     open: bool,
     deaths: Vec<Mono>,
     /// Set when the store refused the write: it is retried.
@@ -65,7 +65,7 @@ struct Kept {
 
 impl Root {
     /// Takes over the rows of an earlier supervisor, of the children that may come back.
-    pub(super) fn load_histories(&mut self, left: Left, hooked: &BTreeSet<RaiderId>) {
+    pub(super) fn load_histories(&mut self, left: StoredHistories, hooked: &BTreeSet<RaiderId>) {
         self.histories.loaded = true;
         let quarantined = left.quarantined.into_iter();
         self.histories.quarantined = quarantined
@@ -213,7 +213,7 @@ impl Root {
         }
         let row = row(&slot.spec, open, &deaths, now, mono);
         let (written, lost) = self.write(row);
-        let kept = Kept { open, deaths, lost };
+        let kept = WrittenHistory { open, deaths, lost };
         self.histories.kept.insert(id.clone(), kept);
         // A row that counts no death delays no start.
         outlives.then_some(written)
@@ -279,7 +279,7 @@ impl Root {
     }
 }
 
-impl Kept {
+impl WrittenHistory {
     fn is(&self, open: bool, deaths: &[Mono]) -> bool {
         self.open == open && self.deaths == deaths && !self.lost.load(Ordering::Relaxed)
     }

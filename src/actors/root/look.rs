@@ -13,23 +13,23 @@ use super::super::conditions::{self, Observed};
 use super::super::usage;
 use super::super::world::World;
 use super::super::{accounts, effects};
-use super::history::Left;
+use super::desired::{DesiredInputs, Want, raiders};
+use super::history::StoredHistories;
 use super::shells::{self, Shell};
-use super::wanted::{Standing, Want, raiders};
 use crate::actors::mail::ChildSpec;
+use crate::actors::records::operator_orders;
 use crate::actors::records::quarantine;
-use crate::actors::records::standing;
 use crate::actors::session::launch;
 use crate::domain::condition::Condition;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
-use crate::domain::reconcile::{Decision, Mode, Seen, Tended, Wanted, idle_at, plan};
+use crate::domain::reconcile::{Decision, Mode, PlanInputs, Tended, Wanted, idle_at, plan};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::Saga;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
 
 /// The root's state when a look began.
-pub(super) struct Known {
+pub(super) struct RootState {
     pub(super) tended: BTreeMap<ChildId, Tended>,
     pub(super) sizes: BTreeMap<AgentName, u32>,
     /// Agents that an operator stopped; the store may not have the stop yet.
@@ -58,24 +58,24 @@ pub struct Look {
     /// Wanted children whose run state is unknown, with the reason.
     pub(super) unseen: BTreeMap<ChildId, String>,
     /// The operators' suspensions and stops; none when unknown.
-    pub(super) standing: Option<standing::Said>,
+    pub(super) standing: Option<operator_orders::OperatorOrders>,
     /// Death histories of an earlier supervisor; none once they have been read.
-    pub(super) deaths: Option<Left>,
+    pub(super) deaths: Option<StoredHistories>,
     /// Agents whose sessions run without the agent's process; none when processes were not looked at.
     pub(super) shells: Option<BTreeMap<ChildId, Shell>>,
     /// When the next session reaches its idle timeout.
     pub(super) idle_at: Option<Timestamp>,
 }
 
-struct Stored {
+struct StoredState {
     /// Hooks, each with whether its relic was closed elsewhere.
     hooks: Vec<(Hook, bool)>,
     sagas: Vec<Saga>,
-    said: standing::Said,
-    deaths: Option<Left>,
+    said: operator_orders::OperatorOrders,
+    deaths: Option<StoredHistories>,
 }
 
-async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Stored)> {
+async fn observe_world(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, StoredState)> {
     let sessions = effects::list(world).await;
     let runs =
         |facts: &&SessionFacts| matches!(facts.state, RunState::Running | RunState::Unknown { .. });
@@ -101,15 +101,15 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
             }
             let deaths = match histories {
                 true => None,
-                false => Some(Left {
+                false => Some(StoredHistories {
                     deaths: txn.deaths()?,
                     quarantined: quarantine::held(txn)?,
                 }),
             };
-            Ok(Stored {
+            Ok(StoredState {
                 hooks,
                 sagas: txn.sagas(None)?,
-                said: standing::read(txn)?,
+                said: operator_orders::read(txn)?,
                 deaths,
             })
         })
@@ -128,11 +128,11 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
 }
 
 /// Observes the world and returns the plan.
-pub(super) async fn look(world: &World, known: Known) -> Look {
+pub(super) async fn observe(world: &World, known: RootState) -> Look {
     let city = Arc::clone(&world.city);
     accounts::load(world).await;
     let moment = world.directory.conditions.moment();
-    let Some((sessions, stored)) = see(world, known.histories).await else {
+    let Some((sessions, stored)) = observe_world(world, known.histories).await else {
         return Look::default();
     };
     let (hooks, sagas, mut said) = (stored.hooks, stored.sagas, stored.said);
@@ -146,7 +146,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     };
     let hooks = hooks.into_iter().map(rested).collect();
     let (mut wants, mut busy) = raiders(&city, hooks, &sagas, &said.suspended);
-    let agents = Standing {
+    let agents = DesiredInputs {
         sessions: &sessions,
         tended: &known.tended,
         resting: &said.resting,
@@ -166,7 +166,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     read_transcripts(world, &wants, &by_id);
     let unseen = unseen(&wants, &by_id);
     park(world, &mut wants, &by_id).await;
-    let shells = shells::look(world, known.patrol, &wants, &by_id).await;
+    let shells = shells::find(world, known.patrol, &wants, &by_id).await;
     let now = world.clock.now();
     let sessions: Vec<_> = sessions
         .into_iter()
@@ -174,7 +174,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         .collect();
     let (wanted, specs): (Vec<Wanted>, Vec<ChildSpec>) = wants.into_iter().unzip();
     let idle_at = next_idle(&wanted, &sessions, now);
-    let decisions = plan(&Seen {
+    let decisions = plan(&PlanInputs {
         sessions,
         wanted,
         busy,

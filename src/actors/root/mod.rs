@@ -9,7 +9,7 @@
 //!        └── restarted, rebuilt            └── restart, back-off, quarantine, or rest
 //!
 //!  orders.rs    what others ask: want, end, rest, wake, cycle
-//!  wanted.rs, look.rs ─► recovery.rs ─► planned.rs
+//!  desired.rs, look.rs ─► recovery.rs ─► planned.rs
 //!               the desired children, the observed ones, the plan: at start-up, at every patrol, and
 //!               after a reload (reload.rs)
 //!  shells.rs    agents that died inside their wrappers
@@ -23,11 +23,11 @@
 mod children;
 mod deaths;
 mod depends;
+mod desired;
 mod groups;
 mod handoffs;
 mod history;
 mod infra;
-mod left;
 mod look;
 mod orders;
 mod parked;
@@ -38,8 +38,8 @@ mod reload;
 mod shells;
 mod shutdown;
 mod slot;
-mod unseen;
-mod wanted;
+mod survivors;
+mod unobservable;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,10 +47,10 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
-pub use self::left::Left;
 pub use self::recovery::end_orphan;
 pub use self::reload::RigInfra;
 pub use self::shutdown::Pass;
+pub use self::survivors::Survivors;
 
 use self::groups::Together;
 use self::history::Histories;
@@ -160,7 +160,7 @@ pub struct RootArgs {
     /// Makes the infrastructure of a rig.
     pub rig_infra: RigInfra,
     /// The sessions that a stop has not ended; read after the root has ended.
-    pub left: Arc<Left>,
+    pub left: Arc<Survivors>,
 }
 
 /// The root's state.
@@ -168,7 +168,7 @@ pub struct Root {
     world: Arc<World>,
     infra: Vec<Infra>,
     rig_infra: RigInfra,
-    left: Arc<Left>,
+    left: Arc<Survivors>,
     slots: BTreeMap<ChildId, Slot>,
     /// Agents that an operator stopped: they rest until they are started again.
     resting: BTreeSet<AgentName>,
@@ -342,8 +342,8 @@ impl Root {
         }
     }
 
-    fn note(&self, event: NewEvent) {
-        self.world.store.note(vec![event]);
+    fn journal(&self, event: NewEvent) {
+        self.world.store.journal(vec![event]);
     }
 }
 

@@ -11,7 +11,7 @@ use super::super::effects;
 use super::super::world::World;
 use super::slot::{Desired, Slot, answer};
 use super::{Root, RootMsg};
-use crate::actors::mail::Meant;
+use crate::actors::mail::ChildRef;
 use crate::actors::mail::agent_spec;
 use crate::actors::mail::{ChildSpec, Work};
 use crate::actors::mail::{ChildState, ChildView, EndRefused};
@@ -25,7 +25,7 @@ use crate::domain::ids::ChildId;
 use crate::ports::sessions::{SessionError, Stopped};
 
 /// Answers an order; a caller that has gone needs no answer.
-fn tell(reply: Option<RpcReplyPort<Result<(), String>>>, said: Result<(), &str>) {
+fn reply_to(reply: Option<RpcReplyPort<Result<(), String>>>, said: Result<(), &str>) {
     if let Some(reply) = reply {
         let _gave_up = reply.send(said.map_err(str::to_owned));
     }
@@ -40,7 +40,7 @@ impl Root {
         reply: Option<RpcReplyPort<Result<(), String>>>,
     ) {
         if self.stopping.is_some() {
-            return tell(reply, Err("the supervisor is stopping"));
+            return reply_to(reply, Err("the supervisor is stopping"));
         }
         // The caller may have looked before the repair began.
         if let ChildId::Raider(raider) = &spec.id
@@ -49,7 +49,7 @@ impl Root {
                 .claims
                 .is_claimed(&ClaimKey::Repair(raider.clone()))
         {
-            return tell(reply, Err("its sandbox is being rebuilt"));
+            return reply_to(reply, Err("its sandbox is being rebuilt"));
         }
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let id = spec.id.clone();
@@ -62,7 +62,7 @@ impl Root {
             return;
         };
         if slot.is_ending() {
-            return tell(reply, Err("its last session is still being ended"));
+            return reply_to(reply, Err("its last session is still being ended"));
         }
         slot.spec = spec;
         slot.cause = cause;
@@ -71,13 +71,13 @@ impl Root {
             // Its quarantine ended while no supervisor ran: this start is the promised trial.
             slot.cause = Cause::WindowPassed;
             let event = NewEvent::new(EventType::AgentUnquarantined, &id, Cause::WindowPassed);
-            self.world.store.note(vec![event]);
+            self.world.store.journal(vec![event]);
         }
         if slot.actor.is_some() {
             if slot.session.is_none() {
-                slot.for_up.extend(reply);
+                slot.waiting_up.extend(reply);
             } else {
-                tell(reply, Ok(()));
+                reply_to(reply, Ok(()));
             }
             return;
         }
@@ -85,9 +85,9 @@ impl Root {
             // It rests until it is resumed, and then starts from this spec.
             slot.desired = Desired::Resting(Cause::Suspended);
             slot.become_state(ChildState::Stopped, now);
-            return tell(reply, Ok(()));
+            return reply_to(reply, Ok(()));
         }
-        slot.for_up.extend(reply);
+        slot.waiting_up.extend(reply);
         match held.filter(|_| new && cause != Cause::Adopted) {
             Some(until) => {
                 slot.no_session("it died too often, and is in quarantine");
@@ -134,7 +134,7 @@ impl Root {
     pub(super) fn end(
         &mut self,
         me: &ActorRef<RootMsg>,
-        meant: Meant,
+        meant: ChildRef,
         cause: Cause,
         reply: RpcReplyPort<Result<(), EndRefused>>,
     ) {
@@ -147,16 +147,16 @@ impl Root {
             let _gave_up = reply.send(Err(EndRefused::Another(id)));
             return;
         }
-        slot.for_end.push(reply);
+        slot.waiting_end.push(reply);
         slot.desired = Desired::Ended(cause);
         slot.become_state(ChildState::Ending, now);
-        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+        if !slot.send(ChildMsg::End(slot.spec.grace)) {
             self.sweep(me, meant);
         }
     }
 
     /// Ends the session of a child that has no slot.
-    fn end_stray(&self, meant: Meant, reply: RpcReplyPort<Result<(), EndRefused>>) {
+    fn end_stray(&self, meant: ChildRef, reply: RpcReplyPort<Result<(), EndRefused>>) {
         let world = Arc::clone(&self.world);
         let grace = world.city.daemon.shutdown_timeout;
         tokio::spawn(async move {
@@ -168,13 +168,13 @@ impl Root {
     /// Ends any session that a child without an actor may still have, unless it belongs to a later incarnation.
     pub(super) fn sweep_any(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if let Some(slot) = self.slots.get(id) {
-            let meant = Meant::of(&slot.spec);
+            let meant = ChildRef::of(&slot.spec);
             self.sweep(me, meant);
         }
     }
 
     /// Ends a session that a child without an actor may still have, if it matches `meant`.
-    fn sweep(&mut self, me: &ActorRef<RootMsg>, meant: Meant) {
+    fn sweep(&mut self, me: &ActorRef<RootMsg>, meant: ChildRef) {
         let Some(slot) = self.slots.get_mut(&meant.id) else {
             return;
         };
@@ -213,7 +213,7 @@ impl Root {
             }
             (Ok(_), Desired::Up | Desired::Cycle(_) | Desired::Together) => {
                 slot.become_state(ChildState::Stopped, now);
-                answer(&mut slot.for_end, &Ok(()));
+                answer(&mut slot.waiting_end, &Ok(()));
             }
         }
         self.stopped_one(me);
@@ -232,7 +232,7 @@ impl Root {
             return;
         };
         slot.no_session(&refused.to_string());
-        answer(&mut slot.for_end, &Err(refused));
+        answer(&mut slot.waiting_end, &Err(refused));
         slot.become_state(ChildState::Stopped, now);
         if matches!(slot.desired, Desired::Ended(_)) {
             self.slots.remove(id);
@@ -241,7 +241,7 @@ impl Root {
 
     pub(super) fn cycle(
         &mut self,
-        meant: &Meant,
+        meant: &ChildRef,
         cause: Cause,
         (tail, progress): (Option<String>, Progress),
         reply: RpcReplyPort<Result<(), String>>,
@@ -254,7 +254,7 @@ impl Root {
                 slot.tail = tail;
                 slot.progress = progress;
                 let grace = slot.spec.grace;
-                slot.tell(ChildMsg::End(grace));
+                slot.send(ChildMsg::End(grace));
                 Ok(())
             }
             // A cycle is already under way.
@@ -282,9 +282,9 @@ impl Root {
         };
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| !at_rest(slot)) else {
             let session = id.session_id(&self.world.city.name);
-            return self.end_stray(Meant::any(id, session), reply);
+            return self.end_stray(ChildRef::any(id, session), reply);
         };
-        slot.for_end.push(reply);
+        slot.waiting_end.push(reply);
         if matches!(slot.desired, Desired::Ended(_)) {
             // It is being ended for good, which includes the rest.
             return;
@@ -292,7 +292,7 @@ impl Root {
         slot.draining = false;
         slot.desired = Desired::Resting(Cause::Operator);
         slot.become_state(ChildState::Ending, now);
-        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+        if !slot.send(ChildMsg::End(slot.spec.grace)) {
             self.sweep_any(me, &id);
         }
     }
@@ -325,12 +325,12 @@ impl Root {
         if let ChildId::Agent(agent) = &id {
             self.resting.remove(agent);
         }
-        if slot.for_wake.is_empty() {
+        if slot.waiting_wake.is_empty() {
             slot.wake_waited = None;
         }
-        slot.for_wake.push(reply);
+        slot.waiting_wake.push(reply);
         if slot.session.is_some() {
-            return answer(&mut slot.for_wake, &Ok(()));
+            return answer(&mut slot.waiting_wake, &Ok(()));
         }
         if slot.actor.is_some() {
             return;
@@ -344,7 +344,7 @@ impl Root {
         self.start_now(me, &id).await;
         let blocked = |slot: &&mut Slot| slot.state == ChildState::Blocked;
         if let Some(slot) = self.slots.get_mut(&id).filter(blocked) {
-            answer(&mut slot.for_wake, &Ok(()));
+            answer(&mut slot.waiting_wake, &Ok(()));
         }
     }
 
@@ -391,7 +391,7 @@ impl Root {
 }
 
 /// Ends the running session that matches `meant`; a newer session of the same name is left alone.
-async fn end_meant(world: &World, meant: Meant, grace: Duration) -> Result<Stopped, EndRefused> {
+async fn end_meant(world: &World, meant: ChildRef, grace: Duration) -> Result<Stopped, EndRefused> {
     let undead = |error: SessionError| EndRefused::Undead {
         id: meant.id.clone(),
         why: error.to_string(),

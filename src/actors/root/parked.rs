@@ -18,7 +18,7 @@ use crate::actors::mail::ChildState;
 use crate::actors::mail::{SessionView, Work};
 use crate::actors::records::escalations;
 use crate::actors::session::child::ChildExit;
-use crate::domain::account::{Told, Trouble};
+use crate::domain::account::{ReportEffect, Trouble};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::condition;
@@ -91,7 +91,7 @@ impl Root {
         slot.desired = Desired::Resting(why.cause());
         slot.become_state(ChildState::Stopped, now);
         // It starts automatically later, as a suspended child does when it is resumed.
-        answer(&mut slot.for_up, &Ok(()));
+        answer(&mut slot.waiting_up, &Ok(()));
         slot.no_session("its account is parked");
         true
     }
@@ -130,8 +130,8 @@ impl Root {
         let (cause, text) = (trouble.why.cause(), trouble.text.clone());
         // The account was not parked, so nothing would delay the next start: count a death, or it would restart at once
         // for ever.
-        let told = accounts::told(&self.world, id, &harness, trouble);
-        if matches!(told, Told::Old | Told::Hasty) {
+        let told = accounts::report_trouble(&self.world, id, &harness, trouble);
+        if matches!(told, ReportEffect::Old | ReportEffect::Hasty) {
             return false;
         }
         let Some(slot) = self.slots.get_mut(id) else {
@@ -146,14 +146,14 @@ impl Root {
         slot.epoch += 1;
         slot.desired = Desired::Resting(cause);
         slot.become_state(ChildState::Stopped, now);
-        answer(&mut slot.for_up, &Ok(()));
+        answer(&mut slot.waiting_up, &Ok(()));
         slot.no_session("its account is parked");
         let data = json!({
             "text": text, "tail": tail,
             "code": exit.as_ref().and_then(|exit| exit.code),
             "signal": exit.as_ref().and_then(|exit| exit.signal),
         });
-        self.note(NewEvent::new(EventType::AgentStopped, id, cause).with(data));
+        self.journal(NewEvent::new(EventType::AgentStopped, id, cause).with(data));
         if parked == MOST_PARKS {
             self.call_about_parks(id, &text);
         } else if parked == 0 && before >= MOST_PARKS {
@@ -195,7 +195,7 @@ impl Root {
     fn settle_parks(&self, id: &ChildId) {
         let child = id.to_string();
         let settled = (self.world.store).begin(move |txn| {
-            escalations::over(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)
+            escalations::close_matching(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)
         });
         let id = id.clone();
         tokio::spawn(async move {

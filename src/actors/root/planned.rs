@@ -28,12 +28,12 @@ impl Root {
             return;
         }
         slot.desired = Desired::Cycle(cause);
-        slot.tell(ChildMsg::End(slot.spec.grace));
+        slot.send(ChildMsg::End(slot.spec.grace));
         let kind = match cause {
             Cause::Idle => EventType::AgentIdleKilled,
             _ => EventType::AgentDrifted,
         };
-        self.note(NewEvent::new(kind, id, cause));
+        self.journal(NewEvent::new(kind, id, cause));
     }
 
     /// Ends the session for now. The child's records and files stay.
@@ -48,7 +48,7 @@ impl Root {
         slot.draining = false;
         slot.desired = Desired::Resting(cause);
         slot.become_state(ChildState::Ending, now);
-        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+        if !slot.send(ChildMsg::End(slot.spec.grace)) {
             self.sweep_any(me, id);
         }
     }
@@ -71,7 +71,7 @@ impl Root {
         if let Some(spec) = look.specs.get(id) {
             slot.spec = slot.spec.renewed(spec);
         }
-        self.note(NewEvent::new(EventType::AgentResumed, id, cause));
+        self.journal(NewEvent::new(EventType::AgentResumed, id, cause));
         self.spawn_child(me, id).await;
     }
 
@@ -98,27 +98,27 @@ impl Root {
             let epoch = Some(epoch);
             RootMail::DrainDue { id: name, epoch }.into()
         });
-        self.tell_of_drain(me, id);
+        self.announce_drain(me, id);
     }
 
     /// Types a notice into the session of a draining member, if its program reads prose. A plain command gets none: the
     /// text would be input of unknown effect.
-    pub(super) fn tell_of_drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+    pub(super) fn announce_drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if self.slots.get(id).is_some_and(|slot| slot.draining) {
-            self.say(me, id, PoolNotice::Leave);
+            self.send_notice(me, id, PoolNotice::Leave);
         }
     }
 
     /// Retries the notices that could not be typed before.
-    pub(super) fn say_all(&mut self, me: &ActorRef<RootMsg>) {
+    pub(super) fn send_notices(&mut self, me: &ActorRef<RootMsg>) {
         let waiting = self.slots.iter_mut();
         let waiting = waiting.filter_map(|(id, slot)| Some((id.clone(), slot.words.take()?)));
         for (id, words) in waiting.collect::<Vec<_>>() {
-            self.say(me, &id, words);
+            self.send_notice(me, &id, words);
         }
     }
 
-    fn say(&self, me: &ActorRef<RootMsg>, id: &ChildId, words: PoolNotice) {
+    fn send_notice(&self, me: &ActorRef<RootMsg>, id: &ChildId, words: PoolNotice) {
         let Some(slot) = self.slots.get(id) else {
             return;
         };
@@ -175,7 +175,7 @@ impl Root {
             slot.drain_epoch += 1;
             // A member that has not been told to leave need not be told to stay.
             if slot.words.take().is_none() {
-                self.say(me, id, PoolNotice::Stay);
+                self.send_notice(me, id, PoolNotice::Stay);
             }
         }
     }
@@ -211,7 +211,7 @@ impl Root {
         }
         slot.desired = Desired::Ended(cause);
         slot.become_state(ChildState::Ending, now);
-        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+        if !slot.send(ChildMsg::End(slot.spec.grace)) {
             self.sweep_any(me, id);
         }
     }

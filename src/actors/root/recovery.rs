@@ -13,7 +13,7 @@ use super::super::claims::ClaimKey;
 use super::super::effects;
 use super::super::mail::RootMail;
 use super::super::world::World;
-use super::look::{self, Known, Look};
+use super::look::{self, Look, RootState};
 use super::slot::{Desired, Slot};
 use super::{Root, RootMsg};
 use crate::actors::mail::ConfigMsg;
@@ -98,7 +98,7 @@ impl Root {
             let session = slot.session.as_ref()?;
             Some((session.handle.id.clone(), session.handle.token.clone()))
         });
-        let known = Known {
+        let known = RootState {
             tended: self
                 .slots
                 .iter()
@@ -117,10 +117,10 @@ impl Root {
                 if first {
                     endings::adopt_tasks(&world).await;
                     // A raider that ran `hd done` while no supervisor ran needs no session.
-                    outbox::settle(&world).await;
+                    outbox::drain(&world).await;
                 }
                 let begun = world.clock.mono();
-                let look = look::look(&world, known).await;
+                let look = look::observe(&world, known).await;
                 let took = world.clock.mono().saturating_sub(begun);
                 world.store.metrics().patrolled(took);
                 look
@@ -159,7 +159,7 @@ impl Root {
                     self.replace_shells(shells);
                 }
             }
-            self.say_all(me);
+            self.send_notices(me);
             if let Some(hooked) = &look.hooked {
                 self.forget_finished(hooked);
                 self.note_unseen(look.unseen);
@@ -382,7 +382,7 @@ pub async fn end_orphan(
         Ok(how) => {
             let data = serde_json::json!({ "how": format!("{how:?}") });
             let event = NewEvent::new(kind, subject, cause).with(data);
-            world.store.note(vec![event]);
+            world.store.journal(vec![event]);
             // A child that wants its name may have waited for this.
             world.directory.tell_root(RootMail::Look);
         }

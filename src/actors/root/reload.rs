@@ -126,11 +126,11 @@ impl Root {
             match (was, is) {
                 (false, true) => {
                     let event = NewEvent::new(EventType::RigSuspended, &rig.name, Cause::Suspended);
-                    self.note(event);
+                    self.journal(event);
                 }
                 (true, false) => {
                     let event = NewEvent::new(EventType::RigResumed, &rig.name, Cause::Unsuspended);
-                    self.note(event);
+                    self.journal(event);
                 }
                 (true, true) | (false, false) => {}
             }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::Root;
-use super::wanted::Want;
-use crate::actors::mail::Meant;
+use super::desired::Want;
+use crate::actors::mail::ChildRef;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::reconcile::Mode;
@@ -37,7 +37,7 @@ pub(super) type Shells = BTreeMap<ChildId, (Shell, Mono)>;
 /// a session with a person attached is left alone.
 ///
 /// None when the look is not a patrol's: processes are not inspected for every event.
-pub(super) async fn look(
+pub(super) async fn find(
     world: &World,
     patrol: bool,
     wants: &[Want],
@@ -109,7 +109,7 @@ async fn replace(world: Arc<World>, id: ChildId, shell: Shell) {
         return;
     }
     let tail = effects::tail(&world, &shell.session).await;
-    let meant = Meant::any(id.clone(), shell.session).only(shell.token);
+    let meant = ChildRef::any(id.clone(), shell.session).only(shell.token);
     if let Err(error) = ask::replace_dead(&world, meant, tail).await {
         tracing::warn!(
             child = %id,

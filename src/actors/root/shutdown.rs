@@ -7,7 +7,7 @@
 //!              └── a second Stop: no grace ──┘
 //! ```
 
-use crate::actors::root::Left;
+use crate::actors::root::Survivors;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -111,7 +111,7 @@ impl Root {
                 continue;
             };
             slot.told = Some(mode);
-            slot.tell(match mode {
+            slot.send(match mode {
                 StopMode::KeepSessions => ChildMsg::Detach,
                 StopMode::Graceful => ChildMsg::End(slot.grace()),
                 StopMode::Now => ChildMsg::End(Duration::ZERO),
@@ -182,11 +182,11 @@ impl Root {
             return;
         };
         stopping.pass = Pass::Infrastructure;
-        let left = self.left.told();
+        let left = self.left.list();
         let data = serde_json::json!({ "mode": format!("{:?}", stopping.mode), "left": left });
         let replies = std::mem::take(&mut stopping.replies);
         let city = self.world.city.name.clone();
-        self.note(NewEvent::new(EventType::ControllerStopped, city, Cause::Shutdown).with(data));
+        self.journal(NewEvent::new(EventType::ControllerStopped, city, Cause::Shutdown).with(data));
         let infra: Vec<_> = self
             .infra
             .iter_mut()
@@ -226,7 +226,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Ends every running session, in rounds until none is left or the time is up. Sessions that are not known to have
 /// ended are noted in `left`.
-async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
+async fn strays(world: &Arc<World>, left: &Survivors, grace: Duration) {
     let begun = world.clock.mono();
     let mut at_once = AT_ONCE;
     loop {
@@ -240,7 +240,7 @@ async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
                 true
             }
         };
-        let running = left.told();
+        let running = left.list();
         let over = world.clock.mono().saturating_sub(begun) >= grace + MARGIN / 2;
         if !again || over {
             if !running.is_empty() {
@@ -260,7 +260,7 @@ async fn strays(world: &Arc<World>, left: &Left, grace: Duration) {
 /// not be observed were not tried.
 async fn end_all(
     world: &Arc<World>,
-    left: &Left,
+    left: &Survivors,
     sessions: Vec<SessionFacts>,
     grace: Duration,
     at_once: usize,
@@ -295,7 +295,7 @@ async fn end_all(
                 if how != Stopped::Already {
                     let data = serde_json::json!({ "how": format!("{how:?}") });
                     let event = NewEvent::new(EventType::AgentOrphanStopped, id, Cause::Shutdown);
-                    world.store.note(vec![event.with(data)]);
+                    world.store.journal(vec![event.with(data)]);
                 }
             }
             Some(Ok((id, Err(error)))) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{ActorId, ActorRef, RpcReplyPort};
 
-use super::super::mail::{self, ChildState, ChildView, EndRefused, Meant};
+use super::super::mail::{self, ChildRef, ChildState, ChildView, EndRefused};
 use crate::actors::mail::{ChildSpec, SessionView, StopMode};
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
@@ -64,13 +64,13 @@ pub(super) struct Slot {
     pub(super) together: bool,
     /// The stop mode that it was told when the supervisor stops.
     pub(super) told: Option<StopMode>,
-    pub(super) for_up: Waiting<(), String>,
+    pub(super) waiting_up: Waiting<(), String>,
     /// Set when a missing sandbox prevented the start, and that was journalled.
     pub(super) homeless: bool,
     /// Why the start was put off: the run state was unknown, or nothing could be written.
     pub(super) unseen: Option<String>,
     /// Operators that wait for the session they asked for.
-    pub(super) for_wake: Waiting<(), String>,
+    pub(super) waiting_wake: Waiting<(), String>,
     /// Number of sessions in a row that ended of their account's trouble soon after their start.
     pub(super) parked: u32,
     /// When the wait of these operators was first seen.
@@ -79,7 +79,7 @@ pub(super) struct Slot {
     pub(super) tried: bool,
     /// The way in which the last session was ended, if it was told to end.
     pub(super) how: Option<Stopped>,
-    pub(super) for_end: Waiting<(), EndRefused>,
+    pub(super) waiting_end: Waiting<(), EndRefused>,
     /// The tail of the terminal, read before a session with a dead agent is ended.
     pub(super) tail: Option<String>,
 }
@@ -111,15 +111,15 @@ impl Slot {
             drain_epoch: 0,
             together: false,
             told: None,
-            for_up: Vec::new(),
+            waiting_up: Vec::new(),
             homeless: false,
             unseen: None,
-            for_wake: Vec::new(),
+            waiting_wake: Vec::new(),
             parked: 0,
             wake_waited: None,
             tried: false,
             how: None,
-            for_end: Vec::new(),
+            waiting_end: Vec::new(),
             tail: None,
         }
     }
@@ -131,7 +131,7 @@ impl Slot {
     }
 
     /// Returns true when the child matches `meant`.
-    pub(super) fn is_meant(&self, meant: &Meant) -> bool {
+    pub(super) fn is_meant(&self, meant: &ChildRef) -> bool {
         let of = mail::incarnation(&self.spec);
         let has = |token: &String| match &self.session {
             Some(session) => session.handle.token == *token,
@@ -180,8 +180,8 @@ impl Slot {
 
     /// Tells the callers that wait for the session that there will be none.
     pub(super) fn no_session(&mut self, why: &str) {
-        answer(&mut self.for_up, &Err(why.to_owned()));
-        answer(&mut self.for_wake, &Err(why.to_owned()));
+        answer(&mut self.waiting_up, &Err(why.to_owned()));
+        answer(&mut self.waiting_wake, &Err(why.to_owned()));
     }
 
     pub(super) fn has_actor(&self) -> bool {
@@ -236,7 +236,7 @@ impl Slot {
     }
 
     /// Sends a message to the actor; false when there is none.
-    pub(super) fn tell(&self, msg: ChildMsg) -> bool {
+    pub(super) fn send(&self, msg: ChildMsg) -> bool {
         self.actor
             .as_ref()
             .is_some_and(|child| child.cast(msg).is_ok())

@@ -436,7 +436,7 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             if blocked {
                 // A person has looked: reset the counters of attempts.
                 (relic.reworks, relic.charge_failures) = (0, 0);
-                quarantine::settle(txn, &relic.id)?;
+                quarantine::close(txn, &relic.id)?;
             }
             relic.status = RelicStatus::Hooked;
             relic.assignee = Some(hook.raider.to_string());

@@ -24,7 +24,7 @@ use super::super::claims::Claim;
 use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::{claimed, pack, step, unpack};
-use crate::actors::mail::Meant;
+use crate::actors::mail::ChildRef;
 use crate::actors::records::quarantine;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -115,7 +115,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     let accepted = accepted(&hook, git.head, request.exit, false);
     let claims = world.claims.clone();
     let declared = world.store.run(move |txn| {
-        if let Some(intent) = said(txn, &plan)? {
+        if let Some(intent) = declared_intent(txn, &plan)? {
             return Ok(Err(intent));
         }
         let saga = declare(txn, &request, &plan, mismatch)?;
@@ -149,7 +149,7 @@ fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
 }
 
 /// Returns the intent that this incarnation declared meanwhile, if any.
-fn said(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError> {
+fn declared_intent(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError> {
     let hook = txn.hook(&plan.raider)?;
     let own = hook.filter(|hook| hook.incarnation == plan.incarnation);
     Ok(own.and_then(|hook| hook.done))
@@ -230,7 +230,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
         submit(world, &mut saga, &plan).await?;
         world.at(FaultPoint::DoneSubmitAfter);
     }
-    let meant = Meant::raider(&plan.raider, plan.incarnation);
+    let meant = ChildRef::raider(&plan.raider, plan.incarnation);
     ask::end(world, meant, Cause::Done).await?;
     world.at(FaultPoint::DoneSessionBefore);
     let id = saga.id;

@@ -66,7 +66,7 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     let merged = effects::repo(world, &rig.name, move |repo| repo.merge(&request)).await;
     let (tip, tree) = match merged {
         Ok(MergeOutcome::Clean { tip, tree }) => (tip, tree),
-        Ok(MergeOutcome::Nothing) => return nothing_left(world, rig, mr, state.tip).await,
+        Ok(MergeOutcome::Nothing) => return land_empty_merge(world, rig, mr, state.tip).await,
         Ok(MergeOutcome::Conflict(files)) => {
             let error = format!("conflicts with {} in {}", mr.target, files.join(", "));
             return fail(world, None, mr, FailureType::Conflict, error, files).await;
@@ -107,7 +107,7 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
 
 /// Handles a merge that gives the target's own tree: nothing is to land. Its commits may be on the raider's branch
 /// only, which is deleted, so they are kept.
-async fn nothing_left(
+async fn land_empty_merge(
     world: &World,
     rig: &Rig,
     mr: MergeRequest,
@@ -170,7 +170,7 @@ async fn test(
         gates::Outcome::TargetRed { gate } => {
             let data = serde_json::json!({ "gate": gate, "target": mr.target });
             let event = NewEvent::new(EventType::ForgeRed, &rig.name, Cause::MergeFailed);
-            world.store.note(vec![event.with(data)]);
+            world.store.journal(vec![event.with(data)]);
             let target = mr.target.clone();
             let why = format!("gate {gate} fails on {target} itself; nobody is blamed");
             park(world, mr, why).await

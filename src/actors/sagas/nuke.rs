@@ -10,16 +10,16 @@
 //!
 //! Without a running session the first two measurements are one.
 
+mod failures;
+mod hookless;
 mod ignored;
-mod judged;
-mod keep;
-mod lone;
+mod judgement;
 mod measure;
+mod missing;
 mod rehearse;
 mod reopen;
-mod room;
-mod strays;
-mod stuck;
+mod salvage;
+mod salvage_quota;
 mod verdict;
 
 use crate::actors::mail::NukeTarget;
@@ -31,7 +31,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::{claimed, done, pack, step, unpack};
-use crate::actors::records::standing;
+use crate::actors::records::operator_orders;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
@@ -44,14 +44,14 @@ use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 use crate::ports::repo::Measurement;
 
 pub use ignored::named;
-use judged::Rest;
-pub use judged::{Judged, check, permitted, savable};
-pub use keep::record_salvage;
-pub use keep::safekeep;
-pub(super) use keep::write_salvage;
+use judgement::Rest;
+pub use judgement::{Judged, check, permitted, savable};
 pub use measure::{facts, unreadable};
 use measure::{facts_of, measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
+pub use salvage::record_salvage;
+pub use salvage::safekeep;
+pub(super) use salvage::write_salvage;
 use verdict::{at_risk, probe, probe_with};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -206,7 +206,7 @@ pub async fn run(world: &World, mut saga: Saga, judged: Option<Judged>) -> Resul
         Ok(nuked) => Ok(nuked),
         Err(failure) if world.is_stopping() => Err(failure),
         Err(failure) if failure.is_passing() => {
-            if let Err(error) = stuck::count(world, &mut saga, plan, &failure).await {
+            if let Err(error) = failures::count(world, &mut saga, plan, &failure).await {
                 tracing::warn!(
                     saga = saga.id,
                     %error,
@@ -217,7 +217,7 @@ pub async fn run(world: &World, mut saga: Saga, judged: Option<Judged>) -> Resul
             Err(failure)
         }
         Err(failure) if failure.kind == RefusalKind::Changed => {
-            stuck::changed(world, saga.id, &plan.target, &failure).await?;
+            failures::changed(world, saga.id, &plan.target, &failure).await?;
             Err(failure)
         }
         Err(failure) => {
@@ -234,7 +234,7 @@ async fn forward(
     plan: &mut Plan,
     rest: Option<Rest>,
 ) -> Result<Nuked, Refusal> {
-    ask::end(world, plan.target.meant(), plan.target.cause).await?;
+    ask::end(world, plan.target.child_ref(), plan.target.cause).await?;
     let still = match rest {
         Some(rest) => rest.still(world, &plan.target).await,
         None => None,
@@ -244,7 +244,7 @@ async fn forward(
         Some(measured) => Probed::Known(Some(measured)),
         None => measure(world, &plan.target).await,
     };
-    ignored::note(world, saga, plan, &measured).await?;
+    ignored::record(world, saga, plan, &measured).await?;
     let target = &plan.target;
     if discard(world, target, plan.salvage, measured).await? {
         step(world, saga, "removed", plan).await?;
@@ -285,7 +285,7 @@ async fn discard(
 ) -> Result<bool, Refusal> {
     let Some(git) = facts_of(measured).transpose() else {
         // The directory is gone: an earlier attempt was interrupted after the rename, or it was deleted by hand.
-        let kept = strays::keep(world, target, salvage).await?;
+        let kept = missing::keep(world, target, salvage).await?;
         let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
         let incarnation = target.incarnation;
         effects::repo(world, &target.raider.rig, move |repo| {
@@ -307,7 +307,7 @@ async fn discard(
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
         Ok(permit) => (permit, false),
         Err(refused) if salvage && holds && refused.kind == RefusalKind::WorkAtRisk => {
-            let facts = keep::save(world, target).await?;
+            let facts = salvage::save(world, target).await?;
             (probe(world, target, Some(facts)).await?, true)
         }
         Err(refused) => return Err(refused),
@@ -316,7 +316,7 @@ async fn discard(
         return Ok(salvaged);
     };
     if !salvaged {
-        keep::keep_unheld(world, target, &permit.git().head).await?;
+        salvage::keep_unheld(world, target, &permit.git().head).await?;
     }
     effects::discard(world, permit).await?;
     Ok(salvaged)
@@ -333,11 +333,11 @@ async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>
         };
         let kept = txn.salvages()?.into_iter().rfind(own);
         let hook = txn.hook(&target.raider)?;
-        let held = standing::drop_hook(txn, &target.raider, target.incarnation)?;
+        let held = operator_orders::drop_hook(txn, &target.raider, target.incarnation)?;
         match hook {
             Some(hook) if held => reopen::reopen(txn, &target, &hook.relic, kept.as_ref())?,
             Some(_) => {}
-            None => lone::reopen(txn, &target, kept.as_ref())?,
+            None => hookless::reopen(txn, &target, kept.as_ref())?,
         }
         let salvage = kept.map(|entry| entry.id);
         let data = ignored.beside(serde_json::json!({
@@ -346,7 +346,7 @@ async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>
         let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.origin());
         txn.record(&event.with(data))?;
         txn.close_saga(saga)?;
-        stuck::forget(txn, &target.raider)?;
+        failures::forget(txn, &target.raider)?;
         Ok(salvage)
     });
     let salvage = released.await?;

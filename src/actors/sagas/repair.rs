@@ -11,7 +11,7 @@ use super::super::world::World;
 use super::super::{ask, effects};
 use super::charge::{self, sandbox_spec};
 use super::nuke;
-use crate::actors::mail::Meant;
+use crate::actors::mail::ChildRef;
 use crate::actors::mail::raider_spec;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -102,7 +102,7 @@ async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
 }
 
 async fn end(world: &World, hook: &Hook) -> Result<(), Refusal> {
-    let meant = Meant::raider(&hook.raider, hook.incarnation);
+    let meant = ChildRef::raider(&hook.raider, hook.incarnation);
     ask::end(world, meant, Cause::Repair).await
 }
 
@@ -141,7 +141,7 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
     effects::repo(world, &rig.name, move |repo| repo.repair_sandbox(&spec)).await?;
     let data = serde_json::json!({ "relic": hook.relic, "was": was, "salvage": salvage });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
-    world.store.note(vec![event.with(data)]);
+    world.store.journal(vec![event.with(data)]);
     Ok(Repaired {
         raider,
         sandbox,

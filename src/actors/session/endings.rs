@@ -58,7 +58,7 @@ pub async fn settled(
     session: &SessionHandle,
     exit: &SessionExit,
 ) -> bool {
-    match by_exit::settle(world, hook, session, exit).await {
+    match by_exit::apply(world, hook, session, exit).await {
         Ok(settled) => settled,
         Err(error) => {
             tracing::warn!(

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::lookout::{self, Lookout};
+use super::look_timer::{self, LookTimer};
 use super::world::World;
 use crate::domain::event::EventType;
 
@@ -39,7 +39,7 @@ pub struct ShamanArgs {
 /// The state of the shaman. A restarted one reads everything again.
 pub struct Shaman {
     args: ShamanArgs,
-    lookout: Lookout<ShamanMsg>,
+    timer: LookTimer<ShamanMsg>,
 }
 
 /// The actor. Its inbox and its book are rows.
@@ -59,10 +59,10 @@ impl Actor for ShamanActor {
         listen(&me, &args.world);
         me.cast(ShamanMsg::Look)?;
         self::notify::end_leftovers(&args);
-        self::notify::tell(&args);
+        self::notify::send_waiting(&args);
         Ok(Shaman {
             args,
-            lookout: Lookout::new(|| ShamanMsg::Look, ShamanMsg::Looked),
+            timer: LookTimer::new(|| ShamanMsg::Look, ShamanMsg::Looked),
         })
     }
 
@@ -75,10 +75,10 @@ impl Actor for ShamanActor {
         shaman.args.world = shaman.args.world.newest();
         match msg {
             ShamanMsg::Look => {
-                shaman.look(&me);
+                shaman.start_look(&me);
                 // A notification that failed with the store waits for no further event.
                 if shaman.args.world.city.notify.command.is_some() {
-                    self::notify::tell(&shaman.args);
+                    self::notify::send_waiting(&shaman.args);
                 }
             }
             // In a task of its own, because such a session may hang.
@@ -86,8 +86,8 @@ impl Actor for ShamanActor {
                 let world = Arc::clone(&shaman.args.world);
                 tokio::spawn(unkillable::call(world, session, why));
             }
-            ShamanMsg::Tell => self::notify::tell(&shaman.args),
-            ShamanMsg::Looked(next) => shaman.lookout.looked(&me, &shaman.args.world, next),
+            ShamanMsg::Tell => self::notify::send_waiting(&shaman.args),
+            ShamanMsg::Looked(next) => shaman.timer.looked(&me, &shaman.args.world, next),
         }
         Ok(())
     }
@@ -104,21 +104,19 @@ impl Actor for ShamanActor {
 }
 
 impl Shaman {
-    fn look(&mut self, me: &ActorRef<ShamanMsg>) {
+    fn start_look(&mut self, me: &ActorRef<ShamanMsg>) {
         let world = Arc::clone(&self.args.world);
-        let look = async move { look(&world).await };
-        self.lookout.look(me, &self.args.world, look);
+        let look = async move { run_look(&world).await };
+        self.timer.start(me, &self.args.world, look);
     }
 }
 
 /// Processes the inbox and the open escalations, and returns when the next look is due.
-async fn look(world: &Arc<World>) -> Option<Timestamp> {
+async fn run_look(world: &Arc<World>) -> Option<Timestamp> {
     let (own, reraise) = (Arc::clone(world), world.city.notify.reraise);
     let age = move |key: &str, stamp| own.age(key, stamp);
-    let looked = world
-        .store
-        .run(move |txn| reraise::look(txn, reraise, &age));
-    if let Err(error) = unkillable::over(world).await {
+    let looked = world.store.run(move |txn| reraise::run(txn, reraise, &age));
+    if let Err(error) = unkillable::close_ended(world).await {
         tracing::warn!(%error, "whether sessions that hung have ended cannot be seen");
     }
     match looked.await {
@@ -126,7 +124,7 @@ async fn look(world: &Arc<World>) -> Option<Timestamp> {
         Ok(next) => world.clock.now().checked_add(next?).ok(),
         Err(error) => {
             tracing::warn!(%error, "the shaman could not look");
-            lookout::retry(world)
+            look_timer::retry(world)
         }
     }
 }

@@ -64,14 +64,14 @@ impl Notices {
 }
 
 /// Sends all waiting notifications; a task that is already at it repeats its work.
-pub(super) fn tell(args: &ShamanArgs) {
+pub(super) fn send_waiting(args: &ShamanArgs) {
     let Some(mut claim) = args.world.claims.claim_or_repeat(ClaimKey::Notify) else {
         return;
     };
     let args = args.clone();
     tokio::spawn(async move {
         loop {
-            if let Err(error) = tell_all(&args).await {
+            if let Err(error) = send_all(&args).await {
                 tracing::warn!(%error, "people could not be told; the next look tries again");
             }
             match claim.give_back() {
@@ -97,11 +97,11 @@ pub(super) fn end_leftovers(args: &ShamanArgs) {
             tracing::error!(%error, "a command of [notify] that was left behind cannot be ended");
         }
         drop(claim);
-        tell(&args);
+        send_waiting(&args);
     });
 }
 
-async fn tell_all(args: &ShamanArgs) -> Result<(), StoreError> {
+async fn send_all(args: &ShamanArgs) -> Result<(), StoreError> {
     let notices = &args.notices;
     loop {
         let world = args.world.newest();
@@ -133,7 +133,7 @@ async fn tell_all(args: &ShamanArgs) -> Result<(), StoreError> {
         let subject = world.city.name.clone();
         let noted = world
             .store
-            .run(move |txn| note(txn, event.seq, ran, failed.as_ref(), &subject));
+            .run(move |txn| advance_cursor(txn, event.seq, ran, failed.as_ref(), &subject));
         noted.await?;
         if !ran {
             return Ok(());
@@ -209,7 +209,7 @@ fn next(
 }
 
 /// Moves the cursor over a notified event. Journals the first failure of the command, until one succeeds.
-fn note(
+fn advance_cursor(
     txn: &mut dyn Txn,
     seq: u64,
     told: bool,

@@ -14,7 +14,7 @@ use crate::actors::records::escalations;
 type Age<'a> = &'a dyn Fn(&str, Timestamp) -> Duration;
 
 /// Looks; returns in how long the next escalation must be raised again.
-pub(super) fn look(
+pub(super) fn run(
     txn: &mut dyn Txn,
     reraise: Option<Duration>,
     age: Age<'_>,

@@ -33,7 +33,7 @@ fn about(agent: &str, problem: &str, severity: Severity) -> Escalation {
     Escalation {
         agent: agent.into(),
         relic: None,
-        problem: Problem::said(problem),
+        problem: Problem::in_own_words(problem),
         severity,
         evidence: String::new(),
     }
@@ -92,7 +92,7 @@ async fn a_repeat_is_kept_with_the_first_and_calls_again_only_when_it_is_worse()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_new_words_all_the_time_calls_nobody_all_the_time() {
+async fn repeated_escalation_in_new_words_does_not_notify_each_time() {
     let town = Scenario::new().start().await;
     let letters = ('a'..='z').map(String::from);
     for word in letters {
@@ -122,7 +122,7 @@ async fn silence_raises_it_twice_one_severity_up_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_acknowledged_or_closed_is_not_raised_again() {
+async fn acknowledged_or_closed_escalation_is_not_raised_again() {
     let town = seldom().start().await;
     help(&town, about("mayor", "no key", Severity::Low)).await;
     let escalation = only(&town).await;
@@ -223,7 +223,7 @@ async fn a_time_in_the_future_is_now() {
 
 /// Trouble with a sandbox is over when the sandbox is gone, however that came about.
 #[tokio::test(start_paused = true)]
-async fn what_a_nuke_ends_is_settled_and_what_it_does_not_end_stays() {
+async fn nuke_closes_escalations_about_its_sandbox_and_no_others() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let toast = charged.raider.to_string();
@@ -291,7 +291,7 @@ async fn a_call_about_blocked_work_waits_until_a_person_takes_it_up() {
 
 /// Every look sees the same trouble; words that differ by a number are no other trouble.
 #[tokio::test(start_paused = true)]
-async fn what_the_shaman_knows_is_not_sent_again() {
+async fn known_escalation_is_not_notified_again() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     // More than is kept.

@@ -26,7 +26,7 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
     if matches!(facts.state, RunState::Unknown { .. }) {
         return;
     }
-    if let Err(error) = over(&world).await {
+    if let Err(error) = close_ended(&world).await {
         tracing::warn!(%error, "a call about a session that has ended may stay open");
     }
     let subject = subject(&world, &session).await;
@@ -62,7 +62,7 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
 ///
 /// # Errors
 /// Neither sessions nor store can be read.
-pub(super) async fn over(world: &World) -> Result<(), Refusal> {
+pub(super) async fn close_ended(world: &World) -> Result<(), Refusal> {
     let calls = world.store.run(|txn| {
         let mut open = escalations::open(txn)?;
         open.retain(|entry| entry.problem().kind() == ProblemKind::Unkillable);
@@ -72,7 +72,7 @@ pub(super) async fn over(world: &World) -> Result<(), Refusal> {
     if over.is_empty() {
         return Ok(());
     }
-    let settle = move |txn: &mut dyn Txn| escalations::settle(txn, over.clone(), Cause::Vanished);
+    let settle = move |txn: &mut dyn Txn| escalations::close(txn, over.clone(), Cause::Vanished);
     Ok(world.store.run(settle).await?)
 }
 

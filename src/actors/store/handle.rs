@@ -102,8 +102,8 @@ impl StoreHandle {
 
     /// Journals events asynchronously: never waits, never fails. While the store cannot write, the newest ten thousand
     /// events are kept in memory; the number of dropped events is journalled afterwards.
-    pub fn note(&self, events: Vec<NewEvent>) {
-        self.queue.note(events);
+    pub fn journal(&self, events: Vec<NewEvent>) {
+        self.queue.journal(events);
     }
 
     /// Returns a stream of every event committed from now on, in order of number. A subscriber that falls behind learns
@@ -174,7 +174,7 @@ where
                 Ok(())
             }
             Err(payload) => {
-                let said = said(payload.as_ref());
+                let said = panic_text(payload.as_ref());
                 self.panicked = Some(said.clone());
                 Err(StoreError::Failed(format!("a job panicked: {said}")))
             }
@@ -195,7 +195,7 @@ where
 }
 
 /// Returns the text of a panic.
-pub(super) fn said(payload: &(dyn Any + Send)) -> String {
+pub(super) fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned());
@@ -222,7 +222,7 @@ mod tests {
 
     /// A saga is claimed by the job that opens it, and the job may have to run again.
     #[test]
-    fn what_a_job_made_is_dropped_before_it_is_run_again() {
+    fn value_of_a_job_is_dropped_before_the_job_runs_again() {
         let held = Arc::new(AtomicBool::new(false));
         let job = move |_: &mut dyn Txn| match held.swap(true, Ordering::SeqCst) {
             false => Ok(Held(Arc::clone(&held))),

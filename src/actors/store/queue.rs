@@ -107,7 +107,7 @@ impl Queue {
         self.ready.notify_all();
     }
 
-    pub(super) fn note(&self, events: Vec<NewEvent>) {
+    pub(super) fn journal(&self, events: Vec<NewEvent>) {
         let mut waiting = self.waiting();
         if waiting.closed {
             tracing::warn!(
@@ -305,13 +305,13 @@ mod tests {
         let queue = Queue::new();
         let turn = queue.open();
         for n in 0..NOTES + 5 {
-            queue.note(vec![event(n)]);
+            queue.journal(vec![event(n)]);
         }
         let kept = subjects(queue.take(turn, None).unwrap());
         assert_eq!(kept.len(), NOTES + 5, "a burst alone loses nothing");
         queue.set_degraded(Some("full".to_owned()));
         for n in 0..NOTES + 5 {
-            queue.note(vec![event(n)]);
+            queue.journal(vec![event(n)]);
         }
         let taken = queue.take(turn, None).unwrap();
         let mut old = VecDeque::new();
@@ -321,7 +321,7 @@ mod tests {
             }
         }
         assert_eq!((old.len(), old[0].subject.as_str()), (NOTES, "5"));
-        queue.note(vec![event(77_777), event(88_888)]);
+        queue.journal(vec![event(77_777), event(88_888)]);
         queue.put_back(old);
         assert_eq!(queue.take_dropped(), 7);
         assert_eq!(queue.take_dropped(), 0);
@@ -336,7 +336,7 @@ mod tests {
         let turn = queue.open();
         let retry = Instant::now();
         assert!(queue.take(turn, Some(retry)).unwrap().is_empty());
-        queue.note(vec![event(1)]);
+        queue.journal(vec![event(1)]);
         let soon = Instant::now() + std::time::Duration::from_millis(20);
         assert_eq!(subjects(queue.take(turn, Some(soon)).unwrap()), ["1"]);
         assert!(Instant::now() >= soon, "notes alone do not hurry it");
@@ -346,12 +346,12 @@ mod tests {
     fn a_new_writer_ends_the_one_before() {
         let queue = Queue::new();
         let (first, second) = (queue.open(), queue.open());
-        queue.note(vec![event(1)]);
+        queue.journal(vec![event(1)]);
         assert!(queue.take(first, None).is_none());
         assert_eq!(subjects(queue.take(second, None).unwrap()), ["1"]);
-        queue.note(vec![event(2)]);
+        queue.journal(vec![event(2)]);
         queue.close();
-        queue.note(vec![event(3)]);
+        queue.journal(vec![event(3)]);
         assert_eq!(subjects(queue.take(second, None).unwrap()), ["2"]);
         assert!(queue.take(second, None).is_none());
     }

@@ -156,7 +156,7 @@ async fn jobs_answer_and_their_events_are_followed_in_order() {
     let store = start(share(sqlite())).await;
     let mut follower = store.handle.subscribe();
     let seq = store.handle.run(|txn| txn.record(&event(1))).await.unwrap();
-    store.handle.note(vec![event(2), event(3)]);
+    store.handle.journal(vec![event(2), event(3)]);
     let undone: Result<(), _> = store
         .handle
         .run(|txn| {
@@ -180,7 +180,7 @@ async fn jobs_answer_and_their_events_are_followed_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_queued_is_committed_together() {
+async fn queued_jobs_are_committed_together() {
     let (open, commits, _) = moody(usize::MAX);
     let store = start(open).await;
     let (go, first) = busy(&store.handle).await;
@@ -219,7 +219,7 @@ async fn a_panic_fails_its_own_job_and_restarts_the_actor_without_losing_others(
     };
     let jobs: Vec<_> = (0..300).map(spawn).collect();
     until(|| handle.queue().len() == 300).await;
-    handle.note(vec![event(1000)]);
+    handle.journal(vec![event(1000)]);
     go.send(()).unwrap();
     first.await.unwrap().unwrap();
     for (n, job) in jobs.into_iter().enumerate() {
@@ -269,10 +269,10 @@ async fn a_store_that_cannot_write_refuses_jobs_keeps_notes_and_recovers() {
     let (open, _, room) = moody(0);
     let store = start(open).await;
     let handle = &store.handle;
-    handle.note(vec![event(1)]);
+    handle.journal(vec![event(1)]);
     let refused = handle.run(|txn| txn.record(&event(99))).await;
     assert_eq!(refused, Err(StoreError::Unavailable("no room".into())));
-    handle.note(vec![event(2), event(3)]);
+    handle.journal(vec![event(2), event(3)]);
     let refused = handle.run(|txn| txn.record(&event(99))).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))));
     room.store(usize::MAX, Ordering::SeqCst);
@@ -335,7 +335,7 @@ async fn a_store_that_cannot_be_opened_is_tried_again_with_the_next_job() {
 }
 
 #[tokio::test]
-async fn a_stop_writes_what_is_queued_and_refuses_what_comes_after() {
+async fn stop_writes_queued_jobs_and_refuses_later_ones() {
     let (open, _, _) = moody(usize::MAX);
     let store = start(Arc::clone(&open)).await;
     let handle = store.handle.clone();
@@ -345,7 +345,7 @@ async fn a_stop_writes_what_is_queued_and_refuses_what_comes_after() {
         tokio::spawn(async move { handle.run(|txn| txn.record(&event(1))).await })
     };
     until(|| handle.queue().len() == 1).await;
-    handle.note(vec![event(2)]);
+    handle.journal(vec![event(2)]);
     let stopping = tokio::spawn(store.stop());
     until(|| handle.queue().is_closed()).await;
     let late = handle.run(|txn| txn.record(&event(3))).await;
@@ -353,7 +353,7 @@ async fn a_stop_writes_what_is_queued_and_refuses_what_comes_after() {
         late,
         Err(StoreError::Unavailable("the store is stopped".into()))
     );
-    handle.note(vec![event(4)]);
+    handle.journal(vec![event(4)]);
     go.send(()).unwrap();
     assert_eq!(first.await.unwrap(), Ok(()));
     assert_eq!(queued.await.unwrap(), Ok(1));
@@ -368,7 +368,7 @@ async fn a_stop_writes_what_is_queued_and_refuses_what_comes_after() {
 async fn a_stop_does_not_hang_on_notes_that_cannot_be_written() {
     let (open, _, _) = moody(0);
     let store = start(open).await;
-    store.handle.note(vec![event(1)]);
+    store.handle.journal(vec![event(1)]);
     let stopped = tokio::time::timeout(DEADLINE, store.stop()).await;
     assert!(stopped.is_ok());
 }

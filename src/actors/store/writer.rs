@@ -12,7 +12,7 @@ use crate::domain::event::{Event, EventType, NewEvent};
 use crate::ports::relics::{Durability, Job, Relics, StoreError, Txn};
 
 use super::Open;
-use super::handle::said;
+use super::handle::panic_text;
 use super::queue::{Item, Queue};
 
 /// While the store cannot write, it is retried after this interval, or when a job arrives.
@@ -56,7 +56,7 @@ impl Writer {
             let crash = match served {
                 Ok(None) => continue,
                 Ok(Some(panicked)) => panicked,
-                Err(payload) => said(payload.as_ref()),
+                Err(payload) => panic_text(payload.as_ref()),
             };
             // The store is closed before the next writer can open it.
             self.store = None;
@@ -85,7 +85,7 @@ impl Writer {
         let mut panicked = None;
         let mut refused = Vec::new();
         match self.commit(&mut items, durability) {
-            Ok(results) => panicked = self.settle(items.into_iter().zip(results)),
+            Ok(results) => panicked = self.answer_jobs(items.into_iter().zip(results)),
             Err(error) if items.len() == 1 => {
                 refused = items.into_iter().zip(Some(error)).collect();
             }
@@ -94,7 +94,7 @@ impl Writer {
                 for mut item in items {
                     match self.commit(std::slice::from_mut(&mut item), durability) {
                         Ok(results) => {
-                            let settled = self.settle(std::iter::once(item).zip(results));
+                            let settled = self.answer_jobs(std::iter::once(item).zip(results));
                             panicked = panicked.or(settled);
                         }
                         Err(error) => refused.push((item, error)),
@@ -150,7 +150,7 @@ impl Writer {
     }
 
     /// Answers the jobs of a commit. Returns the text of a job's panic.
-    fn settle(
+    fn answer_jobs(
         &self,
         settled: impl Iterator<Item = (Item, Result<(), StoreError>)>,
     ) -> Option<String> {

@@ -54,7 +54,7 @@ pub(super) fn submitted(
     let mut data = serde_json::json!(told);
     data["session"] = serde_json::json!(handle.id);
     let event = NewEvent::new(EventType::RaiderUnclear, child, Cause::LineLeft);
-    world.store.note(vec![event.with(data)]);
+    world.store.journal(vec![event.with(data)]);
 }
 
 /// Builds the refusal of a text while a person's line stands in the input.

@@ -28,15 +28,15 @@ const UNPRICED: &str = "budget-unpriced/";
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
+pub(super) async fn report_all(world: &World) -> Result<(), StoreError> {
     let budgets = every_budget(world);
-    let over = tell(world, &budgets).await?;
+    let over = report_spent(world, &budgets).await?;
     let holds = |scope: &Scope| over.iter().any(|over| over.scope == *scope);
     let mut within: Vec<_> = budgets.into_iter().map(|(scope, _)| scope).collect();
     within.retain(|scope| !holds(scope));
     let settled = world.store.run(move |txn| {
         // It may not be configured any more.
-        escalations::over(txn, &[ProblemKind::BudgetSpent], |scope, _| {
+        escalations::close_matching(txn, &[ProblemKind::BudgetSpent], |scope, _| {
             over.iter().all(|over| over.scope.to_string() != scope)
         })?;
         for scope in &within {
@@ -55,7 +55,7 @@ pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// The store's.
-pub async fn over(world: &World) -> Result<Vec<(Over, String)>, StoreError> {
+pub async fn spent(world: &World) -> Result<Vec<(Over, String)>, StoreError> {
     let budgets = every_budget(world);
     if budgets.iter().all(|(_, budget)| budget.is_none()) {
         return Ok(Vec::new());
@@ -105,7 +105,7 @@ pub async fn afford(world: &World, rig: &Rig, harness: &HarnessName) -> Result<(
         return Ok(());
     }
     collect(world, None).await;
-    let over = tell(world, &budgets).await?;
+    let over = report_spent(world, &budgets).await?;
     let parks = |over: &&Over| over.budget.on_exceed == OnExceed::Park;
     let Some(over) = over.iter().find(parks) else {
         return Ok(());
@@ -119,7 +119,7 @@ const NAMED: usize = 8;
 
 /// Calls a person, once for each budget under which tokens without a price are used: it cannot limit what it does not
 /// count. Returns true when a person was called.
-fn tell_unpriced(
+fn report_unpriced(
     txn: &mut dyn Txn,
     budgets: &[(Scope, Option<Budget>)],
     rows: &[Row],
@@ -173,7 +173,10 @@ fn until(world: &World) -> String {
 }
 
 /// Returns the budgets that are spent; a person is called once a day for each.
-async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<Over>, StoreError> {
+async fn report_spent(
+    world: &World,
+    budgets: &[(Scope, Option<Budget>)],
+) -> Result<Vec<Over>, StoreError> {
     if budgets.iter().all(|(_, budget)| budget.is_none()) {
         return Ok(Vec::new());
     }
@@ -182,7 +185,7 @@ async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<
     let told = world.store.run(move |txn| {
         let rows = txn.usage_since(&today)?;
         let over = spent_in(&rows, &budgets);
-        let mut called = tell_unpriced(txn, &budgets, &rows)?;
+        let mut called = report_unpriced(txn, &budgets, &rows)?;
         for over in &over {
             let key = format!("{TOLD}{}", over.scope);
             let now = format!("{today} {}", over.budget.usd_per_day);

@@ -115,7 +115,7 @@ async fn transcript_elsewhere_is_not_read() {
 
 /// opencode's plugin writes next to itself: among the files that this supervisor keeps of the session.
 #[tokio::test(start_paused = true)]
-async fn what_the_plugin_of_a_session_writes_is_read_from_among_its_own_files_only() {
+async fn usage_of_a_plugin_is_read_from_the_files_of_its_own_session_only() {
     let scenario = Scenario::new().with(|city| {
         let harnesses = city.harnesses.values_mut();
         harnesses.for_each(|harness| harness.hooks = Hooks::Opencode);
@@ -204,7 +204,7 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
     }
     assert_eq!(town.escalations().await.len(), 1, "a person is called once");
     assert!(town.runs(&charged.session), "what runs goes on");
-    assert_eq!(over(&town.world).await.unwrap().len(), 1);
+    assert_eq!(spent(&town.world).await.unwrap().len(), 1);
     town.reword().await;
     town.reconfigure(|city| city.rigs[0].raiders.budget = park(10.0))
         .await;
@@ -213,7 +213,7 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
     let called = town.escalations().await;
     let closed = called.iter().all(|call| call.status == RelicStatus::Closed);
     assert!(closed && called.len() == 1, "the call is over: {called:?}");
-    assert_eq!(over(&town.world.newest()).await.unwrap(), []);
+    assert_eq!(spent(&town.world.newest()).await.unwrap(), []);
     // Spent again, it calls again.
     town.reconfigure(|city| city.rigs[0].raiders.budget = park(3.0))
         .await;

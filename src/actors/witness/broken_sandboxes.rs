@@ -8,8 +8,8 @@ use super::super::sandbox_faults;
 use super::WitnessArgs;
 use super::inbox;
 use crate::actors::records::escalations;
-use crate::domain::ailment::Ailment;
 use crate::domain::ids::RaiderId;
+use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::relics::Txn;
 
 /// Calls a person for each broken sandbox, and closes the escalations of those that work again.
@@ -17,8 +17,9 @@ use crate::ports::relics::Txn;
 /// # Errors
 /// The store's.
 pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
-    let mut still: BTreeMap<_, BTreeSet<RaiderId>> =
-        Ailment::PROBLEMS.map(|it| (it, BTreeSet::new())).into();
+    let mut still: BTreeMap<_, BTreeSet<RaiderId>> = SandboxFault::PROBLEMS
+        .map(|it| (it, BTreeSet::new()))
+        .into();
     for (hook, seen) in sandbox_faults::observe(&args.world, &args.rig).await? {
         let raider = &hook.raider;
         match seen {

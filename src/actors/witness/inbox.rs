@@ -26,7 +26,7 @@ pub enum Handled {
 pub async fn handle(args: &WitnessArgs, message: Message) -> Result<Handled, Refusal> {
     let id = message.id;
     match message.body {
-        Body::PolecatDone(done) => validate::polecat_done(args, id, done).await,
+        Body::RaiderDone(done) => validate::raider_done(args, id, done).await,
         Body::Merged(body) => merged::merged(args, id, body).await,
         Body::MergeFailed(failed) => rework::merge_failed(args, id, failed).await,
         Body::MergeReady(_)

@@ -13,10 +13,10 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, done, nuke, prune};
 use super::super::{ask, glances};
 use super::inbox::{self, Handled};
-use super::kept::{self, Kept};
+use super::retained::{self, Retained};
 use super::{
-    WitnessArgs, absent, broken_sandboxes, charges, merged, nuke_now, overdue, quarantined, review,
-    sight, stall, trouble, unread, wisps, zombies,
+    WitnessArgs, broken_sandboxes, charges, look_watchdog, merged, nuke_now, observe, quarantined,
+    review, sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
 };
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
@@ -62,28 +62,30 @@ impl Piece {
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, Refusal> {
+pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(None);
     };
-    let lone = sandboxes::lone(world, &rig.name).await.map_err(|error| {
-        tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed");
-    });
+    let lone = sandboxes::hookless_names(world, &rig.name)
+        .await
+        .map_err(|error| {
+            tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed");
+        });
     let views = match patrol {
         true => ask::views(world).await.ok(),
         false => None,
     };
-    let seen = wisps::Seen {
-        well: views.as_deref().map(sight::well),
+    let seen = wisps::WispEvidence {
+        well: views.as_deref().map(observe::well),
         lone: lone.clone().ok(),
     };
     let saw = seen.well.is_some() && seen.lone.is_some();
-    let absent = views.map(|views| absent::absent(world, &views));
+    let absent = views.map(|views| sessionless::sessionless(world, &views));
     if patrol {
-        args.memory.kept.clear();
+        args.memory.retention.clear();
     }
-    let kept = args.memory.kept.all();
+    let kept = args.memory.retention.all();
     let mut suspects = lone.unwrap_or_default();
     suspects.retain(|raider| !kept.contains(raider));
     let unlooked = match patrol {
@@ -93,14 +95,14 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let read = move |txn: &mut dyn Txn| {
         wisps::review(txn, &rig.name, &seen)?;
         if let Some(absent) = &absent {
-            absent::note(txn, &rig.name, absent)?;
+            sessionless::journal(txn, &rig.name, absent)?;
         }
         if let (true, Some(lone)) = (patrol, &seen.lone) {
             let lone = lone.iter().cloned().collect();
             escalations::still_so(txn, &rig.name, ProblemKind::Nameless, &lone)?;
         }
         if patrol {
-            overdue::over(txn, &rig.name)?;
+            look_watchdog::close(txn, &rig.name)?;
         }
         pieces(txn, &rig, &kept)
     };
@@ -118,7 +120,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     if patrol && saw {
         let now = world.clock.now();
         world.directory.patrolled(args.rig.clone(), now);
-        if let Err(error) = trouble::over(args, &pieces).await {
+        if let Err(error) = stuck_work::close_finished(args, &pieces).await {
             tracing::warn!(rig = %args.rig, %error, "closing stale escalations failed; will retry");
         }
     }
@@ -141,14 +143,14 @@ async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
             patrol"
         );
     }
-    if let Err(error) = unread::call(args).await {
+    if let Err(error) = unknown_owner::call(args).await {
         tracing::warn!(
             rig = %args.rig,
             %error,
             "the rig's sandboxes without hook cannot be listed; a person is called if that \
             lasts"
         );
-        unread::blind(args, &error).await?;
+        unknown_owner::unlistable(args, &error).await?;
     }
     Ok(())
 }
@@ -170,7 +172,7 @@ fn pieces(
         }
         if hook.done.is_none() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
             pieces.push(Piece::Suspect(hook.raider));
-        } else if is_over(txn, &hook, &inbox)? {
+        } else if work_is_over(txn, &hook, &inbox)? {
             seen_to.insert(hook.raider.clone());
             pieces.push(Piece::Release(hook.raider));
         }
@@ -195,7 +197,7 @@ fn waits_for(
     seen_to: &BTreeSet<RaiderId>,
 ) -> Result<bool, StoreError> {
     let (raider, incarnation) = match &message.body {
-        Body::PolecatDone(done) => (&done.raider, done.incarnation),
+        Body::RaiderDone(done) => (&done.raider, done.incarnation),
         // Before the landing is recorded the message concerns more than the sandbox.
         Body::Merged(merged) if merged::is_told(txn, merged)? => {
             (&merged.raider, merged.incarnation)
@@ -219,9 +221,9 @@ fn withdraw_closed(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
 
 /// Returns true when the raider's work is over: POLECAT_DONE is handled, and its merge request, if any, does not need
 /// the sandbox.
-fn is_over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<bool, StoreError> {
+fn work_is_over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<bool, StoreError> {
     let pending = inbox.iter().any(|message| {
-        matches!(&message.body, Body::PolecatDone(done)
+        matches!(&message.body, Body::RaiderDone(done)
             if done.raider == hook.raider && done.incarnation == hook.incarnation)
     });
     let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
@@ -255,7 +257,7 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
     let key = piece.key();
     match attempt.await {
         Ok(Ok(handled)) => {
-            trouble::passed(args, piece).await;
+            stuck_work::passed(args, piece).await;
             handled
         }
         Ok(Err(error)) => {
@@ -265,7 +267,7 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
                 %error,
                 "a piece of the witness's work failed; it is retried, or a person is called"
             );
-            trouble::stopped(args, piece, error).await
+            stuck_work::stopped(args, piece, error).await
         }
         Err(panic) => {
             tracing::error!(
@@ -302,7 +304,7 @@ async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
         let body = Escalation {
             agent: saga.subject,
             relic: None,
-            problem: trouble::of_another_version(saga.kind),
+            problem: stuck_work::of_another_version(saga.kind),
             severity: Severity::High,
             evidence: unreadable.message,
         };
@@ -346,7 +348,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         };
         let inbox = txn.inbox(&to)?;
         let held = review::since(txn, &hook)?;
-        let goes = held.is_some() || is_over(txn, &hook, &inbox)?;
+        let goes = held.is_some() || work_is_over(txn, &hook, &inbox)?;
         Ok(Some((hook, held)).filter(|_| goes))
     });
     let (Some((hook, held)), Some(rig)) = (found.await?, world.city.rig(&args.rig)) else {
@@ -358,7 +360,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
             let since = said.map_or(hook.charged_at, |done| done.at);
             (Cause::DoneCleanPushed, since)
         }
-        Some(held) if review::is_over(args, rig, &hook, held) => {
+        Some(held) if review::has_expired(args, rig, &hook, held) => {
             let until = held.checked_add(rig.witness.review_hold);
             (Cause::ReviewHold, until.unwrap_or(held))
         }
@@ -370,7 +372,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         // Another task has claimed it, and tells the witness when it ends.
         Err(busy) if busy.is_for_the_patrol() => Ok(Handled::AtPatrol),
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
-            let kept = Kept {
+            let kept = Retained {
                 hook: &hook,
                 owns: true,
                 since,
@@ -379,7 +381,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
                 refused,
                 may_go: true,
             };
-            kept::kept(args, kept).await
+            retained::retain(args, kept).await
         }
         Err(error) => Err(error),
     }

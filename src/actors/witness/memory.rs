@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stall::Silences;
-use super::trouble::Troubles;
+use super::stuck_work::RetryLedger;
 use crate::domain::ids::RaiderId;
 use crate::domain::restart::Mono;
 
@@ -15,15 +15,15 @@ pub struct Memory {
     /// The sessions that may be stalled.
     pub(super) silences: Silences,
     /// Pieces of work without progress.
-    pub(super) troubles: Troubles,
+    pub(super) retries: RetryLedger,
     /// Sandboxes that were judged.
-    pub(super) kept: Keepers,
+    pub(super) retention: RetentionCache,
 }
 
 /// Raiders whose sandboxes were judged and kept. Judging one measures everything in it, so an event that changes
 /// nothing about it waits for the patrol.
 #[derive(Default)]
-pub(super) struct Keepers(Mutex<Judged>);
+pub(super) struct RetentionCache(Mutex<Judged>);
 
 #[derive(Default)]
 struct Judged {
@@ -36,7 +36,7 @@ struct Judged {
     shells: BTreeMap<RaiderId, (String, Mono)>,
 }
 
-impl Keepers {
+impl RetentionCache {
     fn judged(&self) -> MutexGuard<'_, Judged> {
         // A poisoned lock costs at most another judgement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,7 +63,7 @@ impl Keepers {
     }
 
     /// Notes the sandboxes whose owner is unknown now. Returns since when, for each.
-    pub(super) fn note_unread(
+    pub(super) fn record_unknown_owners(
         &self,
         these: &BTreeSet<RaiderId>,
         now: Mono,
@@ -77,17 +77,17 @@ impl Keepers {
     }
 
     /// Notes that the sandboxes cannot be listed now. Returns since when.
-    pub(super) fn note_blind(&self, now: Mono) -> Mono {
+    pub(super) fn record_unlistable(&self, now: Mono) -> Mono {
         *self.judged().blind.get_or_insert(now)
     }
 
     /// Notes that they can be listed.
-    pub(super) fn note_sight(&self) {
+    pub(super) fn record_listable(&self) {
         self.judged().blind = None;
     }
 
     /// Notes that a patrol saw these sessions without their agents, and no others.
-    pub(super) fn note_shells(&self, these: BTreeMap<RaiderId, String>, now: Mono) {
+    pub(super) fn record_shells(&self, these: BTreeMap<RaiderId, String>, now: Mono) {
         let shells = &mut self.judged().shells;
         shells.retain(|raider, (token, _)| these.get(raider) == Some(token));
         for (raider, token) in these {

@@ -83,13 +83,13 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
         }
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
         let settled = escalations::about(txn, &[&merged.relic, &merged.mr], None)?;
-        escalations::settle(txn, settled, Cause::Merged)?;
+        escalations::close(txn, settled, Cause::Merged)?;
         if let Some(mr) = all.iter_mut().find(|mr| mr.id == merged.mr) {
             mr.settled_at = Some(txn.now());
             txn.put_mr(mr)?;
         }
     }
-    all.retain(|mr| mr.is_over() || mr.id == merged.mr);
+    all.retain(|mr| mr.is_final() || mr.id == merged.mr);
     Ok(all)
 }
 

@@ -16,23 +16,23 @@
 //! A witness keeps no state that matters: a successor resumes open sagas, reads the inbox and the outcome files, and
 //! comes to the same conclusions.
 
-mod absent;
 mod broken_sandboxes;
 mod charges;
 mod inbox;
-mod kept;
 mod look;
+mod look_watchdog;
 mod memory;
 mod merged;
+pub mod observe;
 mod outcomes;
-mod overdue;
 mod quarantined;
+mod retained;
 mod review;
 pub mod rework;
-pub mod sight;
+mod sessionless;
 pub mod stall;
-mod trouble;
-mod unread;
+mod stuck_work;
+mod unknown_owner;
 mod validate;
 mod wisps;
 mod zombies;
@@ -146,7 +146,7 @@ impl Actor for WitnessActor {
             // While stopping, start no new work.
             WitnessMsg::Look if witness.args.world.is_stopping() => {}
             WitnessMsg::Look if witness.looking.is_some() => witness.again = true,
-            WitnessMsg::Look => witness.look(&me),
+            WitnessMsg::Look => witness.start_look(&me),
             WitnessMsg::Again => {
                 witness.waiting = false;
                 me.cast(WitnessMsg::Look)?;
@@ -179,7 +179,7 @@ impl Actor for WitnessActor {
                 witness.looking = None;
                 witness.arm(&me, next);
                 if std::mem::take(&mut witness.again) {
-                    witness.look(&me);
+                    witness.start_look(&me);
                 } else {
                     witness.after(&me, retry);
                 }
@@ -219,14 +219,14 @@ impl Witness {
         self.due = Some(me.send_after(wait, || WitnessMsg::Look).abort_handle());
     }
 
-    fn look(&mut self, me: &ActorRef<WitnessMsg>) {
+    fn start_look(&mut self, me: &ActorRef<WitnessMsg>) {
         self.looking = Some(self.args.world.clock.mono());
         let patrol = std::mem::take(&mut self.patrol);
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
             let own = args.clone();
             // In a task of its own: a look that panics must not be the last one.
-            let looked = tokio::spawn(async move { look::look(&own, patrol).await });
+            let looked = tokio::spawn(async move { look::run(&own, patrol).await });
             let (retry, next) = match looked.await {
                 Ok(Ok(next)) => (false, next),
                 Ok(Err(error)) => {
@@ -259,7 +259,7 @@ impl Witness {
             return;
         }
         let args = self.args.clone();
-        tokio::spawn(async move { overdue::call(&args).await });
+        tokio::spawn(async move { look_watchdog::call(&args).await });
     }
 
     fn squash_wisps(&self) {
@@ -393,13 +393,13 @@ pub(super) async fn nuke_now(
     };
     // Checked before the session is ended, because the saga could not be opened without room.
     world.store.find_room().await?;
-    super::ask::end(world, target.meant(), target.cause).await?;
+    super::ask::end(world, target.child_ref(), target.cause).await?;
     let raider = target.raider;
     let nuked = match nuke::begin(world, &judged).await {
         Ok((saga, _until_run)) => nuke::run(world, saga, Some(judged)).await,
         Err(refused) => Err(refused),
     };
-    args.memory.kept.remove(&raider);
+    args.memory.retention.remove(&raider);
     if nuked.is_err() {
         // Its session was ended for the nuke; the work goes on.
         respawn(world, &raider).await;

@@ -41,7 +41,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// The number of times that a raider was told of its outcomes. Kept in the store, so that a restarted witness goes on
 /// counting.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct OutcomeNotices {
     incarnation: Incarnation,
     count: u32,
     /// When it was told last, and the modification time of the outcome file then.
@@ -126,7 +126,7 @@ async fn act(
     let Some(turn) = turn(args, &hook, ended).await else {
         return Ok(());
     };
-    let Some((said, written)) = seen(args, &hook).await else {
+    let Some((said, written)) = read_outcome(args, &hook).await else {
         return Ok(());
     };
     if matches!(said, OutcomeFile::Unclear(_)) && !ended {
@@ -184,7 +184,7 @@ async fn act(
 }
 
 /// Returns the content of the file, and when it was written; none when it cannot be read.
-async fn seen(args: &WitnessArgs, hook: &Hook) -> Option<(OutcomeFile, Option<Timestamp>)> {
+async fn read_outcome(args: &WitnessArgs, hook: &Hook) -> Option<(OutcomeFile, Option<Timestamp>)> {
     let seen = endings::outcome(&args.world, hook).await;
     let warn = |error| {
         tracing::warn!(
@@ -201,7 +201,7 @@ fn look_again(args: &WitnessArgs, hook: Hook, written: Timestamp, left: Duration
     let args = args.clone();
     tokio::spawn(async move {
         tokio::time::sleep(left).await;
-        if seen(&args, &hook)
+        if read_outcome(&args, &hook)
             .await
             .is_some_and(|(_, now)| now == Some(written))
         {
@@ -336,7 +336,10 @@ async fn remind(
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
     let known = hook.clone();
-    let told = world.store.run(move |txn| told_so_far(txn, &known)).await?;
+    let told = world
+        .store
+        .run(move |txn| notices_so_far(txn, &known))
+        .await?;
     if !ended && told.is_recent(world, written) {
         return Ok(true);
     }
@@ -357,14 +360,19 @@ async fn remind(
     };
     let view = settled(world, hook).await?;
     // Another writing of the file came meanwhile, and is looked at for itself.
-    if in_file && !ended && seen(args, hook).await.is_none_or(|(_, now)| now != written) {
+    if in_file
+        && !ended
+        && read_outcome(args, hook)
+            .await
+            .is_none_or(|(_, now)| now != written)
+    {
         return Ok(true);
     }
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
             // A session that ended meanwhile was not told; its end is handled separately.
-            if !tell(args, hook, problem, session).await? {
+            if !type_reminder(args, hook, problem, session).await? {
                 return Ok(false);
             }
             world.store.run(count).await?;
@@ -396,7 +404,7 @@ async fn settled(world: &World, hook: &Hook) -> Result<Option<ChildView>, Refusa
     }
 }
 
-impl Told {
+impl OutcomeNotices {
     /// Returns true when the last reminder was about this same write and is recent: one write may cause many events,
     /// and an agent needs time to act.
     fn is_recent(&self, world: &World, written: Option<Timestamp>) -> bool {
@@ -408,14 +416,14 @@ impl Told {
     }
 }
 
-fn told_of(hook: &Hook) -> String {
+fn notices_key(hook: &Hook) -> String {
     format!("outcome/{}", hook.raider)
 }
 
-fn told_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<Told, StoreError> {
-    let told: Option<Told> = facts::read(txn, &told_of(hook))?;
+fn notices_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<OutcomeNotices, StoreError> {
+    let told: Option<OutcomeNotices> = facts::read(txn, &notices_key(hook))?;
     let own = told.filter(|told| told.incarnation == hook.incarnation);
-    Ok(own.unwrap_or(Told {
+    Ok(own.unwrap_or(OutcomeNotices {
         incarnation: hook.incarnation,
         count: 0,
         last: None,
@@ -424,14 +432,14 @@ fn told_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<Told, StoreError> {
 
 /// Counts a reminder about that write of the outcome file.
 fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Result<(), StoreError> {
-    let mut told = told_so_far(txn, hook)?;
+    let mut told = notices_so_far(txn, hook)?;
     told.count += 1;
     told.last = Some((txn.now(), written));
-    facts::write(txn, &told_of(hook), &told)
+    facts::write(txn, &notices_key(hook), &told)
 }
 
 /// Types the reminder into the session; returns false when that failed, or must not be done now.
-async fn tell(
+async fn type_reminder(
     args: &WitnessArgs,
     hook: &Hook,
     problem: &Problem,

@@ -10,8 +10,8 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::nuke;
 use super::super::{ask, effects};
 use super::inbox::Handled;
-use super::kept::{self, Kept};
-use super::sight::Sight;
+use super::observe::Observation;
+use super::retained::{self, Retained};
 use super::{WitnessArgs, wisps};
 use crate::actors::mail::{ChildState, ChildView, Work};
 use crate::actors::records::quarantine;
@@ -70,7 +70,7 @@ fn held(args: &WitnessArgs, view: &ChildView) -> Option<(Hook, Timestamp)> {
 /// The store's.
 pub(super) async fn may_go(
     args: &WitnessArgs,
-    sight: &Sight,
+    sight: &Observation,
     hook: &Hook,
 ) -> Result<bool, Refusal> {
     let world = &args.world;
@@ -85,7 +85,7 @@ pub(super) async fn may_go(
         return Ok(false);
     };
     // The wisp of its first quarantine without recovery holds the start; without one it starts now.
-    let (about, since) = (kept::about(hook), sight.at);
+    let (about, since) = (retained::about(hook), sight.at);
     let since = move |txn: &mut dyn Txn| wisps::kept_since(txn, &about, since);
     let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
     let age = world.age(&key, world.store.run(since).await?);
@@ -98,7 +98,7 @@ pub(super) async fn may_go(
 /// The store or the repository failed.
 pub(super) async fn keep(
     args: &WitnessArgs,
-    sight: &Sight,
+    sight: &Observation,
     hook: &Hook,
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
@@ -109,16 +109,16 @@ pub(super) async fn keep(
     };
     match nuke::permitted(world, target).await {
         Ok(_) => {
-            let about = kept::about(hook);
+            let about = retained::about(hook);
             let track = move |txn: &mut dyn Txn| {
                 wisps::track(txn, &about, Cleanup::Pending, "nothing would be lost")
             };
             world.store.run(track).await?;
-            args.memory.kept.keep(&hook.raider);
+            args.memory.retention.keep(&hook.raider);
             Ok(Handled::AtPatrol)
         }
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
-            let kept = Kept {
+            let kept = Retained {
                 hook,
                 owns: true,
                 since: sight.since.unwrap_or(sight.at),
@@ -127,7 +127,7 @@ pub(super) async fn keep(
                 refused,
                 may_go: false,
             };
-            kept::kept(args, kept).await
+            retained::retain(args, kept).await
         }
         Err(error) => Err(error),
     }

@@ -26,7 +26,7 @@ pub(super) async fn overdue(args: &WitnessArgs, rig: &Rig) -> Result<Vec<RaiderI
         Ok(waiting)
     };
     let mut waiting = args.world.store.run(read).await?;
-    waiting.retain(|(hook, since)| is_over(args, rig, hook, *since));
+    waiting.retain(|(hook, since)| has_expired(args, rig, hook, *since));
     Ok(waiting.into_iter().map(|(hook, _)| hook.raider).collect())
 }
 
@@ -46,7 +46,7 @@ pub(super) fn since(txn: &mut dyn Txn, hook: &Hook) -> Result<Option<Timestamp>,
 }
 
 /// Returns true when a review that waits since then has waited for `review_hold`.
-pub(super) fn is_over(args: &WitnessArgs, rig: &Rig, hook: &Hook, since: Timestamp) -> bool {
+pub(super) fn has_expired(args: &WitnessArgs, rig: &Rig, hook: &Hook, since: Timestamp) -> bool {
     let key = format!("review/{}/{}", hook.raider, hook.incarnation);
     args.world.age(&key, since) >= rig.witness.review_hold
 }

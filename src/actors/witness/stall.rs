@@ -10,7 +10,7 @@
 //! The store holds the steps taken; [`Silences`] holds the observations, and outlives the witness but not the process:
 //! a new process measures silence from its start, and goes on with the steps.
 
-mod seen;
+mod observe;
 mod spins;
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use self::seen::{Seen, see};
+use self::observe::{ObservedRaider, observe};
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
@@ -27,7 +27,7 @@ use super::super::typing::{self, Typing};
 use super::super::{ask, conditions, effects};
 use super::WitnessArgs;
 use super::inbox::escalate;
-use crate::actors::mail::Meant;
+use crate::actors::mail::ChildRef;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::records::stalls;
 use crate::domain::cause::Cause;
@@ -132,11 +132,11 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
         arm(args, not_before);
         return Ok(());
     }
-    let seen = see(args, None).await?;
+    let seen = observe(args, None).await?;
     let mut first: Option<Mono> = None;
     let held: Vec<RaiderId> = seen.iter().map(|seen| seen.hook.raider.clone()).collect();
     for seen in seen {
-        match note(args, &policy, &seen, None).await? {
+        match judge(args, &policy, &seen, None).await? {
             Verdict::Fresh { until } => {
                 first = Some(first.map_or(until, |first| first.min(until)));
             }
@@ -178,10 +178,10 @@ fn arm(args: &WitnessArgs, due: Mono) {
 
 /// Adds an observation, and judges. A stalled raider that makes progress again is reset, and its escalations are
 /// closed.
-async fn note(
+async fn judge(
     args: &WitnessArgs,
     policy: &Policy,
-    seen: &Seen,
+    seen: &ObservedRaider,
     depth: Option<Depth>,
 ) -> Result<Verdict, Refusal> {
     let world = &args.world;
@@ -196,7 +196,7 @@ async fn note(
         if watch.session() != marks.session {
             *watch = Watch::new(marks.clone(), now);
         }
-        let mut progress = watch.look(marks, seen.attended, now);
+        let mut progress = watch.compare(marks, seen.attended, now);
         watch.sighted(seen.unseen.is_none(), now);
         watch.waits(seen.wait.as_ref(), wall, now);
         if let Some(depth) = depth.filter(|_| progress == Progress::None) {
@@ -215,7 +215,9 @@ async fn note(
         };
         conditions::moves(world, &handle);
         let hook = seen.hook.clone();
-        let over = move |txn: &mut dyn Txn| stalls::over(txn, &hook, &[ProblemKind::StalledSpins]);
+        let over = move |txn: &mut dyn Txn| {
+            stalls::close_escalations(txn, &hook, &[ProblemKind::StalledSpins])
+        };
         if let Err(error) = world.store.run(over).await {
             let raider = &seen.hook.raider;
             remember(args, raider, |watch, _| watch.still.was_not_told());
@@ -227,7 +229,8 @@ async fn note(
         let free = move |txn: &mut dyn Txn| stalls::recover(txn, &hook, Cause::Progress);
         world.store.run(free).await?;
     } else if found {
-        let found = move |txn: &mut dyn Txn| stalls::over(txn, &hook, &[ProblemKind::Unseen]);
+        let found =
+            move |txn: &mut dyn Txn| stalls::close_escalations(txn, &hook, &[ProblemKind::Unseen]);
         world.store.run(found).await?;
     }
     Ok(verdict)
@@ -275,12 +278,12 @@ fn attend(args: &WitnessArgs, policy: Policy, raider: RaiderId) {
 
 /// Observes this raider in full, and takes the next step if it is still silent.
 async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(), Refusal> {
-    let Some(seen) = see(args, Some(raider.clone())).await?.pop() else {
+    let Some(seen) = observe(args, Some(raider.clone())).await?.pop() else {
         return Ok(());
     };
-    match note(args, policy, &seen, None).await? {
+    match judge(args, policy, &seen, None).await? {
         Verdict::Deeper => {}
-        Verdict::Spins => return spins::look(args, policy, seen).await,
+        Verdict::Spins => return spins::examine(args, policy, seen).await,
         _ => return Ok(()),
     }
     let depth = match sound(args, &seen).await {
@@ -293,11 +296,11 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
     };
     // That took time: judge the present state.
     let session = seen.facts.token;
-    let again = see(args, Some(raider.clone())).await?.pop();
+    let again = observe(args, Some(raider.clone())).await?.pop();
     let Some(seen) = again.filter(|seen| seen.facts.token == session) else {
         return Ok(());
     };
-    let verdict = note(args, policy, &seen, Some(depth)).await?;
+    let verdict = judge(args, policy, &seen, Some(depth)).await?;
     if let Some(why) = &seen.unseen {
         return lost(args, policy, &seen.hook, why.clone()).await;
     }
@@ -329,7 +332,7 @@ async fn lost(
 }
 
 /// Observes what is costly: changes of the work tree and CPU use.
-async fn sound(args: &WitnessArgs, seen: &Seen) -> Result<Depth, Refusal> {
+async fn sound(args: &WitnessArgs, seen: &ObservedRaider) -> Result<Depth, Refusal> {
     let world = &args.world;
     let deep = args.memory.silences.deep.acquire().await;
     // The semaphore is never closed; if it were, there would be no limit.
@@ -362,7 +365,7 @@ async fn take(
 async fn nudge(
     args: &WitnessArgs,
     policy: &Policy,
-    seen: &Seen,
+    seen: &ObservedRaider,
     count: u32,
 ) -> Result<(), Refusal> {
     let (world, hook) = (&args.world, &seen.hook);
@@ -416,11 +419,11 @@ async fn nudge(
 
 /// Replaces the session by a fresh one, which is told why. A planned cycle, not a death. A person is called when the
 /// root refuses it again.
-async fn restart(args: &WitnessArgs, seen: Seen) -> Result<(), Refusal> {
+async fn restart(args: &WitnessArgs, seen: ObservedRaider) -> Result<(), Refusal> {
     let (hook, ended) = (seen.hook, seen.facts.token);
     let tried = seen.steps.and_then(|steps| steps.ended);
     let again = tried.as_ref() == Some(&ended);
-    let meant = Meant::raider(&hook.raider, hook.incarnation).only(ended.clone());
+    let meant = ChildRef::raider(&hook.raider, hook.incarnation).only(ended.clone());
     let replaced = move |steps: &mut Steps| steps.ended = Some(ended.clone());
     if !take(args, &hook, replaced, None).await? {
         return Ok(());
@@ -435,7 +438,7 @@ async fn restart(args: &WitnessArgs, seen: Seen) -> Result<(), Refusal> {
 }
 
 /// Calls a person.
-async fn call(args: &WitnessArgs, policy: &Policy, seen: &Seen) -> Result<(), Refusal> {
+async fn call(args: &WitnessArgs, policy: &Policy, seen: &ObservedRaider) -> Result<(), Refusal> {
     let hook = &seen.hook;
     let tail = effects::tail(&args.world, &seen.facts.id).await;
     let evidence = format!(

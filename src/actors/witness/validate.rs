@@ -15,7 +15,7 @@ use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{done, land, nuke};
 use super::inbox::{Handled, raise};
-use super::kept::{self, Kept};
+use super::retained::{self, Retained};
 use super::{WitnessArgs, wisps};
 use crate::actors::mail::NukeTarget;
 use crate::domain::cause::Cause;
@@ -23,7 +23,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
-use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
+use crate::domain::message::{self, Body, Escalation, MergeReady, RaiderDone, Severity};
 use crate::domain::nuke::{CleanupStatus, losses, mismatch};
 use crate::domain::problem::ProblemKind;
 use crate::domain::queue::Step;
@@ -36,10 +36,10 @@ use crate::ports::relics::{StoreError, Txn};
 ///
 /// # Errors
 /// The remote, the repository or the store is not available at present.
-pub async fn polecat_done(
+pub async fn raider_done(
     args: &WitnessArgs,
     id: u64,
-    done: PolecatDone,
+    done: RaiderDone,
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
     let (raider, subject) = (done.raider.clone(), done.raider.to_string());
@@ -77,7 +77,7 @@ pub async fn polecat_done(
 async fn finished(
     args: &WitnessArgs,
     id: u64,
-    done: PolecatDone,
+    done: RaiderDone,
     hook: Hook,
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
@@ -85,7 +85,7 @@ async fn finished(
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
     let lands = done.exit == Exit::Completed && !no_change;
     let (head, is_pushed, status) = match measure(args, &hook).await? {
-        Found::There(facts) => {
+        Validation::There(facts) => {
             if let Some(problem) = objection(&hook, &facts, no_change) {
                 return changed_since(args, &hook, &facts, problem).await;
             }
@@ -96,12 +96,12 @@ async fn finished(
             let status = CleanupStatus::measured(&facts);
             (facts.head, facts.ahead > 0, status)
         }
-        Found::Gone(None) => (done.head.clone(), lands, CleanupStatus::Clean),
-        Found::Gone(Some(refused)) => {
+        Validation::Gone(None) => (done.head.clone(), lands, CleanupStatus::Clean),
+        Validation::Gone(Some(refused)) => {
             let problem = ProblemKind::SandboxGoneUnpushed;
             return stays(args, &hook, problem, refused).await;
         }
-        Found::Unseen(refused) => {
+        Validation::Unseen(refused) => {
             let problem = ProblemKind::FinishedUnmeasured;
             return stays(args, &hook, problem, refused).await;
         }
@@ -132,7 +132,7 @@ async fn finished(
 async fn nuked_since(
     args: &WitnessArgs,
     id: u64,
-    done: PolecatDone,
+    done: RaiderDone,
     head: Oid,
 ) -> Result<Handled, Refusal> {
     if let Some(why) = ensure_pushed(args, &done, &head).await? {
@@ -207,7 +207,7 @@ async fn stays(
     refused: Refusal,
 ) -> Result<Handled, Refusal> {
     let said = hook.done.as_ref();
-    let kept = Kept {
+    let kept = Retained {
         hook,
         owns: true,
         since: said.map_or(hook.charged_at, |intent| intent.at),
@@ -216,11 +216,11 @@ async fn stays(
         refused,
         may_go: true,
     };
-    kept::kept(args, kept).await
+    retained::retain(args, kept).await
 }
 
 /// The state of a finished sandbox.
-enum Found {
+enum Validation {
     /// Present.
     There(GitFacts),
     /// Removed by hand; with the refusal when its branch alone holds commits.
@@ -230,15 +230,15 @@ enum Found {
 }
 
 /// Measures the sandbox.
-async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
+async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Validation, Refusal> {
     let world = &args.world;
     let target = NukeTarget::of(hook, Cause::Done);
     let error = match nuke::facts(world, &target).await.map_err(Refusal::from) {
-        Ok(Some(facts)) => return Ok(Found::There(facts)),
+        Ok(Some(facts)) => return Ok(Validation::There(facts)),
         Ok(None) => match nuke::check(world, &target).await {
-            Ok(_) => return Ok(Found::Gone(None)),
+            Ok(_) => return Ok(Validation::Gone(None)),
             Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
-                return Ok(Found::Gone(Some(refused)));
+                return Ok(Validation::Gone(Some(refused)));
             }
             Err(error) => error,
         },
@@ -247,7 +247,7 @@ async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
     if error.is_passing() {
         return Err(error);
     }
-    Ok(Found::Unseen(nuke::unreadable(&target, error.message)))
+    Ok(Validation::Unseen(nuke::unreadable(&target, error.message)))
 }
 
 /// Returns why the present state is not the declared one.
@@ -291,7 +291,7 @@ async fn lost_commits(
 /// pushed, when no retry will help.
 async fn ensure_pushed(
     args: &WitnessArgs,
-    done: &PolecatDone,
+    done: &RaiderDone,
     head: &Oid,
 ) -> Result<Option<Refusal>, Refusal> {
     let (branch, pushed, head) = (done.branch.clone(), done.head.clone(), head.clone());
@@ -314,7 +314,7 @@ async fn ensure_pushed(
 async fn vouch(
     args: &WitnessArgs,
     id: u64,
-    done: PolecatDone,
+    done: RaiderDone,
     head: Oid,
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
@@ -373,7 +373,7 @@ fn hold(txn: &mut dyn Txn, mut mr: MergeRequest, head: &Oid) -> Result<Handled, 
     Ok(Handled::AtPatrol)
 }
 
-fn ready(done: &PolecatDone, mr: &RelicId, head: &Oid) -> MergeReady {
+fn ready(done: &RaiderDone, mr: &RelicId, head: &Oid) -> MergeReady {
     MergeReady {
         raider: done.raider.clone(),
         incarnation: done.incarnation,
@@ -420,7 +420,7 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
         if !txn.handled(id)? {
             return Ok(());
         }
-        if settle(txn, &hook, stuck)? && stuck {
+        if release_relic(txn, &hook, stuck)? && stuck {
             let reason = hook.done.as_ref().and_then(|intent| intent.reason.clone());
             let body = Body::Help(Escalation {
                 agent: hook.raider.to_string(),
@@ -439,7 +439,7 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
 }
 
 /// Returns false when the relic is not this raider's any more: a person's decision meanwhile holds.
-fn settle(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, StoreError> {
+fn release_relic(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, StoreError> {
     let intent = hook.done.as_ref();
     let cause = if stuck { Cause::Stuck } else { Cause::Deferred };
     let mut relic = txn.relic(&hook.relic)?;

@@ -63,12 +63,12 @@ pub fn track(
 ///
 /// # Errors
 /// The store's.
-pub async fn track_nobodys(
+pub async fn track_unowned(
     args: &WitnessArgs,
     raider: &RaiderId,
     evidence: &str,
 ) -> Result<(), Refusal> {
-    let (about, evidence) = (About::nobodys(raider), evidence.to_owned());
+    let (about, evidence) = (About::unowned(raider), evidence.to_owned());
     let track = move |txn: &mut dyn Txn| {
         let state = Cleanup::ZombieDetected;
         track(txn, &about, state, &evidence)
@@ -80,13 +80,13 @@ pub async fn track_nobodys(
 ///
 /// # Errors
 /// The store's.
-pub fn nobodys(
+pub fn unowned(
     txn: &mut dyn Txn,
     rig: &RigName,
     these: &BTreeSet<RaiderId>,
 ) -> Result<(), StoreError> {
     for wisp in wisps(txn, wisp::cycle(rig), RelicStatus::Open)? {
-        let about = About::of(&wisp).filter(About::is_nobodys);
+        let about = About::of(&wisp).filter(About::is_unowned);
         if about.is_some_and(|about| !these.contains(&about.raider)) {
             close(txn, wisp, "it can be told whose it is".to_owned())?;
         }
@@ -112,7 +112,7 @@ pub fn kept_since(
 
 /// Observations of raiders besides the store.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct WispEvidence {
     /// Raiders that have a sandbox without a hook; none when unknown.
     pub lone: Option<Vec<RaiderId>>,
     /// Raiders with a session and no death that counts; none when not observed.
@@ -123,7 +123,7 @@ pub struct Seen {
 ///
 /// # Errors
 /// The store's.
-pub fn review(txn: &mut dyn Txn, rig: &RigName, seen: &Seen) -> Result<(), StoreError> {
+pub fn review(txn: &mut dyn Txn, rig: &RigName, seen: &WispEvidence) -> Result<(), StoreError> {
     for wisp in wisps(txn, wisp::cycle(rig), RelicStatus::Open)? {
         if let Some(end) = end(txn, &wisp, seen)? {
             close(txn, wisp, end)?;
@@ -143,7 +143,7 @@ fn close(txn: &mut dyn Txn, mut wisp: Relic, end: String) -> Result<(), StoreErr
 }
 
 /// Returns how a wisp ended; none while it applies.
-fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &Seen) -> Result<Option<String>, StoreError> {
+fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &WispEvidence) -> Result<Option<String>, StoreError> {
     let (Some(about), Some(state)) = (About::of(wisp), Cleanup::of(wisp)) else {
         return Ok(Some("nobody knows what it was about".to_owned()));
     };
@@ -155,7 +155,7 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &Seen) -> Result<Option<String>, S
         return Ok(match mr {
             None => Some("dropped".to_owned()),
             Some(mr) => mr
-                .is_over()
+                .is_final()
                 .then(|| format!("{:?}", mr.state).to_lowercase()),
         });
     }

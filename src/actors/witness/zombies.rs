@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::{ask, effects};
 use super::inbox::{Handled, raise};
-use super::kept::{self, Kept};
-use super::sight::{self, Sight};
+use super::observe::{self, Observation};
+use super::retained::{self, Retained};
 use super::{WitnessArgs, nuke_now, quarantined, wisps};
-use crate::actors::mail::Meant;
+use crate::actors::mail::ChildRef;
 use crate::actors::records::facts;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -52,7 +52,7 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
     };
     let world = &args.world;
     let (mut suspects, mut shells) = (Vec::new(), BTreeMap::new());
-    for sight in sight::gather(world, rig, None).await? {
+    for sight in observe::gather(world, rig, None).await? {
         let Some((class, _)) = judge(&sight.facts, &policy(rig)) else {
             continue;
         };
@@ -61,16 +61,18 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
         }
         suspects.push(sight.raider);
     }
-    args.memory.kept.note_shells(shells, world.clock.mono());
+    args.memory
+        .retention
+        .record_shells(shells, world.clock.mono());
     Ok(suspects)
 }
 
 /// Returns true when the previous patrol saw this session without its agent as well. A program that restarts its agent
 /// has none for a moment. Observations of an earlier process are made again.
-fn is_lasting(args: &WitnessArgs, sight: &Sight) -> bool {
+fn is_lasting(args: &WitnessArgs, sight: &Observation) -> bool {
     let world = &args.world;
     let token = sight.token.as_deref().unwrap_or_default();
-    let since = args.memory.kept.shell_since(&sight.raider, token);
+    let since = args.memory.retention.shell_since(&sight.raider, token);
     let lasted = since.map(|since| world.clock.mono().saturating_sub(since));
     // A patrol out of turn may come a moment after another.
     lasted.is_some_and(|lasted| lasted >= world.city.daemon.patrol_interval / 2)
@@ -85,7 +87,7 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     let Some(rig) = world.city.rig(&args.rig) else {
         return Ok(Handled::AtPatrol);
     };
-    let seen = sight::gather(world, rig, Some(raider)).await?.pop();
+    let seen = observe::gather(world, rig, Some(raider)).await?.pop();
     let Some((sight, (class, act))) = seen.and_then(|sight| {
         let verdict = judge(&sight.facts, &policy(rig))?;
         Some((sight, verdict))
@@ -98,9 +100,9 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     if class == Class::AgentDead && !is_lasting(args, &sight) {
         return Ok(Handled::AtPatrol);
     }
-    let noted = note(args, hook, class, sight.facts.bond).await?;
+    let noted = journal_class(args, hook, class, sight.facts.bond).await?;
     let cause = class.cause(sight.facts.bond);
-    let meant = Meant::raider(raider, hook.incarnation);
+    let meant = ChildRef::raider(raider, hook.incarnation);
     let seen = sight.token.clone().unwrap_or_default();
     let done = match act {
         Act::Remove if !quarantined::may_go(args, &sight, hook).await? => {
@@ -130,7 +132,7 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
 /// Removes the sandbox, if nothing is lost by it; otherwise calls a person.
 async fn remove(
     args: &WitnessArgs,
-    sight: &Sight,
+    sight: &Observation,
     hook: &Hook,
     cause: Cause,
     noted: Timestamp,
@@ -153,7 +155,7 @@ async fn remove(
         Bond::Closed => ProblemKind::RelicClosed,
         Bond::Open | Bond::Done { .. } => ProblemKind::Quarantined,
     };
-    let kept = Kept {
+    let kept = Retained {
         hook,
         owns: bond != Bond::Gone,
         since: match bond {
@@ -166,7 +168,7 @@ async fn remove(
         refused,
         may_go: true,
     };
-    kept::kept(args, kept).await
+    retained::retain(args, kept).await
 }
 
 /// Calls a person: the sandbox's incarnation is unknown, so it must never be removed automatically.
@@ -176,7 +178,7 @@ async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refu
         "nothing tells whose {} is; look at what is in it and move it elsewhere",
         path.display()
     );
-    wisps::track_nobodys(args, raider, &evidence).await?;
+    wisps::track_unowned(args, raider, &evidence).await?;
     call(args, raider, ProblemKind::Nameless, evidence).await?;
     Ok(Handled::AtPatrol)
 }
@@ -207,7 +209,7 @@ struct Noted {
 /// Journals each class of an incarnation once, because handling it may take several attempts.
 ///
 /// Returns when it was noted first.
-async fn note(
+async fn journal_class(
     args: &WitnessArgs,
     hook: &Hook,
     class: Class,

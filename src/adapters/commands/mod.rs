@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_limit_and_a_stop_end_all_of_it_whoever_left_its_group_too() {
+    async fn time_limit_and_stop_end_every_process_of_a_run() {
         let dir = crate::testing::scratch();
         let line = "setsid sleep 300 & echo $! > pid; wait";
         for (limit, stop) in [(Duration::from_millis(300), false), (LONG, true)] {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_start_says_why() {
+    async fn failed_start_gives_its_reason() {
         let dir = crate::testing::scratch();
         let running = Commands.start(Command {
             line: "true".into(),
@@ -201,7 +201,7 @@ mod tests {
 
     /// A record that cannot be removed stands for processes that cannot be ended.
     #[tokio::test]
-    async fn what_cannot_be_ended_keeps_only_those_from_running_that_are_to_be_alone() {
+    async fn run_that_cannot_be_ended_blocks_exclusive_commands_only() {
         let dir = crate::testing::scratch();
         std::fs::create_dir_all(dir.path().join("x.run/stuck")).unwrap();
         for (alone, runs) in [(true, false), (false, true)] {

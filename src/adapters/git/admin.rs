@@ -37,7 +37,7 @@ pub(super) struct Note {
     pub(super) created: i64,
     /// Set when all files are there. Before that no agent was in the sandbox.
     pub(super) complete: bool,
-    /// The number of the first stash entry that may be of this sandbox's agent ([`super::sighted`]). 0 (all entries)
+    /// The number of the first stash entry that may be of this sandbox's agent ([`super::stash_first_seen`]). 0 (all entries)
     /// in notes of an earlier version.
     #[serde(default)]
     pub(super) stashes_from: u64,

@@ -207,7 +207,7 @@ fn in_the_way(
         if found.len() > NAMED_MAX {
             break;
         }
-        look(path, name, &removed, &mut found);
+        find_obstacles(path, name, &removed, &mut found);
     }
     found.dedup();
     if let Some(names) = named(found) {
@@ -234,7 +234,7 @@ fn in_the_way(
 
 /// Searches for files in the way of `name`: above it, at it, or below it. Files that the landing itself removes do
 /// not count.
-fn look(top: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<String>) {
+fn find_obstacles(top: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<String>) {
     let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     for (end, _) in slashes {
         let parent = &name[..end];

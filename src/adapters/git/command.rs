@@ -407,7 +407,7 @@ mod tests {
 
     /// A hook's watcher holds the output open, and has a session of its own.
     #[test]
-    fn nobody_waits_for_what_a_command_leaves_behind() {
+    fn call_does_not_wait_for_processes_that_a_command_leaves_behind() {
         let dir = crate::testing::scratch();
         let left = dir.path().join("left");
         let alias = format!(
@@ -428,7 +428,7 @@ mod tests {
 
     /// A hook's background work prints more than a pipe holds, after git has ended.
     #[test]
-    fn what_a_command_leaves_behind_runs_on() {
+    fn processes_that_a_command_leaves_behind_run_on() {
         let dir = crate::testing::scratch();
         let (ended, done) = (dir.path().join("ended"), dir.path().join("done"));
         let alias = format!(
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_carries_what_git_said() {
+    fn failure_carries_the_message_of_git() {
         let dir = crate::testing::scratch();
         let error = Git::in_dir(dir.path())
             .args(["rev-parse", "HEAD"])

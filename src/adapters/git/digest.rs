@@ -15,7 +15,7 @@ use super::files::open::Root;
 use super::files::walk::{Entry, Kind};
 use super::inner::Home;
 use super::measure::Measured;
-use super::special::IN_PROGRESS;
+use super::other_work::IN_PROGRESS;
 use crate::adapters::beneath;
 use crate::ports::repo::RepoError;
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::admin::{self, Note, failed, free_name};
 use super::branches::drop_branch;
 use super::facts;
-use super::late::{self, Began};
+use super::late_writes::{self, Began};
 use super::measure::{Files, Measured, measure};
 use super::rig::GitRepo;
 use super::{retired, sandbox, stash};
@@ -104,7 +104,7 @@ fn remove(
     let (beside, since) = (leaving(sandbox), stamp_now());
     let step_out =
         || rename_free(sandbox, &beside).map_err(|error| failed("cannot move", sandbox, &error));
-    if let Some(what) = late::watch(repo, judged, began, &beside, step_out)? {
+    if let Some(what) = late_writes::watch(repo, judged, began, &beside, step_out)? {
         put_back(sandbox)?;
         return Err(RepoError::PermitStale(what));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::command::{Git, NETWORK, Output};
-use super::push::said;
+use super::push::git_messages;
 use super::remote;
 use super::rig::{GitRepo, resolve};
 use super::settings::Checkout;
@@ -23,7 +23,7 @@ pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
     if output.ok() {
         return Ok(output);
     }
-    Err(RepoError::Remote(said(&output, url)))
+    Err(RepoError::Remote(git_messages(&output, url)))
 }
 
 /// Fetches the history from the checkout as far as possible, and the rest from the origin. If the origin is
@@ -51,7 +51,7 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         share::withdraw(repo, pruned);
     }
     drop_seeds(repo)?;
-    let why = said(&fetched, &repo.push_url()?);
+    let why = git_messages(&fetched, &repo.push_url()?);
     if known.is_empty() {
         if !fetched.ok() {
             return Err(RepoError::Remote(why));

@@ -9,7 +9,7 @@ use super::admin::{self, Note, failed, locate};
 use super::measure::commit;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
-use super::{revive, whole};
+use super::{revive, share_integrity};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -45,7 +45,7 @@ impl Ground {
 
 /// Finds the parts of a sandbox. A link or a file in its place is an error.
 pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError> {
-    whole::heal(repo);
+    share_integrity::heal(repo);
     revive::check(repo, sandbox);
     let gone = match fs::symlink_metadata(sandbox) {
         Ok(_) => false,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::admin::{Note, failed};
 use super::bytes::{self, RelPath};
 use super::files::ignore::Excludes;
-use super::links;
+use super::injected_files;
 use super::rig::GitRepo;
 use crate::adapters::exclude;
 use crate::ports::repo::RepoError;
@@ -73,7 +73,7 @@ pub(super) fn precious(hidden: &[RelPath], note: Option<&Note>) -> impl Iterator
         CACHES.iter().any(below) || BUILT.iter().any(is)
     };
     let mut names: Vec<String> = names
-        .filter(|name| !links::EXCLUDED.contains(&name.as_str()))
+        .filter(|name| !injected_files::EXCLUDED.contains(&name.as_str()))
         .filter(|name| !copied(name) && !is_made(name))
         .collect();
     names.sort_by_key(|name| WRITTEN.iter().any(|end| name.ends_with(end)));

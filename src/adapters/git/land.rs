@@ -2,8 +2,8 @@
 
 use super::checkout;
 use super::command::NETWORK;
-use super::equal;
-use super::push::{Answer, Push, said, without_password};
+use super::patch_equivalence;
+use super::push::{Answer, Push, git_messages, without_password};
 use super::remote::{fetch, fetch_target, moved, remote_head, track};
 use super::rig::GitRepo;
 use super::share;
@@ -41,7 +41,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
     let found = remote_head(repo, target)?;
     match answer {
         Answer::Done if found.as_ref() == Some(new) => {
-            note(repo, target, new);
+            track_landing(repo, target, new);
             Ok(())
         }
         Answer::Done => arrived(repo, target, new, new, found),
@@ -60,7 +60,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
 }
 
 /// Records the landing in ours. A failure to do so does not undo the landing.
-fn note(repo: &GitRepo, target: &str, new: &Oid) {
+fn track_landing(repo: &GitRepo, target: &str, new: &Oid) {
     if let Err(error) = track(repo, target, new) {
         tracing::warn!(target, %error, "the work has landed, but its remote-tracking ref could not be updated; the next fetch does that");
     }
@@ -78,7 +78,7 @@ fn arrived(
         return Err(moved(target, expected.to_string(), None));
     };
     if found == *new {
-        note(repo, target, new);
+        track_landing(repo, target, new);
         return Ok(());
     }
     let tip = fetch_target(repo, target)?.tip;
@@ -131,7 +131,9 @@ pub(super) fn landed(repo: &GitRepo, target: &str, commit: &Oid) -> Result<bool,
 pub(super) fn on_main(repo: &GitRepo, head: &Oid, target: &str) -> Result<bool, RepoError> {
     let mut unknown = None;
     match fetch_target(repo, target) {
-        Ok(state) if equal::work(repo.repo_dir(), &state.tip, head)? => return Ok(true),
+        Ok(state) if patch_equivalence::work(repo.repo_dir(), &state.tip, head)? => {
+            return Ok(true);
+        }
         Ok(_) | Err(RepoError::NotFound(_)) => {}
         Err(error) => unknown = Some(error),
     }
@@ -157,7 +159,7 @@ fn remote_has(repo: &GitRepo, remote: &str, head: &Oid, target: &str) -> Result<
         }
         let tip = repo.resolve(&format!("refs/remotes/{remote}/{branch}"))?;
         if let Some(tip) = tip
-            && equal::work(repo.repo_dir(), &tip, head)?
+            && patch_equivalence::work(repo.repo_dir(), &tip, head)?
         {
             return Ok(true);
         }
@@ -175,7 +177,7 @@ fn default_of(repo: &GitRepo, remote: &str) -> Result<Option<String>, RepoError>
         .output()
         .map_err(|error| without_password(error, &format!("reading of {remote}")))?;
     if !output.ok() {
-        return Err(RepoError::Remote(said(&output, remote)));
+        return Err(RepoError::Remote(git_messages(&output, remote)));
     }
     let text = output.text();
     let head = text.lines().find_map(|line| {

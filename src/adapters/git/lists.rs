@@ -11,7 +11,7 @@ use super::admin::{self, Note, failed, stamp, write_whole};
 use super::branches::checked_out;
 use super::rig::GitRepo;
 use super::theirs::Lock;
-use super::{share, way};
+use super::{branch_conflicts, share};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -40,20 +40,20 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     if now.is_none() || *seen == now {
         return Ok(());
     }
-    let (text, why) = look(repo, &file)?;
+    let (text, why) = read_packed(repo, &file)?;
     let Some(why) = why else {
         *seen = now;
         return Ok(());
     };
     let sound = Sound::of(&text);
-    way::save(
+    branch_conflicts::save(
         repo,
         &sound.refs.values().map(|(id, _)| id.clone()).collect(),
     )?;
     let rest = sound.text(&wanted(repo)?);
     // Locked, because git may write the list meanwhile, and its new refs would be lost.
     let Some(_lock) = Lock::take(&file)? else {
-        way::unlock(repo, PACKED)?;
+        branch_conflicts::unlock(repo, PACKED)?;
         return Ok(());
     };
     if stamp(&file) != now {
@@ -71,7 +71,7 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
 }
 
 /// Reads it. Returns the reason if git could not.
-fn look(repo: &GitRepo, file: &Path) -> Result<(Vec<u8>, Option<String>), RepoError> {
+fn read_packed(repo: &GitRepo, file: &Path) -> Result<(Vec<u8>, Option<String>), RepoError> {
     let ours = fs::metadata(repo.repo_dir().join(PACKED)).map_or(0, |found| found.len());
     let max = PACKED_MAX.max(ours.saturating_mul(4));
     let read = |max| beneath::read(repo.theirs(), Path::new(PACKED), max);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_used_of_a_garbled_list_is_kept_in_order() {
+    fn usable_lines_of_a_garbled_list_are_kept_in_order() {
         let (one, two) = ("1".repeat(40), "2".repeat(40));
         let text = format!(
             "garbage\n{two} refs/tags/v\n^{one}\n{one} refs/heads/raider/A/x\n^\n{one} ../x\n{two} refs/heads/b"

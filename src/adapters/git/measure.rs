@@ -12,18 +12,18 @@ use super::bytes::RelPath;
 use super::files::compare::{Against, Compared, Tree, compare, staged};
 use super::files::convert::{Judge, Lfs, lists};
 use super::files::hash::Format;
+use super::files::hash_cache::HashCache;
 use super::files::ignore::{Excludes, Rules};
 use super::files::index::{Index, Lens};
 use super::files::open::Root;
 use super::files::paths::Paths;
-use super::files::seen::Seen;
 use super::files::walk::{Walked, walk};
 use super::ground::{Ground, ground};
-use super::inner::{self, Around, Found};
+use super::inner::{self, Around, InnerFindings};
+use super::reflog_commits::{self, Lost};
 use super::rig::{GitRepo, resolve};
 use super::stash::{self, Stash};
-use super::traces::{self, Lost};
-use super::{digest, links, objects, special};
+use super::{digest, injected_files, objects, other_work};
 use crate::domain::ids::Oid;
 use crate::domain::other_work::OtherWork;
 use crate::ports::repo::RepoError;
@@ -46,7 +46,7 @@ pub(super) struct Measured {
     /// Mount points in the sandbox.
     pub(super) mounts: Vec<RelPath>,
     /// Repositories inside the sandbox.
-    pub(super) inner: Found,
+    pub(super) inner: InnerFindings,
     /// Stash entries of this sandbox.
     pub(super) stashes: Vec<Stash>,
     /// Stash entries that the sandbox had, and that are no longer in the list.
@@ -104,7 +104,7 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path, files: Files) -> Result<Me
             sandbox.display()
         )));
     }
-    look(repo, ground, files)
+    measure_ground(repo, ground, files)
 }
 
 /// Measures the rest of a sandbox, even if its directory is gone. None if nothing is left.
@@ -116,7 +116,7 @@ pub(super) fn measure_left(
     let ground = ground(repo, sandbox)?;
     match ground.gone {
         true => gone(repo, ground),
-        false => look(repo, ground, files).map(Some),
+        false => measure_ground(repo, ground, files).map(Some),
     }
 }
 
@@ -144,7 +144,7 @@ fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
             ground.sandbox.display()
         )));
     }
-    let measured = look(repo, ground, Files::Known)?;
+    let measured = measure_ground(repo, ground, Files::Known)?;
     match &measured.index.odd {
         Some(why) => {
             let sandbox = measured.ground.sandbox.display();
@@ -159,11 +159,11 @@ fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
 struct Disk {
     files: Compared,
     walked: Walked,
-    inner: Found,
+    inner: InnerFindings,
 }
 
 /// The things that the files of a sandbox are compared with.
-struct Sight {
+struct Baseline {
     format: Format,
     lens: Lens,
     index: Arc<Index>,
@@ -171,7 +171,7 @@ struct Sight {
 }
 
 /// Treats a HEAD that is not whole as absent: the sandbox then consists of its base and of the files on the disk.
-fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
+fn drop_broken_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     match objects::check_theirs(repo) {
         Err(why) if !objects::is_shut(repo) => return Err(why),
         _ => {}
@@ -200,7 +200,7 @@ pub(super) fn lens(repo: &GitRepo) -> Result<(Format, Lens), RepoError> {
     Ok((format, lens))
 }
 
-fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
+fn sight(repo: &GitRepo, ground: &Ground) -> Result<Baseline, RepoError> {
     let (format, lens) = lens(repo)?;
     let index = match &ground.admin {
         Some(admin) => lens.index(admin, &repo.recent)?,
@@ -213,7 +213,7 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
         }
         None => Arc::default(),
     };
-    Ok(Sight {
+    Ok(Baseline {
         format,
         lens,
         index,
@@ -221,8 +221,8 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
     })
 }
 
-fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, RepoError> {
-    settle(repo, &mut ground)?;
+fn measure_ground(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, RepoError> {
+    drop_broken_head(repo, &mut ground)?;
     let sight = sight(repo, &ground)?;
     let disk = match ground.gone {
         true => Disk {
@@ -239,13 +239,13 @@ fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, Re
         },
         false => disk(repo, &ground, &sight, files)?,
     };
-    let reflog = traces::reflogs(repo, &ground)?;
+    let reflog = reflog_commits::reflogs(repo, &ground)?;
     // Stash entries are copied to ours, pinned and judged there. HEAD is in ours already.
     let note = ground.note.as_ref();
     let (stashes, mut damaged) = stash::whole(repo, &ground, &reflog)?;
     stash::pin(repo, note, &stashes)?;
     let dropped = stash::dropped(repo, note, &stashes)?;
-    let find = |damaged: &_| traces::lost(repo, note, &ground, &reflog, damaged);
+    let find = |damaged: &_| reflog_commits::lost(repo, note, &ground, &reflog, damaged);
     let tips = |lost: &Lost| lost.tips.iter().chain(&lost.own).cloned().collect();
     let (lost, more) = repo.take_tips(find, tips)?;
     damaged.extend(more);
@@ -266,22 +266,27 @@ fn look(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Measured, Re
         special: Vec::new(),
         fingerprint: String::new(),
     };
-    measured.special = special::list(&measured)?;
+    measured.special = other_work::list(&measured)?;
     measured.fingerprint = digest::of(&measured)?;
     Ok(measured)
 }
 
 /// Returns the cache of file fingerprints.
-fn known(repo: &GitRepo, root: &Root, files: Files) -> Seen {
+fn known(repo: &GitRepo, root: &Root, files: Files) -> HashCache {
     let list = super::ground::seen_file(repo, root.path());
-    let mut seen = Seen::read(&list, &repo.recent);
+    let mut seen = HashCache::read(&list, &repo.recent);
     if files == Files::Afresh {
         seen.doubt(root.is_in_memory());
     }
     seen
 }
 
-fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<Disk, RepoError> {
+fn disk(
+    repo: &GitRepo,
+    ground: &Ground,
+    sight: &Baseline,
+    files: Files,
+) -> Result<Disk, RepoError> {
     let (tree, index, format) = (&*sight.tree, &*sight.index, sight.format);
     let sandbox = ground.sandbox.as_path();
     let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
@@ -289,7 +294,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     let excludes = super::ignored::excludes(repo);
     let listed = index.entries.iter().map(|staged| &staged.path);
     let tracked = Paths::of(tree.keys().chain(listed.clone()));
-    let own = links::names(ground.note.as_ref());
+    let own = injected_files::names(ground.note.as_ref());
     let shown = Paths::of(tree.keys().chain(listed).chain(&own));
     let mut rules = rules(ground, &excludes, &shown, index);
     let mut walked = walk(&root, &mut rules).map_err(fail)?;
@@ -297,7 +302,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
     let mut seen = known(repo, &root, files);
     let entries = std::mem::take(&mut walked.entries);
     let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
-    let entries = links::without_copies(&root, entries, ground.note.as_ref(), &tracked);
+    let entries = injected_files::without_copies(&root, entries, ground.note.as_ref(), &tracked);
     let scratch = sight.lens.git_dir();
     let base = ground.note.as_ref().map(|note| &note.base);
     let judge = Judge {
@@ -318,7 +323,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight, files: Files) -> Result<
         format,
     };
     let mut files = compare(&root, entries, &against, &mut seen, |it| judge.judge(it))?;
-    links::not_work(&mut files.untracked);
+    injected_files::not_work(&mut files.untracked);
     let around = Around {
         repo,
         root: &root,
@@ -351,8 +356,8 @@ pub(super) fn rules<'a>(
     let mut rules = Rules::new(excludes, shown);
     let left_out = index.entries.iter().filter(|staged| staged.skip);
     left_out.for_each(|staged| rules.left_out(&staged.path));
-    for name in links::EXCLUDED.map(str::as_bytes) {
-        if links::is_ours(&ground.sandbox, name) {
+    for name in injected_files::EXCLUDED.map(str::as_bytes) {
+        if injected_files::is_ours(&ground.sandbox, name) {
             rules.skip(name);
         }
     }
@@ -376,7 +381,11 @@ fn all_read(walked: &Walked) -> Result<(), RepoError> {
 
 /// Finds the submodules of a sandbox whose directory is gone: their git directories are in its administrative
 /// directory.
-fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found, RepoError> {
+fn left_modules(
+    repo: &GitRepo,
+    ground: &Ground,
+    sight: &Baseline,
+) -> Result<InnerFindings, RepoError> {
     let empty = admin::scratch(repo)?;
     let fail = |error: std::io::Error| failed("cannot read", empty.path(), &error);
     let around = Around {
@@ -390,13 +399,13 @@ fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found,
         excludes: &Excludes::default(),
         format: sight.format,
     };
-    inner::find(&around, &Walked::default(), &[], &mut Seen::default())
+    inner::find(&around, &Walked::default(), &[], &mut HashCache::default())
 }
 
 /// Compares the files of a sandbox with its HEAD, and measures nothing else.
 pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared), RepoError> {
     let mut ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
-    settle(repo, &mut ground)?;
+    drop_broken_head(repo, &mut ground)?;
     let sight = sight(repo, &ground)?;
     let disk = disk(repo, &ground, &sight, Files::Known)?;
     Ok((ground, disk.files))

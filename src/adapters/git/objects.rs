@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_by_its_name() {
+    fn irregular_file_is_refused_by_its_name() {
         let dir = crate::testing::scratch();
         let objects = store(dir.path(), "a");
         check(&objects).unwrap();

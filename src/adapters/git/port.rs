@@ -6,16 +6,16 @@ use jiff::Timestamp;
 
 use super::rig::GitRepo;
 use super::{
-    ailment, branches, checkout, discard, facts, fetch, fit, gate, ignored, land, merge, pins,
-    prepare, progress, provenance, remote, repair, retired, salvage, sandbox, stash, stash_watch,
-    upkeep,
+    branches, checkout, commit_checks, discard, facts, fetch, gate, ignored, land, merge, pins,
+    prepare, progress, provenance, remote, repair, retired, salvage, sandbox, sandbox_fault, stash,
+    stash_watch, upkeep,
 };
-use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
+use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord,
     SandboxSpec, TargetState,
@@ -61,8 +61,8 @@ impl Repo for GitRepo {
         sandbox::list(self)
     }
 
-    fn ailment(&self, sandbox: &Path) -> Result<Option<Ailment>, RepoError> {
-        ailment::ailment(self, sandbox)
+    fn ailment(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError> {
+        sandbox_fault::find(self, sandbox)
     }
 
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
@@ -142,7 +142,7 @@ impl Repo for GitRepo {
     }
 
     fn fit(&self, sandbox: &Path, head: &Oid, target: &str) -> Result<(), RepoError> {
-        fit::check(self, sandbox, head, target)
+        commit_checks::check(self, sandbox, head, target)
     }
 
     fn holds(&self, commit: &Oid, target: &str) -> Result<bool, RepoError> {

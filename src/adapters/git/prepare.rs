@@ -10,7 +10,7 @@ use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
-use super::{adopt, discard, gate, links, share, whole};
+use super::{adopt, discard, gate, injected_files, share, share_integrity};
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -45,11 +45,11 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     init(repo, checkout.as_ref())?;
     share::init(repo)?;
     // Before anything is written there.
-    whole::heal(repo);
+    share_integrity::heal(repo);
     let moved = settings::take_over(repo, checkout.as_ref())?;
     repo.forget_user();
     take_attributes(repo, checkout.as_ref())?;
-    links::exclude(repo, links::EXCLUDED)?;
+    injected_files::exclude(repo, injected_files::EXCLUDED)?;
     if repo.first_time() {
         clear_scratch(repo)?;
         if let Err(error) = gate::end_leftovers(repo) {
@@ -100,7 +100,7 @@ pub(super) fn again(repo: &GitRepo) -> Result<(), RepoError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed("cannot read", &attributes, &error)),
     }
-    links::exclude(repo, links::EXCLUDED)?;
+    injected_files::exclude(repo, injected_files::EXCLUDED)?;
     share::publish_all(repo);
     Ok(())
 }

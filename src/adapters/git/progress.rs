@@ -58,7 +58,7 @@ pub(super) fn changes(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErro
 
 fn stamp(mark: &mut String, path: &Path) -> Result<(), RepoError> {
     let text = match fs::symlink_metadata(path) {
-        Ok(found) => told(&found),
+        Ok(found) => fingerprint(&found),
         Err(error) if error.kind() == ErrorKind::NotFound => "-".to_owned(),
         Err(error) => return Err(failed("cannot look at", path, &error)),
     };
@@ -67,7 +67,7 @@ fn stamp(mark: &mut String, path: &Path) -> Result<(), RepoError> {
     Ok(())
 }
 
-fn told(found: &Metadata) -> String {
+fn fingerprint(found: &Metadata) -> String {
     let (inode, length) = (found.ino(), found.len());
     format!("{inode} {length} {}.{}", found.mtime(), found.mtime_nsec())
 }

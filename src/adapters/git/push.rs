@@ -148,7 +148,7 @@ pub(super) fn shown(url: &str) -> String {
 }
 
 /// Returns git's messages for people, without the password of a URL.
-pub(super) fn said(output: &Output, url: &str) -> String {
+pub(super) fn git_messages(output: &Output, url: &str) -> String {
     let text = output.stderr.replace(url, &shown(url));
     let lines: Vec<&str> = text
         .lines()
@@ -167,7 +167,7 @@ fn read(output: &Output, name: &str, url: &str) -> Result<Answer, RepoError> {
         let (_, to) = refs.rsplit_once(':')?;
         (to == name).then_some((flag, summary))
     });
-    let said = said(output, url);
+    let said = git_messages(output, url);
     match line {
         Some((flag, _)) if flag != "!" && output.ok() => Ok(Answer::Done),
         Some(("!", summary)) => refusal(summary, said),

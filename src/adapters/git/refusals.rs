@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_git_refuses_is_told_from_what_it_takes() {
+    fn refused_and_valid_settings_are_told_apart() {
         let told = |lines: &[&str]| {
             let listed: String = lines.iter().map(|line| format!("{line}\0")).collect();
             refused(listed.as_bytes(), || Some("sha1".to_owned()))

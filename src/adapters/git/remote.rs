@@ -5,10 +5,10 @@
 
 use super::branches::drop_branch;
 use super::command::NETWORK;
-use super::push::{Answer, Push, said, without_password};
+use super::name_locks;
+use super::push::{Answer, Push, git_messages, without_password};
 use super::rig::{GitRepo, oid};
 use super::share;
-use super::turns;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, TargetState};
 
@@ -47,7 +47,7 @@ pub(super) fn fetch(
     remote: &str,
     branch: &str,
 ) -> Result<(), RepoError> {
-    let _turn = turns::take(repo.repo_dir(), &format!("{remote}/{branch}"));
+    let _turn = name_locks::take(repo.repo_dir(), &format!("{remote}/{branch}"));
     let output = repo
         .git()
         .as_user()
@@ -66,7 +66,7 @@ pub(super) fn fetch(
         }
         return Ok(());
     }
-    let why = said(&output, from);
+    let why = git_messages(&output, from);
     if why.contains("couldn't find remote ref") {
         return Err(RepoError::NotFound(format!("branch {branch} on {remote}")));
     }
@@ -91,7 +91,7 @@ pub(super) fn remote_head(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, R
         .output()
         .map_err(|error| without_password(error, &format!("reading of {branch}")))?;
     if !output.ok() {
-        return Err(RepoError::Remote(said(&output, &url)));
+        return Err(RepoError::Remote(git_messages(&output, &url)));
     }
     let text = output.text();
     // The pattern also matches `x/refs/heads/<branch>`.
@@ -234,7 +234,7 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
 /// Records the commit of the remote's branch here.
 pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
     let name = format!("refs/remotes/origin/{branch}");
-    let _turn = turns::take(repo.repo_dir(), &format!("origin/{branch}"));
+    let _turn = name_locks::take(repo.repo_dir(), &format!("origin/{branch}"));
     repo.git().args(["update-ref", &name, tip.as_str()]).run()?;
     share::publish(repo, &name, tip);
     Ok(())

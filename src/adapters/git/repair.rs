@@ -14,7 +14,7 @@ use super::command::{CHECKOUT, Git};
 use super::measure::lens;
 use super::rig::{GitRepo, resolve};
 use super::theirs::{self, Head};
-use super::{links, refill, sandbox};
+use super::{injected_files, refill, sandbox};
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -47,8 +47,8 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
         sandbox::refresh(git())?;
         note.unfilled = false;
     }
-    links::make(repo, spec)?;
-    links::copy(repo, spec, &mut note)?;
+    injected_files::make(repo, spec)?;
+    injected_files::copy(repo, spec, &mut note)?;
     note.write(repo, &spec.path)
 }
 
@@ -70,7 +70,7 @@ fn home(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
 }
 
 /// Turns the files at the path into a worktree. Returns its administrative directory.
-pub(super) fn settle(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+pub(super) fn make_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let admin = home(repo, spec)?;
     heal(repo, spec, &admin)?;
     Ok(admin)

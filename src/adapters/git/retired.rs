@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::admin::{self, failed};
+use super::branch_conflicts;
 use super::bytes;
 use super::files::list::list as files_of;
 use super::measure::lens;
+use super::reflog_commits::{ids, kinds, tips};
 use super::rig::GitRepo;
-use super::traces::{ids, kinds, tips};
-use super::way;
 use crate::adapters::{beneath, mounts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -46,7 +46,7 @@ const SEARCH_MAX: u64 = 4 * 1024 * 1024;
 pub(super) fn retire(repo: &GitRepo, entry: &Path) -> Result<PathBuf, RepoError> {
     // A link is not followed.
     if fs::symlink_metadata(entry).is_ok_and(|found| found.is_dir()) {
-        way::save(repo, &named(repo, entry)?)?;
+        branch_conflicts::save(repo, &named(repo, entry)?)?;
     }
     admin::retire(repo, entry)
 }

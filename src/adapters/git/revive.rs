@@ -9,7 +9,7 @@ use super::admin::{self, Note, stamp};
 use super::measure::commit;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
-use super::{bytes, sandbox, way};
+use super::{branch_conflicts, bytes, sandbox};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -28,7 +28,10 @@ pub(super) fn check(repo: &GitRepo, sandbox: &Path) {
     }
     let _alone = repo.healing();
     let Err(why) = all(repo) else { return };
-    let mut said = repo.said().lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = repo
+        .logged_refs()
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if said.insert(why.to_string()) {
         tracing::error!(rig = %repo.name(), %why, "a raider's branch was lost and could not be restored; the next patrol tries again");
     }
@@ -45,7 +48,7 @@ fn full(note: &Note) -> String {
 
 /// Returns true if git finds the branch. Reads `packed-refs` only if it changed.
 fn is_there(repo: &GitRepo, sandbox: &Path, name: &str) -> bool {
-    if !way::is_clear(repo, name) {
+    if !branch_conflicts::is_clear(repo, name) {
         return false;
     }
     let is_found = || matches!(repo.their_refs().resolve(name), Ok(Some(_)));
@@ -97,8 +100,8 @@ pub(super) fn all(repo: &GitRepo) -> Result<(), RepoError> {
 
 fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     let (name, theirs) = (&branch.name, repo.their_refs());
-    if !way::is_clear(repo, name) || theirs.resolve(name).is_err() {
-        way::check(repo, name)?;
+    if !branch_conflicts::is_clear(repo, name) || theirs.resolve(name).is_err() {
+        branch_conflicts::check(repo, name)?;
     }
     let tip = match (&branch.behind, theirs.resolve(name)?) {
         // A packed value of the name is older.
@@ -107,7 +110,7 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
         (None, None) => last_seen(repo, branch)?,
     };
     let Some(tip) = tip else { return Ok(()) };
-    way::clear(repo, name)?;
+    branch_conflicts::clear(repo, name)?;
     theirs.create(name, &tip)?;
     repo.mended(format!(
         "the branch {} was removed, and is made again at {}",
@@ -120,7 +123,7 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
 /// Returns the commit of a branch behind a link in place of a directory.
 fn behind(repo: &GitRepo, name: &str) -> Option<Oid> {
     let is_link = |above: &&str| repo.theirs().join(above).is_symlink();
-    let link = way::above(name).find(is_link)?;
+    let link = branch_conflicts::above(name).find(is_link)?;
     let home = fs::canonicalize(repo.theirs().join(link)).ok()?;
     let below = name.strip_prefix(link)?.trim_start_matches('/');
     let text = beneath::read(&home, Path::new(below), LINE_MAX).ok()??;

@@ -17,7 +17,7 @@ use super::files::compare::{Tree, tree};
 use super::files::recent::Recent;
 use super::settings;
 use super::stash_watch::StashWatch;
-use super::theirs::Said;
+use super::theirs::LoggedRefs;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
@@ -60,7 +60,7 @@ pub struct GitRepo {
     /// Set once the remains of killed attempts were cleared, which must happen before the first use.
     cleared: AtomicBool,
     /// Unreadable refs of theirs that were reported.
-    said: Said,
+    logged: LoggedRefs,
     /// Cache of the object format: `sha1` or `sha256`.
     format: OnceLock<String>,
     /// A stamp of the configuration of theirs when it was last found usable.
@@ -103,7 +103,7 @@ impl GitRepo {
             email: Mutex::new(None),
             excludes: Mutex::default(),
             cleared: AtomicBool::new(false),
-            said: Said::default(),
+            logged: LoggedRefs::default(),
             format: OnceLock::new(),
             config_seen: Mutex::new(None),
             packed_seen: Mutex::new(None),
@@ -314,8 +314,8 @@ impl GitRepo {
     }
 
     /// Unreadable refs of theirs that were reported already.
-    pub(super) fn said(&self) -> &Said {
-        &self.said
+    pub(super) fn logged_refs(&self) -> &LoggedRefs {
+        &self.logged
     }
 
     /// Returns the stamp of the configuration of theirs, locked for a check.

@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use super::admin::{self, Note, failed};
 use super::command::{CHECKOUT, Git};
 use super::files::hash::{self, Format};
+use super::files::hash_cache::HashCache;
 use super::files::open::Root;
 use super::files::paths::Beside;
-use super::files::seen::Seen;
 use super::files::walk::{All, Entry, walk};
 use super::ground::seen_file;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
-use super::{links, repair, retired, stash, way};
+use super::{branch_conflicts, injected_files, repair, retired, stash};
 use crate::domain::ids::{Oid, SlotName};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -35,8 +35,8 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     match Note::begun(repo, spec) {
         Some(note) if note.complete => {
             ensure_branch(repo, spec)?;
-            repair::settle(repo, spec)?;
-            links::make(repo, spec)?;
+            repair::make_worktree(repo, spec)?;
+            injected_files::make(repo, spec)?;
             Ok(())
         }
         note => {
@@ -75,11 +75,11 @@ fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
             ));
         }
     }
-    way::check(repo, &name)?;
+    branch_conflicts::check(repo, &name)?;
     if let Some(tip) = repo.their_refs().resolve(&name)?
         && tip != spec.base
     {
-        way::move_branch(repo, &name, &tip)?;
+        branch_conflicts::move_branch(repo, &name, &tip)?;
     }
     ensure_branch(repo, spec)
 }
@@ -169,7 +169,7 @@ pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), Re
         return Ok(());
     }
     has_base(repo, spec)?;
-    way::clear(repo, &name)?;
+    branch_conflicts::clear(repo, &name)?;
     theirs.create(&name, &spec.base)
 }
 
@@ -198,8 +198,8 @@ pub(super) fn fill(
     git()
         .args(["read-tree", "-u", "--reset", tip.as_str()])
         .run()?;
-    links::make(repo, spec)?;
-    links::copy(repo, spec, &mut note)?;
+    injected_files::make(repo, spec)?;
+    injected_files::copy(repo, spec, &mut note)?;
     remember(repo, &spec.path, &tip)?;
     Ok(note)
 }
@@ -223,7 +223,7 @@ fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoErro
         let mut file = root.file(&entry.path).ok()?;
         hash::file(format?, &mut file, entry.stamp.size).ok()
     };
-    let seen = Seen::checked_out(files, made, &probe).map_err(fail)?;
+    let seen = HashCache::checked_out(files, made, &probe).map_err(fail)?;
     seen.write(&seen_file(repo, sandbox), &repo.recent)
 }
 

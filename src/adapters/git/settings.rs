@@ -12,7 +12,7 @@ use super::bytes;
 use super::command::Git;
 use super::filters::{self, Places};
 use super::rig::{GitRepo, PUSH_URL_KEY};
-use super::{refusals, share, whole};
+use super::{refusals, share, share_integrity};
 use crate::adapters::beneath;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
@@ -278,7 +278,7 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
 /// Keeps git working in the sandboxes, although an agent can break the shared configuration for all. Reads the
 /// configuration only if it changed since the last call. A failure is only logged: the next patrol tries again.
 pub(super) fn keep(repo: &GitRepo) {
-    whole::heal(repo);
+    share_integrity::heal(repo);
     let now = || stamp(&repo.theirs().join("config"));
     let mut seen = repo.config_seen();
     let is_known = |now: &Option<String>| now.is_some() && *now == *seen;

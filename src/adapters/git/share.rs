@@ -194,12 +194,12 @@ pub(super) fn withdraw(repo: &GitRepo, name: &str) {
 /// Copies the remote-tracking refs, the tags and the default branch into theirs. A failure is only logged, as in
 /// [`publish`].
 pub(super) fn publish_all(repo: &GitRepo) {
-    if let Err(error) = tell_all(repo) {
+    if let Err(error) = copy_remote_refs(repo) {
         tracing::warn!(rig = %repo.name(), %error, "the refs of the remotes could not be copied into the agents' repository");
     }
 }
 
-fn tell_all(repo: &GitRepo) -> Result<(), RepoError> {
+fn copy_remote_refs(repo: &GitRepo) -> Result<(), RepoError> {
     let format = "--format=%(objectname)%09%(refname)%09%(symref)";
     let list = repo
         .git()

@@ -15,11 +15,11 @@ pub(super) use self::pins::{PINS, dropped, unpin};
 use self::pins::{UNCLAIMED, expire_pins, pin_in, place, unclaimed};
 use super::admin::{Note, stamp};
 use super::branches::checked_out;
-use super::claim;
 use super::ground::Ground;
+use super::reflog_commits::{self, HeadReflog};
 use super::rig::GitRepo;
-use super::sighted::{self, Claim, Sighted, sight};
-use super::traces::{self, HeadReflog};
+use super::stash_first_seen::{self, Claim, FirstSeenLog, sight};
+use super::stash_owner;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -72,7 +72,7 @@ fn pin_listed(repo: &GitRepo) -> Result<(), RepoError> {
 
 /// Returns those of these commits that exist and are whole, and copies them into ours.
 fn sound(repo: &GitRepo, ids: impl Iterator<Item = Oid>) -> Result<BTreeSet<Oid>, RepoError> {
-    let there = traces::kinds(repo, &ids.collect())?.into_iter();
+    let there = reflog_commits::kinds(repo, &ids.collect())?.into_iter();
     let mut there: BTreeSet<Oid> = there.map(|it| it.0).collect();
     for damaged in repo.take_whole(&there.iter().cloned().collect::<Vec<_>>())? {
         there.remove(&damaged);
@@ -170,7 +170,7 @@ pub(super) fn next(repo: &GitRepo) -> u64 {
 }
 
 /// Returns the list, newest first, and the records of its entries.
-fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
+fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, FirstSeenLog), RepoError> {
     let log = repo.their_refs().reflog(STASH)?;
     let entries = String::from_utf8_lossy(&log);
     let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
@@ -186,10 +186,10 @@ fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
         let branch = branch_of(&entry.message)?;
         Some((*branches.get(branch)?, branch.to_owned()))
     };
-    let new = sighted::new(repo, entries.iter().map(|entry| &entry.commit))?;
+    let new = stash_first_seen::new(repo, entries.iter().map(|entry| &entry.commit))?;
     let is_open = |entry: &&Stash| new.contains(&entry.commit) && named(entry).is_none();
     let open: Vec<&Stash> = entries.iter().filter(is_open).collect();
-    let owners = claim::owners(repo, &open, &notes)?;
+    let owners = stash_owner::owners(repo, &open, &notes)?;
     let claims = entries.iter().map(|entry| {
         let seems = owners.get(&entry.commit).cloned();
         let named = named(entry);
@@ -200,7 +200,7 @@ fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
 }
 
 /// Returns the stash entries of this sandbox: of those that were first seen since it was made, the ones whose message
-/// names its branch, and the ones that are its own by other evidence ([`super::claim`]). A sandbox without a note
+/// names its branch, and the ones that are its own by other evidence ([`super::stash_owner`]). A sandbox without a note
 /// owns the entries that name a branch of it or were made on one of its commits, and that have no other owner.
 fn stashes(
     repo: &GitRepo,

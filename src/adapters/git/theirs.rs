@@ -32,13 +32,13 @@ pub(super) enum Head {
 }
 
 /// Unreadable refs that were logged; each is logged once.
-pub(super) type Said = Mutex<BTreeSet<String>>;
+pub(super) type LoggedRefs = Mutex<BTreeSet<String>>;
 
 /// The refs of `repo.git`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Theirs<'r> {
     dir: &'r Path,
-    said: &'r Said,
+    logged: &'r LoggedRefs,
 }
 
 impl GitRepo {
@@ -46,7 +46,7 @@ impl GitRepo {
     pub(super) fn their_refs(&self) -> Theirs<'_> {
         Theirs {
             dir: self.theirs(),
-            said: self.said(),
+            logged: self.logged_refs(),
         }
     }
 }
@@ -115,7 +115,7 @@ impl Theirs<'_> {
                     // An unreadable directory of one raider's branches must not stop the others.
                     match beneath::open_up(self.dir, Path::new(&dir)) {
                         Ok(true) => open.push(dir),
-                        _ => self.say(&dir, &fail(error)),
+                        _ => self.warn_once(&dir, &fail(error)),
                     }
                     continue;
                 }
@@ -136,7 +136,7 @@ impl Theirs<'_> {
                         Err(why) => {
                             // The packed value under this name may be outdated.
                             found.remove(&name);
-                            self.say(&name, &why);
+                            self.warn_once(&name, &why);
                         }
                     }
                 }
@@ -289,8 +289,8 @@ impl Theirs<'_> {
         Ok(true)
     }
 
-    fn say(&self, name: &str, why: &RepoError) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+    fn warn_once(&self, name: &str, why: &RepoError) {
+        let mut said = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if said.insert(name.to_owned()) {
             tracing::warn!(repository = %self.dir.display(), name, %why, "a ref of the agents' repository cannot be read and is ignored");
         }

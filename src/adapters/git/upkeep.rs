@@ -5,8 +5,8 @@ use std::fs;
 use std::time::Duration;
 
 use super::admin::failed;
+use super::name_locks;
 use super::rig::GitRepo;
-use super::turns;
 use crate::ports::repo::RepoError;
 
 /// The number of packs above which they are joined: git searches each for an object.
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Joins packs and refs if there are many. Returns true if it did.
 pub(super) fn maintain(repo: &GitRepo) -> Result<bool, RepoError> {
-    let _turn = turns::take(repo.repo_dir(), "upkeep");
+    let _turn = name_locks::take(repo.repo_dir(), "upkeep");
     if count(repo, "pack", ".pack")? <= PACKS && count(repo, "17", "")? <= LOOSE {
         return Ok(false);
     }

@@ -22,7 +22,7 @@ const GO_ON: &str = "put the store back (from a backup), or start once with `--a
 
 /// The expectation about a store that is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum Expectation {
     /// The store must match the mark, if there is one; a missing store was lost.
     Marked,
     /// Any store is accepted, or a new one is made.
@@ -89,8 +89,12 @@ impl Mark {
 }
 
 /// Refuses a missing store that is expected to exist.
-pub(super) fn refuse_missing(store: &Path, known: Known, bytes: u64) -> Result<(), StoreError> {
-    if known == Known::Marked && bytes == 0 {
+pub(super) fn refuse_missing(
+    store: &Path,
+    known: Expectation,
+    bytes: u64,
+) -> Result<(), StoreError> {
+    if known == Expectation::Marked && bytes == 0 {
         return Err(StoreError::Failed(format!(
             "there is none, and there was one: raiders or a mark are left of it in {}; {GO_ON}",
             store.parent().unwrap_or(store).display()
@@ -102,11 +106,11 @@ pub(super) fn refuse_missing(store: &Path, known: Known, bytes: u64) -> Result<(
 /// Compares a store, before its schema is migrated, with its mark.
 pub(super) fn refuse_empty(
     conn: &Connection,
-    known: Known,
+    known: Expectation,
     store: &Path,
 ) -> Result<(), StoreError> {
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if known == Known::Marked && version == 0 && is_there(store) {
+    if known == Expectation::Marked && version == 0 && is_there(store) {
         let why = format!("it is empty, and it was not: its newest commits are lost; {GO_ON}");
         return Err(StoreError::Failed(why));
     }
@@ -114,10 +118,14 @@ pub(super) fn refuse_empty(
 }
 
 /// Marks a store with the current schema, if it matches the mark or has none.
-pub(super) fn verify(conn: &Connection, known: Known, store: &Path) -> Result<Mark, StoreError> {
+pub(super) fn verify(
+    conn: &Connection,
+    known: Expectation,
+    store: &Path,
+) -> Result<Mark, StoreError> {
     let (own, seq) = (kv::get(conn, KEY)?, journal::last_seq(conn)?);
     let marked = read(store)?;
-    if let (Known::Marked, Some(marked)) = (known, &marked) {
+    if let (Expectation::Marked, Some(marked)) = (known, &marked) {
         if own.as_ref() != Some(&marked.id) {
             let why = format!("it is another store than the one that was here; {GO_ON}");
             return Err(StoreError::Failed(why));

@@ -45,7 +45,7 @@ use crate::ports::clock::Clock;
 use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 use crate::regular;
 
-pub use mark::Known;
+pub use mark::Expectation;
 use place::Place;
 use txn::SqliteTxn;
 
@@ -71,7 +71,7 @@ impl SqliteRelics {
     /// # Errors
     /// As [`SqliteRelics::open_known`].
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        Self::open_known(path, clock, Known::Any)
+        Self::open_known(path, clock, Expectation::Any)
     }
 
     /// Does the same with an expectation: a store that was lost is not made anew.
@@ -82,7 +82,7 @@ impl SqliteRelics {
     pub fn open_known(
         path: &Path,
         clock: Arc<dyn Clock>,
-        known: Known,
+        known: Expectation,
     ) -> Result<Self, StoreError> {
         let at = |error: StoreError| match error {
             StoreError::Unavailable(why) => {
@@ -102,7 +102,7 @@ impl SqliteRelics {
         }
         let conn = Connection::open(path).map_err(|error| at(error.into()))?;
         let is_known = |conn: &Connection| mark::refuse_empty(conn, known, path);
-        let mut store = Self::over(conn, clock, is_known).map_err(at)?;
+        let mut store = Self::from_connection(conn, clock, is_known).map_err(at)?;
         let mark = mark::verify(&store.conn, known, path).map_err(at)?;
         store.place = Some(Place::new(path, mark).map_err(at)?);
         Ok(store)
@@ -113,10 +113,10 @@ impl SqliteRelics {
     /// # Errors
     /// [`StoreError`]: no memory.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        Self::over(Connection::open_in_memory()?, clock, |_| Ok(()))
+        Self::from_connection(Connection::open_in_memory()?, clock, |_| Ok(()))
     }
 
-    fn over(
+    fn from_connection(
         mut conn: Connection,
         clock: Arc<dyn Clock>,
         is_known: impl FnOnce(&Connection) -> Result<(), StoreError>,

@@ -37,7 +37,7 @@ pub(super) struct Place {
 }
 
 /// The state of the files.
-enum Found {
+enum FileState {
     InPlace,
     Removed,
     Replaced,
@@ -60,13 +60,13 @@ impl Place {
         })
     }
 
-    fn look(&mut self) -> Found {
+    fn inspect(&mut self) -> FileState {
         let link = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
         let near = Path::new(&link).join(self.path.file_name().unwrap_or_default());
         // If the directory was removed, another one may have been made in its place.
         match id(&near).or_else(|| id(&self.path)) {
-            None => return Found::Removed,
-            Some(now) if now != self.main => return Found::Replaced,
+            None => return FileState::Removed,
+            Some(now) if now != self.main => return FileState::Replaced,
             Some(_) => {}
         }
         let now = id(&log_of(&near));
@@ -74,8 +74,8 @@ impl Place {
             self.log = now;
         }
         match self.log == now {
-            true => Found::InPlace,
-            false => Found::LogGone,
+            true => FileState::InPlace,
+            false => FileState::LogGone,
         }
     }
 
@@ -85,9 +85,9 @@ impl Place {
     /// [`StoreError::Unavailable`] while the store is missing; [`StoreError::Failed`] when the store must be opened
     /// again: its content is then compared with the mark.
     pub(super) fn check(&mut self, conn: &Connection) -> Result<(), StoreError> {
-        let why = match self.look() {
-            Found::InPlace => return Ok(()),
-            Found::Removed => {
+        let why = match self.inspect() {
+            FileState::InPlace => return Ok(()),
+            FileState::Removed => {
                 let saved = match &self.saved {
                     Some(saved) if saved.exists() => Ok(saved.clone()),
                     _ => save(conn, &self.path),
@@ -106,8 +106,8 @@ impl Place {
                     ),
                 }));
             }
-            Found::Replaced => "another file is in its place".to_owned(),
-            Found::LogGone => {
+            FileState::Replaced => "another file is in its place".to_owned(),
+            FileState::LogGone => {
                 // Writes the content of the log, which is still open here, to the store's file.
                 conn.pragma_update(None, "wal_checkpoint", "TRUNCATE")?;
                 let why = "its write-ahead log was removed".to_owned();

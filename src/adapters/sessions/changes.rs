@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::client::Client;
-use super::files::State;
+use super::files::SessionRecord;
 use crate::adapters::proc;
 use crate::domain::holder_wire::{Answer, Frames, Request, WITH_VIEWS};
 use crate::ports::sessions::{ScreenListener, SessionHandle};
@@ -74,7 +74,7 @@ impl Changes {
     }
 
     /// Watches the screen of a session. Returns at once: a holder that hangs delays no start.
-    pub fn watch(&self, dir: PathBuf, state: &State) {
+    pub fn watch(&self, dir: PathBuf, state: &SessionRecord) {
         let handle = SessionHandle {
             id: state.id.clone(),
             token: state.token.clone(),
@@ -190,7 +190,7 @@ impl Watcher {
             return Err("its holder is of an older version".to_owned());
         }
         client
-            .tell(&Request::Watch)
+            .send(&Request::Watch)
             .map_err(|error| error.to_string())?;
         let (stream, frames) = client.into_parts();
         if proc::is_scarce(&stream) {
@@ -218,7 +218,7 @@ impl Watcher {
             },
         );
         // Output from before the watch is reported, too.
-        self.tell(self.last);
+        self.notify(self.last);
         Ok(())
     }
 
@@ -228,7 +228,7 @@ impl Watcher {
             return;
         };
         match watched.read() {
-            Heard::Changed => self.tell(number),
+            Heard::Changed => self.notify(number),
             Heard::Nothing => {}
             Heard::Over => {
                 if let Some(watched) = self.watched.remove(&number)
@@ -240,7 +240,7 @@ impl Watcher {
         }
     }
 
-    fn tell(&self, number: u64) {
+    fn notify(&self, number: u64) {
         let Some(watched) = self.watched.get(&number) else {
             return;
         };

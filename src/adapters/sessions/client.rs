@@ -112,7 +112,7 @@ impl Client {
     /// # Errors
     /// [`Trouble`].
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Trouble> {
-        self.tell(request)?;
+        self.send(request)?;
         match self.answer()? {
             Answer::Refused(why) => Err(Trouble::Refused(why)),
             Answer::Gone | Answer::Ended(_) => Err(Trouble::Gone),
@@ -124,7 +124,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Trouble`].
-    pub fn tell(&mut self, request: &Request) -> Result<(), Trouble> {
+    pub fn send(&mut self, request: &Request) -> Result<(), Trouble> {
         Ok(self.stream.write_all(&request.encode())?)
     }
 

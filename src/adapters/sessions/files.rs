@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `alive.lock` | no process; flock | held ⇔ a process of the session lives; never removed |
 //! | `spec.json` | holder, before the agent | the session to start; environment by name only |
-//! | `state.json` | holder, once the agent runs | [`State`]: the identity of the session and its processes |
+//! | `state.json` | holder, once the agent runs | [`SessionRecord`]: the identity of the session and its processes |
 //! | `meta.json` | holder, then daemon | [`Meta`]: facts kept with the session |
 //! | `sock` | holder | the holder's socket |
 //! | `attached` | holder | exists while a terminal is attached |
@@ -86,7 +86,7 @@ pub struct Spec {
 
 /// The identity of a session: `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct SessionRecord {
     /// The session's id.
     pub id: SessionId,
     /// Its token.
@@ -130,7 +130,7 @@ pub struct Meta {
 
 /// The result of reading a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found<T> {
+pub enum RecordRead<T> {
     /// The record.
     Record(T),
     /// No record exists.
@@ -139,7 +139,7 @@ pub enum Found<T> {
     Garbage(String),
 }
 
-impl<T> Found<T> {
+impl<T> RecordRead<T> {
     /// Returns the record, if it exists and is valid.
     pub fn record(self) -> Option<T> {
         match self {
@@ -184,19 +184,19 @@ pub fn is_private_dir(dir: &Path) -> bool {
 ///
 /// # Errors
 /// When it exists and cannot be read: then nothing is known.
-pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Found<T>> {
+pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<RecordRead<T>> {
     let (root, file) = place(dir, name);
     let bytes = match beneath::read(&root, &file, RECORD_MAX) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => return Ok(Found::Nothing),
+        Ok(None) => return Ok(RecordRead::Nothing),
         Err(error) if beneath::is_odd(&error) => {
-            return Ok(Found::Garbage(format!("{name}: {error}")));
+            return Ok(RecordRead::Garbage(format!("{name}: {error}")));
         }
         Err(error) => return Err(error),
     };
     Ok(match serde_json::from_slice(&bytes) {
-        Ok(record) => Found::Record(record),
-        Err(error) => Found::Garbage(format!("{name}: {error}")),
+        Ok(record) => RecordRead::Record(record),
+        Err(error) => RecordRead::Garbage(format!("{name}: {error}")),
     })
 }
 
@@ -350,11 +350,14 @@ mod tests {
     #[test]
     fn garbage_is_told_from_nothing() {
         let dir = crate::testing::scratch();
-        assert_eq!(read::<State>(dir.path(), STATE).unwrap(), Found::Nothing);
+        assert_eq!(
+            read::<SessionRecord>(dir.path(), STATE).unwrap(),
+            RecordRead::Nothing
+        );
         fs::write(dir.path().join(STATE), b"{\"id\":").unwrap();
         assert!(matches!(
-            read::<State>(dir.path(), STATE).unwrap(),
-            Found::Garbage(_)
+            read::<SessionRecord>(dir.path(), STATE).unwrap(),
+            RecordRead::Garbage(_)
         ));
     }
 
@@ -371,7 +374,10 @@ mod tests {
         for name in [META, "meta.json.new", LOCK, LOG] {
             std::os::unix::fs::symlink(&secret, dir.join(name)).unwrap();
         }
-        assert!(matches!(read::<Meta>(&dir, META), Ok(Found::Garbage(_))));
+        assert!(matches!(
+            read::<Meta>(&dir, META),
+            Ok(RecordRead::Garbage(_))
+        ));
         assert!(open_lock(&dir).is_err());
         assert!(open(&dir, LOG).is_err());
         let other = Meta {
@@ -379,13 +385,16 @@ mod tests {
             ..Meta::default()
         };
         write(&dir, META, &other).unwrap();
-        assert_eq!(read(&dir, META).unwrap(), Found::Record(other));
+        assert_eq!(read(&dir, META).unwrap(), RecordRead::Record(other));
         append(&dir, LOG).unwrap();
         assert_eq!(fs::read(&secret).unwrap(), kept);
         let elsewhere = root.join("elsewhere");
         fs::rename(&dir, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &dir).unwrap();
-        assert!(matches!(read::<Meta>(&dir, META), Ok(Found::Garbage(_))));
+        assert!(matches!(
+            read::<Meta>(&dir, META),
+            Ok(RecordRead::Garbage(_))
+        ));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
-use super::files::{self, State};
+use super::files::{self, SessionRecord};
 use crate::adapters::proc;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 use crate::domain::terminal_log;
@@ -54,7 +54,7 @@ pub struct Launch {
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// The agent runs.
-    Ready(Box<State>),
+    Ready(Box<SessionRecord>),
     /// Processes of an earlier session hold the alive-lock.
     Locked,
     /// The working directory does not exist.

@@ -6,18 +6,22 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::files::{self, Found, Spec};
-use super::observe::Sight;
+use super::files::{self, RecordRead, Spec};
+use super::observe::ObservedSession;
 use crate::domain::facts::RunState;
 
 /// Removes the logs in a session's directory if the session ended before that time. Returns true if there were any.
 /// The caller holds the session's gate: no start is in progress.
-pub(super) fn prune(dir: &Path, sight: Option<&Sight>, before: Timestamp) -> io::Result<bool> {
+pub(super) fn prune(
+    dir: &Path,
+    sight: Option<&ObservedSession>,
+    before: Timestamp,
+) -> io::Result<bool> {
     let over = match sight.map(|sight| &sight.facts.state) {
         Some(RunState::Exited(exit)) => exit.at < before,
         Some(RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. }) => false,
         // The session was forgotten, unless a start was interrupted, whose remains are unknown.
-        None => files::read::<Spec>(dir, files::SPEC)? == Found::Nothing,
+        None => files::read::<Spec>(dir, files::SPEC)? == RecordRead::Nothing,
     };
     if !over || written_since(dir, before) || files::is_locked(dir)? {
         return Ok(false);

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::files::{State, TOKEN_VARIABLE};
+use super::files::{SessionRecord, TOKEN_VARIABLE};
 use super::tmux;
 use crate::adapters::proc;
 use crate::domain::facts::ProcessId;
@@ -26,12 +26,12 @@ pub struct Members {
     root: PathBuf,
     /// The name of the city's tmux server.
     tmux: String,
-    known: Mutex<Known>,
+    known: Mutex<MemberTable>,
 }
 
 #[derive(Default)]
-struct Known {
-    states: HashMap<SessionId, State>,
+struct MemberTable {
+    states: HashMap<SessionId, SessionRecord>,
     // By pid, with the start time that makes it an identity.
     processes: HashMap<u32, (u64, Member)>,
     tokens: HashMap<String, Member>,
@@ -41,7 +41,7 @@ struct Known {
     servers: HashSet<ProcessId>,
 }
 
-impl Known {
+impl MemberTable {
     fn remove(&mut self, id: &SessionId) {
         if let Some(state) = self.states.remove(id) {
             for process in [&state.agent, &state.holder] {
@@ -66,7 +66,7 @@ impl Members {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, MemberTable> {
         // A panic between two inserts can at worst forget a session until the next adoption.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +82,7 @@ impl Members {
     }
 
     /// Adds a session, in place of an earlier one of this id.
-    pub fn add(&self, state: &State) {
+    pub fn add(&self, state: &SessionRecord) {
         let member = Member {
             session: state.id.clone(),
             incarnation: state.incarnation,
@@ -106,7 +106,7 @@ impl Members {
 
     /// Returns the session of this id, as it was started or adopted.
     #[must_use]
-    pub fn state(&self, id: &SessionId) -> Option<State> {
+    pub fn state(&self, id: &SessionId) -> Option<SessionRecord> {
         self.known().states.get(id).cloned()
     }
 
@@ -178,7 +178,7 @@ impl Members {
         });
         tokens
             .find_map(|(pid, token)| self.by_one_token(pid, &token))
-            .unwrap_or(Membership::Nobodys)
+            .unwrap_or(Membership::Unowned)
     }
 
     /// Judges one token; none if it is of another city.
@@ -240,11 +240,11 @@ mod tests {
             proc::environment_value(early.id(), TOKEN_VARIABLE)
         });
         let of_early = || members.membership(early.id());
-        assert_eq!(of_early(), Membership::Nobodys);
+        assert_eq!(of_early(), Membership::Unowned);
         members.starting("soon", toast.clone());
         assert_eq!(of_early(), Membership::Of(toast));
         members.not_started("soon");
-        assert_eq!(of_early(), Membership::Nobodys);
+        assert_eq!(of_early(), Membership::Unowned);
         drop(early.stdin.take());
         early.wait().unwrap();
     }

@@ -34,14 +34,14 @@ use rustix::process::Signal;
 
 use self::changes::Changes;
 use self::client::{Client, Trouble};
-use self::files::{Found, Spec, State};
+use self::files::{RecordRead, SessionRecord, Spec};
 pub use self::launch::is_holder;
 
 use self::launch::{Launch, Reply};
 use self::members::Members;
 use self::monitor::Monitor;
 use self::narrow::Narrow;
-use self::observe::Sight;
+use self::observe::ObservedSession;
 use self::place::Place;
 use self::tmux::Tmux;
 use crate::adapters::proc::{self, Pidfd};
@@ -109,28 +109,28 @@ impl LocalSessions {
 
     /// Observes a session. If its record is missing, or differs from the living holder that this supervisor knows,
     /// the holder is right, and the record is written again.
-    fn look(&self, id: &SessionId) -> Option<Sight> {
+    fn observe(&self, id: &SessionId) -> Option<ObservedSession> {
         let dir = self.dir(id);
-        let seen = observe::look(id, &dir);
+        let seen = observe::session(id, &dir);
         let Some(known) = self.members.state(id) else {
             return seen;
         };
         match &seen {
-            Some(Sight {
+            Some(ObservedSession {
                 state: Some(state), ..
             }) if *state == known => seen,
             _ if observe::holds(&known, &dir).unwrap_or(false) => {
                 mend(&dir, &known);
                 Some(observe::judge(&dir, known))
             }
-            Some(Sight { state: Some(_), .. }) => seen,
+            Some(ObservedSession { state: Some(_), .. }) => seen,
             _ => Some(observe::judge(&dir, known)),
         }
     }
 
-    fn look_at_all(&self) -> io::Result<Vec<Sight>> {
+    fn look_at_all(&self) -> io::Result<Vec<ObservedSession>> {
         let ids = self.ids()?;
-        Ok(ids.iter().filter_map(|id| self.look(id)).collect())
+        Ok(ids.iter().filter_map(|id| self.observe(id)).collect())
     }
 
     /// Returns every session that has a directory or is known.
@@ -172,7 +172,7 @@ impl LocalSessions {
 
     /// Removes the pane of a holder that was killed, which still shows the last screen to people. The pane of another
     /// city, from which a record was copied, stays.
-    fn remove_pane(&self, state: &State) {
+    fn remove_pane(&self, state: &SessionRecord) {
         if let Some(pane) = &state.pane
             && !launch::is_of_another_city(state.holder.pid, &self.dir(&state.id))
             && let Err(error) = tmux::remove(pane, state.holder.pid, &state.id)
@@ -182,8 +182,8 @@ impl LocalSessions {
     }
 
     /// Returns the session that this handle names, running or ended.
-    fn named(&self, handle: &SessionHandle) -> Result<Sight, SessionError> {
-        let sight = self.look(&handle.id);
+    fn named(&self, handle: &SessionHandle) -> Result<ObservedSession, SessionError> {
+        let sight = self.observe(&handle.id);
         sight
             .filter(|sight| sight.facts.token == handle.token)
             .ok_or_else(|| SessionError::Gone(handle.id.clone()))
@@ -197,7 +197,7 @@ impl LocalSessions {
 
     /// Makes sure that no process of an earlier session of this id lives.
     fn clear(&self, id: &SessionId, dir: &Path) -> Result<(), StartError> {
-        let sight = self.look(id);
+        let sight = self.observe(id);
         match sight.as_ref().map(|sight| &sight.facts.state) {
             Some(RunState::Running) => return Err(StartError::Exists(id.clone())),
             Some(RunState::Unknown { why })
@@ -214,9 +214,9 @@ impl LocalSessions {
         let token = sight.and_then(|sight| sight.state).map(|state| state.token);
         let spec = files::read::<Spec>(dir, files::SPEC).map_err(provider)?;
         let broken_off = match spec {
-            Found::Record(spec) => Some(spec.token) != token,
-            Found::Nothing => false,
-            Found::Garbage(_) => true,
+            RecordRead::Record(spec) => Some(spec.token) != token,
+            RecordRead::Nothing => false,
+            RecordRead::Garbage(_) => true,
         };
         if orderly && !broken_off && !files::is_locked(dir).map_err(provider)? {
             return Ok(());
@@ -229,7 +229,7 @@ impl LocalSessions {
         }
     }
 
-    fn launch(&self, spec: &SessionSpec, dir: &Path) -> Result<State, StartError> {
+    fn launch(&self, spec: &SessionSpec, dir: &Path) -> Result<SessionRecord, StartError> {
         let launch = Launch {
             id: spec.id.clone(),
             token: new_token().map_err(provider)?,
@@ -279,14 +279,14 @@ impl LocalSessions {
     }
 
     /// Makes the holder end its session; a holder that cannot is killed, and its processes are ended.
-    fn stop_running(&self, state: &State, grace: Duration) -> io::Result<Stopped> {
+    fn stop_running(&self, state: &SessionRecord, grace: Duration) -> io::Result<Stopped> {
         let dir = self.dir(&state.id);
         let Some(holder) = Pidfd::open(&state.holder)? else {
             return self.how_it_ended(state);
         };
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let asked = Client::hurried(&dir, &state.token)
-            .and_then(|mut client| client.tell(&Request::Stop { grace_ms }).map(|()| client));
+            .and_then(|mut client| client.send(&Request::Stop { grace_ms }).map(|()| client));
         match &asked {
             Ok(_) => {}
             // The holder is ending, its socket was removed, or no common version exists: a TERM asks holders of every
@@ -306,7 +306,7 @@ impl LocalSessions {
         self.how_it_ended(state)
     }
 
-    fn how_it_ended(&self, state: &State) -> io::Result<Stopped> {
+    fn how_it_ended(&self, state: &SessionRecord) -> io::Result<Stopped> {
         let dir = self.dir(&state.id);
         let recorded = files::read_end(&dir, &state.token)?;
         match recorded {
@@ -327,7 +327,7 @@ impl LocalSessions {
 }
 
 /// Writes the record of a running session again. First moves its directory back if it was moved.
-fn mend(dir: &Path, known: &State) {
+fn mend(dir: &Path, known: &SessionRecord) {
     let written = place::put_back(dir, known.holder.pid)
         .and_then(|()| files::make_dir(dir))
         .and_then(|()| files::write(dir, files::STATE, known));
@@ -362,7 +362,7 @@ fn provider(error: io::Error) -> StartError {
     }
 }
 
-fn started(state: &State) -> Started {
+fn started(state: &SessionRecord) -> Started {
     Started {
         handle: SessionHandle {
             id: state.id.clone(),

@@ -13,7 +13,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
-use super::files::{self, State};
+use super::files::{self, SessionRecord};
 use super::observe;
 use crate::adapters::proc::{self, Pidfd};
 use crate::ports::sessions::{Listener, SessionEvent, SessionHandle};
@@ -24,7 +24,7 @@ const CLOSE: u64 = 0;
 struct Watch {
     pidfd: Pidfd,
     dir: PathBuf,
-    state: State,
+    state: SessionRecord,
 }
 
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Monitor {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn watch(&self, dir: PathBuf, state: State) -> io::Result<bool> {
+    pub fn watch(&self, dir: PathBuf, state: SessionRecord) -> io::Result<bool> {
         let mut watches = self.shared.watches();
         if watches.by_token.contains_key(&state.token) {
             return Ok(true);
@@ -111,7 +111,7 @@ impl Monitor {
 
 impl Monitor {
     /// Announces the end of a session whose holder ended before it could be watched.
-    pub fn announce(&self, dir: &Path, state: &State) {
+    pub fn announce(&self, dir: &Path, state: &SessionRecord) {
         self.shared.announce(dir, state);
     }
 }
@@ -173,7 +173,7 @@ impl Shared {
         self.announce(&watch.dir, &watch.state);
     }
 
-    fn announce(&self, dir: &Path, state: &State) {
+    fn announce(&self, dir: &Path, state: &SessionRecord) {
         let handle = SessionHandle {
             id: state.id.clone(),
             token: state.token.clone(),

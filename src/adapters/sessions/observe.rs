@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-use super::files::{self, Found, Spec, State};
+use super::files::{self, RecordRead, SessionRecord, Spec};
 use super::{launch, remains};
 use crate::adapters::proc;
 use crate::domain::facts::{RunState, SessionFacts};
@@ -20,29 +20,29 @@ const COMPLAINT_MAX: u64 = 64 * 1024;
 
 /// An observed session.
 #[derive(Debug, Clone)]
-pub struct Sight {
+pub struct ObservedSession {
     /// The facts about it.
     pub facts: SessionFacts,
     /// Its record, if it is readable.
-    pub state: Option<State>,
+    pub state: Option<SessionRecord>,
 }
 
 /// Observes a session; none if there is no trace of it.
 #[must_use]
-pub fn look(id: &SessionId, dir: &Path) -> Option<Sight> {
-    match files::read::<State>(dir, files::STATE) {
-        Ok(Found::Nothing) => None,
-        Ok(Found::Record(state)) if state.id == *id => Some(judge(dir, state)),
-        Ok(Found::Record(state)) => {
+pub fn session(id: &SessionId, dir: &Path) -> Option<ObservedSession> {
+    match files::read::<SessionRecord>(dir, files::STATE) {
+        Ok(RecordRead::Nothing) => None,
+        Ok(RecordRead::Record(state)) if state.id == *id => Some(judge(dir, state)),
+        Ok(RecordRead::Record(state)) => {
             let why = format!("its records are those of session {}", state.id);
             Some(unreadable(id, dir, RunState::Unknown { why }))
         }
-        Ok(Found::Garbage(why)) if is_older_than_boot(dir) => {
+        Ok(RecordRead::Garbage(why)) if is_older_than_boot(dir) => {
             // The record was torn when the machine went down, and no process of that time lives.
             let why = format!("the machine was restarted ({why})");
             Some(unreadable(id, dir, RunState::Lost { why }))
         }
-        Ok(Found::Garbage(why)) => Some(unreadable(id, dir, RunState::Unknown { why })),
+        Ok(RecordRead::Garbage(why)) => Some(unreadable(id, dir, RunState::Unknown { why })),
         Err(error) => {
             let why = format!("{}: {error}", files::STATE);
             Some(unreadable(id, dir, RunState::Unknown { why }))
@@ -52,7 +52,7 @@ pub fn look(id: &SessionId, dir: &Path) -> Option<Sight> {
 
 /// Judges a session by its record.
 #[must_use]
-pub fn judge(dir: &Path, state: State) -> Sight {
+pub fn judge(dir: &Path, state: SessionRecord) -> ObservedSession {
     let run = run_state(dir, &state).unwrap_or_else(|error| RunState::Unknown {
         why: error.to_string(),
     });
@@ -74,13 +74,13 @@ pub fn judge(dir: &Path, state: State) -> Sight {
         guessed: false,
         state: run,
     };
-    Sight {
+    ObservedSession {
         facts,
         state: Some(state),
     }
 }
 
-fn run_state(dir: &Path, state: &State) -> io::Result<RunState> {
+fn run_state(dir: &Path, state: &SessionRecord) -> io::Result<RunState> {
     if let Some(ended) = files::read_end(dir, &state.token)? {
         return Ok(ended_as(dir, state, ended));
     }
@@ -101,7 +101,7 @@ fn run_state(dir: &Path, state: &State) -> io::Result<RunState> {
 }
 
 /// Returns the run state after a recorded end: processes that survived every signal may still live.
-fn ended_as(dir: &Path, state: &State, ended: Ended) -> RunState {
+fn ended_as(dir: &Path, state: &SessionRecord, ended: Ended) -> RunState {
     let lives = ended.undead > 0
         && state.boot == proc::boot_id()
         && remains::some_live(dir, Some(state)).unwrap_or(true);
@@ -119,13 +119,13 @@ fn ended_as(dir: &Path, state: &State, ended: Ended) -> RunState {
 ///
 /// # Errors
 /// When `/proc` cannot be read: then nothing is known.
-pub fn holds(state: &State, dir: &Path) -> io::Result<bool> {
+pub fn holds(state: &SessionRecord, dir: &Path) -> io::Result<bool> {
     let held = proc::lives(&state.holder)? && launch::is_holder_of(state.holder.pid, dir);
     Ok(held && has_agent(state)?)
 }
 
 /// Returns true if the agent that a record names is the holder's child, or gone.
-fn has_agent(state: &State) -> io::Result<bool> {
+fn has_agent(state: &SessionRecord) -> io::Result<bool> {
     let found = proc::stat(state.agent.pid)?;
     let agent = found.filter(|now| now.lives() && now.started == state.agent.started);
     Ok(agent.is_none_or(|agent| agent.parent == state.holder.pid))
@@ -133,7 +133,7 @@ fn has_agent(state: &State) -> io::Result<bool> {
 
 /// Explains why a session is lost whose holder is gone without a record.
 #[must_use]
-pub fn why_lost(dir: &Path, state: &State) -> String {
+pub fn why_lost(dir: &Path, state: &SessionRecord) -> String {
     let mut why = format!(
         "its holder (pid {}) ended without a record",
         state.holder.pid
@@ -163,8 +163,10 @@ fn is_older_than_boot(dir: &Path) -> bool {
     matches!((modified, booted), (Ok(modified), Some(booted)) if modified < booted)
 }
 
-fn unreadable(id: &SessionId, dir: &Path, state: RunState) -> Sight {
-    let spec: Option<Spec> = files::read(dir, files::SPEC).ok().and_then(Found::record);
+fn unreadable(id: &SessionId, dir: &Path, state: RunState) -> ObservedSession {
+    let spec: Option<Spec> = files::read(dir, files::SPEC)
+        .ok()
+        .and_then(RecordRead::record);
     let spec = spec.as_ref();
     let facts = SessionFacts {
         id: id.clone(),
@@ -180,7 +182,7 @@ fn unreadable(id: &SessionId, dir: &Path, state: RunState) -> Sight {
         attached: false,
         guessed: false,
     };
-    Sight { facts, state: None }
+    ObservedSession { facts, state: None }
 }
 
 #[cfg(test)]
@@ -218,12 +220,12 @@ mod tests {
         }
     }
 
-    fn running(dir: &Path, holder: &Holder) -> State {
+    fn running(dir: &Path, holder: &Holder) -> SessionRecord {
         let gone = crate::domain::facts::ProcessId {
             started: u64::MAX,
             ..holder.id()
         };
-        let state = State {
+        let state = SessionRecord {
             id: id(),
             token: "t".to_owned(),
             generation: Generation(3),
@@ -240,13 +242,13 @@ mod tests {
     }
 
     fn seen(dir: &Path) -> RunState {
-        look(&id(), dir).unwrap().facts.state
+        session(&id(), dir).unwrap().facts.state
     }
 
     #[test]
     fn a_living_holder_runs_and_a_reused_pid_is_lost() {
         let dir = crate::testing::scratch();
-        assert!(look(&id(), dir.path()).is_none());
+        assert!(session(&id(), dir.path()).is_none());
         let holder = Holder::of(dir.path());
         let mut state = running(dir.path(), &holder);
         assert_eq!(seen(dir.path()), RunState::Running);
@@ -340,7 +342,7 @@ mod tests {
             let log = fs::File::create(dir.path().join(files::LOG)).unwrap();
             let at = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
             log.set_modified(at).unwrap();
-            look(&id(), dir.path()).unwrap().facts
+            session(&id(), dir.path()).unwrap().facts
         };
         fs::write(dir.path().join(files::OLDER_LOG), "").unwrap();
         let (first, second) = (write(1000), write(1001));
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lives_through_a_restart_of_the_machine() {
+    fn no_session_survives_a_reboot() {
         let dir = crate::testing::scratch();
         let holder = Holder::of(dir.path());
         let mut state = running(dir.path(), &holder);

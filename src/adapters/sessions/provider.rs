@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::files::{self, Found, Meta};
+use super::files::{self, Meta, RecordRead};
 use super::holder::log_tail;
 use super::launch::candidates;
-use super::observe::Sight;
+use super::observe::ObservedSession;
 use super::tmux;
 use super::{
     Client, LocalSessions, Trouble, failed, fault, logs, place, provider, remains, started,
@@ -26,8 +26,8 @@ use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, WITH_END_OF_INPUT, 
 use crate::domain::ids::SessionId;
 use crate::domain::screen::ScreenView;
 use crate::ports::sessions::{
-    AttachPoint, Input, Listener, Membership, ScreenListener, SessionError, SessionHandle,
-    SessionSpec, Sessions, Standing, StartError, Started, Stopped,
+    AttachPoint, CallerPlace, Input, Listener, Membership, ScreenListener, SessionError,
+    SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
 };
 
 /// The shortest run time of a command; hooks and status lines are shorter.
@@ -54,7 +54,7 @@ impl Sessions for LocalSessions {
         place::set_aside(&dir).map_err(provider)?;
         files::make_dir(&dir).map_err(provider)?;
         self.clear(&spec.id, &dir)?;
-        let before = self.look(&spec.id).and_then(|sight| sight.state);
+        let before = self.observe(&spec.id).and_then(|sight| sight.state);
         let state = self.launch(spec, &dir)?;
         if let Some(before) = before.filter(|_| state.pane.is_none()) {
             // The session moved out of tmux. (Within tmux, its new pane has taken the name.)
@@ -72,7 +72,7 @@ impl Sessions for LocalSessions {
     }
 
     fn adopt(&self, id: &SessionId) -> Result<Started, SessionError> {
-        let sight = self.look(id);
+        let sight = self.observe(id);
         let running = sight.filter(|sight| sight.facts.state == RunState::Running);
         let Some(state) = running.and_then(|sight| sight.state) else {
             return Err(SessionError::Gone(id.clone()));
@@ -96,7 +96,7 @@ impl Sessions for LocalSessions {
     }
 
     fn facts(&self, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
-        Ok(ask_tmux(self.look(id).into_iter().collect()).pop())
+        Ok(ask_tmux(self.observe(id).into_iter().collect()).pop())
     }
 
     fn interrupt(&self, handle: &SessionHandle) -> Result<(), SessionError> {
@@ -109,7 +109,7 @@ impl Sessions for LocalSessions {
     fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {
         let _pass = self.narrow.pass();
         let id = &handle.id;
-        let Some(sight) = self.look(id) else {
+        let Some(sight) = self.observe(id) else {
             return Ok(Stopped::Already);
         };
         if sight.facts.token != handle.token {
@@ -216,7 +216,7 @@ impl Sessions for LocalSessions {
     }
 
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError> {
-        let Some(sight) = self.look(id) else {
+        let Some(sight) = self.observe(id) else {
             return Ok(None);
         };
         Ok(self.meta(id, &sight.facts.token)?.remove(key))
@@ -247,7 +247,7 @@ impl Sessions for LocalSessions {
     }
 
     fn cpu(&self, id: &SessionId) -> Option<Duration> {
-        let sight = self.look(id)?;
+        let sight = self.observe(id)?;
         let state = sight
             .state
             .filter(|_| sight.facts.state == RunState::Running)?;
@@ -259,7 +259,7 @@ impl Sessions for LocalSessions {
     }
 
     fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool> {
-        let sight = self.look(id)?;
+        let sight = self.observe(id)?;
         let state = sight
             .state
             .filter(|_| sight.facts.state == RunState::Running)?;
@@ -274,7 +274,7 @@ impl Sessions for LocalSessions {
     fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {
         let mut listed = None;
         let lives = of.iter().map(|(id, names)| {
-            let sight = self.look(id)?;
+            let sight = self.observe(id)?;
             let state = sight
                 .state
                 .filter(|_| sight.facts.state == RunState::Running)?;
@@ -305,9 +305,9 @@ impl Sessions for LocalSessions {
         self.members.membership(pid)
     }
 
-    fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String> {
+    fn standing(&self, pid: u32, of: &Path) -> Result<CallerPlace, String> {
         let place = proc::place(pid, of).map_err(|error| error.to_string())?;
-        Ok(Standing {
+        Ok(CallerPlace {
             dir: place.dir,
             inside: place.inside,
             claims: proc::environment_value(pid, "HD_SESSION"),
@@ -324,7 +324,7 @@ impl Sessions for LocalSessions {
         for id in ids {
             let gate = self.gate(&id);
             let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
-            let sight = self.look(&id);
+            let sight = self.observe(&id);
             match logs::prune(&self.dir(&id), sight.as_ref(), ended_before) {
                 Ok(had) => pruned += usize::from(had),
                 Err(error) => first = first.or(Some(failed(&id, error))),
@@ -340,7 +340,7 @@ impl Sessions for LocalSessions {
         if !dir.exists() {
             return Ok(());
         }
-        let sight = self.look(id);
+        let sight = self.observe(id);
         if let Some(sight) = &sight
             && matches!(
                 sight.facts.state,
@@ -403,9 +403,9 @@ impl LocalSessions {
     fn meta(&self, id: &SessionId, token: &str) -> Result<BTreeMap<String, String>, SessionError> {
         let found = files::read::<Meta>(&self.dir(id), files::META);
         match found.map_err(|error| failed(id, error))? {
-            Found::Record(meta) if meta.token == token => Ok(meta.facts),
-            Found::Record(_) | Found::Nothing => Ok(BTreeMap::new()),
-            Found::Garbage(why) => Err(failed(id, why)),
+            RecordRead::Record(meta) if meta.token == token => Ok(meta.facts),
+            RecordRead::Record(_) | RecordRead::Nothing => Ok(BTreeMap::new()),
+            RecordRead::Garbage(why) => Err(failed(id, why)),
         }
     }
 }
@@ -417,9 +417,9 @@ fn everything() -> SessionId {
 
 /// Adds facts that only tmux knows: one query per server, and none if no session runs in tmux. If a server does not
 /// answer, the activity of its sessions is unknown.
-fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
+fn ask_tmux(seen: Vec<ObservedSession>) -> Vec<SessionFacts> {
     let mut servers = HashMap::new();
-    let add = |Sight { mut facts, state }| {
+    let add = |ObservedSession { mut facts, state }| {
         let pane = state.as_ref().and_then(|state| state.pane.as_ref());
         if let (RunState::Running, Some(state), Some(pane)) = (&facts.state, &state, pane) {
             let panes = servers

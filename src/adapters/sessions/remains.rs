@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::files::{self, Found, Spec, State, TOKEN_VARIABLE};
+use super::files::{self, RecordRead, SessionRecord, Spec, TOKEN_VARIABLE};
 use super::holder::{kill_cgroup, remove_cgroup};
 use super::launch::{held_by, is_holder_of, is_of_another_city};
 use crate::adapters::proc::{self, Pidfd, Stat};
@@ -49,7 +49,7 @@ pub struct Ending {
 ///
 /// # Errors
 /// When files or `/proc` cannot be read: then nothing is known.
-pub fn end(dir: &Path, known: Option<&State>) -> io::Result<Ending> {
+pub fn end(dir: &Path, known: Option<&SessionRecord>) -> io::Result<Ending> {
     let marks = marks(dir, known)?;
     let mut killed = 0;
     let mut empty_passes = 0;
@@ -89,24 +89,24 @@ pub fn end(dir: &Path, known: Option<&State>) -> io::Result<Ending> {
 ///
 /// # Errors
 /// When files or `/proc` cannot be read: then nothing is known.
-pub fn some_live(dir: &Path, known: Option<&State>) -> io::Result<bool> {
+pub fn some_live(dir: &Path, known: Option<&SessionRecord>) -> io::Result<bool> {
     Ok(!members(dir, &marks(dir, known)?)?.is_empty())
 }
 
 /// Collects the marks of the sessions that may have left processes: the recorded one, one whose start was
 /// interrupted, and the one that this supervisor has started or adopted. A record may be forged, therefore the
 /// agent's process is only taken from `known`.
-fn marks<'d>(dir: &'d Path, known: Option<&State>) -> io::Result<Marks<'d>> {
+fn marks<'d>(dir: &'d Path, known: Option<&SessionRecord>) -> io::Result<Marks<'d>> {
     let mut marks = Marks {
         dir,
         tokens: Vec::new(),
         cgroups: Vec::new(),
         agent: None,
     };
-    if let Found::Record(state) = files::read::<State>(dir, files::STATE)? {
+    if let RecordRead::Record(state) = files::read::<SessionRecord>(dir, files::STATE)? {
         marks.add(state.token, state.cgroup);
     }
-    if let Found::Record(spec) = files::read::<Spec>(dir, files::SPEC)? {
+    if let RecordRead::Record(spec) = files::read::<Spec>(dir, files::SPEC)? {
         marks.add(spec.token, spec.cgroup);
     }
     if let Some(state) = known {
@@ -250,7 +250,7 @@ mod tests {
                 let holds = |it: &ProcessId| proc::holds_lock(it.pid, &lock) && is_cat(it.pid);
                 below.into_iter().find(holds)
             });
-            let state = State {
+            let state = SessionRecord {
                 id: SessionId::new("s").unwrap(),
                 token,
                 generation: Generation(1),

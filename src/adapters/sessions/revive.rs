@@ -7,7 +7,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use rustix::process::Signal;
 
-use super::files::{self, Found, PaneId, Spec, State, TOKEN_VARIABLE};
+use super::files::{self, PaneId, RecordRead, SessionRecord, Spec, TOKEN_VARIABLE};
 use super::launch::held_by;
 use super::observe;
 use crate::adapters::proc::{self, Pidfd};
@@ -29,7 +29,7 @@ pub fn all(sessions: &Path) -> io::Result<()> {
         let Some(id) = name.and_then(|name| SessionId::new(name).ok()) else {
             continue;
         };
-        let sight = observe::look(&id, &dir);
+        let sight = observe::session(&id, &dir);
         let runs = sight.is_some_and(|sight| sight.facts.state == RunState::Running);
         if runs || !files::is_private_dir(&dir) {
             continue;
@@ -55,7 +55,7 @@ pub fn all(sessions: &Path) -> io::Result<()> {
 }
 
 /// Rebuilds the record of a session from its processes. Facts that only the record had are as in a first session.
-fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<State, String> {
+fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<SessionRecord, String> {
     files::make_dir(dir).map_err(|error| error.to_string())?;
     let below = proc::descendants(holder.pid).map_err(|error| error.to_string())?;
     let token_of = |process: &ProcessId| proc::environment_value(process.pid, TOKEN_VARIABLE);
@@ -63,13 +63,13 @@ fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<State, Strin
         .into_iter()
         .filter_map(|process| Some((token_of(&process)?, process)));
     let (token, agent) = marked.next().ok_or("no process of it carries a token")?;
-    let spec: Result<Found<Spec>, _> = files::read(dir, files::SPEC);
-    let spec = spec.ok().and_then(Found::record);
+    let spec: Result<RecordRead<Spec>, _> = files::read(dir, files::SPEC);
+    let spec = spec.ok().and_then(RecordRead::record);
     let spec = spec.filter(|spec| spec.token == token);
     let value = |name| proc::environment_value(agent.pid, name);
     let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
     let incarnation = || Incarnation(number(value("HD_INCARNATION")).unwrap_or_default());
-    Ok(State {
+    Ok(SessionRecord {
         id: id.clone(),
         generation: spec.as_ref().map_or(Generation(0), |spec| spec.generation),
         incarnation: spec

@@ -40,7 +40,7 @@ mod tests {
     use crate::domain::unattended::logins;
 
     #[test]
-    fn login_is_seen_by_a_file_or_a_key_of_settings_and_not_by_what_is_empty() {
+    fn login_is_seen_by_a_nonempty_file_or_settings_key() {
         let home = crate::testing::scratch();
         let claude = home.path().join(".claude");
         fs::create_dir(&claude).unwrap();

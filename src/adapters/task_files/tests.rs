@@ -30,7 +30,7 @@ fn only_old_files_below_the_directory_are_pruned() {
 }
 
 #[test]
-fn a_directory_goes_with_the_last_file_in_it_and_what_is_in_use_stays() {
+fn directory_is_removed_with_its_last_file_unless_in_use() {
     let city = crate::testing::scratch();
     let tasks = files(city.path());
     let root = city.path().join("tasks");
@@ -193,8 +193,8 @@ fn intents_come_in_order_and_can_be_set_aside() {
     assert!(city.path().join("outbox/a.refused").exists());
     assert!(tasks.outbox().unwrap().is_empty());
     fs::write(path, intent).unwrap();
-    tasks.settle(path).unwrap();
-    tasks.settle(path).unwrap();
+    tasks.remove_intent(path).unwrap();
+    tasks.remove_intent(path).unwrap();
     assert!(tasks.outbox().unwrap().is_empty());
 }
 
@@ -217,7 +217,7 @@ fn where_a_directory_really_is_counts() {
 }
 
 #[test]
-fn a_failing_set_up_says_what_it_printed() {
+fn failing_set_up_reports_its_output() {
     let city = crate::testing::scratch();
     let tasks = files(city.path());
     let env = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
@@ -256,7 +256,7 @@ fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
 
 /// A process works in, writes to, or has a directory open of a thrown-away directory; and files that it wrote.
 #[test]
-fn trash_that_is_in_use_stays_and_what_was_written_there_is_not_deleted() {
+fn trash_in_use_stays_and_files_written_there_are_not_deleted() {
     let dir = crate::testing::scratch();
     let trash = dir.path().join("trash");
     let tasks = files(dir.path());
@@ -344,7 +344,7 @@ fn nothing_is_removed_or_renamed_behind_a_link() {
     assert!(tasks.prune(&link("tasks"), Timestamp::MAX, &[]).is_err());
     let intent = link("outbox").join("a.json");
     assert!(tasks.outbox().is_err());
-    assert!(tasks.set_aside(&intent).is_err() && tasks.settle(&intent).is_err());
+    assert!(tasks.set_aside(&intent).is_err() && tasks.remove_intent(&intent).is_err());
     for name in ["dir/file", "a.json"] {
         assert_eq!(fs::read(home.path().join(name)).unwrap(), b"precious");
     }
@@ -378,7 +378,7 @@ fn soon<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 #[test]
-fn what_is_no_file_keeps_nobody_waiting() {
+fn irregular_file_delays_no_reader() {
     let city = crate::testing::scratch();
     let tasks = Arc::new(files(city.path()));
     let own = Arc::clone(&tasks);
@@ -419,7 +419,7 @@ fn an_outcome_file_is_replaced_and_never_written_through() {
 }
 
 #[test]
-fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
+fn outcome_file_from_the_repository_is_no_outcome() {
     let city = crate::testing::scratch();
     let tasks = files(city.path());
     let (dir, sandbox) = (city.path().join("task"), city.path().join("sandbox"));

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_elsewhere_or_no_file_is_not_read() {
+    fn transcript_elsewhere_or_no_file_is_not_read() {
         let temp = crate::testing::scratch();
         let root = temp.path().join("root");
         fs::create_dir_all(root.join("dir")).unwrap();

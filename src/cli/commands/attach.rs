@@ -50,15 +50,15 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
         return become_tmux(pane);
     }
     let mut holder = Holder::reach(&point)?;
-    output::say(&format!("hd: attached to {name}; Ctrl-\\ detaches"));
+    output::message(&format!("hd: attached to {name}; Ctrl-\\ detaches"));
     let mut terminal = Terminal::raw()?;
     let end = holder.interact(&mut terminal);
     drop(terminal);
     match end? {
-        End::Detached => output::say(&format!("hd: detached; {name} goes on")),
+        End::Detached => output::message(&format!("hd: detached; {name} goes on")),
         End::Ended(ended) => {
-            let told = end::told(context, &name, &point, &ended);
-            output::say(&format!("hd: {told}"));
+            let told = end::end_message(context, &name, &point, &ended);
+            output::message(&format!("hd: {told}"));
         }
         End::Dropped => return Err(dropped()),
     }
@@ -94,8 +94,8 @@ pub(super) fn watch(name: String, context: &mut Context) -> Result<(), CliError>
     let mut holder = Holder::reach(&point)?;
     match holder.watch()? {
         End::Ended(ended) => {
-            let told = end::told(context, &name, &point, &ended);
-            output::say(&format!("\nhd: {told}"));
+            let told = end::end_message(context, &name, &point, &ended);
+            output::message(&format!("\nhd: {told}"));
         }
         End::Detached => {}
         End::Dropped => return Err(dropped()),
@@ -136,7 +136,7 @@ impl Holder {
             followed: None,
         };
         holder.greet()?;
-        holder.tell(&Request::Expect(
+        holder.send(&Request::Expect(
             word("token").unwrap_or_default().to_owned(),
         ))?;
         Ok(holder)
@@ -159,7 +159,7 @@ impl Holder {
         Ok(())
     }
 
-    fn tell(&mut self, request: &Request) -> Result<(), CliError> {
+    fn send(&mut self, request: &Request) -> Result<(), CliError> {
         let sent = self.stream.write_all(&request.encode());
         match sent {
             // The reason of the end may still be unread.
@@ -214,7 +214,7 @@ impl Holder {
     fn watch(&mut self) -> Result<End, CliError> {
         self.followed = Some(Following::default());
         // A size of 0 leaves the terminal as it is.
-        self.tell(&Request::Attach { rows: 0, cols: 0 })?;
+        self.send(&Request::Attach { rows: 0, cols: 0 })?;
         loop {
             // Shows messages that came together with the greeting before waiting for more.
             if let Some(end) = self.show()? {
@@ -228,7 +228,7 @@ impl Holder {
 
     fn interact(&mut self, terminal: &mut Terminal) -> Result<End, CliError> {
         let (rows, cols) = terminal.size();
-        self.tell(&Request::Attach { rows, cols })?;
+        self.send(&Request::Attach { rows, cols })?;
         let mut keys = Keys::default();
         loop {
             if let Some(end) = self.show()? {
@@ -239,7 +239,7 @@ impl Holder {
                 match terminal.signal()? {
                     Some(Signal::Resized) => {
                         let (rows, cols) = terminal.size();
-                        self.tell(&Request::Resize { rows, cols })?;
+                        self.send(&Request::Resize { rows, cols })?;
                     }
                     Some(Signal::End) => return Ok(End::Detached),
                     None => {}
@@ -252,9 +252,9 @@ impl Holder {
                     return Ok(End::Detached);
                 }
                 match keys.take(&bytes[..read]) {
-                    Typed::Keys(bytes) => self.tell(&Request::Keys(bytes))?,
+                    Typed::Keys(bytes) => self.send(&Request::Keys(bytes))?,
                     Typed::Detach(before) => {
-                        self.tell(&Request::Keys(before))?;
+                        self.send(&Request::Keys(before))?;
                         return Ok(End::Detached);
                     }
                 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::cli::args::AutoVerb;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::render::{lists, said, show};
+use crate::cli::render::{lists, outcome_lines, show};
 use crate::control::client::Flow;
 use crate::control::protocol::Op;
 use crate::control::protocol::args::{AutoRef, Events, Nothing};
@@ -14,10 +14,10 @@ pub(super) fn run(verb: AutoVerb, context: &mut Context) -> Result<(), CliError>
     match verb {
         AutoVerb::List => context.show(&Op::AutoList(Nothing {}), lists::automations),
         AutoVerb::Run(args) if args.wait => wait(args.run, context),
-        AutoVerb::Run(args) => context.show(&Op::AutoRun(args.run), said::begun),
+        AutoVerb::Run(args) => context.show(&Op::AutoRun(args.run), outcome_lines::begun),
         AutoVerb::History(args) => context.show(&Op::AutoHistory(args), lists::runs),
-        AutoVerb::Enable(args) => context.show(&Op::AutoEnable(args), said::switched),
-        AutoVerb::Disable(args) => context.show(&Op::AutoDisable(args), said::switched),
+        AutoVerb::Enable(args) => context.show(&Op::AutoEnable(args), outcome_lines::switched),
+        AutoVerb::Disable(args) => context.show(&Op::AutoDisable(args), outcome_lines::switched),
     }
 }
 

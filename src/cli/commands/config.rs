@@ -29,7 +29,7 @@ pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> 
         return output::json(&result);
     }
     if !loaded.warnings.is_empty() {
-        output::say(&loaded.warnings.render(Style::of_stderr().color));
+        output::message(&loaded.warnings.render(Style::of_stderr().color));
     }
     match verb {
         ConfigVerb::Check => output::line(&summary(&loaded)),
@@ -48,7 +48,7 @@ pub(super) fn load(context: &Context) -> Result<Loaded, CliError> {
                 return unprinted;
             }
         } else {
-            output::say(&errors.render(Style::of_stderr().color));
+            output::message(&errors.render(Style::of_stderr().color));
         }
         CliError::usage(count(&errors))
     })

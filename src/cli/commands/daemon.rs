@@ -11,7 +11,7 @@ use crate::cli::args::Up;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style};
-use crate::cli::render::{said, show};
+use crate::cli::render::{outcome_lines, show};
 use crate::control::protocol::args::{self, Nothing};
 use crate::control::protocol::{Exit, Op};
 
@@ -23,7 +23,7 @@ const GONE_LIMIT: Duration = Duration::from_secs(30);
 pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     let city = context.city()?;
     if let Ok(answer) = supervisor::ping(&city) {
-        output::say("hd: it is running already");
+        output::message("hd: it is running already");
         return context.print(&answer, runs);
     }
     let words: &[&str] = match args.accept_store {
@@ -35,7 +35,7 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     }
     let mut background = supervisor::start(&city, Lives::Detached, words)?;
     let answer = background.ready(&city)?;
-    output::say(&format!(
+    output::message(&format!(
         "hd: started; it logs to {}",
         background.log.display()
     ));
@@ -64,7 +64,7 @@ pub(super) fn ping(context: &mut Context) -> Result<(), CliError> {
 /// Reloads and tells the effect on each agent; an invalid configuration gives exit code 2.
 pub(super) fn reload(args: args::Reload, context: &mut Context) -> Result<(), CliError> {
     let result = context.ask(&Op::Reload(args))?;
-    context.print(&result, said::reloaded)?;
+    context.print(&result, outcome_lines::reloaded)?;
     let errors = result["errors"].as_array().map_or(0, Vec::len);
     if errors > 0 {
         let message = "the configuration is not applied; the one before stays in force";

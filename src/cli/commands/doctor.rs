@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::harness::look::{self, Machine};
+use super::harness::inspect::{self, Machine};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::show;
@@ -38,14 +38,14 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
         }
         Err(error) => return Err(error),
     };
-    findings.extend(local::look(
+    findings.extend(local::check(
         &city,
         &context.city_file()?,
         fix,
         their_git.as_str(),
     ));
     if let Ok(loaded) = config::load(&context.city_file()?, &config::Env::of_process()) {
-        findings.extend(look::findings(&loaded, &machine, !answered));
+        findings.extend(inspect::findings(&loaded, &machine, !answered));
         let blind = budget::blind(&loaded.city).into_iter();
         findings.extend(
             blind.map(|blind| Finding::new(Kind::Config, &blind.scope, blind.says(), blind.hint())),

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
-use crate::cli::render::said;
+use crate::cli::render::outcome_lines;
 use crate::control::client::Client;
 use crate::control::protocol::{self, ControlError, ErrorKind, Intent, Op, args};
 use crate::domain::ids::RaiderId;
@@ -25,13 +25,15 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
     match answer {
         Err(error) if error.kind == ErrorKind::Unavailable => {
             let file = leave(&city.root, &op, &error)?;
-            output::say(&format!("hd: {error}"));
-            output::say("hd: your completion is written down and will be taken up when it is back");
+            output::message(&format!("hd: {error}"));
+            output::message(
+                "hd: your completion is written down and will be taken up when it is back",
+            );
             let result = serde_json::json!({"outbox": file, "accepted": false});
-            context.print(&result, said::done)
+            context.print(&result, outcome_lines::done)
         }
         Err(error) => Err(error.into()),
-        Ok(result) => context.print(&result, said::done),
+        Ok(result) => context.print(&result, outcome_lines::done),
     }
 }
 

@@ -4,13 +4,13 @@ use super::relic::text_or_stdin;
 use crate::cli::args::EscalationsVerb;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::render::{lists, said};
+use crate::cli::render::{lists, outcome_lines};
 use crate::control::protocol::Op;
 use crate::control::protocol::args::{Escalate, Nothing};
 
 pub(super) fn escalate(mut args: Escalate, context: &mut Context) -> Result<(), CliError> {
     args.evidence = text_or_stdin(args.evidence)?;
-    context.show(&Op::Escalate(args), said::escalated)
+    context.show(&Op::Escalate(args), outcome_lines::escalated)
 }
 
 pub(super) fn escalations(
@@ -19,6 +19,8 @@ pub(super) fn escalations(
 ) -> Result<(), CliError> {
     match verb {
         None => context.show(&Op::Escalations(Nothing {}), lists::escalations),
-        Some(EscalationsVerb::Ack(args)) => context.show(&Op::EscalationsAck(args), said::acked),
+        Some(EscalationsVerb::Ack(args)) => {
+            context.show(&Op::EscalationsAck(args), outcome_lines::acked)
+        }
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn man(out: Option<&Path>) -> Result<(), CliError> {
     };
     fs::create_dir_all(dir).doing(dir.display())?;
     clap_mangen::generate_to(Cli::command(), dir).doing(dir.display())?;
-    output::say(&format!("hd: manual pages are in {}", dir.display()));
+    output::message(&format!("hd: manual pages are in {}", dir.display()));
     Ok(())
 }
 

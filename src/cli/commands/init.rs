@@ -19,7 +19,7 @@ use crate::domain::doctor::Finding;
 use crate::domain::ids::RigName;
 use crate::domain::suggest::closest;
 
-use super::harness::look::{Machine, look, missing};
+use super::harness::inspect::{Machine, inspect, missing};
 
 /// The programs that are looked for in the `PATH`; the first found is the harness. Each is a preset's name with its
 /// program.
@@ -110,7 +110,7 @@ fn examined(file: &Path, harness: &str) -> Vec<Finding> {
     let Some(harness) = all.find(|one| one.name.as_str() == harness) else {
         return Vec::new();
     };
-    let looked = look(&loaded, harness, &Machine::here());
+    let looked = inspect(&loaded, harness, &Machine::here());
     let missing = missing(harness, &looked);
     missing.into_iter().chain(looked.findings).collect()
 }
@@ -129,16 +129,16 @@ fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
 
 fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
     for line in without_agent(harness) {
-        output::say(&line);
+        output::message(&line);
     }
     if !rig {
-        output::say("hd: name your repository under [[rigs]] in city.toml");
+        output::message("hd: name your repository under [[rigs]] in city.toml");
     }
     let dir = dir.to_string_lossy();
-    output::say("next:");
-    output::say(&format!("  cd {}", shell_words::quote(&dir)));
-    output::say("  hd up -d");
-    output::say("  hd run \"what is to be done\"");
+    output::message("next:");
+    output::message(&format!("  cd {}", shell_words::quote(&dir)));
+    output::message("  hd up -d");
+    output::message("  hd run \"what is to be done\"");
 }
 
 /// Returns advice for the case that no coding agent was found.

@@ -26,7 +26,7 @@ use super::args::{AgentVerb, MqVerb, SalvageVerb, Verb};
 use super::context::Context;
 use super::error::CliError;
 use super::output;
-use super::render::{cost, event, lists, said, show};
+use super::render::{cost, event, lists, outcome_lines, show};
 
 /// Runs one verb.
 pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
@@ -40,8 +40,8 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Run(args) => run::run(args, context),
         Verb::Charge(args) => context.show(&Op::Charge(args), show::charged),
         Verb::Done(args) => done::run(args, context),
-        Verb::Handoff(args) => context.show(&Op::Handoff(args), said::handed_off),
-        Verb::Wait(args) => context.show(&Op::Wait(args), said::waits),
+        Verb::Handoff(args) => context.show(&Op::Handoff(args), outcome_lines::handed_off),
+        Verb::Wait(args) => context.show(&Op::Wait(args), outcome_lines::waits),
         Verb::HookEvent { hooks, name } => {
             hook_event::run(hooks, name, context);
             Ok(())
@@ -52,8 +52,8 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Raider(verb) => raider::run(verb, context),
         Verb::Attach(args) => attach::attach(args, context),
         Verb::Peek(args) => context.show(&Op::Peek(args), show::text),
-        Verb::Send(args) => context.show(&Op::Send(args), said::taken),
-        Verb::Answer(args) => context.show(&Op::Answer(args), said::answered),
+        Verb::Send(args) => context.show(&Op::Send(args), outcome_lines::taken),
+        Verb::Answer(args) => context.show(&Op::Answer(args), outcome_lines::answered),
         Verb::Logs(args) if args.follow => attach::watch(args.logs.name, context),
         Verb::Logs(args) if args.logs.raw => raw(&Op::Logs(args.logs), context),
         Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text),
@@ -89,12 +89,14 @@ fn raw(op: &Op, context: &mut Context) -> Result<(), CliError> {
 fn agent(verb: AgentVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         AgentVerb::List => context.show(&Op::AgentList(Nothing {}), lists::agents),
-        AgentVerb::Start(args) => context.show(&Op::AgentStart(args), said::child),
-        AgentVerb::Stop(args) => context.show(&Op::AgentStop(args), said::child),
-        AgentVerb::Restart(args) => context.show(&Op::AgentRestart(args), said::child),
-        AgentVerb::Suspend(args) => context.show(&Op::AgentSuspend(args), said::child),
-        AgentVerb::Resume(args) => context.show(&Op::AgentResume(args), said::child),
-        AgentVerb::Unquarantine(args) => context.show(&Op::AgentUnquarantine(args), said::child),
+        AgentVerb::Start(args) => context.show(&Op::AgentStart(args), outcome_lines::child),
+        AgentVerb::Stop(args) => context.show(&Op::AgentStop(args), outcome_lines::child),
+        AgentVerb::Restart(args) => context.show(&Op::AgentRestart(args), outcome_lines::child),
+        AgentVerb::Suspend(args) => context.show(&Op::AgentSuspend(args), outcome_lines::child),
+        AgentVerb::Resume(args) => context.show(&Op::AgentResume(args), outcome_lines::child),
+        AgentVerb::Unquarantine(args) => {
+            context.show(&Op::AgentUnquarantine(args), outcome_lines::child)
+        }
     }
 }
 
@@ -108,12 +110,12 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
             context.show(&Op::MqList(args.rig), render)
         }
         MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts),
-        MqVerb::Retry(args) => context.show(&Op::MqRetry(args), said::merge_request),
-        MqVerb::Approve(args) => context.show(&Op::MqApprove(args), said::merge_request),
+        MqVerb::Retry(args) => context.show(&Op::MqRetry(args), outcome_lines::merge_request),
+        MqVerb::Approve(args) => context.show(&Op::MqApprove(args), outcome_lines::merge_request),
         MqVerb::Reject(mut args) => {
             context.consent(&format!("say no to {}?", args.mr))?;
             args.yes = true;
-            context.show(&Op::MqReject(args), said::merge_request)
+            context.show(&Op::MqReject(args), outcome_lines::merge_request)
         }
     }
 }
@@ -125,7 +127,7 @@ fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
         SalvageVerb::Restore(mut args) => {
             // The supervisor has another working directory.
             args.to = args.to.as_deref().map(relic::absolute).transpose()?;
-            context.show(&Op::SalvageRestore(args), said::restored)
+            context.show(&Op::SalvageRestore(args), outcome_lines::restored)
         }
         SalvageVerb::Prune(mut args) => {
             let which = match (&args.id[..], &args.older_than) {

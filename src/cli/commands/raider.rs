@@ -6,7 +6,7 @@ use crate::cli::args::RaiderVerb;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::render::{lists, said, show};
+use crate::cli::render::{lists, outcome_lines, show};
 use crate::control::protocol::args::{Named, RaiderNuke};
 use crate::control::protocol::{Exit, Op, no_such_transition};
 
@@ -26,17 +26,19 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
             let what = "end its session, sandbox and slot";
             context.consent(&format!("nuke {}: {what}?", args.name))?;
             args.yes = true;
-            context.show(&Op::RaiderNuke(args), said::nuked)
+            context.show(&Op::RaiderNuke(args), outcome_lines::nuked)
         }
         RaiderVerb::Repair(mut args) => {
             let what = "end its session, save what it holds, make its sandbox whole";
             context.consent(&format!("repair {}: {what}?", args.name))?;
             args.yes = true;
-            context.show(&Op::RaiderRepair(args), said::repaired)
+            context.show(&Op::RaiderRepair(args), outcome_lines::repaired)
         }
-        RaiderVerb::Suspend(args) => context.show(&Op::RaiderSuspend(args), said::child),
-        RaiderVerb::Resume(args) => context.show(&Op::RaiderResume(args), said::child),
-        RaiderVerb::Unquarantine(args) => context.show(&Op::AgentUnquarantine(args), said::child),
+        RaiderVerb::Suspend(args) => context.show(&Op::RaiderSuspend(args), outcome_lines::child),
+        RaiderVerb::Resume(args) => context.show(&Op::RaiderResume(args), outcome_lines::child),
+        RaiderVerb::Unquarantine(args) => {
+            context.show(&Op::AgentUnquarantine(args), outcome_lines::child)
+        }
         RaiderVerb::Done { .. } => Err(no_such_transition("done").into()),
         RaiderVerb::Reset { .. } => Err(no_such_transition("reset").into()),
     }
@@ -45,7 +47,7 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
 /// Rehearses a nuke; answers and exit code are those of the nuke itself.
 fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
     let told = context.ask(&Op::RaiderNuke(args))?;
-    context.print(&told, said::rehearsed)?;
+    context.print(&told, outcome_lines::rehearsed)?;
     let word = |key: &str| told.get(key).and_then(Value::as_str);
     if word("would") != Some("refuse") {
         return Ok(());
@@ -66,13 +68,13 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliEr
     let seen = looked.get("incarnation").and_then(Value::as_u64);
     if looked.get("safe") != Some(&Value::Bool(false)) {
         let safe = format!("hd: nothing of {} would be lost", args.name);
-        output::say(&said::with_ignored(safe, &looked));
+        output::message(&outcome_lines::with_ignored(safe, &looked));
         return Ok(seen);
     }
-    let what = said::refused(&looked);
+    let what = outcome_lines::refused(&looked);
     let kept = looked.get("would").and_then(Value::as_str) != Some("refuse");
     if args.salvage && kept {
-        output::say(&format!("hd: {what}\nhd: salvage refs will keep the work"));
+        output::message(&format!("hd: {what}\nhd: salvage refs will keep the work"));
         return Ok(seen);
     }
     let mut error = CliError::new(Exit::Refused, what);

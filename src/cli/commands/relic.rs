@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cli::args::RelicVerb;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
-use crate::cli::render::{lists, said, show};
+use crate::cli::render::{lists, outcome_lines, show};
 use crate::control::protocol::Op;
 use crate::control::protocol::args::{RelicClose, RelicRef};
 
@@ -16,12 +16,12 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
     match verb {
         RelicVerb::Create(mut args) => {
             args.body = text_or_stdin(args.body)?;
-            context.show(&Op::RelicCreate(args), said::relic)
+            context.show(&Op::RelicCreate(args), outcome_lines::relic)
         }
         RelicVerb::Show(args) => context.show(&Op::RelicShow(args), show::relic),
         RelicVerb::List(args) => context.show(&Op::RelicList(args), lists::relics),
         RelicVerb::Close(args) => close(args, context),
-        RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), said::relic),
+        RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), outcome_lines::relic),
     }
 }
 
@@ -38,7 +38,7 @@ fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
             args.yes = true;
         }
     }
-    context.show(&Op::RelicClose(args), said::relic)
+    context.show(&Op::RelicClose(args), outcome_lines::relic)
 }
 
 /// Returns the text; `-` stands for standard input.

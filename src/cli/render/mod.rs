@@ -5,7 +5,7 @@ pub(super) mod cost;
 pub(super) mod event;
 pub(super) mod harness;
 pub(super) mod lists;
-pub(super) mod said;
+pub(super) mod outcome_lines;
 pub(super) mod show;
 pub(super) mod status;
 mod table;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{cost, event, harness, lists, said, show, status};
+use super::{cost, event, harness, lists, outcome_lines, show, status};
 use crate::cli::context::Render;
 use crate::cli::output::Style;
 use crate::domain::shown;
@@ -39,24 +39,24 @@ const RENDERERS: &[Render] = &[
     lists::runs,
     lists::agents,
     lists::raiders,
-    said::child,
-    said::nuked,
-    |told, _| said::with_ignored(String::new(), told),
-    said::rehearsed,
-    said::repaired,
-    said::relic,
-    said::merge_request,
-    said::switched,
-    said::begun,
-    said::escalated,
-    said::acked,
-    said::taken,
-    said::answered,
-    said::done,
-    said::handed_off,
-    said::waits,
-    said::restored,
-    said::reloaded,
+    outcome_lines::child,
+    outcome_lines::nuked,
+    |told, _| outcome_lines::with_ignored(String::new(), told),
+    outcome_lines::rehearsed,
+    outcome_lines::repaired,
+    outcome_lines::relic,
+    outcome_lines::merge_request,
+    outcome_lines::switched,
+    outcome_lines::begun,
+    outcome_lines::escalated,
+    outcome_lines::acked,
+    outcome_lines::taken,
+    outcome_lines::answered,
+    outcome_lines::done,
+    outcome_lines::handed_off,
+    outcome_lines::waits,
+    outcome_lines::restored,
+    outcome_lines::reloaded,
     show::facts,
     show::raider,
     show::findings,

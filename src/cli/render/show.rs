@@ -144,12 +144,16 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
         }
     };
     let mut lines: Vec<_> = relics.iter().map(line).collect();
-    lines.extend(relics.iter().filter_map(|relic| nobody_comes(relic, style)));
+    lines.extend(
+        relics
+            .iter()
+            .filter_map(|relic| auto_charge_hint(relic, style)),
+    );
     lines.join("\n")
 }
 
 /// Hints that a waiting relic needs `hd charge`, because `auto_charge` is off.
-fn nobody_comes(charged: &Value, style: Style) -> Option<String> {
+fn auto_charge_hint(charged: &Value, style: Style) -> Option<String> {
     if charged.get("auto_charge")? != &Value::Bool(false) {
         return None;
     }

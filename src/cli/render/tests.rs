@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cli::output::Style;
 
-use super::{event, lists, said, show, status};
+use super::{event, lists, outcome_lines, show, status};
 
 pub(super) const PLAIN: Style = Style {
     color: false,
@@ -89,7 +89,7 @@ fn status_shows_pools() {
 }
 
 #[test]
-fn colours_are_only_for_those_who_want_them() {
+fn colours_are_used_only_where_wanted() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
     assert!(!status::at_time(&city(), PLAIN, now).contains('\u{1b}'));
     let colored = status::at_time(&city(), COLOR, now);
@@ -298,7 +298,7 @@ fn a_raider_that_is_suspended_or_quarantined_says_so() {
 
 /// Every marked child has its reason below the table; a child that only waits is not marked.
 #[test]
-fn whoever_is_marked_is_told_of() {
+fn marked_child_has_its_reason_below_the_table() {
     let raider = |name: &str, state: &str, more: Value| {
         let mut raider = json!({"name": name, "state": state, "condition": null});
         let more = more.as_object().unwrap().clone();
@@ -348,50 +348,50 @@ fn an_action_is_said_in_a_sentence() {
     let wait = json!({"name": toast, "until": "2026-01-31T12:00:00.25Z", "reason": "the CI runs"});
     let said: &[(super::super::context::Render, Value, &str)] = &[
         (
-            said::nuked,
+            outcome_lines::nuked,
             nuked,
             "horde/raiders/Toast is gone; what it held is kept: hd salvage restore horde-Toast-1",
         ),
         (
-            said::nuked,
+            outcome_lines::nuked,
             bare,
             "horde/raiders/Toast is gone; nothing of it had to be kept\n  \
              ignored files, which no salvage keeps: .env, a\\x07 and 2 more",
         ),
         (
-            said::rehearsed,
+            outcome_lines::rehearsed,
             unseen,
             "horde/raiders/Toast would go; nothing of it would be lost\n  \
              ignored files, which no salvage keeps: it is not known which (why)",
         ),
         (
-            said::rehearsed,
+            outcome_lines::rehearsed,
             kept,
             "horde/raiders/Toast would be kept, for it holds:\n  untracked: x",
         ),
         (
-            said::repaired,
+            outcome_lines::repaired,
             whole,
             "/c/Toast of horde/raiders/Toast is whole; what it held is kept as s-1",
         ),
-        (said::merge_request, mr, "gt-2 of gt-1 is queued"),
+        (outcome_lines::merge_request, mr, "gt-2 of gt-1 is queued"),
         (
-            said::done,
+            outcome_lines::done,
             done,
             "gt-1 is declared completed; its branch b is pushed by the supervisor",
         ),
         (
-            said::waits,
+            outcome_lines::waits,
             wait,
             "horde/raiders/Toast may be silent until 2026-01-31T12:00:00Z: the CI runs",
         ),
         (
-            said::switched,
+            outcome_lines::switched,
             json!({"name": "x", "enabled": false}),
             "x is disabled",
         ),
         (
-            said::begun,
+            outcome_lines::begun,
             json!({"name": "x", "run": 3}),
             "run 3 of x has begun: hd auto history x",
         ),
@@ -437,17 +437,17 @@ fn a_restart_that_waits_is_said_with_what_it_waits_for() {
 }
 
 #[test]
-fn a_reload_names_everybody_who_is_concerned() {
+fn reload_names_every_child_that_is_concerned() {
     let told = json!({"errors": [], "pending": [],
         "actions": [{"agent": "mayor", "action": "none"}],
         "rigs": [{"rig": "spare", "action": "added"}],
         "raiders": [{"raider": "horde/raiders/Toast", "action": "deferred", "harness": "pi"}]});
-    insta::assert_snapshot!(said::reloaded(&told, PLAIN), @r"
+    insta::assert_snapshot!(outcome_lines::reloaded(&told, PLAIN), @r"
     none      mayor
     added     rig spare
     deferred  horde/raiders/Toast: its next session is driven by the new pi
     ");
-    assert!(said::reloaded(&json!({}), PLAIN).contains("nobody is concerned"));
+    assert!(outcome_lines::reloaded(&json!({}), PLAIN).contains("nobody is concerned"));
 }
 
 /// Git counts that are old are shown with their age.
@@ -467,7 +467,10 @@ fn loss_is_one_line_whatever_its_file_is_called() {
     let told = json!({"raider": "horde/raiders/Toast", "would": "refuse", "safe": false,
         "message": "Toast is kept", "losses": ["untracked: a\n  nothing else\u{1b}[2J", "uncommitted: b"]});
     let losses = "\n  untracked: a   nothing else\\x1b[2J\n  uncommitted: b";
-    assert_eq!(said::refused(&told), format!("Toast is kept{losses}"));
-    let rehearsed = said::rehearsed(&told, PLAIN);
+    assert_eq!(
+        outcome_lines::refused(&told),
+        format!("Toast is kept{losses}")
+    );
+    let rehearsed = outcome_lines::rehearsed(&told, PLAIN);
     assert!(rehearsed.ends_with(losses), "{rehearsed}");
 }

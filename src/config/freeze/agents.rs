@@ -42,7 +42,7 @@ pub struct ReadAgent {
 }
 
 /// Values of earlier sections.
-struct Known<'a> {
+struct EarlierSections<'a> {
     context: &'a Context<'a>,
     harnesses: &'a Harnesses,
     rigs: &'a [ReadRig],
@@ -59,7 +59,7 @@ pub fn all(
     daemon: Option<&DaemonPolicy>,
     provider: Option<Provider>,
 ) -> Vec<ReadAgent> {
-    let known = Known {
+    let known = EarlierSections {
         context,
         harnesses,
         rigs,
@@ -70,7 +70,7 @@ pub fn all(
     agents.map(|agent| one(agent, &known)).collect()
 }
 
-fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
+fn one(mut reader: Reader<'_>, known: &EarlierSections<'_>) -> ReadAgent {
     let name: Option<AgentName> = reader.get("name", name);
     let name_at = reader.place("name");
     let mut prompt_file = None;
@@ -202,7 +202,7 @@ struct Runs {
 
 fn runs(
     reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    known: &EarlierSections<'_>,
     prompt_file: &mut Option<(PathBuf, String)>,
 ) -> Option<Runs> {
     let command = reader.get("command", command);
@@ -303,7 +303,7 @@ fn prompted(
     })
 }
 
-fn readable(node: &Node, known: &Known<'_>) -> Parsed<(PathBuf, String)> {
+fn readable(node: &Node, known: &EarlierSections<'_>) -> Parsed<(PathBuf, String)> {
     let path = known.context.resolve(&text(node)?);
     let path = path.or_else(|why| complain(node, why))?;
     let prompt = regular::read_text(&path)
@@ -315,7 +315,7 @@ fn readable(node: &Node, known: &Known<'_>) -> Parsed<(PathBuf, String)> {
 }
 
 /// Resolves a directory: the name of a rig stands for its checkout.
-fn directory(node: &Node, known: &Known<'_>) -> Parsed<PathBuf> {
+fn directory(node: &Node, known: &EarlierSections<'_>) -> Parsed<PathBuf> {
     let dir = text(node)?;
     let named = |rig: &&ReadRig| rig.name.as_ref().is_some_and(|name| name.as_str() == dir);
     if let Some(rig) = known.rigs.iter().find(named) {

@@ -40,7 +40,7 @@ const GATED: &[(&str, &[&str])] = &[
 ];
 
 /// Values of `[automations]` and of earlier sections.
-struct Known {
+struct EarlierValues {
     skip: Vec<(String, Place)>,
     max_timeout: Option<Duration>,
     patrol_interval: Option<Duration>,
@@ -71,8 +71,8 @@ pub fn all(
     read.collect()
 }
 
-fn known(reader: &mut Reader<'_>, daemon: Option<&DaemonPolicy>) -> Known {
-    let mut known = Known {
+fn known(reader: &mut Reader<'_>, daemon: Option<&DaemonPolicy>) -> EarlierValues {
+    let mut known = EarlierValues {
         skip: Vec::new(),
         max_timeout: None,
         patrol_interval: daemon.map(|daemon| daemon.patrol_interval),
@@ -90,7 +90,7 @@ fn known(reader: &mut Reader<'_>, daemon: Option<&DaemonPolicy>) -> Known {
     known
 }
 
-impl Known {
+impl EarlierValues {
     fn skips(&self, id: &AutomationId) -> bool {
         self.skip.iter().any(|(name, _)| means(name, id))
     }
@@ -101,7 +101,7 @@ fn means(name: &str, id: &AutomationId) -> bool {
 }
 
 /// Complains about a skipped name that matches nothing: it is most likely misspelled.
-fn complain_about_skip(known: &Known, folders: &[Folder], report: &Report) {
+fn complain_about_skip(known: &EarlierValues, folders: &[Folder], report: &Report) {
     for (name, place) in &known.skip {
         if folders.iter().any(|folder| means(name, &folder.id)) {
             continue;
@@ -232,7 +232,7 @@ fn carried(rig: &ReadRig, searched: &mut Vec<PathBuf>, report: &Report) -> Vec<F
     }
 }
 
-fn one(mut reader: Reader<'_>, folder: &Folder, known: &Known) -> Option<Automation> {
+fn one(mut reader: Reader<'_>, folder: &Folder, known: &EarlierValues) -> Option<Automation> {
     let description = reader.get("description", text);
     let exec = reader.get("exec", |node| folder.command(node));
     let gate = gate(&mut reader, folder, known);
@@ -253,7 +253,7 @@ fn one(mut reader: Reader<'_>, folder: &Folder, known: &Known) -> Option<Automat
     })
 }
 
-fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &Known) -> Option<Gate> {
+fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &EarlierValues) -> Option<Gate> {
     const WORDS: &[(&str, &str)] = &[
         ("cooldown", "cooldown"),
         ("cron", "cron"),

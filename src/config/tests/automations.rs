@@ -140,7 +140,7 @@ fn everything_that_is_wrong_with_automations_is_told_at_once() {
     let errors = place
         .load("workspace.name = \"c\"\nautomations.skip = [\"d-need\"]\n")
         .unwrap_err();
-    golden("invalid", "automations", &place.said(&errors));
+    golden("invalid", "automations", &place.rendered(&errors));
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn load(text: &str) -> Result<crate::domain::city::City, String> {
 }
 
 #[test]
-fn nothing_is_limited_unless_a_budget_says_so() {
+fn no_limit_applies_without_a_budget() {
     let city = load("").unwrap();
     assert_eq!(city.budget, None);
     assert_eq!(city.rigs[0].raiders.budget, None);

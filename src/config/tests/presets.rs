@@ -28,7 +28,7 @@ fn passed_names_are_added_to_those_of_the_preset() {
         "fragments/passed.toml",
         "[harness.codex]\nenv_pass = [\"EARLIER\"]\n",
     );
-    let both = "[harness.codex]\nenv_pass = [\"LATER\"]\n";
+    let both = "[harness.codex]\nenv_pass = [\"RESERVED\"]\n";
     let both = place.load(&format!(
         "include = [\"fragments/passed.toml\"]\n[workspace]\nname = \"c\"\n{both}"
     ));

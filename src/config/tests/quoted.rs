@@ -111,7 +111,7 @@ fn of_opencode(said: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_an_agent_says_of_limits_and_logins_is_no_message_of_its_program() {
+fn agent_text_about_limits_and_logins_is_not_taken_for_its_programs_message() {
     let place = Place::new();
     let city = place.load("workspace.name = \"c\"").unwrap().city;
     let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();

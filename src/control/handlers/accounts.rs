@@ -99,6 +99,6 @@ pub(super) fn resume(world: &World, name: &str) -> Result<Value, ControlError> {
         };
         return Err(ControlError::not_found(format!("no harness named {name}")).hint(hint));
     };
-    let resumed = accounts::over(world, &harness.name);
+    let resumed = accounts::unpark(world, &harness.name);
     Ok(json!({ "harness": harness.name, "account": harness.account, "resumed": resumed }))
 }

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::{names, own, status};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
-use crate::actors::records::standing;
-use crate::actors::records::standing::Said;
+use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sandbox_faults;
 use crate::actors::world::World;
@@ -22,7 +21,8 @@ const START_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let views = ask::views(world).await?;
-    let stored = |txn: &mut dyn Txn| Ok((standing::read(txn)?, usage::now(txn, &[])?.agents));
+    let stored =
+        |txn: &mut dyn Txn| Ok((operator_orders::read(txn)?, usage::now(txn, &[])?.agents));
     let (said, used) = world.store.run(stored).await?;
     Ok(Value::Array(status::agents(world, &views, &said, &used)))
 }
@@ -32,7 +32,7 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
     let shown = id.to_string();
     if let ChildId::Agent(agent) = id.clone() {
         // Sticky: it outlives the supervisor.
-        say(world, move |said| {
+        update_orders(world, move |said| {
             said.resting.insert(agent.clone());
         })
         .await?;
@@ -43,13 +43,13 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
     Ok(json!({ "name": shown, "state": "stopped" }))
 }
 
-async fn say(
+async fn update_orders(
     world: &World,
-    change: impl Fn(&mut Said) + Send + 'static,
+    change: impl Fn(&mut OperatorOrders) + Send + 'static,
 ) -> Result<(), ControlError> {
     Ok(world
         .store
-        .run(move |txn| standing::say(txn, &change))
+        .run(move |txn| operator_orders::update(txn, &change))
         .await?)
 }
 
@@ -57,7 +57,7 @@ async fn say(
 pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
     let id = names::known(world, name).await?;
     let shown = id.to_string();
-    say(world, move |said| {
+    update_orders(world, move |said| {
         if on {
             said.suspended.insert(id.clone());
         } else {
@@ -73,7 +73,7 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
 /// Starts the child, and returns why a start failed. A resting child goes on resting then.
 async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
-    let said = world.store.run(|txn| standing::read(txn)).await?;
+    let said = world.store.run(|txn| operator_orders::read(txn)).await?;
     let mut agents = world.city.agents.iter();
     let pool = match &id {
         ChildId::Agent(agent) => agents.find(|of| of.member_number(agent).is_some()),
@@ -99,7 +99,7 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
         ChildId::Raider(_) => None,
     };
     if let Some(agent) = rested.clone() {
-        say(world, move |said| {
+        update_orders(world, move |said| {
             said.resting.remove(&agent);
         })
         .await?;
@@ -113,7 +113,7 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
         Ok(Ok(())) => {}
         Ok(Err(why)) => {
             if let Some(agent) = rested {
-                say(world, move |said| {
+                update_orders(world, move |said| {
                     said.resting.insert(agent.clone());
                 })
                 .await?;

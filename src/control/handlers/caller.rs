@@ -13,7 +13,7 @@ use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::city::Rights;
 use crate::domain::relic::Hook;
-use crate::ports::sessions::{Member, Membership, SessionError, Standing};
+use crate::ports::sessions::{CallerPlace, Member, Membership, SessionError};
 
 /// Returns the session that the caller's process is in now. The connection may be older than the session
 /// that has the name by now, and speaks only for the session it was opened in.
@@ -116,7 +116,7 @@ async fn stands_in_sandbox(
 fn accept(
     hook: &Hook,
     sandbox: &Path,
-    standing: Result<Standing, String>,
+    standing: Result<CallerPlace, String>,
 ) -> Result<(), ControlError> {
     let (raider, own) = (&hook.raider, hook.raider.session_id());
     let shown = sandbox.display();

@@ -47,7 +47,7 @@ pub(super) async fn escalate(
     let call = Escalation {
         agent: agent.clone(),
         relic,
-        problem: Problem::said(problem),
+        problem: Problem::in_own_words(problem),
         severity: args.severity,
         evidence,
     };
@@ -269,7 +269,7 @@ mod tests {
 
     /// An automation of a rig does not count as a person, whatever rights it has to work.
     #[tokio::test(start_paused = true)]
-    async fn an_errand_calls_as_itself_and_answers_nobody() {
+    async fn errand_escalates_as_itself_and_not_for_others() {
         let town = Scenario::new().start().await;
         let charged = town.worker("a").await;
         let errand = caller(Who::Errand(Rights::Work));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_one_line_and_what_is_more_is_evidence() {
+    fn problem_is_one_line_and_further_lines_are_evidence() {
         let long = "x".repeat(LINE + 1);
         for (problem, evidence, line, rest) in [
             ("no key", "401", "no key", "401"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prometheus::{Counter, GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::{Value, json};
 
-use super::status::{self, Stored};
+use super::status::{self, StatusRecords};
 use super::word;
 use crate::actors::ask;
 use crate::actors::mail::{ChildState, ChildView};
@@ -38,7 +38,7 @@ pub(super) async fn metrics(world: &World, started: Duration) -> Result<Value, C
 fn text(
     world: &World,
     views: &[ChildView],
-    stored: &Stored,
+    stored: &StatusRecords,
     hookless: &[RaiderId],
     uptime: Duration,
 ) -> prometheus::Result<String> {
@@ -74,7 +74,7 @@ fn plain(now: &Registry, name: &str, help: &str, value: f64) -> prometheus::Resu
 fn city(
     now: &Registry,
     world: &World,
-    stored: &Stored,
+    stored: &StatusRecords,
     uptime: Duration,
 ) -> prometheus::Result<()> {
     let build = ("horde_build_info", "The version that runs; always 1.");
@@ -98,7 +98,7 @@ fn city(
 }
 
 /// Adds the tokens that today has used so far.
-fn tokens(now: &Registry, stored: &Stored) -> prometheus::Result<()> {
+fn tokens(now: &Registry, stored: &StatusRecords) -> prometheus::Result<()> {
     let today = &stored.usage.today;
     let rows = today.iter().flat_map(|(harness, sum)| {
         let tokens = sum.tokens;
@@ -152,7 +152,7 @@ fn children(
     now: &Registry,
     world: &World,
     views: &[ChildView],
-    stored: &Stored,
+    stored: &StatusRecords,
     hookless: &[RaiderId],
 ) -> prometheus::Result<()> {
     let agents = status::agents(world, views, &stored.said, &stored.usage.agents);
@@ -181,7 +181,7 @@ fn children(
     plain(now, "horde_quarantined", help, quarantined)
 }
 
-fn queues(now: &Registry, world: &World, stored: &Stored) -> prometheus::Result<()> {
+fn queues(now: &Registry, world: &World, stored: &StatusRecords) -> prometheus::Result<()> {
     let mrs = stored.queue.iter();
     let mrs = count(mrs.map(|mr| vec![mr.rig.to_string(), word(&mr.state)]));
     let about = (

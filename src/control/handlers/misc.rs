@@ -61,7 +61,7 @@ mod tests {
     use crate::actors::mail::StopEnd;
     use crate::control::protocol::ErrorKind;
 
-    async fn told(keep_sessions: bool, mode: StopMode) -> Result<Value, ControlError> {
+    async fn stop_answer(keep_sessions: bool, mode: StopMode) -> Result<Value, ControlError> {
         let left = Vec::new();
         answered(keep_sessions, StopEnd { mode, left }).await
     }
@@ -87,13 +87,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_says_what_became_of_the_sessions_and_not_what_was_asked() {
-        let kept = told(true, StopMode::KeepSessions).await.unwrap();
+    async fn stop_reports_the_actual_end_of_the_sessions() {
+        let kept = stop_answer(true, StopMode::KeepSessions).await.unwrap();
         assert_eq!(kept["sessions"], "kept");
-        let ended = told(false, StopMode::Now).await.unwrap();
+        let ended = stop_answer(false, StopMode::Now).await.unwrap();
         assert_eq!(ended["sessions"], "ended");
         for (keep, happened) in [(true, StopMode::Graceful), (false, StopMode::KeepSessions)] {
-            let late = told(keep, happened).await.unwrap_err();
+            let late = stop_answer(keep, happened).await.unwrap_err();
             assert_eq!(late.kind, ErrorKind::Conflict);
         }
     }

@@ -79,7 +79,7 @@ impl Service for Handlers {
                     Who::Raider(session)
                 }
             }
-            Membership::Nobodys => match self.world.runner.errand_of(pid) {
+            Membership::Unowned => match self.world.runner.errand_of(pid) {
                 // A command that the supervisor runs for the city's owner has the owner's rights.
                 None | Some(Rights::All) => Who::Operator,
                 Some(rights) => Who::Errand(rights),
@@ -117,7 +117,7 @@ impl Service for Handlers {
             "times": times,
         });
         let event = NewEvent::new(EventType::ControlForbidden, who, Cause::Forbidden);
-        self.world.store.note(vec![event.with(data)]);
+        self.world.store.journal(vec![event.with(data)]);
     }
 
     fn answered(&self, op: OpName, failed: Option<ErrorKind>, took: Duration) {

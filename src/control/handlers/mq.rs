@@ -24,7 +24,7 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
         .run(move |txn| txn.mrs(rig.as_ref(), false))
         .await?;
     mrs.sort_by(|a, b| {
-        let key = |mr| (merge::MergeRequest::is_over(mr), merge::order(mr));
+        let key = |mr| (merge::MergeRequest::is_final(mr), merge::order(mr));
         key(a).cmp(&key(b))
     });
     let now = world.clock.now();

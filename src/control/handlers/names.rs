@@ -3,7 +3,7 @@
 
 use crate::actors::ask;
 use crate::actors::mail::ChildView;
-use crate::actors::records::standing;
+use crate::actors::records::operator_orders;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sandboxes;
 use crate::actors::sandboxes::Hookless;
@@ -16,7 +16,7 @@ use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 
 /// Checks that a task is not empty.
-pub(super) fn said(task: &str) -> Result<(), ControlError> {
+pub(super) fn require_non_empty(task: &str) -> Result<(), ControlError> {
     match task.trim().is_empty() {
         true => Err(ControlError::bad_request("the task is empty").hint("say what is to be done")),
         false => Ok(()),
@@ -240,7 +240,7 @@ pub(super) async fn known(world: &World, name: &str) -> Result<ChildId, ControlE
     let Ok(agent) = AgentName::new(name) else {
         return Err(missing);
     };
-    let said = world.store.run(|txn| standing::read(txn)).await?;
+    let said = world.store.run(|txn| operator_orders::read(txn)).await?;
     let id = ChildId::Agent(agent.clone());
     let laid = said.resting.contains(&agent) || said.suspended.contains(&id);
     let is = |of: &Agent| of.name == agent || laid && of.member_number(&agent).is_some();

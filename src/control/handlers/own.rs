@@ -8,7 +8,7 @@ use super::to_json;
 use crate::actors::conversation;
 use crate::actors::declared::parse_args;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::mail::{Meant, RootMail};
+use crate::actors::mail::{ChildRef, RootMail};
 use crate::actors::records::stalls;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
@@ -84,7 +84,7 @@ pub(super) async fn handoff(
     let view = views.into_iter().find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
     let id = view.spec.id.clone();
-    let mut meant = Meant::any(id.clone(), session.clone());
+    let mut meant = ChildRef::any(id.clone(), session.clone());
     let mut progress = None;
     if !matches!(id, ChildId::Raider(_)) && args.message.as_ref().is_some_and(|it| !it.is_empty()) {
         let hint = "write it into a file, and hand off without `-m`: the next session begins with its own prompt";
@@ -106,7 +106,7 @@ pub(super) async fn handoff(
             resume: args.resume,
         };
         // The slot may be given to another raider while the note is written.
-        meant = Meant::raider(&hook.raider, hook.incarnation);
+        meant = ChildRef::raider(&hook.raider, hook.incarnation);
         let address = hook.raider.to_string();
         world
             .store
@@ -354,7 +354,7 @@ mod tests {
             fresh: false,
         };
         let child = ChildId::Raider(charged.raider.clone());
-        accounts::told(&town.world, &child, harness, trouble);
+        accounts::report_trouble(&town.world, &child, harness, trouble);
         assert!(accounts::refuse_parked(&town.world, harness).is_err());
         let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
         done(&town.world, &caller, &args).await.unwrap();
@@ -384,7 +384,7 @@ mod tests {
             until: None,
             fresh: true,
         };
-        accounts::told(
+        accounts::report_trouble(
             &town.world,
             &ChildId::Raider(other.raider),
             harness,
@@ -398,7 +398,7 @@ mod tests {
 
     /// The session of a slot keeps its name over incarnations.
     #[tokio::test(start_paused = true)]
-    async fn a_late_process_of_an_earlier_incarnation_speaks_for_nobody() {
+    async fn late_process_of_an_earlier_incarnation_has_no_rights() {
         const PID: u32 = 4242;
         let town = Scenario::new().start().await;
         let earlier = town.worker("a").await;

@@ -24,7 +24,7 @@ pub(super) async fn create(
     args: RelicCreate,
 ) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
-    names::said(&args.title)?;
+    names::require_non_empty(&args.title)?;
     let deps = args
         .dep
         .iter()
@@ -117,7 +117,7 @@ fn may_close(
         ))));
     }
     let hook = txn.hook_of_relic(id)?.map(|hook| hook.raider);
-    let open = txn.mrs_of(id)?.into_iter().find(|mr| !mr.is_over());
+    let open = txn.mrs_of(id)?.into_iter().find(|mr| !mr.is_final());
     let work = match (&hook, &open) {
         (Some(raider), _) => format!("{id} is hooked to {raider}: closing it ends that work"),
         (None, Some(mr)) => format!(
@@ -190,7 +190,7 @@ pub(super) async fn reopen(world: &World, asker: Asker, id: &str) -> Result<Valu
             let data = json!({ "status": relic.status, "raider": relic.assignee });
             let event = NewEvent::new(EventType::RelicUpdated, &relic.id, &asker);
             txn.record(&event.with(data))?;
-            quarantine::settle(txn, &id)?;
+            quarantine::close(txn, &id)?;
             Ok(relic)
         })
         .await?;

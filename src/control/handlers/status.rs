@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use self::blocked::Blocked;
 use super::accounts;
 use crate::actors::mail::{ChildState, ChildView, PoolView, SessionView};
-use crate::actors::records::standing::{self, Said};
+use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::records::{escalations, stalls};
 use crate::actors::sagas::done;
 use crate::actors::sandbox_faults;
@@ -21,7 +21,6 @@ use crate::actors::sandboxes::Hookless;
 use crate::actors::world::World;
 use crate::actors::{ask, glances, usage};
 use crate::control::protocol::ControlError;
-use crate::domain::ailment::Ailment;
 use crate::domain::budget::OnExceed;
 use crate::domain::city::Rig;
 use crate::domain::condition::Condition;
@@ -31,6 +30,7 @@ use crate::domain::merge::{self, MergeRequest};
 use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence, derive};
 use crate::domain::relic::{Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::stall::{Steps, Wait};
 use crate::domain::usage::ledger::Sum;
 use crate::ports::relics::RelicFilter;
@@ -41,7 +41,7 @@ const FOLLOWS: Duration = Duration::from_secs(10);
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Everything in the store that `status` shows.
-pub(super) struct Stored {
+pub(super) struct StatusRecords {
     pub(super) hooks: Vec<Hook>,
     pub(super) sagas: Vec<Saga>,
     pub(super) queue: Vec<MergeRequest>,
@@ -54,12 +54,12 @@ pub(super) struct Stored {
     stalled: BTreeMap<RaiderId, Steps>,
     /// The last wait of each raider.
     waits: BTreeMap<RaiderId, Wait>,
-    pub(super) said: standing::Said,
+    pub(super) said: operator_orders::OperatorOrders,
     /// Tokens and money.
     pub(super) usage: usage::Now,
 }
 
-pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
+pub(super) async fn stored(world: &World) -> Result<StatusRecords, ControlError> {
     let tasks = RelicFilter {
         kind: Some(RelicKind::Task),
         ..RelicFilter::default()
@@ -79,7 +79,7 @@ pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
             stalled.extend(stalls::steps(txn, hook)?.map(|steps| (raider(), steps)));
             waits.extend(stalls::wait(txn, &hook.raider)?.map(|wait| (raider(), wait)));
         }
-        Ok(Stored {
+        Ok(StatusRecords {
             usage: usage::now(txn, &hooks)?,
             relics,
             hooks,
@@ -90,7 +90,7 @@ pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
             escalations: open.len(),
             blocked: blocked::of(&tasks, &open),
             seq: txn.last_seq()?,
-            said: standing::read(txn)?,
+            said: operator_orders::read(txn)?,
         })
     });
     Ok(stored.await?)
@@ -110,7 +110,7 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     let agents = agents(world, &all, &stored.said, &stored.usage.agents);
     let pools = pools(world, &all).await?;
     let uptime = world.clock.mono().saturating_sub(started);
-    let budgets = usage::over(world).await?;
+    let budgets = usage::spent(world).await?;
     let budgets = budgets.iter().map(|(over, until)| {
         let parks = over.budget.on_exceed == OnExceed::Park;
         json!({
@@ -135,7 +135,7 @@ async fn rig_status(
     world: &World,
     rig: &Rig,
     views: &BTreeMap<ChildId, &ChildView>,
-    stored: &Stored,
+    stored: &StatusRecords,
 ) -> Result<Value, ControlError> {
     let hooks: Vec<&Hook> = stored
         .hooks
@@ -191,7 +191,7 @@ pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
 }
 
 /// Returns raiders whose sandbox is missing or broken, as far as that is seen in time.
-async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
+async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, SandboxFault> {
     let looked = sandbox_faults::by_raider(world, &rig.name);
     let seen = match tokio::time::timeout(GLANCE_LIMIT, looked).await {
         Ok(Ok(seen)) => seen,
@@ -246,7 +246,7 @@ pub(super) fn raider_state(
     world: &World,
     hook: &Hook,
     view: Option<&ChildView>,
-    stored: &Stored,
+    stored: &StatusRecords,
 ) -> RaiderState {
     let presence = match view.map(|view| view.state) {
         Some(ChildState::Running | ChildState::Ending) => SessionPresence::Up,
@@ -272,7 +272,7 @@ pub(super) fn raider_state(
     })
 }
 
-fn is_suspended(world: &World, raider: &RaiderId, stored: &Stored) -> bool {
+fn is_suspended(world: &World, raider: &RaiderId, stored: &StatusRecords) -> bool {
     let id = ChildId::Raider(raider.clone());
     world.city.suspends(&id) || stored.said.suspended.contains(&id)
 }
@@ -306,8 +306,8 @@ fn raider_json(
     world: &World,
     hook: &Hook,
     view: Option<&ChildView>,
-    stored: &Stored,
-    ailment: Option<&Ailment>,
+    stored: &StatusRecords,
+    ailment: Option<&SandboxFault>,
 ) -> Value {
     let state = raider_state(world, hook, view, stored);
     let blocked =
@@ -376,7 +376,7 @@ fn raider_json(
 pub(super) fn agents(
     world: &World,
     views: &[ChildView],
-    said: &Said,
+    said: &OperatorOrders,
     used: &BTreeMap<String, Sum>,
 ) -> Vec<Value> {
     let city = &world.city;

@@ -120,7 +120,7 @@ pub(super) async fn answer(
         "question": answered.question, "answer": answered.answer, "session": session.handle.id,
     });
     let event = NewEvent::new(EventType::RaiderAnswered, &child, &asker).with(data);
-    world.store.note(vec![event]);
+    world.store.journal(vec![event]);
     Ok(json!({
         "name": child.to_string(), "question": answered.question, "answer": answered.answer,
         "next": answered.next,

@@ -202,7 +202,7 @@ async fn empty_tasks_are_bad_requests() {
 
 /// Waiting work is counted, and marked as waiting for a person if `auto_charge` is off.
 #[tokio::test(start_paused = true)]
-async fn work_that_nobody_starts_is_told_and_counted() {
+async fn relics_that_no_charge_starts_are_reported_and_counted() {
     let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
     let told = ask(&town, "run", json!({ "task": ["one", "two", "three"] })).await;
     let told = told.unwrap();
@@ -218,7 +218,7 @@ async fn work_that_nobody_starts_is_told_and_counted() {
 
 /// A completion whose branch lost its commits cannot be approved, but can be rejected.
 #[tokio::test(start_paused = true)]
-async fn what_does_not_wait_for_a_person_is_not_approved_and_can_be_rejected() {
+async fn merge_request_that_waits_for_no_review_cannot_be_approved_but_rejected() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let base = town.hook(&charged.raider).await.unwrap().base;
@@ -252,7 +252,7 @@ async fn what_does_not_wait_for_a_person_is_not_approved_and_can_be_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn approve_answers_with_what_was_decided() {
+async fn approve_answers_with_the_decision() {
     let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
     let town = Scenario::new().rig(human).start().await;
     let relic = submitted(&town).await;

@@ -72,7 +72,9 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     let harness = harness(args.harness.as_deref())?;
     charge::known_harness(world, rig, harness.as_ref())?;
     let after = args.after.as_deref().map(names::relic).transpose()?;
-    args.task.iter().try_for_each(|task| names::said(task))?;
+    args.task
+        .iter()
+        .try_for_each(|task| names::require_non_empty(task))?;
     let (prefix, tasks, own) = (rig.prefix.clone(), args.task, asker.clone());
     let relics = world
         .store

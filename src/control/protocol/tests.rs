@@ -72,7 +72,7 @@ fn answers_read_and_write_the_same() {
 }
 
 #[test]
-fn bad_requests_are_told_what_is_wrong_and_what_was_meant() {
+fn bad_requests_are_answered_with_the_fault_and_a_suggestion() {
     for case in golden("refused.json") {
         let line = match &case["request"] {
             Value::String(text) => text.clone(),

@@ -121,7 +121,7 @@ impl SocketFile {
 
     /// Returns the present finding at the path.
     #[must_use]
-    pub fn look(&self) -> AtSocket {
+    pub fn check(&self) -> AtSocket {
         at(&self.path, Some(self.id))
     }
 }
@@ -231,7 +231,7 @@ mod tests {
             "it does not listen yet"
         );
         let (listener, file) = bound.listen().unwrap();
-        assert_eq!(file.look(), AtSocket::Ours);
+        assert_eq!(file.check(), AtSocket::Ours);
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         let (connected, accepted) =
@@ -250,9 +250,9 @@ mod tests {
         let path = temp.path().join("state/control.sock");
         let (_listener, file) = bind(&path).unwrap().listen().unwrap();
         fs::remove_file(&path).unwrap();
-        assert_eq!(file.look(), AtSocket::Free);
+        assert_eq!(file.check(), AtSocket::Free);
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(file.look(), AtSocket::Taken(_)));
+        assert!(matches!(file.check(), AtSocket::Taken(_)));
         drop(file);
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }

@@ -37,10 +37,10 @@ pub enum Doing {
 
 /// The connections of all callers.
 #[derive(Debug, Default)]
-pub struct Places(Mutex<Held>);
+pub struct Places(Mutex<Table>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct Table {
     last: u64,
     by_number: BTreeMap<u64, Holder>,
 }
@@ -61,7 +61,7 @@ pub struct Place {
 }
 
 impl Places {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, Table> {
         // Every change is a single call, so a panic elsewhere left it whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,7 +91,7 @@ impl Places {
     }
 }
 
-impl Held {
+impl Table {
     fn make_room(&mut self, who: &Who) -> Result<(), ControlError> {
         let is_person = *who == Who::Operator;
         let own = self.count(|holder| holder == who);

@@ -52,7 +52,7 @@ fn hear(heard: &Receiver<()>) {
 
 /// Returns the agents that a load finds at a city that now includes this file, if `meanwhile` happens after the first
 /// read.
-fn look(include: &str, meanwhile: impl FnOnce(&Place)) -> (Vec<String>, Receiver<()>) {
+fn load_while(include: &str, meanwhile: impl FnOnce(&Place)) -> (Vec<String>, Receiver<()>) {
     let place = Place::new();
     place.put("new.toml", "");
     let (reads, waits) = mpsc::channel();
@@ -90,14 +90,14 @@ fn look(include: &str, meanwhile: impl FnOnce(&Place)) -> (Vec<String>, Receiver
 }
 
 #[test]
-fn what_is_edited_during_a_look_leads_to_another_one() {
-    let (_, heard) = look("new.toml", |place| place.put("new.toml", LATE));
+fn edit_during_a_check_leads_to_another_check() {
+    let (_, heard) = load_while("new.toml", |place| place.put("new.toml", LATE));
     hear(&heard);
 }
 
 #[test]
 fn a_directory_that_was_not_watched_is_looked_at_once_more() {
-    let (agents, _) = look("g/*.toml", |place| {
+    let (agents, _) = load_while("g/*.toml", |place| {
         place.put("g/late.toml", LATE);
     });
     assert_eq!(agents, ["late"]);

@@ -28,8 +28,8 @@ fn parts(troubles: &[crate::domain::ground::Trouble]) -> Vec<Part> {
 
 /// Returns the parts that a look mended and left. The next look must have nothing more to mend.
 fn looked(ground: &Ground) -> (Vec<Part>, Vec<Part>) {
-    let look = ground.look();
-    assert!(ground.look().mended.is_empty());
+    let look = ground.check();
+    assert!(ground.check().mended.is_empty());
     (parts(&look.mended), parts(&look.left))
 }
 
@@ -38,7 +38,7 @@ fn is_held(lab: &Lab) -> bool {
 }
 
 #[test]
-fn what_is_removed_is_made_again_and_never_held_twice() {
+fn removed_ground_is_made_again_and_never_held_twice() {
     let lab = Lab::new();
     let ground = Ground::take(&lab.city).unwrap();
     assert_eq!(looked(&ground), (vec![], vec![]));
@@ -47,20 +47,20 @@ fn what_is_removed_is_made_again_and_never_held_twice() {
     assert_eq!(looked(&ground), (vec![Part::Lock], vec![]));
     fs::remove_dir_all(lab.state()).unwrap();
     assert!(is_held(&lab));
-    let look = ground.look();
+    let look = ground.check();
     assert!(look.left.is_empty(), "{look:?}");
     assert_eq!(looked(&ground), (vec![], vec![]));
     assert!(lab.state().join("sessions").is_dir());
     assert!(is_held(&lab));
     fs::remove_dir_all(lab.state()).unwrap();
     fs::create_dir_all(lab.state().join("sessions/x")).unwrap();
-    let look = ground.look();
+    let look = ground.check();
     assert!(look.left.is_empty(), "{look:?}");
     assert_eq!(fs::metadata(lab.state()).unwrap().mode() & 0o777, 0o700);
 }
 
 #[test]
-fn what_is_moved_is_moved_back_unless_something_is_in_its_place() {
+fn moved_ground_is_moved_back_unless_its_place_is_taken() {
     let lab = Lab::new();
     let ground = Ground::take(&lab.city).unwrap();
     fs::write(lab.state().join("mine"), "").unwrap();
@@ -131,7 +131,7 @@ fn lock_that_is_no_file_any_more_is_said_and_left_alone() {
 }
 
 #[test]
-fn nothing_but_a_directory_of_ours_has_its_mode_changed() {
+fn only_directories_of_ours_have_their_mode_changed() {
     let lab = Lab::new();
     let target = lab.city.with_file_name("target");
     fs::create_dir(&target).unwrap();

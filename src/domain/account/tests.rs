@@ -46,32 +46,32 @@ fn middle() -> f64 {
 fn limit_has_one_clock_for_all_sessions() {
     let mut account = Account::default();
     assert_eq!(
-        account.told(&child("a"), limit(Some(3600)), at(0)),
-        Told::Parked
+        account.report(&child("a"), limit(Some(3600)), at(0)),
+        ReportEffect::Parked
     );
     assert_eq!(
-        account.told(&child("b"), limit(Some(3600)), at(5)),
-        Told::Known,
+        account.report(&child("b"), limit(Some(3600)), at(5)),
+        ReportEffect::Known,
         "the same"
     );
     assert_eq!(
-        account.told(&child("b"), limit(Some(1800)), at(5)),
-        Told::Known,
+        account.report(&child("b"), limit(Some(1800)), at(5)),
+        ReportEffect::Known,
         "an earlier one"
     );
     assert_eq!(
-        account.told(&child("b"), limit(None), at(5)),
-        Told::Known,
+        account.report(&child("b"), limit(None), at(5)),
+        ReportEffect::Known,
         "none"
     );
     assert_eq!(
-        account.told(&child("b"), limit(Some(7200)), at(9)),
-        Told::Parked,
+        account.report(&child("b"), limit(Some(7200)), at(9)),
+        ReportEffect::Parked,
         "a later one"
     );
     assert_eq!(
-        account.told(&child("b"), limit(Some(7230)), at(10)),
-        Told::Known,
+        account.report(&child("b"), limit(Some(7230)), at(10)),
+        ReportEffect::Known,
         "a counter that was read later"
     );
     assert_eq!(account.next(), Some(at(7200)));
@@ -86,7 +86,7 @@ fn limit_has_one_clock_for_all_sessions() {
 #[test]
 fn children_go_on_in_their_order_one_after_another() {
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(100)), at(0));
+    account.report(&child("a"), limit(Some(100)), at(0));
     assert_eq!(account.due(at(100)), Some(Due::Release));
     let (first, second) = (child("urgent"), child("later"));
     account.release(&[first.clone(), second.clone()], at(100), &middle);
@@ -116,7 +116,7 @@ fn jitter_spreads_turns_and_never_changes_their_order() {
         f64::from(draws.get() >> 16) / f64::from(u16::MAX)
     };
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(100)), at(0));
+    account.report(&child("a"), limit(Some(100)), at(0));
     account.release(&children, at(100), &random);
     let turns: Vec<_> = children.iter().map(|child| account.turn(child)).collect();
     let mut places = std::collections::BTreeSet::new();
@@ -133,17 +133,17 @@ fn jitter_spreads_turns_and_never_changes_their_order() {
 #[test]
 fn limit_that_is_told_again_by_a_child_that_went_on_parks_again() {
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(100)), at(0));
+    account.report(&child("a"), limit(Some(100)), at(0));
     account.release(&[child("a"), child("b")], at(100), &middle);
     account.due(at(103));
     assert_eq!(
-        account.told(&child("b"), limit(Some(100)), at(104)),
-        Told::Known,
+        account.report(&child("b"), limit(Some(100)), at(104)),
+        ReportEffect::Known,
         "what its screen shows is old"
     );
     assert_eq!(
-        account.told(&child("a"), limit(Some(500)), at(105)),
-        Told::Parked
+        account.report(&child("a"), limit(Some(500)), at(105)),
+        ReportEffect::Parked
     );
     assert_eq!(account.parked().unwrap().until, Some(at(500)));
     assert_eq!(account.parked().unwrap().since, at(0));
@@ -155,7 +155,7 @@ fn time_that_was_not_told_is_guessed_and_one_child_tries_first() {
     let mut account = Account::default();
     let (mut now, mut waits) = (0, Vec::new());
     for _ in 0..4 {
-        account.told(&child("a"), limit(None), at(now));
+        account.report(&child("a"), limit(None), at(now));
         let next = account.next().unwrap().as_second() - at(now).as_second();
         waits.push(next);
         now += next;
@@ -175,7 +175,7 @@ fn time_that_was_not_told_is_guessed_and_one_child_tries_first() {
 #[test]
 fn end_that_is_weeks_away_is_not_believed() {
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(30 * 24 * 3600)), at(0));
+    account.report(&child("a"), limit(Some(30 * 24 * 3600)), at(0));
     assert_eq!(account.next(), Some(at(900)));
 }
 
@@ -185,27 +185,27 @@ fn end_that_is_weeks_away_is_not_believed() {
 fn limit_that_is_over_is_not_told_again_a_day_later() {
     let day = 24 * 3600;
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(100)), at(0));
+    account.report(&child("a"), limit(Some(100)), at(0));
     // A child that waits for its turn: the text on its screen is not old.
     assert_eq!(
-        account.told(&child("b"), limit(Some(100 + day)), at(100)),
-        Told::Known
+        account.report(&child("b"), limit(Some(100 + day)), at(100)),
+        ReportEffect::Known
     );
     account.release(&[], at(100), &middle);
     assert_eq!(account.due(at(161)), Some(Due::Open));
     assert_eq!(
-        account.told(&child("a"), limit(Some(100 + day)), at(200)),
-        Told::Old
+        account.report(&child("a"), limit(Some(100 + day)), at(200)),
+        ReportEffect::Old
     );
     let mut next = Account::stored(account.record());
     assert_eq!(
-        next.told(&child("a"), limit(Some(100 + day)), at(300)),
-        Told::Old
+        next.report(&child("a"), limit(Some(100 + day)), at(300)),
+        ReportEffect::Old
     );
     assert!(!next.is_forgotten(at(300)) && next.is_forgotten(at(200 + day)));
     assert_eq!(
-        next.told(&child("a"), limit(Some(900)), at(300)),
-        Told::Parked
+        next.report(&child("a"), limit(Some(900)), at(300)),
+        ReportEffect::Parked
     );
 }
 
@@ -214,14 +214,17 @@ fn limit_that_is_over_is_not_told_again_a_day_later() {
 fn limit_that_is_seen_to_begin_may_end_at_the_time_of_yesterdays() {
     let day = 24 * 3600;
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(100)), at(0));
+    account.report(&child("a"), limit(Some(100)), at(0));
     account.release(&[], at(100), &middle);
     assert_eq!(account.due(at(161)), Some(Due::Open));
     let until = Some(100 + day);
-    assert_eq!(account.told(&child("a"), limit(until), at(day)), Told::Old);
     assert_eq!(
-        account.told(&child("a"), fresh(until), at(day)),
-        Told::Parked
+        account.report(&child("a"), limit(until), at(day)),
+        ReportEffect::Old
+    );
+    assert_eq!(
+        account.report(&child("a"), fresh(until), at(day)),
+        ReportEffect::Parked
     );
     assert_eq!(account.next(), Some(at(100 + day)));
 }
@@ -231,35 +234,45 @@ fn limit_that_is_seen_to_begin_may_end_at_the_time_of_yesterdays() {
 fn session_does_not_open_and_close_the_account_at_will() {
     let (a, b) = (child("a"), child("b"));
     let mut account = Account::default();
-    assert_eq!(account.told(&a, login(), at(0)), Told::Parked);
+    assert_eq!(account.report(&a, login(), at(0)), ReportEffect::Parked);
     assert!(account.went_on(&a, at(1)));
     account.release(&[], at(1), &middle);
     assert_eq!(account.due(at(62)), Some(Due::Open));
     assert!(!account.is_forgotten(at(63)) && account.is_forgotten(at(601)));
-    assert_eq!(account.told(&a, login(), at(63)), Told::Hasty);
+    assert_eq!(account.report(&a, login(), at(63)), ReportEffect::Hasty);
     assert!(account.is_open());
-    assert_eq!(account.told(&b, login(), at(64)), Told::Parked, "another");
+    assert_eq!(
+        account.report(&b, login(), at(64)),
+        ReportEffect::Parked,
+        "another"
+    );
     assert!(!account.went_on(&a, at(65)), "it ends no other park");
     assert!(account.went_on(&b, at(66)));
     account.release(&[], at(66), &middle);
     assert_eq!(account.due(at(127)), Some(Due::Open));
-    assert_eq!(account.told(&b, login(), at(66 + 599)), Told::Hasty);
-    assert_eq!(account.told(&b, login(), at(66 + 600)), Told::Parked);
+    assert_eq!(
+        account.report(&b, login(), at(66 + 599)),
+        ReportEffect::Hasty
+    );
+    assert_eq!(
+        account.report(&b, login(), at(66 + 600)),
+        ReportEffect::Parked
+    );
 }
 
 #[test]
 fn end_does_not_move_on_by_a_minute_at_a_time() {
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(3600)), at(0));
+    account.report(&child("a"), limit(Some(3600)), at(0));
     let moved = (1..600).filter(|i| {
-        let told = account.told(&child("a"), fresh(Some(3600 + 61 * i)), at(*i));
-        told == Told::Parked
+        let told = account.report(&child("a"), fresh(Some(3600 + 61 * i)), at(*i));
+        told == ReportEffect::Parked
     });
     assert!(moved.count() < 12);
     let year = 365 * 24 * 3600;
     assert_eq!(
-        account.told(&child("a"), fresh(Some(year)), at(700)),
-        Told::Known,
+        account.report(&child("a"), fresh(Some(year)), at(700)),
+        ReportEffect::Known,
         "too far away, and no reason to guess"
     );
 }
@@ -275,7 +288,7 @@ fn text_of_a_limit_is_kept_in_part() {
 fn end_that_has_passed_is_guessed_anew() {
     for until in [-10, 0, 3] {
         let mut account = Account::default();
-        account.told(&child("a"), limit(Some(until)), at(0));
+        account.report(&child("a"), limit(Some(until)), at(0));
         assert_eq!(account.next(), Some(at(900)), "{until}");
     }
 }
@@ -284,7 +297,7 @@ fn end_that_has_passed_is_guessed_anew() {
 #[test]
 fn end_that_a_person_told_outlives_the_process() {
     let mut account = Account::default();
-    account.told(&child("a"), login(), at(0));
+    account.report(&child("a"), login(), at(0));
     assert!(account.ended(at(5)));
     let mut next = Account::stored(account.record());
     assert_eq!(next.due(at(6)), Some(Due::Release));
@@ -293,11 +306,14 @@ fn end_that_a_person_told_outlives_the_process() {
 #[test]
 fn login_has_no_clock_and_outranks_a_limit() {
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(100)), at(0));
-    assert_eq!(account.told(&child("b"), login(), at(1)), Told::Parked);
+    account.report(&child("a"), limit(Some(100)), at(0));
     assert_eq!(
-        account.told(&child("a"), limit(Some(200)), at(2)),
-        Told::Known
+        account.report(&child("b"), login(), at(1)),
+        ReportEffect::Parked
+    );
+    assert_eq!(
+        account.report(&child("a"), limit(Some(200)), at(2)),
+        ReportEffect::Known
     );
     assert_eq!(account.next(), None);
     assert_eq!(account.due(at(1_000_000)), None);
@@ -312,7 +328,7 @@ fn login_has_no_clock_and_outranks_a_limit() {
 #[test]
 fn child_that_came_since_is_not_held_by_the_release() {
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(100)), at(0));
+    account.report(&child("a"), limit(Some(100)), at(0));
     account.release(&[child("a")], at(100), &middle);
     assert_eq!(account.holds(&child("new")), None);
     assert!(account.holds(&child("a")).is_some());
@@ -322,7 +338,7 @@ fn child_that_came_since_is_not_held_by_the_release() {
 #[test]
 fn child_that_ended_its_work_before_its_turn_holds_no_later_one_of_its_name() {
     let mut account = Account::default();
-    account.told(&child("a"), limit(Some(100)), at(0));
+    account.report(&child("a"), limit(Some(100)), at(0));
     account.release(&[child("a"), child("b")], at(100), &middle);
     account.forget(&child("a"));
     assert_eq!(account.holds(&child("a")), None);
@@ -349,7 +365,7 @@ proptest! {
         let mut account = Account::default();
         let mut now = 0;
         for until in untils {
-            account.told(&child("a"), limit(until), at(now));
+            account.report(&child("a"), limit(until), at(now));
             now += 1;
         }
         let children = [child("a"), child("b"), child("c")];

@@ -18,7 +18,7 @@ pub(super) struct Draft {
 impl Draft {
     /// Records if a dialog is open, and when a person last typed into a line that they have begun, where their keys are
     /// followed. A report of any key is not used here, because the key may have submitted the line.
-    pub fn saw(&mut self, asks: bool, begun: Option<Timestamp>, now: Timestamp) {
+    pub fn observe(&mut self, asks: bool, begun: Option<Timestamp>, now: Timestamp) {
         let was_open = std::mem::replace(&mut self.open, asks);
         let newer = begun.filter(|typed| self.is_later(*typed));
         match (was_open, asks) {

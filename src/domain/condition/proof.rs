@@ -63,7 +63,7 @@ impl Proof {
     }
 
     /// Records a look at the screen.
-    pub(super) fn saw(&mut self, sighting: &Sighting, now: Timestamp) {
+    pub(super) fn observe(&mut self, sighting: &Sighting, now: Timestamp) {
         let since = |since: Option<Timestamp>, holds: bool| holds.then(|| since.unwrap_or(now));
         let waits = sighting.goes_on && !sighting.works && sighting.marks == 0;
         self.works = since(self.works, sighting.works);

@@ -133,11 +133,11 @@ impl Watch {
     }
 
     /// Records what a look at the screen showed.
-    pub fn saw(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
+    pub fn observe(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
         let before = self.shown().cloned();
         let was_known = self.condition().is_some();
         let is_new = sighting.marks > self.marks;
-        self.proof.saw(&sighting, now);
+        self.proof.observe(&sighting, now);
         if sighting.picture != self.picture {
             self.moves();
         }
@@ -163,7 +163,7 @@ impl Watch {
         let shown = shown.filter(|seen| !is_past(seen));
         self.drawn |= sighting.asks.is_some();
         self.asks.clone_from(&sighting.asks);
-        self.draft.saw(self.asks.is_some(), sighting.begun, now);
+        self.draft.observe(self.asks.is_some(), sighting.begun, now);
         self.turn_over.take_if(|_| sighting.works);
         // The dialog was drawn, and is no longer on the screen.
         let has_gone = self.drawn && sighting.asks.is_none();
@@ -378,7 +378,7 @@ impl Watch {
 
     /// Returns the news for the session's account: a limit or login that it was not told of, or the end of one. A text
     /// that left the screen and a submitted prompt are no proof of the end; see [`Proof`].
-    pub fn tell_account(&mut self) -> Option<AccountNews> {
+    pub fn account_news(&mut self) -> Option<AccountNews> {
         if self.condition().is_some() && !self.is_known() {
             // The condition may have ended while the screen was hidden.
             return None;
@@ -443,7 +443,7 @@ impl Watch {
     }
 
     /// Returns the condition when people are to be told of it now. Each is told once.
-    pub fn tell(&mut self, now: Timestamp) -> Option<Condition> {
+    pub fn due_notice(&mut self, now: Timestamp) -> Option<Condition> {
         let since = |told: Timestamp| Duration::try_from(now.duration_since(told));
         // Also after the clock was set back.
         let early = |told| since(told).is_ok_and(|since| since < APART);
@@ -456,7 +456,7 @@ impl Watch {
     }
 
     /// Returns a condition that people were told of and that is over. Each end is told once.
-    pub fn tell_end(&mut self) -> Option<Condition> {
+    pub fn end_notice(&mut self) -> Option<Condition> {
         let over = self.shown().is_none() && self.seen.is_some();
         self.open.take_if(|_| over)
     }

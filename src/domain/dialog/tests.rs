@@ -169,7 +169,7 @@ fn text_is_typed_only_where_something_says_that_it_is_taken() {
 }
 
 #[test]
-fn pattern_of_the_harness_finds_what_no_rule_knows() {
+fn pattern_of_the_harness_finds_dialogs_that_no_rule_knows() {
     let patterns = [Pattern::new("^Trust this").unwrap()];
     let looks = Looks {
         asks: &patterns,

@@ -4,9 +4,9 @@ use super::local::{
     Private, Repository, git_version, other_git, permissions, repository, shadowed,
 };
 use super::*;
-use crate::domain::ailment::Ailment;
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::{Generation, Incarnation};
+use crate::domain::sandbox_fault::SandboxFault;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -67,7 +67,7 @@ fn found(facts: &Facts) -> Vec<(Kind, bool)> {
 }
 
 #[test]
-fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
+fn session_is_an_orphan_when_it_is_not_wanted_and_may_live() {
     let exit = SessionExit {
         code: Some(0),
         signal: None,
@@ -106,7 +106,7 @@ fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
 fn a_stray_sandbox_is_mended_only_where_nothing_would_be_lost() {
     let name = || SlotName::new("Toast").unwrap();
     let kept = Stray::Kept("a dirty file".to_owned());
-    for (stray, expected) in [(Stray::Spare, true), (kept, false), (Stray::Nobodys, false)] {
+    for (stray, expected) in [(Stray::Spare, true), (kept, false), (Stray::Unowned, false)] {
         let mut facts = healthy();
         facts.rigs[0].strays = Probed::Known(vec![(name(), stray)]);
         assert_eq!(found(&facts), [(Kind::StraySandbox, expected)]);
@@ -137,7 +137,7 @@ fn a_branch_is_stray_when_neither_slot_nor_queue_nor_relic_asks_for_it() {
 }
 
 #[test]
-fn the_outbox_is_stale_where_nobody_will_take_a_file_up() {
+fn outbox_is_stale_where_no_task_will_take_a_file_up() {
     let late = Some(now() - SignedDuration::from_secs(61));
     let rows = [
         ("1-2.json", Some(now()), None),
@@ -162,7 +162,7 @@ fn the_outbox_is_stale_where_nobody_will_take_a_file_up() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_said_and_concludes_nothing() {
+fn failed_observation_is_reported_and_proves_nothing() {
     let mut facts = healthy();
     assert_eq!(found(&facts), []);
     facts.trash = Probed::Known(vec!["/trash/a".into()]);
@@ -249,8 +249,8 @@ fn lost_and_broken_sandboxes_and_a_missing_program_are_named_with_whom_they_conc
     let mut facts = healthy();
     let known = |what| (toast.clone(), Probed::Known(what));
     facts.rigs[0].ailing = Probed::Known(vec![
-        known(Ailment::Gone),
-        known(Ailment::Broken("its index is missing".into())),
+        known(SandboxFault::Gone),
+        known(SandboxFault::Broken("its index is missing".into())),
         (toast.clone(), Probed::Unknown("input/output error".into())),
     ]);
     let mut claude = Lacking {

@@ -68,7 +68,7 @@ impl Pasted {
     }
 
     /// Records a look at the screen; `attached` where it is known if a person is attached.
-    pub fn saw(&mut self, view: &ScreenView, attached: Option<bool>) {
+    pub fn observe(&mut self, view: &ScreenView, attached: Option<bool>) {
         self.is_shown = self.text.is_shown(view);
         self.was_shown |= self.is_shown;
         match attached {

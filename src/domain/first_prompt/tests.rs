@@ -114,12 +114,11 @@ fn session_that_cannot_be_seen_keeps_the_prompt_back_and_one_that_has_ended_does
 }
 
 #[test]
-fn pasted_prompt_that_somebody_submitted_is_typed_and_one_that_is_never_submitted_is_pasted_no_more()
- {
+fn pasted_prompt_counts_as_typed_once_submitted_and_is_not_pasted_again_otherwise() {
     let look = Look::Screen(screen(Takes::Known));
     let mut submitted = pasted_so_often(1);
     assert!(!submitted.begins(), "another text, if it is not seen");
-    submitted.saw(&line("> do it"), None);
+    submitted.observe(&line("> do it"), None);
     assert!(submitted.begins());
     let submitted = next(&Stage::Pasted(submitted), "do it", &look, SECOND);
     assert_eq!(submitted, Next::Becomes(Stage::Paid));
@@ -128,7 +127,7 @@ fn pasted_prompt_that_somebody_submitted_is_typed_and_one_that_is_never_submitte
     assert_eq!(again(pasted_so_often(MOST_PASTES - 1)), Next::Type);
     let mut last = pasted_so_often(MOST_PASTES);
     assert_eq!(again(last.clone()), Next::KeptBack(Reason::Unsubmitted));
-    last.saw(&line("> do it"), None);
+    last.observe(&line("> do it"), None);
     assert_eq!(again(last), Next::Type, "only Enter is needed");
 }
 
@@ -139,25 +138,25 @@ fn prompt_that_vanishes_from_the_input_line_beside_a_person_is_for_them() {
     let again = |pasted: &Pasted| next(&Stage::Pasted(pasted.clone()), LINES, &look, SECOND);
     let doubtful = Next::KeptBack(Reason::Doubtful);
     let mut seen = pasted_so_often(1);
-    seen.saw(&line("> "), Some(true));
+    seen.observe(&line("> "), Some(true));
     assert_eq!(again(&seen), Next::Type, "it never stood there");
-    seen.saw(&line("> do it"), Some(true));
+    seen.observe(&line("> do it"), Some(true));
     let mut left = seen.clone();
-    seen.saw(&line("> "), Some(false));
+    seen.observe(&line("> "), Some(false));
     assert_eq!(again(&seen), doubtful);
-    left.saw(&line("> do it"), Some(false));
-    left.saw(&line("> "), Some(false));
+    left.observe(&line("> do it"), Some(false));
+    left.observe(&line("> "), Some(false));
     assert_eq!(again(&left), Next::Type, "they left it standing");
     let mut pressed = pasted_so_often(1);
-    pressed.saw(&line("> do it"), Some(false));
+    pressed.observe(&line("> do it"), Some(false));
     pressed.pressed();
-    pressed.saw(&line("> "), Some(false));
+    pressed.observe(&line("> "), Some(false));
     assert_eq!(again(&pressed), doubtful);
     let mut unwatched = pasted_so_often(1);
-    unwatched.saw(&line("> do it"), Some(false));
+    unwatched.observe(&line("> do it"), Some(false));
     let mut unwatched = unwatched.unwatched();
     assert_eq!(again(&unwatched), Next::Type, "only Enter is needed");
-    unwatched.saw(&line("> "), Some(false));
+    unwatched.observe(&line("> "), Some(false));
     assert_eq!(again(&unwatched), doubtful);
 }
 

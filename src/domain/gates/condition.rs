@@ -74,7 +74,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_waits_until_it_says_is_not_told_to_wait_again(
+        fn wait_until_the_returned_time_needs_no_further_wait(
             run in proptest::option::of(times()),
             check in proptest::option::of(times()),
             now in times(),

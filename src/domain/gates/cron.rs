@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_refused() {
+    fn invalid_schedule_is_refused() {
         for bad in [
             "",
             "* * * *",
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_passed_over_or_made_up_for_once() {
+    fn missed_runs_are_skipped_or_made_up_for_once() {
         let hourly = schedule("0 * * * *", "UTC");
         let settled = at("2026-03-06T10:00:00Z");
         let up = at("2026-03-06T13:30:00Z");

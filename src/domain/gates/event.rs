@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_event_is_like_is_refused_with_what_may_be_meant() {
+    fn pattern_without_a_matching_event_is_refused_with_a_suggestion() {
         assert_eq!(Pattern::parse("raider.mergd"), Err(Some("raider.merged")));
         for bad in ["", "*", "raider", "raider*", "nothing.*"] {
             assert!(Pattern::parse(bad).is_err(), "{bad}");

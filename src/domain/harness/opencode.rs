@@ -175,7 +175,7 @@ mod tests {
 
     /// The kit's cases `kill` and `done` test the real program; this test keeps the parts that they depend on.
     #[test]
-    fn plugin_hands_the_prompt_of_a_resumed_session_over_and_writes_what_was_used() {
+    fn plugin_hands_over_the_prompt_of_a_resumed_session_and_writes_token_counts() {
         let setting = Setting {
             dir: "/s",
             hd: "/x/hd",

@@ -110,7 +110,7 @@ mod tests {
 
     /// The kit's cases `limit`, `kill` and `done` test the real program; this test keeps the parts that they depend on.
     #[test]
-    fn extension_sees_answers_below_the_client_and_draws_what_the_preset_looks_for() {
+    fn extension_sees_answers_below_the_client_and_draws_the_marks_of_the_preset() {
         let files = files(&setting());
         let [file] = files.as_slice() else {
             panic!("one file: {files:?}");

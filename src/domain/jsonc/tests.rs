@@ -85,7 +85,7 @@ fn element_is_added_once_and_default_replaces_nothing() {
 }
 
 #[test]
-fn what_is_no_json_or_of_another_kind_is_refused() {
+fn invalid_json_and_other_kinds_are_refused() {
     for (text, says) in [
         ("{\"a\": }", "line 1: this is no value"),
         ("{\n\"a\": 1\n\"b\": 2}", "line 3: a comma is missing"),

@@ -17,7 +17,11 @@ fn target_that_keeps_moving_is_followed_ever_more_slowly_and_calls_a_person_once
     assert_eq!(waits.last(), Some(&Some(300)), "it never stops trying");
     assert_eq!(calls.iter().filter(|call| **call).count(), 1);
     assert!(calls[7]);
-    assert!(chase.note("main").starts_with("main moved 20 times while"));
+    assert!(
+        chase
+            .explanation("main")
+            .starts_with("main moved 20 times while")
+    );
 }
 
 /// With a gate of twenty minutes, a person is called before the target has moved eight times.
@@ -32,7 +36,7 @@ fn target_that_is_faster_than_a_slow_gate_calls_a_person_after_half_an_hour() {
 }
 
 #[test]
-fn each_reason_of_a_busy_checkout_says_what_ends_it() {
+fn each_reason_of_a_busy_checkout_names_its_remedy() {
     let text = String::from("x");
     for why in [
         CheckoutBusy::Changed(text.clone()),

@@ -80,7 +80,7 @@ fn decide(
     if let Some(facts) = sessions.first_mut() {
         change(facts);
     }
-    plan(&Seen {
+    plan(&PlanInputs {
         sessions,
         wanted: mode
             .map(|mode| wanted(id.clone(), mode))
@@ -113,7 +113,7 @@ fn check(rows: impl IntoIterator<Item = Row>) {
 
 /// `health-patrol.md`, reconciliation state machine: not running, healthy, drifted.
 #[test]
-fn what_should_run_is_started_adopted_or_replaced() {
+fn wanted_child_is_started_adopted_or_replaced() {
     use Mode::Run;
     use RunState::Running;
     let drift = Decision::Cycle(id(), Cause::Drift);
@@ -150,7 +150,7 @@ fn what_should_run_is_started_adopted_or_replaced() {
 
 /// `health-patrol.md`, orphan cleanup: pool excess drains, the suspended stop.
 #[test]
-fn what_should_not_run_is_suspended_or_drained() {
+fn child_that_should_not_run_is_suspended_or_drained() {
     use Mode::{Drain, Suspended};
     use RunState::Running;
     check([
@@ -206,7 +206,7 @@ fn what_should_not_run_is_suspended_or_drained() {
 
 /// A child that is no longer configured is removed, and orphans are ended.
 #[test]
-fn what_nobody_wants_is_removed() {
+fn unwanted_child_is_removed() {
     use RunState::Running;
     check([
         (
@@ -288,19 +288,19 @@ fn sub_states_of_a_running_session_are_asked_in_order() {
 
 /// An open question protects its session against idle and drift, but not against an operator or the configuration.
 #[test]
-fn who_asks_is_neither_idle_nor_drifted() {
+fn session_with_an_open_question_is_neither_idle_nor_drifted() {
     let late = NOW.checked_sub(Duration::from_secs(60)).unwrap();
     let decide = |mode, asks: bool| {
         let mut facts = session(&id(), RunState::Running);
         (facts.started_at, facts.last_activity) = (late, Some(late));
         let asking = asks.then(|| facts.id.clone()).into_iter().collect();
-        plan(&Seen {
+        plan(&PlanInputs {
             sessions: vec![facts],
             wanted: vec![wanted(id(), mode)],
             tended: [(id(), up("old", false))].into(),
             asking,
             now: NOW,
-            ..Seen::default()
+            ..PlanInputs::default()
         })
     };
     assert_eq!(decide(Mode::Run, false).len(), 1);
@@ -317,25 +317,25 @@ fn who_asks_is_neither_idle_nor_drifted() {
 fn raiders_are_not_restarted_for_drift_and_are_removed_only_without_a_hook() {
     let mut own = wanted(raider(), Mode::Run);
     own.fingerprint = None;
-    let seen = Seen {
+    let seen = PlanInputs {
         sessions: vec![session(&raider(), RunState::Running)],
         wanted: vec![own],
         tended: [(raider(), up("old", false))].into(),
-        ..Seen::default()
+        ..PlanInputs::default()
     };
     assert_eq!(plan(&seen), []);
-    let unhooked = Seen {
+    let unhooked = PlanInputs {
         wanted: Vec::new(),
         sessions: Vec::new(),
         ..seen
     };
     assert_eq!(plan(&unhooked), [Decision::Remove(raider())]);
-    let waits = Seen {
+    let waits = PlanInputs {
         tended: [(raider(), Tended::Waiting)].into(),
         ..unhooked.clone()
     };
     assert_eq!(plan(&waits), [], "nothing of it runs");
-    let busy = Seen {
+    let busy = PlanInputs {
         busy: [raider().session_id("city")].into(),
         ..unhooked
     };
@@ -343,13 +343,13 @@ fn raiders_are_not_restarted_for_drift_and_are_removed_only_without_a_hook() {
 }
 
 #[test]
-fn what_a_saga_works_on_is_left_alone() {
+fn child_of_an_open_saga_is_left_alone() {
     let id = raider();
-    let seen = Seen {
+    let seen = PlanInputs {
         sessions: vec![session(&id, RunState::Running)],
         wanted: vec![wanted(id.clone(), Mode::Suspended)],
         busy: [id.session_id("city")].into(),
-        ..Seen::default()
+        ..PlanInputs::default()
     };
     assert_eq!(plan(&seen), []);
 }
@@ -360,7 +360,7 @@ fn a_second_look_at_a_converged_city_decides_nothing() {
     let ids = [agent("a"), agent("b"), agent("c")];
     let modes = [Mode::Run, Mode::Suspended, Mode::Drain];
     let tended = [up("new", false), Tended::Suspended, up("new", true)];
-    let seen = Seen {
+    let seen = PlanInputs {
         sessions: [0, 2]
             .map(|at: usize| session(&ids[at], RunState::Running))
             .to_vec(),
@@ -382,10 +382,10 @@ fn a_second_look_at_a_converged_city_decides_nothing() {
 fn a_session_of_an_earlier_incarnation_is_replaced() {
     let mut now = wanted(agent("a"), Mode::Run);
     now.incarnation = Incarnation(2);
-    let seen = Seen {
+    let seen = PlanInputs {
         sessions: vec![session(&agent("a"), RunState::Running)],
         wanted: vec![now],
-        ..Seen::default()
+        ..PlanInputs::default()
     };
     assert_eq!(plan(&seen), [Decision::Start(agent("a"))]);
 }

@@ -183,7 +183,7 @@ fn rows() -> Vec<Row> {
 
 /// An explicit stop is sticky: a reload starts no agent that an operator has stopped.
 #[test]
-fn who_rests_is_not_started() {
+fn resting_agent_is_not_started() {
     let (old, new) = (city(vec![agent("a")]), city(vec![agent("a")]));
     let told = changes(&old, &new, &[], &[name("a")].into());
     assert_eq!(told[0].action, Change::None);
@@ -213,7 +213,7 @@ fn a_city_does_not_move_under_its_supervisor() {
 }
 
 #[test]
-fn what_only_a_start_can_change_is_kept_and_said() {
+fn settings_that_need_a_restart_are_kept_and_reported() {
     let old = city(Vec::new());
     let mut new = city(Vec::new());
     new.daemon.socket = "/else.sock".into();

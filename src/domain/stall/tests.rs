@@ -42,7 +42,7 @@ fn see(
     steps: Option<&Steps>,
     now: Mono,
 ) -> (Progress, Verdict) {
-    let progress = watch.look(cheap, false, now);
+    let progress = watch.compare(cheap, false, now);
     match watch.judge(&POLICY, steps, now) {
         Verdict::Deeper => {
             let deeper = watch.look_deeper(deep, now);
@@ -89,9 +89,9 @@ fn the_relic_is_a_channel_and_a_person_at_the_terminal_is_a_sign() {
     let mut watch = Watch::new(marks(0, "a"), at(0));
     let mut other = marks(0, "a");
     other.relic = "blocked".into();
-    assert_eq!(watch.look(other.clone(), false, at(90)), Progress::Work);
-    assert_eq!(watch.look(other.clone(), true, at(180)), Progress::Sign);
-    assert_eq!(watch.look(other, false, at(181)), Progress::None);
+    assert_eq!(watch.compare(other.clone(), false, at(90)), Progress::Work);
+    assert_eq!(watch.compare(other.clone(), true, at(180)), Progress::Sign);
+    assert_eq!(watch.compare(other, false, at(181)), Progress::None);
     assert_eq!(watch.silence(at(181)), at(1));
 }
 
@@ -250,7 +250,7 @@ proptest! {
     /// More progress never makes a session more stalled: a session with progress in time gets no nudge, even if it is
     /// slow.
     #[test]
-    fn who_gets_on_in_time_is_left_alone(
+    fn raider_with_progress_in_time_is_left_alone(
         mut ticks in prop::collection::vec(tick(0.0), 1500),
         channel in 0..3,
     ) {
@@ -266,7 +266,7 @@ proptest! {
 
     /// A silent session is nudged, and in the end a person is called.
     #[test]
-    fn who_is_silent_goes_through_every_step(ticks in prop::collection::vec(tick(0.0), 1500)) {
+    fn silent_raider_goes_through_every_step(ticks in prop::collection::vec(tick(0.0), 1500)) {
         prop_assert_eq!(live(&ticks).len(), 4);
     }
 }
@@ -288,7 +288,7 @@ fn called(until: u64, what: impl Fn(u64) -> Spinner) -> Vec<u64> {
     let mut watch = Watch::new(marks(0), at(0));
     let mut called = Vec::new();
     for now in 1..=until {
-        watch.look(marks(now), false, at(now));
+        watch.compare(marks(now), false, at(now));
         // The last output counts for this very second; the next look is a moment later.
         let moment = at(now) + AFTER / WORTH - Duration::from_secs(1);
         match watch.judge(&POLICY, None, moment) {
@@ -344,7 +344,7 @@ fn session_that_declared_a_wait_spins_from_its_end_on() {
     let declared = wait(1000, "one");
     let mut called = Vec::new();
     for now in 1..=2_000 {
-        watch.look(marks(now), false, at(now));
+        watch.compare(marks(now), false, at(now));
         watch.waits(Some(&declared), wall(i64::try_from(now).unwrap()), at(now));
         let moment = at(now) + AFTER / WORTH - Duration::from_secs(1);
         if watch.judge(&POLICY, None, moment) == Verdict::Spins {
@@ -390,13 +390,13 @@ fn session_that_spins_and_does_something_is_left_alone() {
 }
 
 #[test]
-fn person_who_was_called_to_a_spinner_is_told_that_it_goes_on() {
-    let mut still = Still::new(Some(1), at(0));
+fn spinner_that_goes_on_is_reported_once() {
+    let mut still = SpinnerWatch::new(Some(1), at(0));
     assert!(!still.goes_on());
-    still.saw(Some(2), true, false, at(1));
+    still.observe(Some(2), true, false, at(1));
     assert!(still.goes_on(), "an earlier supervisor may have called");
     assert!(!still.goes_on());
-    still.saw(Some(2), true, false, at(51));
+    still.observe(Some(2), true, false, at(51));
     assert_eq!(still.sounded(depth("", 0), false, &POLICY, at(51)), None);
     assert!(
         still
@@ -412,15 +412,15 @@ fn person_who_was_called_to_a_spinner_is_told_that_it_goes_on() {
             .is_some()
     );
     assert!(!still.goes_on());
-    still.saw(None, true, false, at(102));
+    still.observe(None, true, false, at(102));
     assert!(still.goes_on(), "what cannot be seen may have gone on");
 }
 
 #[test]
 fn session_that_writes_nothing_does_not_spin() {
-    let mut still = Still::new(Some(1), at(0));
+    let mut still = SpinnerWatch::new(Some(1), at(0));
     for now in (30..=600).step_by(30) {
-        still.saw(Some(1), now == 300, false, at(now));
+        still.observe(Some(1), now == 300, false, at(now));
         let called = still.sounded(depth("", 0), false, &POLICY, at(now));
         assert_eq!(called, None, "{now}");
     }

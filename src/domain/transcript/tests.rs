@@ -108,7 +108,7 @@ fn words_that_the_cursor_was_moved_between_keep_their_distance() {
 }
 
 #[test]
-fn a_spinner_is_one_line_and_what_was_replaced_is_there_once() {
+fn spinner_is_one_line_and_replaced_text_is_there_once() {
     let mut output = "> fix it\r\n".to_owned();
     for n in 0..200 {
         let glyph = ['⠋', '⠙', '⠹', '⠸'][n % 4];
@@ -152,7 +152,7 @@ fn text_that_a_dialog_hides_for_a_while_is_there_once_and_so_is_the_dialog() {
 }
 
 #[test]
-fn what_stood_on_a_screen_that_was_cleared_or_left_is_still_there() {
+fn text_of_a_cleared_or_left_screen_is_still_there() {
     let text = seen("before\r\n\x1b[?1049h\x1b[Hin the program\x1b[?1049lafter\r\n");
     for line in ["before", "in the program", "after"] {
         assert_eq!(text.matches(line).count(), 1, "{line}: {text}");

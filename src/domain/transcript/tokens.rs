@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_cut_at_sequences_and_what_they_do_is_known() {
+    fn output_is_split_into_text_and_known_sequences() {
         use Effect::{Back, Begin, End, Forget, None, Resize, To, ToRow, Up, Write};
         let size = terminal_log::size_mark((30, 100));
         for (output, expected) in [

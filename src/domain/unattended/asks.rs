@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::Start;
-use super::programs::{CLAUDE, CLAUDE_STATE, COPILOT, GEMINI, Known};
+use super::programs::{CLAUDE, CLAUDE_STATE, COPILOT, GEMINI, ProgramFacts};
 use crate::domain::jsonc::{Edit, Put};
 
 /// A question that a program asks at its start.
@@ -34,7 +34,7 @@ pub enum Answer {
 
 /// Returns all questions that the program would ask and that its arguments and environment do not answer.
 #[must_use]
-pub fn asks(known: &Known, start: &Start<'_>) -> Vec<Ask> {
+pub fn asks(known: &ProgramFacts, start: &Start<'_>) -> Vec<Ask> {
     match known.program {
         "claude" => claude(start),
         "codex" => codex(start),
@@ -170,7 +170,7 @@ fn copilot(start: &Start<'_>) -> Vec<Ask> {
 }
 
 /// Returns true when the program would refuse to start as root.
-pub(super) fn refuses_root(known: &Known, start: &Start<'_>) -> bool {
+pub(super) fn refuses_root(known: &ProgramFacts, start: &Start<'_>) -> bool {
     known.program == "claude"
         && start.root
         && is_full_claude(&start.harness.command)

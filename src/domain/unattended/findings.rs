@@ -1,12 +1,12 @@
 //! Findings about a harness in use, each with the command that fixes it.
 
 use super::asks::refuses_root;
-use super::{Answer, Ask, Known, Start};
+use super::{Answer, Ask, ProgramFacts, Start};
 use crate::domain::doctor::{Finding, Kind};
 
 /// The observations of a harness whose program is installed.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Seen {
+pub struct InstalledHarness {
     /// Its version.
     pub version: Option<String>,
     /// The trace of its login: a variable, a file.
@@ -19,7 +19,7 @@ pub struct Seen {
 
 /// Returns everything that would keep its sessions from starting without a person.
 #[must_use]
-pub fn findings(known: &Known, start: &Start<'_>, seen: &Seen) -> Vec<Finding> {
+pub fn findings(known: &ProgramFacts, start: &Start<'_>, seen: &InstalledHarness) -> Vec<Finding> {
     let name = &start.harness.name;
     let subject = format!("harness {name}");
     let finding = |kind, says: String, hint: String| Finding::new(kind, &subject, says, hint);
@@ -61,7 +61,7 @@ pub fn findings(known: &Known, start: &Start<'_>, seen: &Seen) -> Vec<Finding> {
 }
 
 /// Describes where a login was looked for.
-fn no_login(known: &Known, start: &Start<'_>) -> String {
+fn no_login(known: &ProgramFacts, start: &Start<'_>) -> String {
     let files = known.login.files.iter();
     let files = files.map(|(dir, name)| dir.file(start, name).display().to_string());
     let places: Vec<String> = files
@@ -84,7 +84,7 @@ fn line(version: &str) -> Option<(u32, u32)> {
     }
 }
 
-impl super::Known {
+impl super::ProgramFacts {
     /// Returns true when the program would end at once, because it does not run as root in this mode.
     #[must_use]
     pub fn refuses_root(&self, start: &Start<'_>) -> bool {

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use self::asks::{Answer, Ask, asks};
-pub use self::findings::{Seen, findings};
+pub use self::findings::{InstalledHarness, findings};
 pub use self::keys::{KEY, KeyUse, is_helper, key_use, logins};
 pub(super) use self::programs::{CLAUDE, CODEX, COPILOT, GEMINI, PI};
-pub use self::programs::{Known, Login, PROGRAMS, Setting, Trace, known};
+pub use self::programs::{Login, PROGRAMS, ProgramFacts, Setting, Trace, known};
 use super::city::Harness;
 
 /// Variables that decide where programs look for their files and what they ask. None is a secret.

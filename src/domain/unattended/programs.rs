@@ -8,7 +8,7 @@ use super::{Dir, Start};
 
 /// The facts about a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct ProgramFacts {
     /// Its file name.
     pub program: &'static str,
     /// The version that its preset was tested with; none where it was not tried.
@@ -68,8 +68,8 @@ const ANY: &[&str] = &[
 ];
 
 /// Programs with a known login and known consents; the first choice of `hd init` is first.
-pub const PROGRAMS: &[Known] = &[
-    Known {
+pub const PROGRAMS: &[ProgramFacts] = &[
+    ProgramFacts {
         program: "claude",
         proven: Some("2.1.197"),
         login: Login {
@@ -86,7 +86,7 @@ pub const PROGRAMS: &[Known] = &[
             how: "`claude`, then `/login`",
         },
     },
-    Known {
+    ProgramFacts {
         program: "codex",
         proven: Some("0.169.0"),
         login: Login {
@@ -97,7 +97,7 @@ pub const PROGRAMS: &[Known] = &[
             how: "`codex login`, or `printenv OPENAI_API_KEY | codex login --with-api-key`",
         },
     },
-    Known {
+    ProgramFacts {
         program: "gemini",
         proven: Some("0.61.0"),
         login: Login {
@@ -110,7 +110,7 @@ pub const PROGRAMS: &[Known] = &[
             how: "`gemini`, then choose how to log in; or GEMINI_API_KEY",
         },
     },
-    Known {
+    ProgramFacts {
         program: "opencode",
         proven: Some("1.18.33"),
         login: Login {
@@ -123,7 +123,7 @@ pub const PROGRAMS: &[Known] = &[
             how: "`opencode auth login`",
         },
     },
-    Known {
+    ProgramFacts {
         program: "pi",
         proven: Some("0.73.1"),
         login: Login {
@@ -133,7 +133,7 @@ pub const PROGRAMS: &[Known] = &[
             how: "`pi`, then `/login`",
         },
     },
-    Known {
+    ProgramFacts {
         program: "copilot",
         proven: Some("1.0.102"),
         login: Login {
@@ -152,7 +152,7 @@ pub const PROGRAMS: &[Known] = &[
             how: "`copilot`, then `/login`",
         },
     },
-    Known {
+    ProgramFacts {
         program: "aider",
         proven: Some("0.86.2"),
         login: Login {
@@ -162,7 +162,7 @@ pub const PROGRAMS: &[Known] = &[
             how: "set ANTHROPIC_API_KEY or OPENAI_API_KEY for the supervisor",
         },
     },
-    Known {
+    ProgramFacts {
         program: "cursor-agent",
         proven: None,
         login: Login {
@@ -175,7 +175,7 @@ pub const PROGRAMS: &[Known] = &[
             how: "`cursor-agent login`",
         },
     },
-    Known {
+    ProgramFacts {
         program: "amp",
         proven: None,
         login: Login {
@@ -192,7 +192,7 @@ pub const PROGRAMS: &[Known] = &[
 
 /// Returns the facts about a program by its file name.
 #[must_use]
-pub fn known(program: &str) -> Option<&'static Known> {
+pub fn known(program: &str) -> Option<&'static ProgramFacts> {
     let name = program.rsplit('/').next().unwrap_or(program);
     PROGRAMS.iter().find(|known| known.program == name)
 }

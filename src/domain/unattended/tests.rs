@@ -14,7 +14,7 @@ fn with(
     change: impl FnOnce(&mut Harness),
     env: &[(&str, &str)],
     root: bool,
-    then: impl FnOnce(&Known, &Start<'_>),
+    then: impl FnOnce(&ProgramFacts, &Start<'_>),
 ) {
     let temp = crate::testing::scratch();
     let file = temp.path().join(config::FILE);
@@ -70,7 +70,7 @@ fn presets_ask_nothing_that_their_arguments_and_environment_can_answer() {
 }
 
 #[test]
-fn what_is_left_is_answered_in_the_users_settings() {
+fn remaining_questions_are_answered_in_the_users_settings() {
     assert_eq!(
         asked("copilot", |_| {}, &[]),
         [
@@ -145,7 +145,7 @@ fn login_is_looked_for_where_the_program_keeps_it() {
 }
 
 #[test]
-fn each_finding_comes_with_what_mends_it() {
+fn each_finding_names_its_remedy() {
     let found = |version: &str, login: Option<&str>, root: bool, env: &[(&str, &str)]| {
         let mut told = Vec::new();
         with(
@@ -154,10 +154,10 @@ fn each_finding_comes_with_what_mends_it() {
             env,
             root,
             |known, start| {
-                let seen = Seen {
+                let seen = InstalledHarness {
                     version: Some(version.to_owned()),
                     login: login.map(str::to_owned),
-                    ..Seen::default()
+                    ..InstalledHarness::default()
                 };
                 let all = findings(known, start, &seen);
                 assert!(all.iter().all(|finding| !finding.hint.is_empty()));
@@ -187,10 +187,10 @@ fn version_of_a_program_below_1_is_told_from_its_second_number_on() {
             &[],
             false,
             |known, start| {
-                let seen = Seen {
+                let seen = InstalledHarness {
                     version: Some(version.to_owned()),
                     login: Some("X".to_owned()),
-                    ..Seen::default()
+                    ..InstalledHarness::default()
                 };
                 let all = findings(known, start, &seen);
                 told = all.into_iter().map(|finding| finding.kind).collect();

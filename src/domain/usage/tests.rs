@@ -161,7 +161,7 @@ fn longest_name_that_fits_has_the_price() {
 }
 
 #[test]
-fn rows_are_put_together_and_what_has_no_price_is_told() {
+fn rows_are_summed_and_unpriced_models_are_reported() {
     let row = |day: &str, child: &str, usd: f64, unpriced: u64| Row {
         day: day.to_owned(),
         owner: Owner {
@@ -304,7 +304,7 @@ fn transcript_of_many_models_and_long_ids_is_remembered_in_little() {
 
 /// A transcript may be older than the session that names it.
 #[test]
-fn what_was_used_before_the_session_is_not_counted() {
+fn tokens_used_before_the_session_are_not_counted() {
     let mut cursor = Cursor {
         since: Some("2026-11-23T12:00:00Z".parse().unwrap()),
         ..Cursor::default()

@@ -17,7 +17,7 @@
 //! moment; a caller acts on it only after a second observation.
 
 mod agent_dead;
-mod bead_closed;
+mod relic_closed;
 mod session_dead;
 mod stuck_in_done;
 
@@ -39,7 +39,8 @@ pub enum Class {
     /// Class 3: the raider is finished and its session does not end.
     StuckInDone,
     /// Class 4: its relic was closed elsewhere.
-    BeadClosed,
+    #[serde(rename = "bead_closed")]
+    RelicClosed,
 }
 
 /// The act against a zombie.
@@ -116,7 +117,7 @@ const RULES: &[(Class, Rule, Act)] = &[
     (Class::SessionDead, session_dead::holds, Act::Remove),
     (Class::AgentDead, agent_dead::holds, Act::Replace),
     (Class::StuckInDone, stuck_in_done::holds, Act::End),
-    (Class::BeadClosed, bead_closed::holds, Act::EndAndRemove),
+    (Class::RelicClosed, relic_closed::holds, Act::EndAndRemove),
 ];
 
 /// Returns the class and the act when the raider is a zombie.
@@ -135,7 +136,7 @@ impl Class {
             Self::SessionDead => "session_dead",
             Self::AgentDead => "agent_dead",
             Self::StuckInDone => "stuck_in_done",
-            Self::BeadClosed => "bead_closed",
+            Self::RelicClosed => "bead_closed",
         }
     }
 
@@ -145,7 +146,7 @@ impl Class {
         match (self, bond) {
             (Self::AgentDead, _) => Cause::AgentDead,
             (Self::StuckInDone, _) => Cause::DoneTimeout,
-            (Self::SessionDead | Self::BeadClosed, Bond::Closed) => Cause::RelicClosed,
+            (Self::SessionDead | Self::RelicClosed, Bond::Closed) => Cause::RelicClosed,
             (_, Bond::Gone) => Cause::HookLost,
             (_, Bond::Open | Bond::Done { .. }) => Cause::TooManyDeaths,
         }

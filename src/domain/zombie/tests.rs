@@ -83,7 +83,7 @@ fn the_table_holds_row_by_row() {
 /// The other half of the algorithm, and facts that could not be observed.
 #[test]
 fn the_table_goes_on() {
-    use Class::{BeadClosed, StuckInDone};
+    use Class::{RelicClosed, StuckInDone};
     let unknown = || Probed::Unknown("no answer".to_owned());
     let quarantined = Facts {
         quarantined: true,
@@ -115,12 +115,12 @@ fn the_table_goes_on() {
         (
             "class 4",
             facts(Bond::Closed, up(Some(true))),
-            Some((BeadClosed, Act::EndAndRemove)),
+            Some((RelicClosed, Act::EndAndRemove)),
         ),
         (
             "class 4, unseen",
             facts(Bond::Closed, unknown()),
-            Some((BeadClosed, Act::EndAndRemove)),
+            Some((RelicClosed, Act::EndAndRemove)),
         ),
         ("unknown 1", facts(Bond::Gone, unknown()), None),
         ("unknown 1, quarantined", quarantined, None),
@@ -132,7 +132,7 @@ fn the_table_goes_on() {
 }
 
 #[test]
-fn the_young_are_not_judged_by_what_runs() {
+fn young_raiders_are_not_judged_by_their_processes() {
     for (age, judged) in [
         (Some(Duration::ZERO), false),
         (Some(GRACE - Duration::from_millis(1)), false),
@@ -149,7 +149,7 @@ fn the_young_are_not_judged_by_what_runs() {
     }
     let mut closed = facts(Bond::Closed, DEAD);
     closed.age = Some(Duration::ZERO);
-    let ended = Some((Class::BeadClosed, Act::EndAndRemove));
+    let ended = Some((Class::RelicClosed, Act::EndAndRemove));
     assert_eq!(of(&closed), ended, "that is not told from its session");
 }
 

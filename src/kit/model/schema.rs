@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn example_has_what_is_required_and_nothing_else() {
+    fn example_has_the_required_properties_only() {
         let schema = json!({
             "type": "OBJECT",
             "properties": {

@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 use super::protocols::{self, Answer, Body, Event};
 use super::request::{Protocol, Request};
 use super::script::Scenario;
-use super::state::{Heard, State, Stray};
+use super::state::{Heard, ModelState, Stray};
 
 /// The maximum size of a request's body: conversations carry images.
 const BODY_MAX: usize = 64 << 20;
@@ -41,7 +41,7 @@ pub struct Model {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ModelState>,
     /// Wakes threads that wait for a request.
     heard: Condvar,
     /// Wakes conversations that wait for a gate.
@@ -49,7 +49,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ModelState> {
         // Each change of the state is a single statement, so a panic leaves it consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl Model {
         mut look: impl FnMut(&[Heard]) -> Option<T>,
     ) -> Option<T> {
         let mut found = None;
-        let mut missing = |state: &mut State| {
+        let mut missing = |state: &mut ModelState| {
             found = look(&state.heard);
             found.is_none()
         };

@@ -70,7 +70,7 @@ pub struct Stray {
 
 /// The state of a model.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct ModelState {
     scenarios: Vec<Scenario>,
     /// The number of released gates per scenario, by its marker.
     released: BTreeMap<String, usize>,
@@ -81,7 +81,7 @@ pub struct State {
     answers: u64,
 }
 
-impl State {
+impl ModelState {
     /// Adds a scenario; replaces the one with the same marker.
     pub fn play(&mut self, scenario: Scenario) {
         self.scenarios
@@ -158,7 +158,7 @@ impl State {
                 (Says::Refuse(limit), None)
             }
             Some(step) => act(step, request),
-            None => said(END.to_owned()),
+            None => reply_text(END.to_owned()),
         };
         Decided {
             marker: Some(scenario.marker.clone()),
@@ -195,14 +195,14 @@ impl Decided {
     }
 }
 
-fn said(text: String) -> (Says, Option<Given>) {
+fn reply_text(text: String) -> (Says, Option<Given>) {
     let given = Given::Text(text.clone());
     (Says::Reply(Reply::Text(text)), Some(given))
 }
 
 fn act(step: &Step, request: &Request) -> (Says, Option<Given>) {
     match acts::reply(step, request) {
-        Some(Reply::Text(text)) => said(text),
+        Some(Reply::Text(text)) => reply_text(text),
         Some(Reply::Call(call)) => {
             let given = Given::Call(call.tool.clone());
             (Says::Reply(Reply::Call(call)), Some(given))

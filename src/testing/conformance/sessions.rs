@@ -67,11 +67,11 @@ macro_rules! sessions_conformance {
             $bench,
             an_exit_code_is_recorded_and_announced_once,
             a_deadly_signal_is_recorded,
-            what_cannot_start_says_why_and_leaves_nothing,
+            failed_start_gives_its_reason_and_leaves_nothing,
             a_failed_start_keeps_the_record_of_the_session_before,
             a_running_session_is_not_started_twice,
             the_environment_is_exactly_the_given_one,
-            what_the_starter_gave_is_given_back,
+            values_of_the_start_come_back_from_list_and_facts,
             facts_kept_with_a_session_can_be_changed,
             a_stop_within_the_grace_is_graceful,
             a_stop_that_is_ignored_kills,
@@ -86,8 +86,8 @@ macro_rules! sessions_conformance {
             the_size_can_be_changed,
             an_agent_is_known_by_its_name,
             a_living_session_is_not_forgotten,
-            a_new_daemon_takes_over_what_runs,
-            what_was_never_started_is_unknown_to_all
+            new_daemon_adopts_running_sessions,
+            session_that_was_never_started_is_unknown_to_every_operation
         );
     };
     ($bench:expr, $($name:ident),+) => {
@@ -195,7 +195,7 @@ pub fn a_deadly_signal_is_recorded(bench: &dyn Bench) {
 }
 
 /// A missing directory or program gives a typed error, and no session.
-pub fn what_cannot_start_says_why_and_leaves_nothing(bench: &dyn Bench) {
+pub fn failed_start_gives_its_reason_and_leaves_nothing(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let good = spec(bench, "s", &Program::Prints(String::new()));
     let mut bad = good.clone();
@@ -269,7 +269,7 @@ pub fn the_environment_is_exactly_the_given_one(bench: &dyn Bench) {
 }
 
 /// Generation, incarnation and kept facts come back from `list` and `facts`.
-pub fn what_the_starter_gave_is_given_back(bench: &dyn Bench) {
+pub fn values_of_the_start_come_back_from_list_and_facts(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let mut one = spec(bench, "one", &Program::Prints(String::new()));
     (one.generation, one.incarnation) = (Generation(4), Incarnation(2));
@@ -433,7 +433,7 @@ pub fn a_living_session_is_not_forgotten(bench: &dyn Bench) {
 }
 
 /// Sessions outlive the daemon; the next one finds them, acts on them and is told of their end.
-pub fn a_new_daemon_takes_over_what_runs(bench: &dyn Bench) {
+pub fn new_daemon_adopts_running_sessions(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let first = start(&*sessions, &spec(bench, "s", &Program::Echoes));
     start(&*sessions, &spec(bench, "t", &Program::Exits(5)));
@@ -464,14 +464,14 @@ pub fn a_new_daemon_takes_over_what_runs(bench: &dyn Bench) {
 }
 
 /// Questions about an unknown session are answered, not failed.
-pub fn what_was_never_started_is_unknown_to_all(bench: &dyn Bench) {
+pub fn session_that_was_never_started_is_unknown_to_every_operation(bench: &dyn Bench) {
     let sessions = bench.sessions();
     let gone = SessionError::Gone(id("s"));
     assert_eq!(sessions.facts(&id("s")), Ok(None));
     assert_eq!(sessions.adopt(&id("s")), Err(gone.clone()));
     assert_eq!(sessions.get_meta(&id("s"), "k"), Ok(None));
     assert_eq!(sessions.logs(&id("s"), 10), Ok(vec![]));
-    assert_eq!(sessions.membership(std::process::id()), Membership::Nobodys);
+    assert_eq!(sessions.membership(std::process::id()), Membership::Unowned);
     let handle = SessionHandle {
         id: id("s"),
         token: "t".to_owned(),

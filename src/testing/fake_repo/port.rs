@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::{FakeRepo, Sandbox, gate_run};
-use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
+use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord,
@@ -108,12 +108,12 @@ impl Repo for FakeRepo {
         Ok(all.map(|(n, s)| (n.clone(), s.spec.path.clone())).collect())
     }
 
-    fn ailment(&self, sandbox: &Path) -> Result<Option<Ailment>, RepoError> {
+    fn ailment(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError> {
         let inner = self.enter("ailment", &sandbox.display().to_string())?;
         let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
         Ok(match found {
-            None => Some(Ailment::Gone),
-            Some(found) => found.broken.clone().map(Ailment::Broken),
+            None => Some(SandboxFault::Gone),
+            Some(found) => found.broken.clone().map(SandboxFault::Broken),
         })
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{FakeSessions, Inner};
 use crate::domain::ids::{Incarnation, SessionId};
-use crate::ports::sessions::{Member, Membership, Standing};
+use crate::ports::sessions::{CallerPlace, Member, Membership};
 
 #[derive(Default)]
 pub(super) struct Callers {
@@ -45,7 +45,7 @@ impl FakeSessions {
 }
 
 impl Inner {
-    pub(super) fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String> {
+    pub(super) fn standing(&self, pid: u32, of: &Path) -> Result<CallerPlace, String> {
         let dir = match (self.callers.places.get(&pid), self.processes.get(&pid)) {
             (Some(place), _) => place.clone(),
             (None, Some(Membership::Of(member))) => {
@@ -55,7 +55,7 @@ impl Inner {
             (None, _) => None,
         };
         let dir = dir.ok_or_else(|| format!("process {pid} is gone"))?;
-        Ok(Standing {
+        Ok(CallerPlace {
             inside: dir.starts_with(of),
             dir,
             claims: self.callers.claims.get(&pid).cloned(),

@@ -14,8 +14,8 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::SessionId;
 use crate::domain::screen::ScreenView;
 use crate::ports::sessions::{
-    AttachPoint, Input, Listener, Member, Membership, ScreenListener, SessionError, SessionHandle,
-    SessionSpec, Sessions, Standing, StartError, Started, Stopped,
+    AttachPoint, CallerPlace, Input, Listener, Member, Membership, ScreenListener, SessionError,
+    SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
 };
 
 impl Sessions for FakeSessions {
@@ -288,10 +288,10 @@ impl Sessions for FakeSessions {
 
     fn membership(&self, pid: u32) -> Membership {
         let found = self.inner().processes.get(&pid).cloned();
-        found.unwrap_or(Membership::Nobodys)
+        found.unwrap_or(Membership::Unowned)
     }
 
-    fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String> {
+    fn standing(&self, pid: u32, of: &Path) -> Result<CallerPlace, String> {
         self.inner().standing(pid, of)
     }
 

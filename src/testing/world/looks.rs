@@ -10,11 +10,11 @@ use super::*;
 impl Town {
     /// Has the root look so many times in a row, while a call of a fake is held and time stands still. The actions of a
     /// look are done before the next begins.
-    pub async fn look(&self, times: usize) {
+    pub async fn run_looks(&self, times: usize) {
         let sessions = &self.parts.sessions;
         for _ in 0..times {
             sessions.hold_lists(true);
-            self.tell(RootMail::Look).unwrap();
+            self.send_to_root(RootMail::Look).unwrap();
             self.until("a look", || sessions.lists_held() > 0).await;
             sessions.hold_lists(false);
             self.until("its list", || sessions.lists_held() == 0).await;

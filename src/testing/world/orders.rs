@@ -4,7 +4,7 @@ use ractor::ActorRef;
 
 use super::{HOUR, Town};
 use crate::actors::ask;
-use crate::actors::mail::{Meant, RootMail};
+use crate::actors::mail::{ChildRef, RootMail};
 use crate::actors::refusal::Refusal;
 use crate::actors::root::RootMsg;
 use crate::domain::cause::Cause;
@@ -12,14 +12,14 @@ use crate::domain::ids::ChildId;
 
 impl Town {
     /// Sends a message to the root.
-    pub fn tell(&self, msg: impl Into<RootMsg>) -> Result<(), &'static str> {
+    pub fn send_to_root(&self, msg: impl Into<RootMsg>) -> Result<(), &'static str> {
         let sent = self.root.cast(msg.into());
         sent.map_err(|_| "the root has ended")
     }
 
     /// Makes the root end a child.
     pub async fn end(&self, id: &ChildId) -> Result<(), Refusal> {
-        let meant = Meant::any(id.clone(), self.session(id));
+        let meant = ChildRef::any(id.clone(), self.session(id));
         ask::end(&self.world, meant, Cause::Operator).await
     }
 
@@ -47,7 +47,7 @@ impl Town {
         let (reply, _nobody) = ractor::concurrency::oneshot();
         let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
         let wake = RootMail::Wake { id, cause, reply };
-        self.tell(wake).unwrap();
+        self.send_to_root(wake).unwrap();
     }
 
     /// Kills the actors that take such messages, as a bug would. Returns their number.

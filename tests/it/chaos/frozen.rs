@@ -15,7 +15,7 @@ use crate::support::processes;
 /// agent is continued, so that it hears the signal.)
 #[test]
 #[ignore = "long tier: chaos"]
-fn who_is_deaf_or_frozen_is_ended_and_delays_nobody() {
+fn deaf_or_frozen_agent_is_ended_and_delays_no_other() {
     let deaf = agent("deaf", "trap '' TERM INT HUP; while :; do sleep 1; done");
     let others = ["polite", "frozen", "held"].map(|name| agent(name, "exec sleep 100000"));
     let mut city = Plan::new().add(&(deaf + &others.concat())).start();
@@ -67,7 +67,7 @@ fn most_memory(pid: u32) -> u64 {
 /// Random bytes: no lines, no encoding, and every possible control sequence.
 #[test]
 #[ignore = "long tier: chaos"]
-fn a_flood_is_bounded_and_stops_nobody() {
+fn flood_of_output_is_bounded_and_stops_no_other_agent() {
     const WAVE: usize = 8_000_000;
     let waves = by_tier(1, 125);
     let wave = |number| format!("head -c {WAVE} /dev/urandom; : >signs/wave{number}\n");

@@ -17,11 +17,11 @@ use crate::support::processes;
 on_tmux_too!(
     daily: ;
     long: removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs,
-    removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word,
+    removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently,
     state_that_is_moved_away_is_moved_back,
     city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody,
-    copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts,
-    store_that_is_lost_is_refused_until_a_person_says_what_to_do
+    copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts,
+    lost_store_is_refused_until_a_person_decides
 );
 
 fn patrolled(agents: usize) -> Plan {
@@ -34,7 +34,7 @@ fn second(city: &City, words: &[&str]) -> Output {
     second.arg(city.root()).args(words).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -63,11 +63,11 @@ fn removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs() {
     fs::remove_file(state.join("supervisor.lock")).unwrap();
     fs::remove_file(state.join("control.sock")).unwrap();
     let refused = second(&city, &[]);
-    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(4), "{}", output_text(&refused));
     assert!(
-        said(&refused).contains(&city.pid().to_string()),
+        output_text(&refused).contains(&city.pid().to_string()),
         "{}",
-        said(&refused)
+        output_text(&refused)
     );
     answers(&city);
     assert!(state.join("supervisor.lock").exists());
@@ -78,7 +78,7 @@ fn removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs() {
 }
 
 #[test]
-fn what_takes_the_place_of_the_socket_is_said_and_left_alone() {
+fn file_in_the_place_of_the_socket_is_reported_and_left_alone() {
     let city = patrolled(1).start();
     let socket = city.root().join(".horde/control.sock");
     fs::remove_file(&socket).unwrap();
@@ -97,7 +97,7 @@ fn what_takes_the_place_of_the_socket_is_said_and_left_alone() {
 
 /// `rm -rf .horde`: no session is doubled, all answer and can be ended, and the store is not begun anew.
 #[test]
-fn removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word() {
+fn removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently() {
     let mut city = patrolled(2).start();
     let mut before = [runs_as(&city, "a0", 1), runs_as(&city, "a1", 1)];
     before.sort_unstable();
@@ -106,7 +106,7 @@ fn removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word() {
     // The supervisor writes there meanwhile, so the removal is retried.
     until("it is removed", || fs::remove_dir_all(&state).is_ok());
     let refused = second(&city, &[]);
-    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(4), "{}", output_text(&refused));
     answers(&city);
     let mut now = named(&city, "sleep");
     now.sort_unstable();
@@ -119,11 +119,11 @@ fn removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word() {
     assert!(named(&city, "sleep").is_empty());
 
     let refused = second(&city, &[]);
-    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", output_text(&refused));
     assert!(
-        said(&refused).contains("--accept-store"),
+        output_text(&refused).contains("--accept-store"),
         "{}",
-        said(&refused)
+        output_text(&refused)
     );
     let entries = fs::read_dir(&state)
         .unwrap()
@@ -166,19 +166,19 @@ fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
     });
     let mut second = city.program("horde-supervisor");
     let second = second.arg(&moved).current_dir(&moved).output().unwrap();
-    assert_eq!(second.status.code(), Some(4), "{}", said(&second));
+    assert_eq!(second.status.code(), Some(4), "{}", output_text(&second));
     assert_eq!(named(&city, "sleep").len(), 2);
     let stopped = hd(&["stop"]);
     let left = named(&city, "sleep");
     fs::rename(&moved, city.root()).unwrap();
-    assert!(stopped.status.success(), "{}", said(&stopped));
+    assert!(stopped.status.success(), "{}", output_text(&stopped));
     assert!(left.is_empty(), "{left:?}");
     assert!(city.ended().success());
 }
 
 /// A copy has the session records of its original, and links that lead into the original's repositories.
 #[test]
-fn copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts() {
+fn copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts() {
     let mut city = patrolled(1).start();
     let agent = runs_as(&city, "a0", 1);
     let root = city.root().to_owned();
@@ -194,9 +194,13 @@ fn copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts() 
     };
     copied(&copy);
     let refused = of_copy("horde-supervisor").arg(&copy).output().unwrap();
-    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", output_text(&refused));
     let named = format!("is a copy of the city {}", root.display());
-    assert!(said(&refused).contains(&named), "{}", said(&refused));
+    assert!(
+        output_text(&refused).contains(&named),
+        "{}",
+        output_text(&refused)
+    );
     assert!(processes::runs(agent));
     // A city of an older version has no record of its place.
     fs::remove_file(copy.join(".horde/identity")).unwrap();
@@ -238,8 +242,12 @@ fn link_as_state_directory_is_refused_and_its_target_keeps_its_mode() {
             .output()
             .unwrap()
     }] {
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains("a link"), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+        assert!(
+            output_text(&output).contains("a link"),
+            "{}",
+            output_text(&output)
+        );
     }
     assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o1777);
     assert_eq!(
@@ -257,9 +265,9 @@ fn without_a_socket_no_session_is_started() {
     let refused = second(&city, &[]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        said(&refused).contains("control.sock is in the way"),
+        output_text(&refused).contains("control.sock is in the way"),
         "{}",
-        said(&refused)
+        output_text(&refused)
     );
     assert!(socket.is_dir(), "nothing of it was destroyed");
     assert!(!city.root().join(".horde/sessions").exists());
@@ -269,7 +277,7 @@ fn without_a_socket_no_session_is_started() {
 /// A store that is deleted while in use, or lost while nothing runs, is reported and refused, and a new one is only
 /// begun on purpose.
 #[test]
-fn store_that_is_lost_is_refused_until_a_person_says_what_to_do() {
+fn lost_store_is_refused_until_a_person_decides() {
     let mut city = patrolled(1).start();
     let agent = runs_as(&city, "a0", 1);
     let relic = city.relic("kept", &[]);
@@ -301,11 +309,11 @@ fn store_that_is_lost_is_refused_until_a_person_says_what_to_do() {
 
     fs::remove_file(state.join("relics.db")).unwrap();
     let refused = second(&city, &[]);
-    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", output_text(&refused));
     assert!(
-        said(&refused).contains("--accept-store"),
+        output_text(&refused).contains("--accept-store"),
         "{}",
-        said(&refused)
+        output_text(&refused)
     );
     assert!(!state.join("relics.db").exists(), "no new one was made");
     let mut accepts = city.supervisor();
@@ -339,11 +347,11 @@ fn store_that_lost_its_newest_commits_is_told_from_the_one_that_was() {
     city.kill();
     fs::remove_file(city.root().join(".horde/relics.db-wal")).unwrap();
     let refused = second(&city, &[]);
-    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", output_text(&refused));
     assert!(
-        said(&refused).contains("--accept-store"),
+        output_text(&refused).contains("--accept-store"),
         "{}",
-        said(&refused)
+        output_text(&refused)
     );
     let mut accepts = city.supervisor();
     accepts.arg("--accept-store");

@@ -26,7 +26,7 @@ on_tmux_too!(
     daily: ;
     long: signals_that_were_ignored_or_blocked_at_the_start_are_heard,
     log_that_takes_nothing_holds_up_nothing,
-    idle_connections_shut_nobody_out,
+    idle_connections_do_not_block_other_clients,
     values_of_a_hundred_kilobytes_reach_the_agent,
     with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left,
     limit_of_the_size_of_files_ends_nothing,
@@ -154,7 +154,7 @@ fn odd_thing_as_city_toml_is_said_and_changes_nothing() {
     for what in ODD {
         fs::remove_file(&path).unwrap();
         make_odd(what, &path);
-        let reload = city.say(&["reload"]);
+        let reload = city.hd_text(&["reload"]);
         assert_eq!(reload.code, 2, "{what}: {reload:?}");
         let told = format!("{}{}", reload.out, reload.err);
         assert!(told.contains(what), "{reload:?}");
@@ -165,7 +165,7 @@ fn odd_thing_as_city_toml_is_said_and_changes_nothing() {
         remove_odd(&path);
         write(city.root(), "city.toml", &toml);
     }
-    assert_eq!(city.say(&["reload"]).code, 0);
+    assert_eq!(city.hd_text(&["reload"]).code, 0);
     assert_eq!(runs_as(&city, "a0", 1), agent);
     city.stop();
     for what in ODD {
@@ -193,7 +193,7 @@ fn odd_files_are_said_and_hold_up_nothing() {
         make_odd(what, &odd);
         for edit in [&included, &format!("{toml}{reader}")] {
             write(city.root(), "city.toml", edit);
-            let reload = city.say(&["reload"]);
+            let reload = city.hd_text(&["reload"]);
             assert_eq!(reload.code, 2, "{what}: {reload:?}");
             assert!(
                 reload.err.contains(what) || reload.out.contains(what),
@@ -205,7 +205,7 @@ fn odd_files_are_said_and_hold_up_nothing() {
     }
     write(city.root(), "odd", "# nothing\n");
     write(city.root(), "city.toml", &included);
-    assert_eq!(city.say(&["reload"]).code, 0);
+    assert_eq!(city.hd_text(&["reload"]).code, 0);
     let mut check = city.program("horde-supervisor");
     mkfifo(&city.root().join("other.toml"), Mode::S_IRWXU).unwrap();
     let check = check
@@ -218,7 +218,7 @@ fn odd_files_are_said_and_hold_up_nothing() {
 
 /// A FIFO or a device makes the charge fail. A directory is copied file by file, without the FIFO in it.
 #[test]
-fn odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
+fn irregular_file_to_copy_refuses_its_charge_and_delays_no_other() {
     let city = Plan::new().set("raiders", "copy", r#"["odd"]"#).start();
     let odd = city.root().join("horde-checkout/odd");
     let relic = city.relic("copy", &["sign ready", "forever"]);
@@ -249,7 +249,7 @@ fn odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
 
 /// Silent connections never shut out a person.
 #[test]
-fn idle_connections_shut_nobody_out() {
+fn idle_connections_do_not_block_other_clients() {
     let city = crowd(1).start();
     let socket = city.root().join(".horde/control.sock");
     let idle: Vec<_> = (0..200)
@@ -292,7 +292,7 @@ fn with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left() {
     city.start_as(supervisor);
     until("many of them run", || named(&city, "sleep").len() >= 20);
     assert_eq!(city.hd(&["ping"]).code, 0);
-    let stopped = city.say(&["stop"]);
+    let stopped = city.hd_text(&["stop"]);
     let left = named(&city, "sleep");
     assert!(left.is_empty(), "{} are left: {stopped:?}", left.len());
     assert_eq!(stopped.code, 0, "{stopped:?}");

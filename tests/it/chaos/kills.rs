@@ -34,7 +34,7 @@ fn every_kill_is_answered_by_one_restart() {
 }
 
 #[test]
-fn all_that_are_killed_at_once_come_back_and_nobody_is_quarantined() {
+fn agents_killed_all_at_once_come_back_without_quarantine() {
     let agents = by_tier(12, 100);
     let city = crowd(agents).set("daemon", "max_restarts", "1").start();
     let pids = |generation| -> Vec<u32> {
@@ -57,7 +57,7 @@ fn all_that_are_killed_at_once_come_back_and_nobody_is_quarantined() {
 /// killed. The next one adopts the agents that are left, and starts those that are not.
 #[test]
 #[ignore = "long tier: chaos"]
-fn a_daemon_killed_during_its_stop_doubles_and_loses_nobody() {
+fn daemon_killed_during_its_stop_neither_doubles_nor_loses_an_agent() {
     let rounds = by_tier(3, 60);
     let mut chance = Chance::seeded();
     let polite = (0..3).map(|number| agent(&name(number), "exec sleep 100000"));
@@ -86,7 +86,7 @@ fn a_daemon_killed_during_its_stop_doubles_and_loses_nobody() {
 
 /// The agents ignore hang-ups, so they outlive their terminals and have no holder any more.
 #[test]
-fn who_outlives_daemon_and_holder_is_replaced_and_never_doubled() {
+fn agent_that_outlives_daemon_and_holder_is_replaced_and_never_doubled() {
     let names = ["a0", "a1", "a2"];
     let deaf = |name: &&str| agent(name, "trap '' HUP; exec sleep 100000");
     let agents: String = names.iter().map(deaf).collect();
@@ -112,7 +112,7 @@ fn who_outlives_daemon_and_holder_is_replaced_and_never_doubled() {
 
 #[test]
 #[ignore = "long tier: chaos"]
-fn reloads_in_a_storm_touch_nobody_else() {
+fn reloads_in_a_storm_touch_no_other_agent() {
     let rounds = by_tier(12, 1000);
     let mut chance = Chance::seeded();
     let plan = |round: usize| {
@@ -145,7 +145,7 @@ fn reloads_in_a_storm_touch_nobody_else() {
 
 /// At the stop every killed agent is either running again or on its way.
 #[test]
-fn a_stop_in_a_storm_leaves_nobody() {
+fn stop_in_a_storm_leaves_no_process() {
     let agents = 10;
     let mut city = crowd(agents).start();
     for number in 0..agents {

@@ -5,42 +5,42 @@
 //! | | Fault | tests |
 //! |---|---|---|
 //! | C1 | one child killed at a time, 1000 times at random | every_kill_is_answered_by_one_restart |
-//! | C2 | 100 children killed at once | all_that_are_killed_at_once_come_back_and_nobody_is_quarantined |
-//! | C3 | the daemon killed at random, and at every journalled step | a_daemon_killed_at_random_moments_loses_nothing, a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end, a_daemon_killed_during_its_stop_doubles_and_loses_nobody, sessions_survive_the_kill_of_the_daemon_and_are_adopted |
+//! | C2 | 100 children killed at once | agents_killed_all_at_once_come_back_without_quarantine |
+//! | C3 | the daemon killed at random, and at every journalled step | a_daemon_killed_at_random_moments_loses_nothing, a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end, daemon_killed_during_its_stop_neither_doubles_nor_loses_an_agent, sessions_survive_the_kill_of_the_daemon_and_are_adopted |
 //! | C3 | counters and quarantine, with `restart_history = "persistent"` | a_quarantine_outlives_the_kill_of_the_daemon_until_an_operator_ends_it |
 //! | C4 | a holder killed | a_killed_holder_is_lost_and_never_leads_to_a_second_copy, a_session_that_is_lost_with_its_holder_is_started_again |
-//! | C5 | the daemon and all holders killed | who_outlives_daemon_and_holder_is_replaced_and_never_doubled |
-//! | C6 | TERM ignored; agent or holder stopped by SIGSTOP | who_is_deaf_or_frozen_is_ended_and_delays_nobody, a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed |
+//! | C5 | the daemon and all holders killed | agent_that_outlives_daemon_and_holder_is_replaced_and_never_doubled |
+//! | C6 | TERM ignored; agent or holder stopped by SIGSTOP | deaf_or_frozen_agent_is_ended_and_delays_no_other, dozen_stubborn_agents_cost_one_grace_and_no_other_is_killed |
 //! | C6 | KILL survived (state D) | a_session_that_survives_a_kill_raises_one_alarm |
-//! | C7 | setsid grandchildren that hold the terminal | who_has_run_away_is_ended_with_the_agent_while_the_daemon_answers, a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end |
-//! | C8 | flapping at every pace | quarantine_iff_more_than_max_deaths_in_the_window, back_off_grows_as_configured_and_the_death_after_the_last_quarantines, one_death_leaves_the_window_at_a_time |
-//! | C9 | a start that takes for ever | a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended |
-//! | C10 | the wall clock set an hour forth or back | a_jump_makes_nothing_old_and_keeps_nothing_young, a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after, a_jump_of_the_wall_clock_ends_no_quarantine_and_restarts_nobody, a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or_after |
+//! | C7 | setsid grandchildren that hold the terminal | runaway_process_is_ended_with_its_agent_while_the_daemon_answers, a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end |
+//! | C8 | flapping at every pace | quarantine_iff_more_than_max_deaths_in_the_window, back_off_grows_as_configured_and_the_death_after_the_last_quarantines, deaths_leave_the_restart_window_separately |
+//! | C9 | a start that takes for ever | hanging_start_is_a_death_and_its_late_session_is_ended |
+//! | C10 | the wall clock set an hour forth or back | a_jump_makes_nothing_old_and_keeps_nothing_young, a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after, jump_of_the_wall_clock_ends_no_quarantine_and_restarts_no_child, a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or_after |
 //! | C11 | the store cannot grow | sessions_run_on_and_restart_while_nothing_can_be_written |
-//! | C11 | a full disk | on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room, a_nuke_whose_salvage_has_no_room_destroys_nothing, a_supervisor_that_is_killed_on_a_full_disk_loses_nobody, a_log_that_takes_nothing_costs_only_the_log |
+//! | C11 | a full disk | on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room, a_nuke_whose_salvage_has_no_room_destroys_nothing, supervisor_killed_on_a_full_disk_loses_no_agent, a_log_that_takes_nothing_costs_only_the_log |
 //! | C11 | a disk that turns read-only | a_city_that_turns_read_only_loses_nothing_and_goes_on_when_it_may_be_written_to |
 //! | C11 | a start where nothing can be written | a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some |
-//! | C11 | the store itself: a full disk, a read-only one, torn writes | a_really_full_disk_refuses_and_recovers_when_there_is_room_again, a_disk_that_turns_read_only_refuses_and_recovers, what_was_committed_is_there_after_a_crash_and_what_was_not_is_not |
-//! | C12 | a program that is not there, a start that fails | a_command_that_does_not_exist_is_named, attempts_count_and_the_limit_concerns_nobody_else |
-//! | C12 | no file descriptor, no memory for the daemon | without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some, without_memory_no_session_is_lost_or_doubled |
+//! | C11 | the store itself: a full disk, a read-only one, torn writes | a_really_full_disk_refuses_and_recovers_when_there_is_room_again, a_disk_that_turns_read_only_refuses_and_recovers, only_committed_transactions_survive_a_crash |
+//! | C12 | a program that is not there, a start that fails | a_command_that_does_not_exist_is_named, failed_attempts_count_and_the_limit_is_per_child |
+//! | C12 | no file descriptor, no memory for the daemon | shortage_of_file_descriptors_loses_no_agent_and_is_recovered_from, without_memory_no_session_is_lost_or_doubled |
 //! | C13 | the daemon stopped by SIGSTOP while children die | a_daemon_that_was_frozen_catches_up_without_a_storm |
-//! | C14 | output without end, newline or encoding | a_flood_is_bounded_and_stops_nobody, a_flood_is_bounded_on_disk_and_does_not_stop |
-//! | C15 | reloads in a storm of kills, half of them invalid | reloads_in_a_storm_touch_nobody_else |
+//! | C14 | output without end, newline or encoding | flood_of_output_is_bounded_and_stops_no_other_agent, a_flood_is_bounded_on_disk_and_does_not_stop |
+//! | C15 | reloads in a storm of kills, half of them invalid | reloads_in_a_storm_touch_no_other_agent |
 //! | C16 | clients that hang, stammer or rave | clients_that_hang_or_rave_delay_no_restart |
-//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, who_has_the_pid_of_ours_is_neither_adopted_nor_ended, caller_whose_pid_is_given_to_another_process_only_looks |
-//! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once, a_stop_in_a_storm_leaves_nobody |
-//! | C19 | lock, socket, `.horde`, the city itself removed, moved or replaced at runtime | removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs, what_takes_the_place_of_the_socket_is_said_and_left_alone, removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word, state_that_is_moved_away_is_moved_back, city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody |
+//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended, caller_whose_pid_is_given_to_another_process_only_looks |
+//! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, each_wanted_child_runs_once_after_any_edits_and_failures, stop_in_a_storm_leaves_no_process |
+//! | C19 | lock, socket, `.horde`, the city itself removed, moved or replaced at runtime | removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs, file_in_the_place_of_the_socket_is_reported_and_left_alone, removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently, state_that_is_moved_away_is_moved_back, city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody |
 //! | C19 | a link as `.horde`, something else in the place of the socket, at the start | link_as_state_directory_is_refused_and_its_target_keeps_its_mode, without_a_socket_no_session_is_started |
-//! | C19 | a copy of the city is started, a backup takes its place | copy_of_a_city_is_refused_and_ends_nobody_and_a_backup_in_its_place_starts |
-//! | C19 | the relic store deleted under it, lost, or older than it was | store_that_is_lost_is_refused_until_a_person_says_what_to_do, store_that_lost_its_newest_commits_is_told_from_the_one_that_was |
+//! | C19 | a copy of the city is started, a backup takes its place | copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts |
+//! | C19 | the relic store deleted under it, lost, or older than it was | lost_store_is_refused_until_a_person_decides, store_that_lost_its_newest_commits_is_told_from_the_one_that_was |
 //! | C20 | a session's directory or record removed, garbled, forged | session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled, record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol, stranger_that_a_record_names_is_left_alone |
 //! | C19 | `.horde`, the directory of the sessions or that of one session replaced by a file, FIFO or link | state_directory_that_is_replaced_is_put_back_and_nothing_goes_through_a_link, directory_of_the_sessions_that_is_replaced_is_put_back, directory_of_a_session_that_is_replaced_is_put_back, death_is_answered_whatever_replaced_the_directory_of_the_session |
 //! | C20 | a session's log replaced by a FIFO or links while its agent dies | death_is_answered_whatever_was_made_of_the_log |
-//! | C21 | a stop that cannot end everybody | stop_names_the_session_that_survives_a_kill_and_the_next_supervisor_doubles_nothing, a_stop_names_what_it_could_not_end, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left |
+//! | C21 | a stop that cannot end everybody | stop_names_the_session_that_survives_a_kill_and_the_next_supervisor_doubles_nothing, stop_names_the_sessions_that_it_could_not_end, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left |
 //! | C22 | signals ignored or blocked by the parent | signals_that_were_ignored_or_blocked_at_the_start_are_heard |
 //! | C22 | a log that nothing reads, is closed, is rotated | log_that_takes_nothing_holds_up_nothing, log_is_opened_again_after_it_was_rotated |
-//! | C22 | FIFO, device, directory, 100 MB as a file that is read | odd_files_are_said_and_hold_up_nothing, odd_thing_as_city_toml_is_said_and_changes_nothing, odd_thing_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody |
-//! | C22 | hundreds of idle connections; 64 descriptors; `ulimit -f`; no inotify; values of 100 kB | idle_connections_shut_nobody_out, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left, limit_of_the_size_of_files_ends_nothing, without_inotify_changes_are_found_by_patrols_and_it_is_said, values_of_a_hundred_kilobytes_reach_the_agent |
+//! | C22 | FIFO, device, directory, 100 MB as a file that is read | odd_files_are_said_and_hold_up_nothing, odd_thing_as_city_toml_is_said_and_changes_nothing, irregular_file_to_copy_refuses_its_charge_and_delays_no_other |
+//! | C22 | hundreds of idle connections; 64 descriptors; `ulimit -f`; no inotify; values of 100 kB | idle_connections_do_not_block_other_clients, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left, limit_of_the_size_of_files_ends_nothing, without_inotify_changes_are_found_by_patrols_and_it_is_said, values_of_a_hundred_kilobytes_reach_the_agent |
 
 /// Makes a second test of each of these, with sessions on tmux. All but the first group are of the long tier.
 macro_rules! on_tmux_too {

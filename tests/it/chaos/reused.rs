@@ -12,7 +12,7 @@ use crate::support::processes;
 
 on_tmux_too!(
     daily: ;
-    long: who_has_the_pid_of_ours_is_neither_adopted_nor_ended
+    long: foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended
 );
 
 /// A process that has this pid.
@@ -35,8 +35,8 @@ fn stranger(pid: u32) -> Child {
 /// In a pid namespace of its own a test can choose the next pid.
 #[test]
 #[ignore = "long tier: chaos"]
-fn who_has_the_pid_of_ours_is_neither_adopted_nor_ended() {
-    if !apart(who_has_the_pid_of_ours_is_neither_adopted_nor_ended) {
+fn foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended() {
+    if !apart(foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended) {
         return;
     }
     let mut city = crowd(1).start();

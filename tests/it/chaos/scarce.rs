@@ -37,7 +37,7 @@ fn open(city: &City) -> u64 {
 /// start that fails is retried until there are file descriptors.
 #[test]
 #[ignore = "long tier: chaos"]
-fn without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some() {
+fn shortage_of_file_descriptors_loses_no_agent_and_is_recovered_from() {
     let city = crowd(3).set("daemon", "patrol_interval", r#""1s""#).start();
     let [killed, _, other] = ["a0", "a1", "a2"].map(|name| runs_as(&city, name, 1));
     let mut client = Client::connect(&city.root().join(".horde/control.sock")).unwrap();

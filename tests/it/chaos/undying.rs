@@ -27,7 +27,7 @@ fn stop_names_the_session_that_survives_a_kill_and_the_next_supervisor_doubles_n
     let mut city = crowd(2).set("daemon", "patrol_interval", r#""1s""#).start();
     let (undying, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
     trace(libc::PTRACE_SEIZE, undying, libc::PTRACE_O_TRACEEXIT);
-    let stopped = city.say(&["stop"]);
+    let stopped = city.hd_text(&["stop"]);
     assert_eq!(stopped.code, 1, "{stopped:?}");
     assert!(stopped.err.contains("a0 ("), "{stopped:?}");
     let told = format!("{}{}", stopped.out, stopped.err);

@@ -180,7 +180,7 @@ fn with_user<T: Fn()>(test: T) -> bool {
     again(test, &variables)
 }
 
-fn nothing_springs(chance: &mut Chance) {
+fn assert_no_trap_springs(chance: &mut Chance) {
     let style = [LandStyle::Merge, LandStyle::Squash, LandStyle::Rebase][chance.below(3)];
     let remote = chance.below(2) == 0;
     let taken = some(chance);
@@ -200,7 +200,7 @@ fn nothing_springs(chance: &mut Chance) {
     eprintln!("{style:?}, remote: {remote}, {names:?}, {set:?}");
     fs::remove_file(&wires.mark).ok();
     let spec = wires.city.spec(1);
-    wires.look(&spec);
+    wires.observe(&spec);
     let beside = wires.beside();
     wires.land(&spec.branch, &head, style);
     wires.release(&spec, 1);
@@ -218,7 +218,7 @@ fn no_chance_of_an_agent_runs_a_program_below_the_supervisor() {
         .and_then(|cases| cases.parse().ok());
     let mut chance = Chance::seeded();
     for _ in 0..cases.unwrap_or(by_tier(2, 150)) {
-        nothing_springs(&mut chance);
+        assert_no_trap_springs(&mut chance);
     }
 }
 
@@ -234,7 +234,7 @@ fn filter_and_merge_driver_of_the_user_count_as_they_were_when_the_rig_was_prepa
     add_to_user(&wires);
     let head = Oid::new(rev(&wires.sandbox, "HEAD")).unwrap();
     let spec = wires.city.spec(1);
-    wires.look(&spec);
+    wires.observe(&spec);
     let beside = wires.beside();
     wires.land(&spec.branch, &head, LandStyle::Merge);
     wires.release(&spec, 1);

@@ -43,7 +43,7 @@ fn limit_parks_the_account_until_a_person_says_that_it_is_over() {
         assert!(sent.err.contains(said), "{sent:?}");
     }
     assert_eq!(accounts(&city)[0], parked);
-    let status = city.say(&["status"]);
+    let status = city.hd_text(&["status"]);
     assert!(
         status.out.contains("account limited: at a limit until"),
         "{status:?}"

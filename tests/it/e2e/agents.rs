@@ -88,7 +88,7 @@ fn an_operators_restart_is_not_counted() {
 /// OTP's meaning: a transient agent rests after a good end and is restarted after a bad one; a temporary one rests
 /// after any end.
 #[test]
-fn restart_types_mean_what_otp_means() {
+fn restart_types_behave_as_in_otp() {
     let agent = |name: &str, restart: &str, code: &str| {
         format!(
             "[[agents]]\nname = \"{name}\"\nrestart = \"{restart}\"\n\
@@ -203,19 +203,19 @@ fn an_action_is_answered_with_a_sentence() {
         ),
         ("resume", "mayor is resumed\n"),
     ] {
-        let ran = city.say(&["agent", verb, "mayor"]);
+        let ran = city.hd_text(&["agent", verb, "mayor"]);
         assert_eq!((ran.code, ran.out.as_str()), (0, said), "{ran:?}");
     }
     wait_state(&city, "running");
     assert_eq!(
-        city.say(&["send", "mayor", "news"]).out,
+        city.hd_text(&["send", "mayor", "news"]).out,
         "mayor has taken it\n"
     );
-    let relic = city.say(&["relic", "create", "a thing"]).out;
+    let relic = city.hd_text(&["relic", "create", "a thing"]).out;
     assert_eq!(relic, "gt-1 is open: a thing\n");
-    let raised = city.say(&["escalate", "look"]).out;
+    let raised = city.hd_text(&["escalate", "look"]).out;
     assert_eq!(raised, "esc-1 is open, a person is called: look\n");
-    let known = city.say(&["escalations", "ack", "esc-1"]).out;
+    let known = city.hd_text(&["escalations", "ack", "esc-1"]).out;
     assert!(
         known.starts_with("esc-1 is known, and not raised again"),
         "{known}"

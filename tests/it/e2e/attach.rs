@@ -58,7 +58,7 @@ fn a_person_ends_a_program_by_ctrl_c_without_a_crash_and_is_told_that_the_next_o
 }
 
 #[test]
-fn a_person_is_told_who_ended_the_session() {
+fn attached_person_learns_by_whom_the_session_was_ended() {
     let city = City::new();
     let _relic = city.work("be stopped", &["echo ready", "sign up", "forever"]);
     let (mut seat, end) = terminal();

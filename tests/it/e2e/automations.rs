@@ -83,7 +83,7 @@ fn a_condition_fires_when_its_flag_is_there() {
 }
 
 #[test]
-fn an_event_is_told_to_whoever_waits_for_it() {
+fn event_opens_every_gate_that_waits_for_it() {
     let exec = "exec = \"cat > tmp.log; mv tmp.log merged.log\"\n";
     let text = format!("gate = \"event\"\non = \"raider.merged\"\n{exec}");
     let city = started(&[("merged", text.as_str())]);
@@ -189,7 +189,7 @@ fn a_run_that_outlives_its_supervisor_is_ended_and_reported_once() {
 }
 
 #[test]
-fn what_is_disabled_stays_disabled_over_a_restart() {
+fn disabled_automation_stays_disabled_over_a_restart() {
     let text = "gate = \"event\"\non = \"relic.created\"\nexec = \"echo x >> log\"\n";
     let mut city = started(&[
         ("tell", text),

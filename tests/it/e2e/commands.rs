@@ -45,7 +45,7 @@ fn slow_gate() -> City {
 }
 
 /// Returns the pids that runs of this part have reported.
-fn told(city: &City, part: &str) -> Vec<u32> {
+fn pids(city: &City, part: &str) -> Vec<u32> {
     let signs = fs::read_dir(city.root().join("signs")).unwrap();
     let names = signs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let pid = |name: String| name.strip_prefix(part)?.strip_prefix('.')?.parse().ok();
@@ -55,7 +55,7 @@ fn told(city: &City, part: &str) -> Vec<u32> {
 /// Waits for the n-th run. Returns the pids of all runs and of their children.
 fn wait_run(city: &City, n: usize) -> Vec<u32> {
     wait(&format!("run {n}"), || {
-        let (runs, children) = (told(city, "slow"), told(city, "child"));
+        let (runs, children) = (pids(city, "slow"), pids(city, "child"));
         (runs.len() == n && children.len() == n).then(|| [runs, children].concat())
     })
 }

@@ -49,9 +49,9 @@ fn refused_reload_shows_file_line_and_caret_as_a_start_does() {
         .filter(|line| line.contains(message) || line.contains(caret) || line.contains("-->"));
     let shows: Vec<&str> = shows.map(str::trim_end).collect();
     assert!(shows.len() >= 3, "{told}");
-    let reload = city.say(&["reload"]);
+    let reload = city.hd_text(&["reload"]);
     assert_eq!(reload.code, 2);
-    let status = city.say(&["status"]).out;
+    let status = city.hd_text(&["status"]).out;
     for text in [&reload.out, &status] {
         for line in &shows {
             let found = text.lines().any(|shown| shown.trim_end() == *line);

@@ -53,7 +53,7 @@ fn cost_of_a_session_is_told_and_a_spent_budget_parks_new_work() {
         (&spent["of"], &spent["parks"]),
         (&"harness spender".into(), &true.into())
     );
-    let screen = city.say(&["status"]);
+    let screen = city.hd_text(&["status"]);
     let said = "! the budget of harness spender is spent: 4.00 of 3.50 USD today; new work is charged after ";
     assert!(screen.out.contains(said), "{screen:?}");
 

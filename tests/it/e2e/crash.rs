@@ -117,7 +117,7 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
         "{crashed}"
     );
     shown("last words 3");
-    let log = city.say(&["logs", "Toast"]).out;
+    let log = city.hd_text(&["logs", "Toast"]).out;
     let first = format!("--- session 1 of incarnation 1 on {relic}, since ");
     let places = [
         &*first,
@@ -167,12 +167,16 @@ fn a_crash_loop_is_quarantined_and_others_work_on() {
         told.contains("exit code 3") && told.contains("| last words"),
         "{told}"
     );
-    let screen = city.say(&["status"]).out;
+    let screen = city.hd_text(&["status"]).out;
     assert!(
         screen.contains(&format!("! horde {looping} (crash) is blocked: ")),
         "{screen}"
     );
-    assert!(city.say(&["why", &looping]).out.contains("too_many_deaths"));
+    assert!(
+        city.hd_text(&["why", &looping])
+            .out
+            .contains("too_many_deaths")
+    );
     let shadow = city.hd(&["raider", "show", "Shadow"]).json();
     assert_eq!(
         (&shadow["state"], &shadow["restarts"]),
@@ -235,7 +239,7 @@ fn a_session_that_is_lost_with_its_holder_is_started_again() {
 
 /// `raider-lifecycle.md`: a crashed raider is not shown as working before its session is up again.
 #[test]
-fn what_happened_to_a_raider_is_told_in_order_after_it_is_gone() {
+fn events_of_a_raider_are_listed_in_order_after_it_is_gone() {
     let city = City::new();
     let steps = ["[ $n = 2 ] || exit 7", "commit a.txt", "hd done"];
     let relic = city.work("tell", &steps);

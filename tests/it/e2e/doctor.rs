@@ -239,7 +239,7 @@ fn another_hd_is_told_of_unless_we_are_called_horde() {
 }
 
 #[test]
-fn without_a_supervisor_it_says_what_can_be_seen() {
+fn doctor_without_a_supervisor_reports_local_findings() {
     let mut city = City::new();
     city.stop();
     mode(&city.root().join(".horde"), 0o750);

@@ -203,7 +203,7 @@ fn done_from_outside_a_session_is_refused() {
 
 /// An agent that finishes on another branch is told at once, and can mend that.
 #[test]
-fn done_on_another_branch_is_refused_with_what_to_do() {
+fn done_on_another_branch_is_refused_with_a_remedy() {
     let city = City::new();
     let relic = city.work(
         "wander",

@@ -109,7 +109,7 @@ fn commits_that_an_attempt_reset_away_are_shown_by_the_commands_of_the_task() {
 
 /// A commit that the target had when the attempt began, and that was taken off it since, is no work of the attempt.
 #[test]
-fn work_of_a_rejected_attempt_is_shown_without_what_was_taken_off_its_target() {
+fn rejected_attempt_is_shown_without_commits_removed_from_its_target() {
     let plan = Plan::new().set("forge", "review", r#""human""#);
     let mut city = City::made(&plan);
     let other = city.root().join("other");

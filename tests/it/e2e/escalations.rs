@@ -9,7 +9,7 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-fn told(city: &City) -> Vec<Value> {
+fn notified(city: &City) -> Vec<Value> {
     let text = fs::read_to_string(city.root().join("told")).unwrap_or_default();
     let lines = text.lines().filter(|line| line.ends_with('}'));
     lines
@@ -114,8 +114,8 @@ fn people_are_told_and_answer(city: &City) {
     // Sent when it was raised and when it got worse, as the journal records.
     let raised = raised(city, "no key for the registry");
     assert_eq!(raised.len(), 2);
-    until("both are told", || told(city).len() == 2);
-    assert_eq!(told(city), raised);
+    until("both are told", || notified(city).len() == 2);
+    assert_eq!(notified(city), raised);
     // An acknowledgement ends nothing; the end of the work does.
     assert_eq!(
         city.hd(&["escalations", "ack", "esc-1"]).json()["acked"],
@@ -134,7 +134,7 @@ fn people_are_told_and_answer(city: &City) {
 /// The notify command hangs, is left behind by a killed supervisor, and is ended by the next; no notice is lost, and
 /// none is sent twice.
 #[test]
-fn a_command_that_hangs_delays_nothing_and_outlives_nobody() {
+fn hanging_notify_command_delays_nothing_and_is_ended_by_the_next_supervisor() {
     let script = "cat >> told; test -e slow || { : > over; exit 0; }; echo $$ > pid.new; mv pid.new pid; sleep 600";
     let notify = format!("[notify]\nrun = [\"sh\", \"-c\", \"{script}\"]\n");
     let mut city = Plan::new().add(&notify).start();
@@ -150,14 +150,14 @@ fn a_command_that_hangs_delays_nothing_and_outlives_nobody() {
     let relic = city.work("land", &["commit a.txt", "hd done", "forever"]);
     city.wait_status(&relic, "closed");
     assert_eq!(open(&city).len(), 3);
-    assert_eq!(told(&city).len(), 2, "one at a time");
+    assert_eq!(notified(&city).len(), 2, "one at a time");
     assert!(processes::runs(hanging));
     city.kill();
     fs::remove_file(city.root().join("slow")).unwrap();
     city.start();
-    until("the rest is told", || told(&city).len() >= 4);
+    until("the rest is told", || notified(&city).len() >= 4);
     assert!(!processes::runs(hanging));
-    let problems = told(&city);
+    let problems = notified(&city);
     let problems: Vec<_> = problems
         .iter()
         .map(|event| &event["data"]["problem"])

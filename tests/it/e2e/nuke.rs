@@ -77,7 +77,7 @@ fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
     assert_eq!(rehearse(&[]), (5, json!(false), json!("refuse")));
     let salvaged = (0, json!(false), json!("salvage"));
     assert_eq!(rehearse(&["--salvage"]), salvaged);
-    let said = city.say(&["raider", "nuke", "Toast", "--salvage", "--dry-run"]);
+    let said = city.hd_text(&["raider", "nuke", "Toast", "--salvage", "--dry-run"]);
     assert!(said.out.contains("untracked: untracked.bin"), "{said:?}");
     assert!(said.out.contains("keeps: secret.ignored"), "{said:?}");
     assert_eq!((before, files), (state(&sandbox), snapshot(&sandbox)));
@@ -150,7 +150,7 @@ fn unpushed_commits_are_salvaged() {
 
 /// Without its directory, the branch is measured.
 #[test]
-fn commits_of_a_sandbox_that_somebody_removed_are_refused_and_salvaged() {
+fn nuke_of_a_removed_sandbox_with_commits_is_refused_and_salvaged() {
     let city = City::new();
     city.work("commit", &["commit a.txt", "sign ready", "forever"]);
     city.wait_sign("ready");

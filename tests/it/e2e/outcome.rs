@@ -32,7 +32,7 @@ fn outcome_file_that_cannot_be_understood_is_told_to_its_session_at_once() {
     let nudged = city.wait_event(1, "raider.nudged", TOAST);
     assert_eq!(nudged["cause"], "outcome_file");
     let whole = format!("it is about {id}, this is {relic}");
-    let why = city.say(&["why", "Toast"]).out;
+    let why = city.hd_text(&["why", "Toast"]).out;
     assert!(why.contains(&whole), "{why}");
     until("it is on its screen", || {
         let log = city.hd(&["logs", "Toast"]).json();

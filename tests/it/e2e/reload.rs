@@ -68,7 +68,7 @@ fn an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns() {
 
 /// `--dry-run` tells the actions and does nothing.
 #[test]
-fn a_dry_run_only_says_what_would_be_done() {
+fn dry_run_of_a_reload_changes_nothing() {
     let city = Plan::new().add(TWO).start();
     let mayor = running(&city, "mayor");
     let old = toml(&city);
@@ -85,7 +85,7 @@ fn a_dry_run_only_says_what_would_be_done() {
 
 /// Rigs and raiders are reported as well, and only those that change.
 #[test]
-fn a_reload_says_what_becomes_of_rigs_and_raiders() {
+fn reload_reports_the_fate_of_rigs_and_raiders() {
     let plan = Plan::new().rig("other", "ot").rig("spare", "sp");
     let mut city = City::made(&plan);
     let whole = toml(&city);
@@ -114,7 +114,7 @@ fn a_reload_says_what_becomes_of_rigs_and_raiders() {
     let toast = "horde/raiders/Toast";
     let raider = json!({ "raider": toast, "action": "deferred", "harness": "script" });
     assert_eq!(told["raiders"], json!([raider]));
-    let said = city.say(&["reload"]).out;
+    let said = city.hd_text(&["reload"]).out;
     assert!(said.starts_with("nothing has changed since "), "{said}");
     save(
         &city,
@@ -123,7 +123,7 @@ fn a_reload_says_what_becomes_of_rigs_and_raiders() {
             .replacen("prefix = \"gt\"", "prefix = \"gt\"\nsuspended = true", 1),
     );
     let said = wait("it is in force", || {
-        let said = city.say(&["reload"]).out;
+        let said = city.hd_text(&["reload"]).out;
         (!said.starts_with("nothing")).then_some(said)
     });
     for line in [
@@ -277,7 +277,7 @@ fn a_new_automation_is_found_without_a_restart() {
 
 /// An explicit stop, and a suspension, outlive the supervisor.
 #[test]
-fn what_a_person_said_of_an_agent_holds_over_a_restart() {
+fn operator_orders_about_an_agent_hold_over_a_restart() {
     let mut city = Plan::new().add(TWO).start();
     running(&city, "mayor");
     running(&city, "clerk");

@@ -23,7 +23,7 @@ const WORK: &[&str] = &[
 
 /// A healthy sandbox: uncommitted work is in salvage, and the agent continues in it.
 #[test]
-fn what_a_sandbox_holds_is_in_salvage_before_it_is_repaired() {
+fn sandbox_is_salvaged_before_it_is_repaired() {
     let city = City::new();
     let relic = city.work("work", WORK);
     city.wait_sign("ready");
@@ -85,7 +85,7 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
         let sandbox = city.sandbox("Toast");
         let head = rev(&sandbox, "HEAD");
         break_it(&city);
-        told(&city, what);
+        assert_reported(&city, what);
         let repaired = city.hd(&["raider", "repair", "Toast", "--yes"]).json();
         assert!(repaired["was"].is_string(), "{what}: {repaired}");
         city.wait_sign("again");
@@ -98,14 +98,14 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
 }
 
 /// Asserts that status and doctor report the living raider's sandbox as broken, with the fix.
-fn told(city: &City, what: &str) {
+fn assert_reported(city: &City, what: &str) {
     let fix = format!("hd raider repair {TOAST}");
     let raider = &city.raiders()[0];
     assert_eq!(raider["condition"], "sandbox_broken", "{what}: {raider}");
     assert!(raider["session"].is_object(), "it is left alone: {raider}");
     let detail = raider["detail"].as_str().unwrap();
     assert!(detail.contains(&fix), "{what}: {detail}");
-    let status = city.say(&["status"]).out;
+    let status = city.hd_text(&["status"]).out;
     let line = "! horde/Toast: sandbox_broken: ";
     assert!(status.contains(line), "{what}: {status}");
     let doctor = city.hd(&["doctor"]).out;
@@ -147,7 +147,7 @@ fn a_sandbox_that_vanished_is_named_and_made_anew() {
         "{raider}"
     );
     assert!(raider["session"].is_object(), "it is left alone: {raider}");
-    let status = city.say(&["status"]).out;
+    let status = city.hd_text(&["status"]).out;
     assert!(status.contains("! horde/Toast: sandbox_gone: "), "{status}");
     let doctor = city.hd(&["doctor"]);
     let found: Value = serde_json::from_str(&doctor.out).unwrap();

@@ -75,7 +75,7 @@ fn refs(city: &City) -> String {
 }
 
 #[test]
-fn prune_asks_and_then_destroys_what_was_named() {
+fn prune_asks_and_then_deletes_the_named_salvage() {
     let city = City::new();
     let id = salvaged(&city);
     assert_eq!(city.hd(&["salvage", "prune", &id]).code, 2, "no consent");
@@ -115,7 +115,7 @@ fn a_session_may_not_prune() {
 
 /// Old salvage and old events are deleted after the next start; a request for them says so.
 #[test]
-fn what_is_old_goes_and_whoever_asks_for_it_is_told() {
+fn expired_records_are_deleted_and_queries_for_them_say_so() {
     let mut city = City::new();
     salvaged(&city);
     let before = city.events().len();

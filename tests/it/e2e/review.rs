@@ -23,7 +23,7 @@ fn waits_for_a_person(city: &City, relic: &str) -> String {
 
 /// Nothing lands before a person approves; sandbox and slot stay until then.
 #[test]
-fn what_wants_review_lands_when_it_is_approved() {
+fn merge_request_in_review_lands_when_it_is_approved() {
     let city = City::new();
     let relic = city.work(
         "look at it",
@@ -47,7 +47,7 @@ fn what_wants_review_lands_when_it_is_approved() {
 
 /// A rejection goes to a fresh raider with its note, and is not counted as a rework.
 #[test]
-fn what_is_rejected_goes_to_a_fresh_raider_who_is_told_why() {
+fn rejected_work_goes_to_a_fresh_raider_with_the_reason() {
     let plan =
         Plan::new()
             .set("forge", "review", r#""human""#)
@@ -79,7 +79,7 @@ fn what_is_rejected_goes_to_a_fresh_raider_who_is_told_why() {
 
 /// Without a review the slot is free again after `review_hold`, and the pushed work lands when it is approved.
 #[test]
-fn what_nobody_looks_at_waits_on_without_its_raider() {
+fn unreviewed_merge_request_waits_on_without_its_raider() {
     let plan = Plan::new().set("daemon", "patrol_interval", r#""1s""#).set(
         "witness",
         "review_hold",

@@ -128,7 +128,7 @@ fn gates_and_set_ups_only_look() {
 
 /// The city's automations are its owner's programs; agents can write those of a repository.
 #[test]
-fn the_citys_automations_do_what_their_owner_may_and_a_rigs_make_work() {
+fn automations_of_the_city_have_their_owners_rights_and_those_of_a_rig_work_rights() {
     let hd = cargo_bin("hd");
     let mut city = City::made(&Plan::new());
     let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
@@ -169,7 +169,7 @@ fn the_citys_automations_do_what_their_owner_may_and_a_rigs_make_work() {
 
 /// `rights` of an agent apply at once: the running session continues.
 #[test]
-fn an_agent_may_what_its_rights_say_by_now() {
+fn agent_has_the_rights_of_the_present_configuration() {
     let script = "for n in 1 2 3; do until [ -e signs/go-$n ]; do sleep 0.05; done; \
         for op in 'relic create made' 'reload --dry-run' status; do \
         hd --json $op >/dev/null 2>&1; printf '%s ' $? >>signs/new-$n; done; \
@@ -241,7 +241,7 @@ fn another_raiders_done_is_not_taken_from_the_outbox() {
 
 /// A hook of git also runs agents' programs, and may leave a process without parent and group.
 #[test]
-fn what_a_hook_of_git_leaves_behind_only_looks() {
+fn process_left_behind_by_a_git_hook_has_read_rights() {
     let mut city = City::made(&Plan::new());
     let (root, hd) = (city.root().display().to_string(), cargo_bin("hd"));
     let signs = format!("{root}/signs");

@@ -20,15 +20,15 @@ fn assert_safe(words: &[&str], ran: &Ran) {
     }
 }
 
-fn look(city: &City, words: &[&str]) -> [Ran; 2] {
-    let ran = [city.say(words), city.hd(words)];
+fn outputs(city: &City, words: &[&str]) -> [Ran; 2] {
+    let ran = [city.hd_text(words), city.hd(words)];
     ran.iter().for_each(|ran| assert_safe(words, ran));
     ran
 }
 
 /// Whichever verb shows it, to a person or as JSON, on standard output or as an error.
 #[test]
-fn nothing_that_an_agent_wrote_steers_the_terminal_of_a_person() {
+fn text_of_an_agent_never_steers_the_terminal_of_a_person() {
     let gate = format!(
         r#"[{{ name = "test", run = '''[ ! -e a.txt ] || {{ printf "{NASTY}"; exit 1; }}''', retries = 0 }}]"#
     );
@@ -73,15 +73,15 @@ fn nothing_that_an_agent_wrote_steers_the_terminal_of_a_person() {
         &["raider", "nuke", "Toast", "--dry-run"],
         &["doctor"],
     ] {
-        look(&city, words);
+        outputs(&city, words);
     }
-    let refused = look(&city, &["raider", "nuke", "Toast", "--yes"]);
+    let refused = outputs(&city, &["raider", "nuke", "Toast", "--yes"]);
     for ran in refused {
         assert_eq!(ran.code, 5, "{ran:?}");
         assert!(ran.err.contains('N') && ran.err.contains('Y'), "{ran:?}");
     }
     let title = city.hd(&["relic", "show", &stays]).json()["title"].clone();
     assert_eq!(title, json!(TITLE), "JSON means the same");
-    let shown = city.say(&["relic", "show", &stays]).out;
+    let shown = city.hd_text(&["relic", "show", &stays]).out;
     assert!(shown.contains("\\x1b]0;x\\x07"), "{shown}");
 }

@@ -19,7 +19,7 @@ exit 3
 #[test]
 fn logs_and_the_tail_of_a_crash_read_as_a_person_saw_them() {
     let city = Plan::new().add(PAINTER).start();
-    let read = |words: &[&str]| city.say(words).out;
+    let read = |words: &[&str]| city.hd_text(words).out;
     until("it has written all", || {
         read(&["logs", "painter"]).contains("(9s)")
     });

@@ -247,7 +247,7 @@ fn a_city_moves_to_tmux_session_by_session() {
 
 /// The server would run any command for an agent, but belongs to no session.
 #[test]
-fn what_the_server_runs_for_an_agent_only_looks() {
+fn program_that_the_tmux_server_runs_for_an_agent_has_read_rights() {
     if !tmux::is_there() {
         return;
     }

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::city::{City, Plan, does};
+use super::city::{City, CityPlan, does};
 
-fn fails(plan: &Plan) {
+fn fails(plan: &CityPlan) {
     let city = City::running(plan);
     let relic = city.relic("w1", 0, &does("w1"));
     let error = city.try_ask("charge", &json!({ "relic": relic, "rig": "rig" }));
@@ -18,16 +18,16 @@ fn fails(plan: &Plan) {
 
 #[test]
 fn a_harness_that_does_not_exist_leaves_nothing_behind() {
-    fails(&Plan {
+    fails(&CityPlan {
         command: "[\"no-such-program-anywhere\"]".to_owned(),
-        ..Plan::default()
+        ..CityPlan::default()
     });
 }
 
 #[test]
 fn a_setup_command_that_fails_leaves_nothing_behind() {
-    fails(&Plan {
+    fails(&CityPlan {
         raiders: "max = 4\nsetup = [\"exit 3\"]".to_owned(),
-        ..Plan::default()
+        ..CityPlan::default()
     });
 }

@@ -31,7 +31,7 @@ eval "$(sed -n 's/^[[:space:]]*run: //p' "$task")"
 
 /// The configuration of a city.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct CityPlan {
     /// Lines for `[rigs.forge]`.
     pub forge: String,
     /// Lines for `[rigs.raiders]`.
@@ -42,7 +42,7 @@ pub struct Plan {
     pub remote: bool,
 }
 
-impl Default for Plan {
+impl Default for CityPlan {
     fn default() -> Self {
         Self {
             forge: String::new(),
@@ -53,7 +53,7 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
+impl CityPlan {
     /// A plan with these lines for the forge.
     pub fn forge(lines: impl Into<String>) -> Self {
         Self {
@@ -72,7 +72,7 @@ pub struct City {
 
 impl City {
     /// Makes the city; the daemon does not run yet.
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &CityPlan) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("hd-")
             .tempdir_in(scratch::place());
@@ -101,13 +101,13 @@ impl City {
     }
 
     /// Gives the city another plan, for plans that name its directory.
-    pub fn configured(self, plan: &Plan) -> Self {
+    pub fn configured(self, plan: &CityPlan) -> Self {
         write(&self.root, "city/city.toml", config(&self.root, plan));
         self
     }
 
     /// Makes a city whose daemon runs.
-    pub fn running(plan: &Plan) -> Self {
+    pub fn running(plan: &CityPlan) -> Self {
         let city = Self::new(plan);
         city.start(&[]);
         city
@@ -411,7 +411,7 @@ fn keep(root: &Path) {
     }
 }
 
-fn config(root: &Path, plan: &Plan) -> String {
+fn config(root: &Path, plan: &CityPlan) -> String {
     let root = root.display();
     let command = match plan.command.as_str() {
         "" => format!("[\"sh\", \"{root}/agent.sh\"]"),

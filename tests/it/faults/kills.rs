@@ -6,7 +6,7 @@ use std::time::Duration;
 use horde_supervisor::testing::poll::pass;
 use horde_supervisor::testing::tier::by_tier;
 
-use super::city::{City, Plan, does};
+use super::city::{City, CityPlan, does};
 use crate::support::chance::Chance;
 
 const RAIDERS: usize = 6;
@@ -15,9 +15,9 @@ const RAIDERS: usize = 6;
 fn a_daemon_killed_at_random_moments_loses_nothing() {
     let mut moments = Chance::seeded();
     for round in 0..by_tier(1, 20) {
-        let plan = Plan {
+        let plan = CityPlan {
             raiders: format!("max = {RAIDERS}"),
-            ..Plan::default()
+            ..CityPlan::default()
         };
         let city = City::running(&plan);
         let relics: Vec<_> = (1..=RAIDERS)

@@ -4,11 +4,11 @@ use std::fs;
 
 use serde_json::json;
 
-use super::city::{City, Plan, does, touch};
+use super::city::{City, CityPlan, does, touch};
 
 #[test]
 fn a_file_written_after_done_holds_the_sandbox_back_and_calls_a_person_once() {
-    let city = City::running(&Plan::default());
+    let city = City::running(&CityPlan::default());
     let root = city.root().display().to_string();
     let script = format!(
         "touch {root}/ready; while [ ! -e {root}/go ]; do sleep 0.05; done\n{}",

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::support::chance::Chance;
 use super::super::support::git::{commit_all, git, rev, write};
-use super::city::{City, Plan, does, touch};
+use super::city::{City, CityPlan, does, touch};
 
 /// The number of cities at once: most of their time is spent waiting for processes.
 const AT_ONCE: usize = 4;
@@ -218,7 +218,7 @@ fn accept(result: Result<Value, String>, expected: &[&str]) {
 }
 
 fn work(case: Case) {
-    let city = City::new(&Plan::forge(
+    let city = City::new(&CityPlan::forge(
         "gates = [{ name = \"test\", run = \"test -d work\" }]",
     ));
     // The gate's own baseline: a target that is red without any work must not be blamed on the raider.
@@ -236,7 +236,7 @@ fn work(case: Case) {
 }
 
 fn nuke(case: Case) {
-    let city = City::new(&Plan::default());
+    let city = City::new(&CityPlan::default());
     city.start(&[("HORDE_FAULT", &case.fault())]);
     let root = city.root().display().to_string();
     let script = |name: &str| {
@@ -293,7 +293,7 @@ fn nuke(case: Case) {
 }
 
 fn prune(case: Case) {
-    let city = City::new(&Plan::default());
+    let city = City::new(&CityPlan::default());
     city.start(&[("HORDE_FAULT", &case.fault())]);
     let root = city.root().display().to_string();
     let script = |name: &str| {
@@ -369,7 +369,7 @@ fn assert_salvaged(city: &City, raiders: &[Value]) {
 }
 
 fn rework(case: Case) {
-    let city = City::new(&Plan::default());
+    let city = City::new(&CityPlan::default());
     city.start(&[("HORDE_FAULT", &case.fault())]);
     let root = city.root().display().to_string();
     let script = |name: &str| {

@@ -4,21 +4,21 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, Plan, touch};
+use super::super::faults::city::{City, CityPlan, touch};
 use super::super::support::git::git;
 use super::super::support::program;
-use super::{assert_nobody_blamed, foreign, landed, wait_parked};
+use super::{assert_no_raider_blamed, foreign, landed, wait_parked};
 
 /// Makes a city with one gate: the program `gate` in the temporary directory.
 fn gated(extra: &str) -> City {
-    let city = City::new(&Plan::default());
+    let city = City::new(&CityPlan::default());
     let gate = city.root().join("gate").display().to_string();
     let forge = format!("gates = [{{ name = \"check\", run = \"{gate}\", retries = 0{extra} }}]");
-    city.configured(&Plan::forge(forge))
+    city.configured(&CityPlan::forge(forge))
 }
 
 #[test]
-fn a_gate_that_does_not_exist_blames_nobody() {
+fn missing_gate_blames_no_raider() {
     let city = gated("");
     city.start(&[]);
     let relic = city.work("w1");
@@ -27,12 +27,12 @@ fn a_gate_that_does_not_exist_blames_nobody() {
     program::script(&city.root().join("gate"), "test -f work/w1");
     city.ask("mq.retry", &json!({ "mr": mr["id"] }));
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
-    assert_nobody_blamed(&city, &relic);
+    assert_no_raider_blamed(&city, &relic);
     city.stop();
 }
 
 #[test]
-fn a_gate_that_takes_too_long_blames_nobody() {
+fn gate_that_takes_too_long_blames_no_raider() {
     let city = gated(", timeout = \"500ms\"");
     let root = city.root().display().to_string();
     program::script(
@@ -46,12 +46,12 @@ fn a_gate_that_takes_too_long_blames_nobody() {
     touch(&city.root().join("quick"));
     city.ask("mq.retry", &json!({ "mr": mr["id"] }));
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
-    assert_nobody_blamed(&city, &relic);
+    assert_no_raider_blamed(&city, &relic);
     city.stop();
 }
 
 #[test]
-fn a_target_that_is_red_itself_blames_nobody() {
+fn red_target_blames_no_raider() {
     let city = gated("");
     program::script(&city.root().join("gate"), "test ! -e broken");
     foreign(&city, "broken", "by somebody else\n");
@@ -63,12 +63,12 @@ fn a_target_that_is_red_itself_blames_nobody() {
     foreign(&city, "broken", "");
     city.ask("mq.retry", &json!({ "mr": mr["id"] }));
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
-    assert_nobody_blamed(&city, &relic);
+    assert_no_raider_blamed(&city, &relic);
     city.stop();
 }
 
 #[test]
-fn what_lands_is_what_was_tested_even_when_somebody_pushes_meanwhile() {
+fn only_the_tested_tree_lands_despite_a_push_meanwhile() {
     let city = gated("");
     let root = city.root().display().to_string();
     foreign(&city, "theirs", "first\n");
@@ -87,7 +87,7 @@ fn what_lands_is_what_was_tested_even_when_somebody_pushes_meanwhile() {
     city.start(&[]);
     let relic = city.work("w1");
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
-    assert_nobody_blamed(&city, &relic);
+    assert_no_raider_blamed(&city, &relic);
     assert_eq!(
         landed(&city),
         ["Theirs: theirs", "Theirs again", "Work on w1"]

@@ -4,14 +4,14 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, Plan};
+use super::super::faults::city::{City, CityPlan};
 use super::super::support::git::{commit_all, git, rev, write};
-use super::{assert_nobody_blamed, wait_parked};
+use super::{assert_no_raider_blamed, wait_parked};
 
 fn without_remote() -> City {
-    City::running(&Plan {
+    City::running(&CityPlan {
         remote: false,
-        ..Plan::default()
+        ..CityPlan::default()
     })
 }
 
@@ -54,14 +54,14 @@ fn a_checkout_with_changes_makes_the_landing_wait() {
     city.ask("mq.retry", &json!({ "mr": mr["id"] }));
     city.wait_status(&relic, "closed");
     city.assert_quiet();
-    assert_nobody_blamed(&city, &relic);
+    assert_no_raider_blamed(&city, &relic);
     assert!(city.checkout().join("work/w1").exists());
     city.stop();
 }
 
 #[test]
 fn a_rig_that_must_not_push_lands_in_its_own_repository() {
-    let city = City::running(&Plan::forge("push = false"));
+    let city = City::running(&CityPlan::forge("push = false"));
     let before = rev(&city.origin(), "main");
     let relic = city.work("w1");
     city.wait_status(&relic, "closed");
@@ -98,7 +98,7 @@ fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over
     git(&checkout, &["bisect", "reset"]);
     city.wait_status(&relic, "closed");
     city.assert_quiet();
-    assert_nobody_blamed(&city, &relic);
+    assert_no_raider_blamed(&city, &relic);
     assert!(checkout.join("work/w1").exists());
     city.stop();
 }
@@ -118,6 +118,6 @@ fn an_ignored_file_in_the_way_is_never_overwritten() {
     assert_eq!(kept.expect("it is there"), "mine\n");
     fs::remove_file(checkout.join("work/w1")).expect("it goes");
     city.wait_status(&relic, "closed");
-    assert_nobody_blamed(&city, &relic);
+    assert_no_raider_blamed(&city, &relic);
     city.stop();
 }

@@ -44,7 +44,7 @@ fn failures(city: &City, relic: &str) -> Vec<Value> {
 }
 
 /// Asserts that the work was not blamed: no MERGE_FAILED, and a single raider did all of it.
-fn assert_nobody_blamed(city: &City, relic: &str) {
+fn assert_no_raider_blamed(city: &City, relic: &str) {
     assert_eq!(failures(city, relic), Vec::<Value>::new());
     let charged = city.events("raider.charged");
     let charged = charged

@@ -1,14 +1,14 @@
 //! The order and the shape in which work lands.
 
-use super::super::faults::city::{City, Plan, does, touch};
+use super::super::faults::city::{City, CityPlan, does, touch};
 use super::super::support::git::git;
 use super::landed;
 
 #[test]
 fn the_more_urgent_lands_first_and_then_the_older() {
-    let city = City::new(&Plan::default());
+    let city = City::new(&CityPlan::default());
     let root = city.root().display().to_string();
-    let city = city.configured(&Plan::forge(format!(
+    let city = city.configured(&CityPlan::forge(format!(
         "gates = [{{ name = \"wait\", run = \"while [ ! -e {root}/go ]; do sleep 0.05; done\" }}]"
     )));
     city.start(&[]);
@@ -32,7 +32,7 @@ fn the_more_urgent_lands_first_and_then_the_older() {
 
 /// Lands two commits in this style. Returns parents and subjects of main's history, the newest first.
 fn land_two(style: &str) -> Vec<(usize, String)> {
-    let city = City::running(&Plan::forge(format!("style = \"{style}\"")));
+    let city = City::running(&CityPlan::forge(format!("style = \"{style}\"")));
     let script = "echo 1 > one; git add one; git commit -q -m 'Add one'\n\
                   echo 2 > two; git add two; git commit -q -m 'Add two'\n\
                   exec hd done";

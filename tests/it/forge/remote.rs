@@ -4,14 +4,14 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, Plan, does, touch};
+use super::super::faults::city::{City, CityPlan, does, touch};
 use super::super::support::git::git;
 use super::super::support::program;
-use super::{assert_nobody_blamed, failures, landed};
+use super::{assert_no_raider_blamed, failures, landed};
 
 #[test]
 fn a_remote_that_refuses_the_target_is_a_failed_push_and_calls_a_person() {
-    let city = City::running(&Plan::default());
+    let city = City::running(&CityPlan::default());
     program::script(
         &city.origin().join("hooks/pre-receive"),
         "while read -r old new ref; do\n\
@@ -36,7 +36,7 @@ fn a_remote_that_refuses_the_target_is_a_failed_push_and_calls_a_person() {
 
 #[test]
 fn a_remote_that_is_away_blocks_the_push_until_it_is_back() {
-    let city = City::running(&Plan::default());
+    let city = City::running(&CityPlan::default());
     let root = city.root().display().to_string();
     let script = format!(
         "touch {root}/ready; while [ ! -e {root}/go ]; do sleep 0.05; done\n{}",
@@ -57,7 +57,7 @@ fn a_remote_that_is_away_blocks_the_push_until_it_is_back() {
     });
     fs::rename(&away, city.origin()).expect("it comes back");
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
-    assert_nobody_blamed(&city, &relic);
+    assert_no_raider_blamed(&city, &relic);
     assert!(city.events("raider.zombie").is_empty(), "{}", city.story());
     assert_eq!(city.events("raider.done").len(), 1, "{}", city.story());
     city.assert_no_salvage();

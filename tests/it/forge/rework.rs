@@ -4,14 +4,14 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, Plan, does, touch};
+use super::super::faults::city::{City, CityPlan, does, touch};
 use super::super::support::git::git;
 use super::super::support::program;
 use super::{failures, foreign, landed};
 
 #[test]
-fn a_conflict_goes_to_a_fresh_raider_that_is_told_what_conflicts() {
-    let city = City::running(&Plan::default());
+fn conflict_goes_to_a_fresh_raider_with_the_conflicting_files() {
+    let city = City::running(&CityPlan::default());
     let root = city.root().display().to_string();
     let script = format!(
         "cp TASK.md {root}/task.$HD_INCARNATION; touch {root}/ready\n\
@@ -56,12 +56,12 @@ fn a_conflict_goes_to_a_fresh_raider_that_is_told_what_conflicts() {
 
 #[test]
 fn a_branch_that_stays_red_is_blocked_and_a_person_is_called() {
-    let city = City::new(&Plan::default());
+    let city = City::new(&CityPlan::default());
     let root = city.root().display().to_string();
     let forge = format!(
         "rework_attempts = 2\ngates = [{{ name = \"check\", run = \"{root}/gate\", retries = 0 }}]"
     );
-    let city = city.configured(&Plan::forge(forge));
+    let city = city.configured(&CityPlan::forge(forge));
     program::script(
         &city.root().join("gate"),
         "[ ! -e work/bad ] || { echo no bad work please; exit 1; }",

@@ -96,7 +96,7 @@ fn settings_that_cannot_be_read_are_left_alone() {
 }
 
 #[test]
-fn login_version_and_open_questions_are_told_with_what_mends_them() {
+fn login_version_and_open_questions_are_reported_with_remedies() {
     let temp = made();
     let shown = json(&hd(temp.path(), &["--json", "harness", "show", "copilot"]));
     let kinds = shown["findings"].as_array().unwrap().iter();
@@ -122,7 +122,7 @@ fn login_version_and_open_questions_are_told_with_what_mends_them() {
 }
 
 #[test]
-fn init_takes_the_harness_that_is_named_and_says_what_it_needs() {
+fn init_takes_the_named_harness_and_lists_its_needs() {
     let temp = made();
     let made = hd(
         temp.path(),

@@ -108,7 +108,7 @@ fn list_tells_which_programs_are_there() {
 /// The list must not present a preset as proven that never met its program, nor look for the program of a harness
 /// without a command.
 #[test]
-fn list_marks_presets_that_were_never_tried_and_says_what_has_no_command() {
+fn list_marks_untried_presets_and_those_without_a_command() {
     let temp = made();
     let rows = json(temp.path(), &["harness", "list"]);
     let rows = rows.as_array().unwrap().iter();
@@ -136,7 +136,7 @@ fn list_marks_presets_that_were_never_tried_and_says_what_has_no_command() {
 }
 
 #[test]
-fn show_tells_all_settings_and_what_placeholders_mean() {
+fn show_prints_all_settings_and_explains_placeholders() {
     let temp = made();
     let shown = json(temp.path(), &["harness", "show", "mine"]);
     assert_eq!(shown["settings"]["env"]["SEASON"], "winter");

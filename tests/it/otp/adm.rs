@@ -100,7 +100,7 @@ fn the_name_of_a_session_outlives_it_and_there_is_only_ever_one() {
 /// `sup_start_child_returns_error`, `sup_start_restart_child_returns_error`: the caller that starts a child that cannot
 /// start gets the reason, and the child stays at rest.
 #[test]
-fn who_starts_what_cannot_start_is_told_why() {
+fn failed_start_is_answered_with_its_reason() {
     let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n";
     let mut city = made(&with(&[flaky.to_owned(), bystander()]));
     let program = "#!/bin/sh\n. ./stub.sh\npolite\n";

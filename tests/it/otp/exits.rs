@@ -41,7 +41,7 @@ fn starts(city: &City, name: &str) -> Vec<Value> {
 /// `temporary_shutdown`, `permanent_abnormal`, `transient_abnormal`, `temporary_abnormal`; and
 /// `external_start_no_progress_log`: an operator's start is told apart from a restart, once.
 #[test]
-fn who_is_started_again_after_which_end() {
+fn restart_type_decides_after_which_exit_a_child_restarts() {
     let mut parts: Vec<_> = cells()
         .iter()
         .map(|(restart, name, end)| {
@@ -114,7 +114,7 @@ fn a_command_that_does_not_exist_is_named() {
 /// `sup_stop_race`: a child that ends by itself during the stop is not started again, with any restart type, and the
 /// order of the others is kept.
 #[test]
-fn who_ends_by_itself_during_the_stop_stays_down() {
+fn child_that_ends_during_the_stop_stays_down() {
     let names: Vec<_> = cells().into_iter().map(|(_, name, _)| name).collect();
     let mut parts = vec![agent("base", "polite", "")];
     for (restart, name, end) in cells() {

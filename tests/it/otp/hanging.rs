@@ -39,7 +39,7 @@ fn looping(more: &[String]) -> City {
 /// `hanging_restart_loop`, `hanging_restart_loop_simple`: the daemon answers, reports the error, and a stop ends the
 /// loop.
 #[test]
-fn a_restart_loop_hangs_nobody_and_a_stop_ends_it() {
+fn restart_loop_delays_no_other_and_a_stop_ends_it() {
     let mut city = looping(&[]);
     let begun = Instant::now();
     let state = shown(&city, "flaky")["state"].clone();

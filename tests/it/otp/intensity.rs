@@ -34,7 +34,7 @@ fn deaths_that_are_a_window_apart_never_quarantine() {
 /// `one_for_one`, `one_for_one_escalation`: only the dead child is started again, with a new pid; failed attempts count
 /// as deaths; the death after the last allowed one reaches the limit, and no other child is concerned.
 #[test]
-fn attempts_count_and_the_limit_concerns_nobody_else() {
+fn failed_attempts_count_and_the_limit_is_per_child() {
     let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n";
     let parts = [flaky.to_owned(), agent("other", "rest", "")];
     let mut city = made(&with(&parts).set("daemon", "max_restarts", "4"));
@@ -69,7 +69,7 @@ fn attempts_count_and_the_limit_concerns_nobody_else() {
 
 /// `count_restarting_children`: a child between two attempts is listed, and does not count as running.
 #[test]
-fn who_waits_for_its_restart_is_listed_as_such() {
+fn child_that_waits_for_its_restart_is_listed_as_such() {
     let backoff =
         r#"{ first = "10m", initial = "10m", max = "10m", multiplier = 1.0, jitter = 0.0 }"#;
     let parts = [agent("waits", "rest", ""), agent("runs", "rest", "")];

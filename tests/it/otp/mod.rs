@@ -9,37 +9,37 @@
 //! | `sup_start_ignore_child` | `start::a_suspended_agent_is_listed_and_the_next_one_starts` |
 //! | `sup_start_ignore_temporary_child`, `.._start_child`, `.._permanent_child_start_child_simple`, `simple_one_for_one_restart_ignore` | do not apply: a program that was started cannot say that there is nothing to run |
 //! | `sup_start_error_return`, `sup_start_fail`, `sup_start_map_faulty_specs`, `child_specs`, `sup_flags` | `start::a_configuration_that_cannot_be_is_refused_before_anything_is_started` |
-//! | `sup_start_child_returns_error`, `sup_start_restart_child_returns_error` | `adm::who_starts_what_cannot_start_is_told_why`; of a raider: the root's `a_first_start_that_fails_is_answered_and_leaves_nothing` |
+//! | `sup_start_child_returns_error`, `sup_start_restart_child_returns_error` | `adm::failed_start_is_answered_with_its_reason`; of a raider: the root's `a_first_start_that_fails_is_answered_and_leaves_nothing` |
 //! | `sup_start_child_returns_error_simple` | `pools::members_are_called_by_name_and_others_are_left_alone` |
-//! | `sup_start_map` | `start::what_is_not_said_has_a_default` |
-//! | `sup_start_map_simple`, `simple_one_for_one`, `simple_one_for_one_extra`, `simple_one_for_one_escalation` | `pools::a_member_that_dies_comes_back_as_who_it_was` |
-//! | `sup_stop_infinity`, `sup_stop_timeout`, `sup_stop_timeout_dynamic`, `sup_stop_brutal_kill`, `sup_stop_brutal_kill_dynamic`, `sup_stop_non_shutdown_exit_dynamic`, `simple_one_for_one_shutdown`, `do_terminate` | `stop::a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed` |
-//! | `sup_stop_race` | `exits::who_ends_by_itself_during_the_stop_stays_down` |
+//! | `sup_start_map` | `start::missing_restart_settings_have_defaults` |
+//! | `sup_start_map_simple`, `simple_one_for_one`, `simple_one_for_one_extra`, `simple_one_for_one_escalation` | `pools::member_that_dies_comes_back_with_its_name` |
+//! | `sup_stop_infinity`, `sup_stop_timeout`, `sup_stop_timeout_dynamic`, `sup_stop_brutal_kill`, `sup_stop_brutal_kill_dynamic`, `sup_stop_non_shutdown_exit_dynamic`, `simple_one_for_one_shutdown`, `do_terminate` | `stop::dozen_stubborn_agents_cost_one_grace_and_no_other_is_killed` |
+//! | `sup_stop_race` | `exits::child_that_ends_during_the_stop_stays_down` |
 //! | `child_adm` | `adm::every_order_is_answered_in_every_state`; delete: `reload::a_specification_can_go_in_every_state_and_come_again`; idle: the benches |
 //! | `child_adm_simple` | `pools::members_are_called_by_name_and_others_are_left_alone` |
 //! | `extra_return` | `adm::the_name_of_a_session_outlives_it_and_there_is_only_ever_one` |
 //! | `child_specs_map`, `nonsignificant_*`, `significant_*` | do not apply: no child ends its supervisor; the key is refused by name, see `child_specs` |
-//! | `permanent_*`, `transient_*`, `temporary_*` (`normal`, `shutdown`, `abnormal`) | `exits::who_is_started_again_after_which_end` |
+//! | `permanent_*`, `transient_*`, `temporary_*` (`normal`, `shutdown`, `abnormal`) | `exits::restart_type_decides_after_which_exit_a_child_restarts` |
 //! | `temporary_bystander` | `groups::a_temporary_bystander_ends_with_its_group` |
 //! | `faulty_application_shutdown` | `exits::a_command_that_does_not_exist_is_named` |
 //! | `multiple_restarts` | `intensity::deaths_that_are_a_window_apart_never_quarantine` |
 //! | `one_for_one`, `one_for_all`, `rest_for_one` | `groups::the_strategy_says_whom_a_death_concerns` |
-//! | `one_for_one_escalation` | `intensity::attempts_count_and_the_limit_concerns_nobody_else` |
+//! | `one_for_one_escalation` | `intensity::failed_attempts_count_and_the_limit_is_per_child` |
 //! | `one_for_all_escalation`, `rest_for_one_escalation` | `groups::whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it` |
 //! | `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart` | `groups::another_one_that_fails_at_the_restart` |
 //! | `simple_one_for_one_corruption`, `do_not_save_child_specs_for_temporary_children` | `pools::members_come_and_go_and_leave_nothing` |
 //! | `do_not_save_start_parameters_for_temporary_children` | does not apply: what an agent is started with stands in `city.toml` |
-//! | `child_unlink` | `stop::who_has_run_away_is_ended_with_the_agent_while_the_daemon_answers` |
-//! | `tree` | does not apply: one level of supervision; `depends_on` in `stop::who_depends_starts_after_and_ends_before` |
+//! | `child_unlink` | `stop::runaway_process_is_ended_with_its_agent_while_the_daemon_answers` |
+//! | `tree` | does not apply: one level of supervision; `depends_on` in `stop::dependent_agent_starts_after_and_ends_before_its_dependency` |
 //! | `count_children`, `count_children_supervisor`, `which_children`, `scale_start_stop_many_children`, `simple_one_for_one_scale_many_temporary_children` | `start::a_hundred_agents_start_are_counted_and_stop`; more of them: the benches |
-//! | `count_restarting_children` | `intensity::who_waits_for_its_restart_is_listed_as_such` |
-//! | `order_of_children` | `stop::who_depends_starts_after_and_ends_before` |
-//! | `hanging_restart_loop`, `hanging_restart_loop_simple` | `hanging::a_restart_loop_hangs_nobody_and_a_stop_ends_it`, `hanging::a_stop_of_everything_ends_the_loop` |
+//! | `count_restarting_children` | `intensity::child_that_waits_for_its_restart_is_listed_as_such` |
+//! | `order_of_children` | `stop::dependent_agent_starts_after_and_ends_before_its_dependency` |
+//! | `hanging_restart_loop`, `hanging_restart_loop_simple` | `hanging::restart_loop_delays_no_other_and_a_stop_ends_it`, `hanging::a_stop_of_everything_ends_the_loop` |
 //! | `hanging_restart_loop_rest_for_one` | `hanging::those_after_it_wait_and_can_be_stopped` |
-//! | `code_change`, `code_change_map`, `code_change_simple`, `code_change_simple_map` | `reload::a_reload_changes_flags_and_children_and_nobody_elses_pid`; a bad one: `e2e::reload::a_broken_edit_keeps_the_old_configuration` |
+//! | `code_change`, `code_change_map`, `code_change_simple`, `code_change_simple_map` | `reload::reload_changes_flags_and_children_and_no_other_pid`; a bad one: `e2e::reload::a_broken_edit_keeps_the_old_configuration` |
 //! | `already_started_outside_supervisor` | `adm::a_strangers_session_of_the_same_name_is_not_ended`; the socket's: `e2e::stop::a_second_supervisor_ends_at_once_and_leaves_the_first_alone` |
 //! | `simple_global_supervisor` | `e2e::survive::sessions_survive_the_kill_of_the_daemon_and_are_adopted`, `e2e::crash::a_session_that_is_lost_with_its_holder_is_started_again` |
-//! | `external_start_no_progress_log` | `exits::who_is_started_again_after_which_end` |
+//! | `external_start_no_progress_log` | `exits::restart_type_decides_after_which_exit_a_child_restarts` |
 
 mod adm;
 mod exits;

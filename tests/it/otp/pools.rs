@@ -40,7 +40,7 @@ fn members(city: &City, count: usize) -> Vec<Value> {
 /// death the pool has as many members as before, the others unchanged, and the dead member returns under its name; over
 /// the limit it alone is quarantined.
 #[test]
-fn a_member_that_dies_comes_back_as_who_it_was() {
+fn member_that_dies_comes_back_with_its_name() {
     let lines = "stamp \"is $HD_SESSION $0 $PWD\"\nrest";
     let city = pool(Plan::new().set("daemon", "max_restarts", "2"), lines, 3);
     let before = members(&city, 3);

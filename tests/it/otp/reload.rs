@@ -25,7 +25,7 @@ fn save(city: &City, plan: &Plan) -> Value {
 /// keys that need no restart; a child that is no longer configured ends (OTP: it runs on), and a new one starts (OTP:
 /// it waits).
 #[test]
-fn a_reload_changes_flags_and_children_and_nobody_elses_pid() {
+fn reload_changes_flags_and_children_and_no_other_pid() {
     let kept = agent("kept", "polite", "");
     let city = started(&with(&[
         kept.clone(),
@@ -120,7 +120,7 @@ fn a_specification_can_go_in_every_state_and_come_again() {
 
 /// A group that changes while it is restarted: no member is forgotten.
 #[test]
-fn a_group_that_goes_while_it_is_restarted_leaves_nobody_behind() {
+fn group_removed_while_it_restarts_leaves_no_process_behind() {
     let lines = "[ $n = 1 ] || [ -e $signs/mended ] || exit 1\npolite";
     let agents = [
         agent("zeta", "polite", ""),

@@ -149,7 +149,7 @@ fn a_configuration_that_cannot_be_is_refused_before_anything_is_started() {
 
 /// `sup_start_map`: a specification of only a name and a command gets every default.
 #[test]
-fn what_is_not_said_has_a_default() {
+fn missing_restart_settings_have_defaults() {
     let city = made(&with(&[agent("plain", "rest", "")]));
     let shown = city.hd(&["config", "show"]);
     assert_eq!(shown.code, 0, "{shown:?}");

@@ -55,7 +55,7 @@ fn all_run(city: &City, count: usize) {
 /// `sup_stop_brutal_kill_dynamic`, `sup_stop_non_shutdown_exit_dynamic`, `simple_one_for_one_shutdown`: every agent
 /// ends in its own way, at the same time.
 #[test]
-fn a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed() {
+fn dozen_stubborn_agents_cost_one_grace_and_no_other_is_killed() {
     let crowd = crowd();
     let mut city = started(&with(&crowd));
     all_run(&city, crowd.len());
@@ -104,7 +104,7 @@ fn a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed() {
 /// `order_of_children`: here `depends_on` decides the order, not names or the order in the file; the stop is the exact
 /// reverse.
 #[test]
-fn who_depends_starts_after_and_ends_before() {
+fn dependent_agent_starts_after_and_ends_before_its_dependency() {
     let parts = [
         agent("mike", "polite", "depends_on = [\"alpha\"]"),
         agent("zeta", "polite", ""),
@@ -130,7 +130,7 @@ fn who_depends_starts_after_and_ends_before() {
 /// `child_unlink`: a process that has left the session, its group and its terminal, and ignores signals, is ended with
 /// the agent; meanwhile the daemon answers.
 #[test]
-fn who_has_run_away_is_ended_with_the_agent_while_the_daemon_answers() {
+fn runaway_process_is_ended_with_its_agent_while_the_daemon_answers() {
     let away = "trap '' TERM INT HUP\nexec >/dev/null 2>&1 </dev/null\n\
                 (while :; do sleep 0.1; done) &\n\
                 echo $! >signs/away.new\nmv signs/away.new signs/away\n";

@@ -222,11 +222,11 @@ impl City {
 
     /// Runs `hd --json` with these words.
     pub fn hd(&self, words: &[&str]) -> Ran {
-        self.say(&[&["--json"], words].concat())
+        self.hd_text(&[&["--json"], words].concat())
     }
 
     /// Runs `hd` with these words, with output for people.
-    pub fn say(&self, words: &[&str]) -> Ran {
+    pub fn hd_text(&self, words: &[&str]) -> Ran {
         let mut hd = self.program("hd");
         hd.arg("--city").arg(&self.root).args(words);
         let output = hd.output().unwrap();

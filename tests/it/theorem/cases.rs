@@ -14,7 +14,7 @@ use super::ends::{
 };
 use super::forms::{Agent, is_there};
 use super::lab::{CRLF, HELD, Lab};
-use super::look::Seen;
+use super::look::SandboxState;
 use super::reach::Reach;
 use horde_supervisor::actors::mail::Charged;
 use horde_supervisor::actors::refusal::{Refusal, RefusalKind};
@@ -37,7 +37,7 @@ struct Run<'a> {
     charged: Charged,
     dir: PathBuf,
     /// The work that must not be lost.
-    seen: Seen,
+    seen: SandboxState,
     /// The stash entries of other sandboxes.
     before: Vec<Oid>,
     /// Set when HEAD or index were lost, and with them the reason for which some forms were precious.
@@ -52,7 +52,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
     let relic = lab.town().relic("a").await;
     let charged = lab.town().charge(&relic).await.unwrap();
     let dir = charged.sandbox.clone();
-    let before = Seen::of(&dir).stashes;
+    let before = SandboxState::of(&dir).stashes;
     let forms = forms(case, &mut dice);
     let at_risk = forms.iter().any(|form| is_at_risk(*form));
     let dirty = forms.iter().any(|form| is_dirty(*form));
@@ -66,7 +66,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
                 library: &library,
             };
             forms.iter().for_each(|form| agent.make(*form));
-            let seen = Seen::of(&dir);
+            let seen = SandboxState::of(&dir);
             assert!(
                 is_there(case.form, &dir, &seen),
                 "{forms:?}: not {:?}",
@@ -120,7 +120,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
 impl Run<'_> {
     /// Asserts that nothing changed.
     fn unchanged(&self, what: &str) {
-        let differs = self.seen.differs(&Seen::of(&self.dir));
+        let differs = self.seen.differs(&SandboxState::of(&self.dir));
         assert!(differs.is_empty(), "{what} changed {differs:?}");
     }
 
@@ -252,7 +252,7 @@ impl Run<'_> {
 
     /// Breaks something besides the work, and mends it.
     async fn repair(&mut self, what: usize) {
-        let (dir, admin) = (self.dir.clone(), Seen::admin(&self.dir));
+        let (dir, admin) = (self.dir.clone(), SandboxState::admin(&self.dir));
         let mut wanted = self.seen.clone();
         let write = |path: PathBuf, text: &str| fs::write(path, text).expect("written");
         match what {
@@ -272,7 +272,7 @@ impl Run<'_> {
         repair::run(&world, self.charged.raider.clone())
             .await
             .unwrap();
-        let now = Seen::of(&dir);
+        let now = SandboxState::of(&dir);
         match what {
             // The reflog still names the commit that was checked out.
             5 => {
@@ -436,7 +436,7 @@ impl Run<'_> {
             let mut other = self.seen.differs(&self.seen.restored(&to));
             // The same work was saved before. This file holds none: the commit gives both of its forms.
             other.retain(|what| !self.refilled || what != "file crlf.eol");
-            fs::remove_dir_all(Seen::admin(&to)).expect("removed");
+            fs::remove_dir_all(SandboxState::admin(&to)).expect("removed");
             fs::remove_dir_all(&to).expect("removed");
             back = other.is_empty();
             if back {

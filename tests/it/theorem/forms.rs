@@ -15,7 +15,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::lab::OTHER;
-use super::look::Seen;
+use super::look::SandboxState;
 use crate::support::git::{feed_git, try_git};
 
 /// A form.
@@ -407,7 +407,7 @@ impl Agent<'_> {
                 }
                 self.run(&["add", "--", "-dash"]);
             }
-            form if form.is_told() => self.tell(form),
+            form if form.is_told() => self.apply_setting(form),
             form if form.is_odd() => self.hide(form),
             form if form.is_ruin() => self.ruin(form),
             _ => self.leave(form),
@@ -465,7 +465,7 @@ impl Agent<'_> {
                 self.write("x.ignored", "x\n");
             }
             Form::Locked => {
-                let admin = Seen::admin(dir);
+                let admin = SandboxState::admin(dir);
                 fs::write(admin.join("locked"), "by the agent\n").expect("locked");
             }
             _ => {}

@@ -39,7 +39,7 @@ pub struct Inner {
 
 /// A sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SandboxState {
     /// All files except for its own `.git` and ignored ones; repositories among ignored files are included.
     pub files: BTreeMap<Vec<u8>, File>,
     /// Set when `.git` leads to the administrative directory. Without that, its contents are unknown.
@@ -216,7 +216,7 @@ fn reflog(file: &Path) -> BTreeSet<Oid> {
         .collect()
 }
 
-impl Seen {
+impl SandboxState {
     /// Returns the administrative directory of a worktree.
     pub fn admin(dir: &Path) -> PathBuf {
         let text = fs::read_to_string(dir.join(".git")).expect("a link");

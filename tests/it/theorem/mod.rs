@@ -202,7 +202,7 @@ fn a_few_samples_are_the_whole() {
 /// verifyCommitOnMain: work that was squashed onto the target is not at risk, and is still salvaged: its commit has
 /// another id there.
 #[tokio::test(start_paused = true)]
-async fn what_is_on_the_target_under_another_name_holds_up_nothing() {
+async fn work_squashed_onto_the_target_holds_up_no_removal() {
     let lab = Lab::new().await;
     let relic = lab.town().relic("a").await;
     let charged = lab.town().charge(&relic).await.unwrap();
@@ -222,7 +222,7 @@ async fn what_is_on_the_target_under_another_name_holds_up_nothing() {
 /// A commit that only a raider's branch on the remote has may lose that branch when a person tidies up. It outlives
 /// that, and the next start, which forgets refs that the remote no longer has.
 #[tokio::test(start_paused = true)]
-async fn what_only_a_raiders_branch_on_the_remote_has_is_kept_as_well() {
+async fn commits_only_on_a_raiders_remote_branch_are_kept_as_well() {
     let lab = Lab::new().await;
     for held in [false, true] {
         let relic = lab.town().relic("a").await;

@@ -16,7 +16,7 @@ const ORDER: &[&[&str]] = &[
     // One idea in two files: everything that each part is handed.
     &["world", "directory"],
     &["effects"],
-    &["ask", "lookout", "records"],
+    &["ask", "look_timer", "records"],
     &["rig_settings", "ground", "glances", "usage", "conversation"],
     &["sandboxes", "sandbox_faults", "declared", "briefs", "gates", "typing"],
     &["outbox", "compaction"],

@@ -110,7 +110,7 @@ fn the_golden_files_of_the_protocol_are_there() {
 }
 
 #[test]
-fn what_lands_is_tested_as_the_readme_says() {
+fn ci_runs_the_tests_of_the_readme() {
     const COMMAND: &str = "cargo test";
     for name in ["README.md", ".ci/run"] {
         let text = std::fs::read_to_string(root().join(name)).unwrap();

@@ -112,7 +112,7 @@ fn the_readme_is_short() {
 }
 
 #[test]
-fn generated_pages_are_what_the_program_says() {
+fn generated_pages_match_the_program() {
     for name in ["verbs", "city-toml", "causes"] {
         let script = root().join("docs/reference/generate");
         let hd = env!("CARGO_BIN_EXE_hd");

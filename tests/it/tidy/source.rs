@@ -187,7 +187,7 @@ fn words_in_comments_and_strings_are_not_code() {
 }
 
 #[test]
-fn tests_in_a_file_are_told_from_what_ships() {
+fn tests_in_a_file_are_told_from_shipped_code() {
     let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
     let source = Source::new("src/x.rs", text);
     let shipped: Vec<_> = source.shipped().map(|(number, _)| number).collect();

@@ -127,7 +127,7 @@ fn role_names(source: &Source) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn every_module_says_what_it_is() {
+fn every_module_has_a_header() {
     expect_none("a module begins with `//!`", &every(all(), no_header));
 }
 
@@ -147,7 +147,7 @@ fn functions_are_short() {
 }
 
 #[test]
-fn nothing_is_left_unfinished_or_unwrapped() {
+fn code_has_no_unfinished_work_or_unwrap() {
     expect_none("these words have no place here", &every(all(), bad_words));
 }
 
@@ -190,7 +190,7 @@ fn merge_requests_move_by_steps_of_their_machine() {
 }
 
 #[test]
-fn each_rule_catches_what_it_is_there_for() {
+fn each_rule_catches_a_violation() {
     let shipped = |rule: fn(&Source) -> Vec<(usize, String)>, text: &str| {
         rule(&Source::new("src/x.rs", text)).len()
     };

@@ -30,7 +30,7 @@ async fn slots_missed_after_a_crash_during_a_run_are_made_up_for() {
 
 /// A rig's automations come and go with its branches.
 #[tokio::test(start_paused = true)]
-async fn what_an_operator_disabled_is_disabled_when_it_comes_back() {
+async fn disabled_automation_is_disabled_when_it_is_configured_again() {
     let all = [automation("often", cooldown(60))];
     let town = start(&all).await;
     assert_eq!(count(&town, "often"), 1);
@@ -45,7 +45,7 @@ async fn what_an_operator_disabled_is_disabled_when_it_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_that_holds_too_late_does_not_run_what_was_removed() {
+async fn condition_that_holds_too_late_does_not_run_a_removed_automation() {
     let town = start(&[]).await;
     town.parts.runner.let_go("check", secs(8), 0);
     town.reload(|city| city.automations = vec![automation("act", condition(60))])
@@ -60,7 +60,7 @@ async fn a_condition_that_holds_too_late_does_not_run_what_was_removed() {
 
 /// The journal is not read again and again from where an event was last waited for.
 #[tokio::test(start_paused = true)]
-async fn events_that_concern_nobody_are_passed_over_for_good() {
+async fn events_without_a_matching_gate_are_skipped_for_good() {
     let mut all = [automation("tell", event("relic.closed"))];
     all[0].exec = "tell".into();
     let town = start(&all).await;

@@ -33,8 +33,7 @@ async fn submitted_by_a_person(town: &Town) -> Charged {
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_prompt_that_vanishes_beside_a_person_is_not_typed_again_and_they_say_what_became_of_it()
- {
+async fn first_prompt_that_vanishes_beside_a_person_is_not_typed_again_before_they_answer() {
     let town = Scenario::new().with(pastes).start().await;
     let charged = submitted_by_a_person(&town).await;
     town.pass(300 * SECOND).await;

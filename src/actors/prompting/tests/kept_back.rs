@@ -126,7 +126,7 @@ async fn end_of_input_that_cannot_be_typed_calls_a_person() {
 /// Another writer's bytes wait in a full terminal: text typed after them may be lost, and their consumption does not
 /// prove that the prompt was taken.
 #[tokio::test(start_paused = true)]
-async fn first_prompt_waits_while_its_terminal_is_full_of_what_another_hand_typed() {
+async fn first_prompt_waits_while_its_terminal_holds_text_of_a_person() {
     let town = Scenario::new().with(stdin).start().await;
     let charged = raider(&town, LOGIN).await;
     let sessions = &town.parts.sessions;
@@ -187,7 +187,7 @@ async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached
 
 /// A wrong hint misleads people.
 #[tokio::test(start_paused = true)]
-async fn call_for_a_first_prompt_says_what_helps_against_its_reason() {
+async fn escalation_of_a_first_prompt_names_the_remedy_for_its_reason() {
     let town = Scenario::new().with(stdin).start().await;
     let charged = raider(&town, LOGIN).await;
     let sessions = &town.parts.sessions;

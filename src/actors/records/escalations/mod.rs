@@ -1,7 +1,7 @@
 //! Escalations as relics: the problems that people were called for, and their resolution (`witness-patrol.md`,
 //! escalate).
 
-mod settle;
+mod closing;
 
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
-use crate::domain::escalation::{self, Open, Repeat, Standing};
+use crate::domain::escalation::{self, EscalationState, Open, Repeat};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation};
@@ -17,7 +17,7 @@ use crate::domain::problem::Problem;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
-pub use self::settle::{about, over, over_where, settle, standing, still_so, vanished};
+pub use self::closing::{about, close, close_matching, close_where, standing, still_so, vanished};
 
 /// Prefix of the ids of escalations.
 const PREFIX: &str = "esc";
@@ -28,7 +28,7 @@ pub struct Entry {
     /// The relic, as listed and shown.
     pub relic: Relic,
     /// The stored state.
-    pub standing: Standing,
+    pub standing: EscalationState,
 }
 
 impl Entry {
@@ -40,7 +40,7 @@ impl Entry {
         let known = txn.get(&key(&relic.id))?;
         let known = known.and_then(|text| serde_json::from_str(&text).ok());
         // Raised by an older version: no state was stored.
-        let standing = known.unwrap_or_else(|| Standing::raised(relic.created));
+        let standing = known.unwrap_or_else(|| EscalationState::raised(relic.created));
         Ok(Self { relic, standing })
     }
 
@@ -124,7 +124,11 @@ fn key(id: &RelicId) -> String {
     format!("escalation:{id}")
 }
 
-fn put_standing(txn: &mut dyn Txn, id: &RelicId, standing: &Standing) -> Result<(), StoreError> {
+fn put_standing(
+    txn: &mut dyn Txn,
+    id: &RelicId,
+    standing: &EscalationState,
+) -> Result<(), StoreError> {
     let text = serde_json::to_string(standing);
     let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
     txn.set(&key(id), Some(&text))
@@ -220,7 +224,7 @@ pub fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreEr
 pub(in crate::actors) fn called(body: &Body) -> Option<&Escalation> {
     match body {
         Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
-        Body::PolecatDone(_)
+        Body::RaiderDone(_)
         | Body::MergeReady(_)
         | Body::Merged(_)
         | Body::MergeFailed(_)
@@ -231,7 +235,7 @@ pub(in crate::actors) fn called(body: &Body) -> Option<&Escalation> {
 fn called_mut(body: &mut Body) -> Option<&mut Escalation> {
     match body {
         Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
-        Body::PolecatDone(_)
+        Body::RaiderDone(_)
         | Body::MergeReady(_)
         | Body::Merged(_)
         | Body::MergeFailed(_)
@@ -272,12 +276,12 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         return entry.repeat(txn, &body, cause);
     }
     let hook = complete(txn, &mut body)?;
-    let mut standing = Standing::raised(txn.now());
+    let mut standing = EscalationState::raised(txn.now());
     if let (Body::RecoveryNeeded(_), Some(hook)) = (message, &hook) {
         standing.sandbox = Some(hook.incarnation);
     }
     standing.relic = match &body.relic {
-        Some(relic) => settle::status(txn, relic)?,
+        Some(relic) => closing::status(txn, relic)?,
         None => None,
     };
     let relic = txn.create_relic(&NewRelic {
@@ -328,7 +332,7 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Ent
 /// # Errors
 /// The store's.
 pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
-    say(world, from, Body::RecoveryNeeded(body)).await
+    send_to_shaman(world, from, Body::RecoveryNeeded(body)).await
 }
 
 /// Sends ESCALATION to the shaman: a problem with the work, independent of a sandbox. Not sent when the shaman knows it
@@ -337,10 +341,10 @@ pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Ref
 /// # Errors
 /// The store's.
 pub async fn escalate(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
-    say(world, from, Body::Escalation(body)).await
+    send_to_shaman(world, from, Body::Escalation(body)).await
 }
 
-async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
+async fn send_to_shaman(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
     let from = from.to_owned();
     let sent = world.store.run(move |txn| send(txn, &from, body.clone()));
     sent.await?;

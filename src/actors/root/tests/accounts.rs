@@ -68,7 +68,7 @@ pub(super) async fn converse(town: &Town, child: &ChildId) {
         .unwrap();
 }
 
-pub(super) fn told(town: &Town, session: &SessionId) -> usize {
+pub(super) fn limit_notices(town: &Town, session: &SessionId) -> usize {
     let sent = town.parts.sessions.sent(session);
     let of_limit = |input: &&Input| match input {
         Input::Submit(text) | Input::Paste(text) => text.contains("limit of your account is over"),
@@ -108,7 +108,11 @@ async fn limit_of_one_session_parks_the_account_and_is_no_death() {
     assert!(town.runs(&one), "a short limit is waited for");
     town.pass(MINUTE * 21).await;
     assert_eq!(town.starts(&two), 2);
-    assert_eq!(told(&town, &one), 1, "the interrupted prompt is restored");
+    assert_eq!(
+        limit_notices(&town, &one),
+        1,
+        "the interrupted prompt is restored"
+    );
     assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
     assert!(town.charge(&relic).await.is_ok());
 }
@@ -154,7 +158,7 @@ async fn attached_session_is_not_ended_by_a_long_limit() {
     show(&town, &session, &limit(&town, MINUTE * 300));
     town.pass(PATROL * 3).await;
     assert!(town.runs(&session));
-    assert_eq!(told(&town, &session), 0);
+    assert_eq!(limit_notices(&town, &session), 0);
 }
 
 /// Sessions go on in the order of their work's priority, not all at once.
@@ -171,7 +175,12 @@ async fn sessions_go_on_one_after_another() {
     }
     town.pass(PATROL).await;
     town.pass(MINUTE * 9).await;
-    let all = || sessions.iter().map(|one| told(&town, one)).sum::<usize>();
+    let all = || {
+        sessions
+            .iter()
+            .map(|one| limit_notices(&town, one))
+            .sum::<usize>()
+    };
     assert_eq!(all(), 0);
     let mut seen = Vec::new();
     for _ in 0..60 {
@@ -208,7 +217,7 @@ async fn sessions_go_on_in_the_order_of_the_priority_of_their_work() {
     for _ in 0..240 {
         town.pass(Duration::from_millis(500)).await;
         for (priority, session) in &sessions {
-            if told(&town, session) > 0 && !order.contains(priority) {
+            if limit_notices(&town, session) > 0 && !order.contains(priority) {
                 order.push(*priority);
             }
         }
@@ -369,13 +378,13 @@ async fn person_ends_the_park() {
     show(&town, &session, &limit(&town, MINUTE * 20));
     town.pass(PATROL).await;
     let of = harness(&town);
-    assert!(accounts::over(&town.world, &of));
+    assert!(accounts::unpark(&town.world, &of));
     town.pass(PATROL).await;
-    assert_eq!(told(&town, &session), 1);
-    assert!(!accounts::over(&town.world, &of), "over");
+    assert_eq!(limit_notices(&town, &session), 1);
+    assert!(!accounts::unpark(&town.world, &of), "over");
     town.world.directory.tell_root(RootMail::Accounts);
     town.pass(MINUTE * 30).await;
-    assert_eq!(told(&town, &session), 1);
+    assert_eq!(limit_notices(&town, &session), 1);
 }
 
 /// Nudges go to no session of a parked account: they would only meet the limit.
@@ -406,10 +415,10 @@ async fn session_that_a_person_is_attached_to_is_told_afterwards() {
     town.pass(PATROL).await;
     town.parts.sessions.set_attached(&session, true);
     town.pass(MINUTE * 22).await;
-    assert_eq!(told(&town, &session), 0);
+    assert_eq!(limit_notices(&town, &session), 0);
     town.parts.sessions.set_attached(&session, false);
     town.pass(PATROL).await;
-    assert_eq!(told(&town, &session), 1);
+    assert_eq!(limit_notices(&town, &session), 1);
 }
 
 /// A program that names a limit at each of its ends may have done its work. That is no death, and a person is called.

@@ -34,7 +34,7 @@ async fn jumpy(scenario: Scenario) -> (Town, Arc<JumpyClock>) {
 async fn active(town: &Town, session: &SessionId) {
     let now = Some(town.world.clock.now());
     town.parts.sessions.set_last_activity(session, now);
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.settle().await;
 }
 
@@ -64,7 +64,7 @@ async fn a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_jump_of_the_wall_clock_ends_no_quarantine_and_restarts_nobody() {
+async fn jump_of_the_wall_clock_ends_no_quarantine_and_restarts_no_child() {
     for jump in [HOUR, -HOUR] {
         let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
         let scenario = scenario.agent("crew", RestartType::Permanent).with(|city| {
@@ -114,14 +114,14 @@ async fn a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or
 
 /// `[notify] reraise`: people were told, and the clock is set meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_jump_of_the_wall_clock_calls_nobody_again_before_its_time_or_after() {
+async fn jump_of_the_wall_clock_does_not_change_when_an_escalation_is_raised_again() {
     for jump in [HOUR, -HOUR] {
         let reraise = |city: &mut City| city.notify.reraise = Some(SECOND * 600);
         let (town, clock) = jumpy(Scenario::new().with(reraise)).await;
         let call = Escalation {
             agent: "mayor".into(),
             relic: None,
-            problem: Problem::said("no key"),
+            problem: Problem::in_own_words("no key"),
             severity: Severity::Low,
             evidence: String::new(),
         };

@@ -33,7 +33,7 @@ async fn shortened_conversation_is_followed_by_a_rally() {
         until: town.world.clock.now().checked_add(MINUTE * 40).ok(),
         fresh: true,
     };
-    accounts::told(
+    accounts::report_trouble(
         &town.world,
         &ChildId::Agent("other".parse().unwrap()),
         &harness(&town),
@@ -72,7 +72,7 @@ async fn rally_after_a_shortened_conversation_is_typed_again_when_it_was_refused
 
 /// `[rigs.raiders] on_compact`: it hands off while it still remembers, or nothing is typed.
 #[tokio::test(start_paused = true)]
-async fn session_whose_conversation_is_shortened_is_told_what_its_rig_says() {
+async fn session_gets_the_rigs_instructions_after_a_compaction() {
     for (on_compact, words) in [
         (OnCompact::Handoff, Some("handoff -m")),
         (OnCompact::Nothing, None),

@@ -69,7 +69,7 @@ async fn drift_waits_while_a_question_is_open() {
 
 /// The decision uses the present screen, not that of the last patrol.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_nobody_saw_yet_is_found_before_its_session_is_replaced() {
+async fn unseen_question_is_found_before_its_session_is_replaced() {
     let (town, id, session) = mayor().await;
     town.pass(PATROL).await;
     town.parts.sessions.show(&session, Some("Sure?"));
@@ -81,7 +81,7 @@ async fn a_question_that_nobody_saw_yet_is_found_before_its_session_is_replaced(
 
 /// An agent that asks is idle because it waits for a person.
 #[tokio::test(start_paused = true)]
-async fn who_asks_is_not_idle() {
+async fn session_with_an_open_question_is_not_idle() {
     let (town, _, session) = mayor().await;
     let second = Duration::from_secs(1);
     town.reload(|city| city.agents[0].idle_timeout = Some(second * 45))
@@ -160,7 +160,7 @@ async fn a_question_ends_with_its_session() {
     town.parts.sessions.crash(&session, 9);
     town.until("it was replaced", || town.starts(&session) == 2)
         .await;
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.pass(PATROL).await;
     assert_eq!(question(&town, &id).await, None);
     let gone = SessionHandle {

@@ -35,7 +35,7 @@ fn counts(town: &Town) -> [usize; 3] {
 
 /// OTP supervisor_SUITE, one_for_one, one_for_all and rest_for_one: the members that restart with `b`.
 #[tokio::test(start_paused = true)]
-async fn the_strategy_decides_who_is_restarted() {
+async fn group_strategy_decides_which_members_restart() {
     let table = [
         (Strategy::OneForOne, [1, 2, 1]),
         (Strategy::OneForAll, [2, 2, 2]),
@@ -82,7 +82,7 @@ async fn the_others_end_last_first_and_start_first_first() {
 
 /// OTP: a resting child is not restarted with the others; a temporary child never is.
 #[tokio::test(start_paused = true)]
-async fn who_rests_stays_at_rest() {
+async fn resting_member_is_not_started_by_its_group() {
     let town = group(Strategy::OneForAll);
     let town = town.with(|city| city.agents[2].restart = RestartType::Temporary);
     let town = town.start().await;
@@ -167,7 +167,7 @@ async fn a_second_death_meanwhile_begins_again() {
 
 /// A member that is stopped during the restart takes no part any more, and delays no other.
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
+async fn member_that_is_stopped_meanwhile_does_not_delay_its_group() {
     let town = group(Strategy::OneForAll).start().await;
     let [a, b, c] = sessions(&town);
     town.parts.sessions.hold_start(&a);
@@ -207,7 +207,7 @@ async fn start_that_waits_for_sessions_that_cannot_be_seen_is_answered() {
 
 /// A member that waits for an agent outside the group delays no other member.
 #[tokio::test(start_paused = true)]
-async fn a_member_that_waits_for_another_agent_holds_nobody_up() {
+async fn member_that_waits_for_another_agent_does_not_delay_its_group() {
     let town = group(Strategy::OneForAll).agent("other", RestartType::Permanent);
     let other = || AgentName::new("other").unwrap();
     let town = town.with(|city| city.agents[0].depends_on = vec![other()]);
@@ -232,7 +232,7 @@ fn all_run(town: &Town) -> bool {
 
 /// Found by the storm: members waiting for a group that was removed from the configuration stop waiting.
 #[tokio::test(start_paused = true)]
-async fn a_group_that_is_configured_away_leaves_nobody_waiting() {
+async fn removed_group_leaves_no_member_waiting() {
     let town = group(Strategy::OneForAll).start().await;
     for _ in 0..3 {
         town.parts.sessions.crash(&sessions(&town)[1], 9);
@@ -263,7 +263,7 @@ async fn a_group_that_is_configured_away_leaves_nobody_waiting() {
 
 /// The others wait with a quarantined member: its release releases them, too.
 #[tokio::test(start_paused = true)]
-async fn whoever_releases_a_quarantined_member_releases_its_group() {
+async fn release_of_a_quarantined_member_releases_its_group() {
     let town = group(Strategy::OneForAll).start().await;
     quarantine(&town, "b").await;
     town.wake(&agent("b")).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::actors::ask;
 use crate::actors::mail::Charged;
-use crate::actors::mail::{ChildState, Meant};
+use crate::actors::mail::{ChildRef, ChildState};
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Has the session work for four seconds, then hand off with this progress.
 async fn hand_off(town: &Town, charged: &Charged, progress: &str) {
     town.pass(SECOND * 4).await;
-    let meant = Meant::raider(&charged.raider, charged.incarnation);
+    let meant = ChildRef::raider(&charged.raider, charged.incarnation);
     let progress = Some(progress.to_owned());
     ask::hand_off(&town.world, meant, progress).await.unwrap();
     town.settle().await;

@@ -142,7 +142,7 @@ async fn no_child_respawns_without_limit_though_the_supervisor_is_killed_each_ti
 
 /// The death of an agent that waits for another one still counts.
 #[tokio::test(start_paused = true)]
-async fn a_death_while_nobody_watched_counts_though_the_child_cannot_start_yet() {
+async fn death_without_a_supervisor_counts_though_the_child_cannot_start_yet() {
     let scenario = || {
         let town = persistent().agent("clerk", RestartType::Permanent);
         town.with(|city| city.agents[1].depends_on = vec![AgentName::new("mayor").unwrap()])
@@ -328,7 +328,7 @@ async fn rows_are_bounded_and_go_with_their_child() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_switches_what_becomes_of_the_history() {
+async fn reload_switches_the_storage_of_death_histories() {
     let id = agent("mayor");
     let town = memory().start().await;
     quarantine(&town, &id).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::actors::ask;
 use crate::actors::mail::agent_spec;
-use crate::actors::mail::{ChildState, Meant};
+use crate::actors::mail::{ChildRef, ChildState};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
@@ -30,7 +30,7 @@ async fn ends(town: &Town, id: &ChildId) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn end_while_opening_ends_what_is_being_opened() {
+async fn end_while_opening_ends_the_session_that_is_being_opened() {
     let (town, id) = mayor().await;
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
@@ -41,7 +41,9 @@ async fn end_while_opening_ends_what_is_being_opened() {
     let (world, child) = (town.world.clone(), id.clone());
     let other = session.clone();
     let ended =
-        tokio::spawn(async move { ask::end(&world, Meant::any(child, other), Cause::Done).await });
+        tokio::spawn(
+            async move { ask::end(&world, ChildRef::any(child, other), Cause::Done).await },
+        );
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&session);
     ended.await.unwrap().unwrap();
@@ -81,7 +83,9 @@ async fn end_while_cycling_wins() {
     let (world, child) = (town.world.clone(), id.clone());
     let other = session.clone();
     let ended =
-        tokio::spawn(async move { ask::end(&world, Meant::any(child, other), Cause::Done).await });
+        tokio::spawn(
+            async move { ask::end(&world, ChildRef::any(child, other), Cause::Done).await },
+        );
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_stop(&session);
     ended.await.unwrap().unwrap();
@@ -147,13 +151,13 @@ async fn a_wake_while_it_goes_to_rest_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_a_child_that_goes_to_rest_is_told_so() {
+async fn start_of_a_child_that_goes_to_rest_is_answered_with_that() {
     let (town, id) = mayor().await;
     let session = town.session(&id);
     town.parts.sessions.hold_stop(&session);
     let (reply, _answer) = ractor::concurrency::oneshot();
     let reply = reply.into();
-    town.tell(RootMail::Rest { id, reply }).unwrap();
+    town.send_to_root(RootMail::Rest { id, reply }).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let spec = agent_spec(&town.world.city, &town.world.city.agents[0]);
@@ -198,7 +202,9 @@ async fn an_end_is_not_confirmed_by_an_actor_that_was_killed() {
     town.parts.sessions.hold_stop(&session);
     let (world, child, other) = (town.world.clone(), id.clone(), session.clone());
     let ended =
-        tokio::spawn(async move { ask::end(&world, Meant::any(child, other), Cause::Done).await });
+        tokio::spawn(
+            async move { ask::end(&world, ChildRef::any(child, other), Cause::Done).await },
+        );
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     town.kill_actors::<ChildMsg>();
@@ -219,7 +225,9 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
     town.parts.sessions.hold_stop(&session);
     let (world, child, other) = (town.world.clone(), id.clone(), session.clone());
     let ended =
-        tokio::spawn(async move { ask::end(&world, Meant::any(child, other), Cause::Done).await });
+        tokio::spawn(
+            async move { ask::end(&world, ChildRef::any(child, other), Cause::Done).await },
+        );
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let (reply, answer) = ractor::concurrency::oneshot();
@@ -227,7 +235,7 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
         id: id.clone(),
         reply: reply.into(),
     };
-    town.tell(rest).unwrap();
+    town.send_to_root(rest).unwrap();
     town.parts.sessions.release_stop(&session);
     ended.await.unwrap().unwrap();
     assert!(answer.await.unwrap().is_ok());
@@ -237,7 +245,7 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
 /// `witness-patrol.md`, TOCTOU guard: a decision about one incarnation or session is not applied to the next of its
 /// name, whether or not the root has it.
 #[tokio::test(start_paused = true)]
-async fn who_came_after_the_one_that_was_meant_is_left_alone() {
+async fn order_for_one_incarnation_or_session_leaves_its_successor_alone() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let (raider, id) = (&charged.raider, ChildId::Raider(charged.raider.clone()));
@@ -249,8 +257,8 @@ async fn who_came_after_the_one_that_was_meant_is_left_alone() {
         .unwrap()
         .unwrap();
     let meant = [
-        Meant::raider(raider, Incarnation(now.0 + 1)),
-        Meant::raider(raider, now).only("of an earlier session".into()),
+        ChildRef::raider(raider, Incarnation(now.0 + 1)),
+        ChildRef::raider(raider, now).only("of an earlier session".into()),
     ];
     let refused = async |town: &Town| {
         for meant in meant.clone() {
@@ -265,7 +273,7 @@ async fn who_came_after_the_one_that_was_meant_is_left_alone() {
     let (clock, parts) = (town.world.clock.clone(), town.crash().await);
     let town = Scenario::new().begin_on(parts, clock).await;
     refused(&town).await;
-    let meant = Meant::raider(raider, now).only(facts.token);
+    let meant = ChildRef::raider(raider, now).only(facts.token);
     ask::end(&town.world, meant, Cause::Done).await.unwrap();
     assert!(!town.runs(&charged.session));
 }

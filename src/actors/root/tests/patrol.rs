@@ -127,7 +127,7 @@ async fn a_slow_start_is_no_death_and_a_failed_one_is() {
 
 /// `health-patrol.md`, limitations: no activity tracking, no idle kill.
 #[tokio::test(start_paused = true)]
-async fn activity_that_is_not_known_kills_nobody() {
+async fn unknown_activity_is_no_reason_to_end_a_session() {
     let town = agents(&["mayor"]).with(|city| city.agents[0].idle_timeout = Some(SECOND * 60));
     let town = town.start().await;
     town.pass(SECOND * 3600).await;
@@ -155,7 +155,7 @@ async fn a_death_is_told_with_its_code_and_the_end_of_the_terminal() {
 
 /// A quarantined agent is skipped, and that is visible.
 #[tokio::test(start_paused = true)]
-async fn patrols_pass_over_who_is_quarantined_and_it_shows() {
+async fn patrols_skip_a_quarantined_child_and_its_state_shows_it() {
     let town = agents(&["mayor"]).start().await;
     let id = agent("mayor");
     for _ in 0..6 {

@@ -28,7 +28,7 @@ fn change(agents: &mut [Agent], name: &str, change: impl FnOnce(&mut Agent)) {
 
 /// A raider that was parked with a refused outcome is still told of that when it goes on; the next incarnation is not.
 #[tokio::test(start_paused = true)]
-async fn resumed_child_keeps_what_its_outcome_was_refused_for() {
+async fn resumed_child_keeps_the_reason_of_its_refused_outcome() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let id = ChildId::Raider(charged.raider.clone());
@@ -89,7 +89,7 @@ async fn drift_waits_while_a_person_is_attached() {
 
 /// The hash is stored with the session, so an adopted session is judged correctly.
 #[tokio::test(start_paused = true)]
-async fn an_adopted_session_is_judged_by_what_it_was_started_from() {
+async fn adopted_session_is_judged_by_the_configuration_of_its_start() {
     for (fingerprint, starts) in [("", 1), ("two", 2)] {
         let (town, id) = mayor().await;
         let clock = town.world.clock.clone();
@@ -120,14 +120,14 @@ async fn an_idle_session_is_replaced_when_its_time_is_up() {
         .sessions
         .set_last_activity(&session, Some(town.world.clock.now()));
     town.parts.sessions.set_attached(&session, true);
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.pass(SECOND * 60).await;
     assert_eq!(town.starts(&session), 1, "a person is attached");
     town.parts.sessions.set_attached(&session, false);
     town.parts
         .sessions
         .set_last_activity(&session, Some(town.world.clock.now()));
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.pass(SECOND * 44).await;
     assert_eq!(town.starts(&session), 1);
     town.pass(SECOND * 2).await;
@@ -164,7 +164,7 @@ async fn an_agent_that_is_wanted_again_while_it_ends_starts_when_it_has_ended() 
             .await;
         town.reconfigure(|city| city.clone_from(&before)).await;
         // The second look begins when the decisions of the first are carried out.
-        town.look(2).await;
+        town.run_looks(2).await;
         town.parts.sessions.release_stop(&session);
         town.settle().await;
         assert!(town.runs(&session));
@@ -294,7 +294,7 @@ fn chain() -> Scenario {
 
 /// `depends_on`: started afterwards, even when the dependency takes its time.
 #[tokio::test(start_paused = true)]
-async fn an_agent_starts_when_what_it_depends_on_is_up() {
+async fn agent_starts_when_its_dependencies_are_up() {
     let scenario = chain();
     let clock = std::sync::Arc::new(crate::adapters::clock::PausedClock::starting_at(
         "2026-01-01T00:00:00Z".parse().unwrap(),
@@ -392,7 +392,7 @@ async fn the_stop_goes_in_the_reverse_order_of_dependence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_typed_into_a_session_that_only_drifts() {
+async fn session_that_only_drifts_gets_no_input() {
     let (town, id) = mayor().await;
     town.reload(|city| change(&mut city.agents, "mayor", |a| a.fingerprint = "x".into()))
         .await;

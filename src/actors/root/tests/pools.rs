@@ -59,10 +59,10 @@ async fn the_check_decides_within_bounds() {
     let town = pool(Some(CHECK));
     let clock = town.start().await;
     let runner = &clock.parts.runner;
-    runner.say(CHECK, "2\n");
+    runner.set_output(CHECK, "2\n");
     clock.pass(SECOND * 6).await;
     assert_eq!(running(&clock), [1, 2]);
-    runner.say(CHECK, "9\n");
+    runner.set_output(CHECK, "9\n");
     clock.pass(SECOND * 6).await;
     assert_eq!(running(&clock), [1, 2, 3]);
     runner.let_go(CHECK, Duration::ZERO, 1);
@@ -74,7 +74,7 @@ async fn the_check_decides_within_bounds() {
 #[tokio::test(start_paused = true)]
 async fn a_member_drains_in_its_own_time() {
     let town = pool(Some(CHECK)).start().await;
-    town.parts.runner.say(CHECK, "3");
+    town.parts.runner.set_output(CHECK, "3");
     town.pass(SECOND * 6).await;
     let starts = |town: &Town| {
         (1..=3)
@@ -82,25 +82,26 @@ async fn a_member_drains_in_its_own_time() {
             .sum::<usize>()
     };
     assert_eq!(starts(&town), 3);
-    town.parts.runner.say(CHECK, "1");
+    town.parts.runner.set_output(CHECK, "1");
     town.pass(SECOND * 6).await;
     assert_eq!(running(&town), [1, 2, 3], "they have their time");
     let draining = town.view(&agent("worker-3")).await.unwrap().draining;
     assert!(draining);
-    town.parts.runner.say(CHECK, "3");
+    town.parts.runner.set_output(CHECK, "3");
     town.pass(SECOND * 40).await;
     assert_eq!(
         (running(&town), starts(&town)),
         (vec![1, 2, 3], 3),
         "nobody was ended"
     );
-    town.parts.runner.say(CHECK, "2");
+    town.parts.runner.set_output(CHECK, "2");
     town.pass(SECOND * 6).await;
     let id = agent("worker-3");
-    town.tell(RootMail::DrainDue { id, epoch: None }).unwrap();
+    town.send_to_root(RootMail::DrainDue { id, epoch: None })
+        .unwrap();
     town.pass(SECOND).await;
     assert_eq!(running(&town), [1, 2], "it said that it is finished");
-    town.parts.runner.say(CHECK, "1");
+    town.parts.runner.set_output(CHECK, "1");
     town.pass(SECOND * 6).await;
     town.parts.sessions.exit(&member(&town, 2), 0);
     town.pass(SECOND * 60).await;
@@ -113,7 +114,7 @@ async fn a_member_drains_in_its_own_time() {
 #[tokio::test(start_paused = true)]
 async fn the_bounds_are_applied_live() {
     let town = pool(Some(CHECK)).start().await;
-    town.parts.runner.say(CHECK, "9");
+    town.parts.runner.set_output(CHECK, "9");
     town.pass(SECOND * 6).await;
     let bound = |max| {
         move |city: &mut crate::domain::city::City| {
@@ -152,9 +153,9 @@ async fn a_lower_min_without_a_check_is_applied_live() {
 #[tokio::test(start_paused = true)]
 async fn a_draining_member_that_is_cycled_is_gone() {
     let town = pool(Some(CHECK)).start().await;
-    town.parts.runner.say(CHECK, "2");
+    town.parts.runner.set_output(CHECK, "2");
     town.pass(SECOND * 6).await;
-    town.parts.runner.say(CHECK, "1");
+    town.parts.runner.set_output(CHECK, "1");
     town.pass(SECOND * 6).await;
     let id = agent("worker-2");
     assert!(town.view(&id).await.unwrap().draining);
@@ -168,7 +169,7 @@ async fn a_draining_member_that_is_cycled_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_came_back_is_asked_once_at_a_time() {
     let town = pool(Some(CHECK)).start().await;
-    town.parts.runner.say(CHECK, "1");
+    town.parts.runner.set_output(CHECK, "1");
     town.pass(SECOND * 6).await;
     let agents = town.world.newest().city.agents.clone();
     town.reload(|city| city.agents.clear()).await;
@@ -183,7 +184,7 @@ async fn a_pool_that_came_back_is_asked_once_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_members_are_kept_until_the_check_has_come_back() {
     let town = pool(Some(CHECK)).start().await;
-    town.parts.runner.say(CHECK, "3");
+    town.parts.runner.set_output(CHECK, "3");
     town.pass(SECOND * 6).await;
     let clock = town.world.clock.clone();
     let parts = town.crash().await;
@@ -202,18 +203,18 @@ async fn a_draining_member_is_told_if_it_has_a_harness() {
         let harness = driven.then(|| HarnessName::new("claude").unwrap());
         let town = pool(Some(CHECK)).with(|city| city.agents[0].harness = harness);
         let town = town.start().await;
-        town.parts.runner.say(CHECK, "2");
+        town.parts.runner.set_output(CHECK, "2");
         town.pass(SECOND * 6).await;
         let told = |n| town.parts.sessions.sent(&member(&town, n));
         assert_eq!([told(1), told(2)], [[], []], "nobody drains yet");
-        town.parts.runner.say(CHECK, "1");
+        town.parts.runner.set_output(CHECK, "1");
         town.pass(SECOND * 11).await;
         assert!(town.view(&agent("worker-2")).await.unwrap().draining);
         let words = Input::Submit(PoolNotice::Leave.text(&town.world.hd()));
         let expected = if driven { vec![words] } else { Vec::new() };
         assert_eq!((told(1), told(2)), (Vec::new(), expected));
         // Needed again: the member that was told to end is told so.
-        town.parts.runner.say(CHECK, "2");
+        town.parts.runner.set_output(CHECK, "2");
         town.pass(SECOND * 6).await;
         let last = Input::Submit(PoolNotice::Stay.text(&town.world.hd()));
         assert_eq!(told(2).pop(), driven.then_some(last));
@@ -233,7 +234,7 @@ async fn draining_member_is_told_when_its_account_is_open_again() {
         pool.drain_timeout = SECOND * 3600;
     });
     let town = town.start().await;
-    town.parts.runner.say(CHECK, "2");
+    town.parts.runner.set_output(CHECK, "2");
     town.pass(SECOND * 6).await;
     let trouble = Trouble {
         why: Why::RateLimited,
@@ -241,8 +242,8 @@ async fn draining_member_is_told_when_its_account_is_open_again() {
         until: town.world.clock.now().checked_add(SECOND * 120).ok(),
         fresh: true,
     };
-    accounts::told(&town.world, &agent("worker-1"), &harness, trouble);
-    town.parts.runner.say(CHECK, "1");
+    accounts::report_trouble(&town.world, &agent("worker-1"), &harness, trouble);
+    town.parts.runner.set_output(CHECK, "1");
     town.pass(SECOND * 60).await;
     assert!(town.view(&agent("worker-2")).await.unwrap().draining);
     assert!(town.parts.sessions.sent(&member(&town, 2)).is_empty());
@@ -263,12 +264,12 @@ async fn draining_member_is_told_again_when_the_words_were_refused() {
         pool.drain_timeout = SECOND * 3600;
     });
     let town = town.start().await;
-    town.parts.runner.say(CHECK, "2");
+    town.parts.runner.set_output(CHECK, "2");
     town.pass(SECOND * 6).await;
     let session = town.view(&agent("worker-2")).await.unwrap().session;
     let other = ClaimKey::Typing(session.unwrap().handle.token);
     let other = town.world.claims.claim(other).unwrap();
-    town.parts.runner.say(CHECK, "1");
+    town.parts.runner.set_output(CHECK, "1");
     town.pass(SECOND * 60).await;
     drop(other);
     town.pass(SECOND * 60).await;
@@ -285,16 +286,16 @@ async fn a_member_that_crashes_is_not_pardoned_by_a_pool_that_goes_up_and_down()
         let town = town.start().await;
         let (second, id) = (member(&town, 2), agent("worker-2"));
         for _ in 0..20 {
-            town.parts.runner.say(CHECK, "2");
+            town.parts.runner.set_output(CHECK, "2");
             town.pass(SECOND * 6).await;
             if town.runs(&second) {
                 town.parts.sessions.crash(&second, 9);
             }
-            town.parts.runner.say(CHECK, "1");
+            town.parts.runner.set_output(CHECK, "1");
             town.pass(SECOND * 6).await;
         }
         assert_eq!(town.starts(&second), 6, "max_restarts and the first");
-        town.parts.runner.say(CHECK, "2");
+        town.parts.runner.set_output(CHECK, "2");
         town.pass(SECOND * 6).await;
         assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
     }
@@ -304,7 +305,7 @@ async fn a_member_that_crashes_is_not_pardoned_by_a_pool_that_goes_up_and_down()
 #[tokio::test(start_paused = true)]
 async fn a_slow_check_changes_nothing_until_it_has_come_back() {
     let town = pool(Some(CHECK)).start().await;
-    town.parts.runner.say(CHECK, "2");
+    town.parts.runner.set_output(CHECK, "2");
     town.pass(SECOND * 6).await;
     assert_eq!(running(&town), [1, 2]);
     let asked = town.parts.runner.started(CHECK).len();
@@ -328,10 +329,10 @@ async fn a_pool_is_asked_at_its_new_pace() {
         }
     });
     let town = scenario.start().await;
-    town.parts.runner.say(CHECK, "2");
+    town.parts.runner.set_output(CHECK, "2");
     town.pass(SECOND * 3600).await;
     assert_eq!(running(&town), [1, 2]);
-    town.parts.runner.say(CHECK, "3");
+    town.parts.runner.set_output(CHECK, "3");
     town.reload(|city| {
         if let Some(pool) = &mut city.agents[0].pool {
             pool.check_interval = SECOND * 5;
@@ -347,7 +348,7 @@ async fn a_pool_is_asked_at_its_new_pace() {
 async fn a_pool_says_why_it_has_its_size() {
     let town = pool(Some(CHECK)).start().await;
     let view = async || ask::pools(&town.world).await.unwrap().remove(0);
-    town.parts.runner.say(CHECK, "9");
+    town.parts.runner.set_output(CHECK, "9");
     town.pass(SECOND * 6).await;
     let sized = view().await;
     assert_eq!((sized.wanted, sized.failed), (Some(3), None));
@@ -363,7 +364,7 @@ async fn a_pool_says_why_it_has_its_size() {
 /// A return would answer the dialog: a draining member is told when the dialog has closed, and a member that is needed
 /// again before that is told nothing.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
+async fn no_input_into_an_open_question_or_under_a_persons_hands() {
     for attached in [true, false] {
         let town = pool(Some(CHECK)).with(|city| {
             asking(city);
@@ -371,7 +372,7 @@ async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
             city.agents[0].pool.as_mut().unwrap().drain_timeout = SECOND * 600;
         });
         let town = town.start().await;
-        town.parts.runner.say(CHECK, "2");
+        town.parts.runner.set_output(CHECK, "2");
         town.pass(SECOND * 6).await;
         let second = member(&town, 2);
         let busy = |busy: bool| match attached {
@@ -386,13 +387,13 @@ async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
         };
         let told = || town.parts.sessions.sent(&second);
         busy(true);
-        town.parts.runner.say(CHECK, "1");
+        town.parts.runner.set_output(CHECK, "1");
         town.pass(SECOND * 61).await;
         assert!(town.view(&agent("worker-2")).await.unwrap().draining);
         assert_eq!(told(), [], "attached: {attached}");
-        town.parts.runner.say(CHECK, "2");
+        town.parts.runner.set_output(CHECK, "2");
         town.pass(SECOND * 6).await;
-        town.parts.runner.say(CHECK, "1");
+        town.parts.runner.set_output(CHECK, "1");
         town.pass(SECOND * 6).await;
         busy(false);
         town.pass(SECOND * 61).await;

@@ -36,7 +36,7 @@ pub(super) fn stray(id: &str) -> SessionSpec {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_daemon_adopts_what_runs_and_restarts_what_does_not() {
+async fn next_daemon_adopts_running_sessions_and_restarts_dead_ones() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = town.start().await;
     let (a, b) = (town.worker("a").await, town.worker("b").await);
@@ -104,7 +104,7 @@ async fn a_session_that_nothing_asks_for_is_ended_at_the_next_patrol() {
     let orphan = stray("gt-horde-Nobody");
     town.parts.sessions.start(&orphan).unwrap();
     town.parts.sessions.hold_stop(&orphan.id);
-    town.look(4).await;
+    town.run_looks(4).await;
     assert_eq!(town.parts.sessions.stops().len(), 1, "it is being ended");
     // The last look may be applied after the session has ended.
     town.parts.sessions.release_stop(&orphan.id);
@@ -144,7 +144,7 @@ async fn a_session_that_is_being_ended_is_not_adopted() {
         town.until("the stop", || !town.parts.sessions.stops().is_empty())
             .await;
         town.reconfigure(|city| city.suspended = false).await;
-        town.look(2).await;
+        town.run_looks(2).await;
         town.parts.sessions.release_stop(&session);
     };
     tokio::join!(boot, then);
@@ -171,7 +171,7 @@ async fn a_session_of_an_earlier_incarnation_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_seen_is_never_acted_on() {
+async fn unobservable_session_is_never_acted_on() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let clock = town.world.clock.clone();
@@ -197,7 +197,7 @@ async fn what_cannot_be_seen_is_never_acted_on() {
 
 /// `1-product.md`: the patrol is the safety net. It finds an exit without an event.
 #[tokio::test(start_paused = true)]
-async fn an_exit_that_nobody_announced_is_found_by_the_patrol() {
+async fn unannounced_exit_is_found_by_the_patrol() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.sessions.exit_unheard(&charged.session, 1);
@@ -232,7 +232,7 @@ async fn a_look_that_outlasts_a_patrol_is_acted_on() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = scenario.begin_on(parts, clock).await;
     let (reply, mut ready) = ractor::concurrency::oneshot();
-    town.tell(RootMail::Boot(reply.into())).unwrap();
+    town.send_to_root(RootMail::Boot(reply.into())).unwrap();
     let held = || town.parts.sessions.lists_held() > 0;
     town.until("the first look", held).await;
     tokio::time::advance(PATROL).await;
@@ -259,9 +259,9 @@ async fn the_root_is_not_deaf_while_it_boots() {
     parts.store = StoreHandle::new();
     let town = Scenario::new().begin_on(parts, clock).await;
     let (reply, _ready) = ractor::concurrency::oneshot();
-    town.tell(RootMail::Boot(reply.into())).unwrap();
+    town.send_to_root(RootMail::Boot(reply.into())).unwrap();
     let (reply, views) = ractor::concurrency::oneshot();
-    town.tell(RootMail::Views(reply.into())).unwrap();
+    town.send_to_root(RootMail::Views(reply.into())).unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     let mut views = views;
     while views.try_recv().is_err() {
@@ -318,7 +318,7 @@ async fn a_resting_agent_is_not_taken_for_one_that_is_wanted() {
 /// A session of unknown state must not be touched; a person is called once when that lasts, and the escalation is closed
 /// when it can be observed.
 #[tokio::test(start_paused = true)]
-async fn who_cannot_be_seen_for_long_is_told_of_once() {
+async fn session_that_stays_unobservable_is_escalated_once() {
     for restarts in 0..=2 {
         let scenario = || Scenario::new().agent("mayor", RestartType::Permanent);
         let mut town = scenario().start().await;

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::accounts::{MINUTE, PATROL, child, converse, harness, limit, looks, show, told, town};
+use super::accounts::{
+    MINUTE, PATROL, child, converse, harness, limit, limit_notices, looks, show, town,
+};
 use crate::actors::accounts;
 use crate::actors::mail::Charged;
 use crate::actors::mail::ChildState;
-use crate::domain::account::{Told, Trouble, Why};
+use crate::domain::account::{ReportEffect, Trouble, Why};
 use crate::domain::event::EventType;
 use crate::testing::world::Scenario;
 
@@ -37,7 +39,7 @@ async fn park_that_ended_while_no_supervisor_ran_gives_everybody_a_turn() {
     assert_eq!(resumed.len(), 1);
     let children = resumed[0].data["children"].as_array().unwrap();
     assert_eq!(children.len(), 3, "{children:?}");
-    assert_eq!(told(&town, &kept.session), 1);
+    assert_eq!(limit_notices(&town, &kept.session), 1);
     assert_eq!(
         (town.starts(&one.session), town.starts(&two.session)),
         (2, 2)
@@ -58,15 +60,15 @@ async fn session_that_cannot_be_seen_at_its_turn_is_told_afterwards() {
         .hide(&session, Some("too many open files"));
     town.pass(MINUTE * 3).await;
     assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
-    assert_eq!(told(&town, &session), 0);
+    assert_eq!(limit_notices(&town, &session), 0);
     town.parts.sessions.hide(&session, None);
     town.pass(PATROL).await;
-    assert_eq!(told(&town, &session), 1);
+    assert_eq!(limit_notices(&town, &session), 1);
 }
 
 /// While the first child tries whether a guessed time was right, no new work begins.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_charged_while_the_first_of_a_guessed_time_tries() {
+async fn no_relic_is_charged_while_the_first_child_tests_a_guessed_limit() {
     let town = town().await;
     let charged = town.worker("one").await;
     show(&town, &charged.session, "at your limit\n> ");
@@ -91,7 +93,7 @@ async fn raider_does_not_inherit_the_turn_of_the_one_before_it() {
         show(&town, &charged.session, &limit(&town, MINUTE * 20));
     }
     town.pass(PATROL).await;
-    assert!(accounts::over(&town.world, &harness(&town)));
+    assert!(accounts::unpark(&town.world, &harness(&town)));
     town.settle().await;
     let accounts = &town.world.directory.accounts;
     let turn = |of: &Charged| accounts.turn(&town.world.city, &harness(&town), &child(of));
@@ -118,7 +120,7 @@ async fn completion_without_hd_ends_the_park_too() {
         until: None,
         fresh: false,
     };
-    accounts::told(&town.world, &child(&charged), &harness(&town), trouble);
+    accounts::report_trouble(&town.world, &child(&charged), &harness(&town), trouble);
     assert!(accounts::refuse_held(&town.world, &harness(&town), &child(&charged)).is_err());
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
@@ -139,12 +141,12 @@ async fn end_with_a_limit_just_after_it_was_over_is_a_death() {
         until: None,
         fresh: true,
     };
-    accounts::told(&town.world, &id, &of, trouble());
+    accounts::report_trouble(&town.world, &id, &of, trouble());
     accounts::went_on(&town.world, &id, &of);
     town.pass(PATROL).await;
     assert_eq!(
-        accounts::told(&town.world, &id, &of, trouble()),
-        Told::Hasty
+        accounts::report_trouble(&town.world, &id, &of, trouble()),
+        ReportEffect::Hasty
     );
     town.parts.sessions.print(&charged.session, "at your limit");
     town.parts.sessions.exit(&charged.session, 1);

@@ -87,7 +87,7 @@ async fn back_off_grows_as_configured_and_the_death_after_the_last_quarantines()
 /// `TestCrashTrackerPartialWindowSlide`: one death leaves the window at a time, which allows one restart;
 /// `TestCrashTrackerDifferentSessions`: every child has a window of its own.
 #[tokio::test(start_paused = true)]
-async fn one_death_leaves_the_window_at_a_time() {
+async fn deaths_leave_the_restart_window_separately() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = town.agent("clerk", RestartType::Permanent);
     let town = town.with(|city| city.daemon.restart.max_restarts = 2);
@@ -154,7 +154,7 @@ async fn a_session_healthy_for_long_enough_clears_its_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn restart_types_mean_what_they_mean_in_otp() {
+async fn restart_types_mean_the_same_as_in_otp() {
     type End = fn(&Town, &ChildId);
     let exit0: End = |town, id| town.parts.sessions.exit(&town.session(id), 0);
     let exit1: End = |town, id| town.parts.sessions.exit(&town.session(id), 1);
@@ -268,7 +268,7 @@ async fn a_child_killed_while_its_session_starts_finds_that_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_ended_session_still_says_is_ignored() {
+async fn late_events_of_an_ended_session_are_ignored() {
     let (town, id) = mayor(RestartType::Permanent).await;
     let old = town.view(&id).await.unwrap().session.unwrap().handle;
     town.parts.sessions.crash(&old.id, 9);
@@ -290,7 +290,7 @@ async fn what_an_ended_session_still_says_is_ignored() {
         SessionEvent::Lost(old.clone(), "late".into()),
         SessionEvent::Lost(foreign, "strange".into()),
     ] {
-        town.tell(RootMail::Session(event)).unwrap();
+        town.send_to_root(RootMail::Session(event)).unwrap();
     }
     town.pass(SECOND * 100).await;
     assert_eq!(town.starts(&old.id), 2);
@@ -314,7 +314,7 @@ async fn a_first_start_that_fails_is_answered_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended() {
+async fn hanging_start_is_a_death_and_its_late_session_is_ended() {
     let (town, id) = mayor(RestartType::Permanent).await;
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
@@ -378,7 +378,7 @@ async fn a_start_that_cannot_be_written_down_is_no_death_and_is_tried_until_it_c
 
 /// The waiting caller learns why the child does not come up, and the child rests as before.
 #[tokio::test(start_paused = true)]
-async fn who_wakes_what_cannot_be_seen_is_told() {
+async fn wake_of_an_unobservable_child_fails_with_the_reason() {
     let (town, id) = mayor(RestartType::Permanent).await;
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
@@ -412,7 +412,7 @@ async fn a_session_that_survives_a_kill_raises_one_alarm() {
 
 /// A session that hung ended after all: its escalation is closed, and a new hang opens a new one.
 #[tokio::test(start_paused = true)]
-async fn an_alarm_about_what_would_not_end_is_over_with_its_end_and_is_raised_anew() {
+async fn escalation_of_an_unkillable_session_closes_with_its_end_and_can_open_again() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = scenario.start().await;
     let (id, session) = (agent("mayor"), town.session(&agent("mayor")));

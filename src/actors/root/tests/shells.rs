@@ -44,7 +44,7 @@ async fn an_agent_that_died_inside_its_wrapper_is_replaced_and_its_words_are_kep
 
 /// A wrapper that restarts its agent has none for a moment.
 #[tokio::test(start_paused = true)]
-async fn one_patrol_alone_proves_nothing() {
+async fn single_patrol_without_the_agent_is_no_proof_of_its_death() {
     let (town, _, session) = mayor(driven).await;
     town.pass(MINUTE * 2).await;
     town.parts.sessions.hollow(&session);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::ask;
-use crate::actors::mail::{ChildState, Meant, StopMode};
+use crate::actors::mail::{ChildRef, ChildState, StopMode};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
@@ -50,7 +50,7 @@ async fn a_second_stop_skips_the_grace() {
     let session = town.session(&agent("mayor"));
     town.parts.sessions.outlive_grace(&session);
     let stop = |mode| RootMail::Stop { mode, reply: None };
-    town.tell(stop(StopMode::Graceful)).unwrap();
+    town.send_to_root(stop(StopMode::Graceful)).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let parts = town.parts.clone();
@@ -87,10 +87,11 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
         .await;
     let (world, other) = (town.world.clone(), session.clone());
     let ended =
-        tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
+        tokio::spawn(async move { ask::end(&world, ChildRef::any(id, other), Cause::Done).await });
     ask::views(&town.world).await.unwrap();
     let mode = StopMode::KeepSessions;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&session);
     let parts = town.parts.clone();
@@ -101,7 +102,7 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_in_back_off_and_quarantine_waits_for_nobody() {
+async fn stop_does_not_wait_for_back_off_or_quarantine() {
     for deaths in [2, 6] {
         let town = two().await;
         let id = agent("mayor");
@@ -131,7 +132,8 @@ async fn a_stop_while_a_session_starts_ends_it() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&session);
     let parts = town.parts.clone();
@@ -154,12 +156,13 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
     town.parts.sessions.hold_stop(&session);
     let (world, other) = (town.world.clone(), session.clone());
     let ended =
-        tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
+        tokio::spawn(async move { ask::end(&world, ChildRef::any(id, other), Cause::Done).await });
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let begun = town.world.clock.mono();
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_stop(&session);
     let clock = town.world.clock.clone();
@@ -188,14 +191,14 @@ async fn a_stop_ends_sessions_that_no_child_has() {
 
 /// "Stopped" is reported only when no session is left.
 #[tokio::test(start_paused = true)]
-async fn a_stop_names_what_it_could_not_end() {
+async fn stop_names_the_sessions_that_it_could_not_end() {
     let town = two().await;
     let (stubborn, unseen) = (town.session(&agent("mayor")), town.session(&agent("clerk")));
     town.parts.sessions.refuse_stop(&stubborn);
     town.parts.sessions.hide(&unseen, Some("fog"));
     let left = Arc::clone(&town.left);
     town.stop(StopMode::Now).await;
-    let left = left.told();
+    let left = left.list();
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(left[0].contains(unseen.as_str()) && left[0].contains("fog"));
     assert!(left[1].contains(stubborn.as_str()));
@@ -203,7 +206,7 @@ async fn a_stop_names_what_it_could_not_end() {
 
 /// A session that cannot be observed does not delay the stop; the next start finds it.
 #[tokio::test(start_paused = true)]
-async fn a_stop_does_not_wait_for_what_cannot_be_seen() {
+async fn stop_does_not_wait_for_unobservable_sessions() {
     let town = two().await;
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hide(&session, Some("fog"));
@@ -217,12 +220,13 @@ async fn a_stop_does_not_wait_for_what_cannot_be_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
+async fn stop_that_takes_too_long_goes_on_without_hanging_sessions() {
     let town = two().await;
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hold_stop(&session);
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     // Once for its child, once in the pass over remaining sessions.
@@ -245,7 +249,8 @@ async fn a_stop_that_takes_too_long_ends_sessions_that_no_child_has() {
     town.parts.sessions.hide(&lone, None);
     town.parts.sessions.hold_stop(&deaf);
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     tokio::time::advance(SECOND * 16).await;
@@ -269,7 +274,8 @@ async fn less_patience_ends_no_session_that_is_kept() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     for mode in [StopMode::KeepSessions, StopMode::Now] {
-        town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+        town.send_to_root(RootMail::Stop { mode, reply: None })
+            .unwrap();
     }
     let parts = town.parts.clone();
     town.task.await.unwrap();
@@ -296,7 +302,8 @@ async fn a_start_that_comes_through_after_the_stop_is_ended() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     ask::views(&town.world).await.unwrap();
     tokio::time::advance(SECOND * 16).await;
     town.task.await.unwrap();
@@ -309,12 +316,13 @@ async fn a_start_that_comes_through_after_the_stop_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_wanted_any_more_while_stopping() {
+async fn charge_is_refused_while_stopping() {
     let town = two().await;
     let session = town.session(&agent("mayor"));
     town.parts.sessions.hold_stop(&session);
     let mode = StopMode::Graceful;
-    town.tell(RootMail::Stop { mode, reply: None }).unwrap();
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
     let relic = town.relic("late").await;
     let refused = town.charge(&relic).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Unavailable);

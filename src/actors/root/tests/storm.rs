@@ -116,7 +116,7 @@ async fn doings(town: &Town) -> (u64, usize, usize) {
 }
 
 #[test]
-fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
+fn each_wanted_child_runs_once_after_any_edits_and_failures() {
     let mut seed = seeded::first();
     let until = Instant::now() + Duration::from_secs(240);
     loop {

@@ -5,10 +5,10 @@ use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::super::{nuke, unpack};
 use super::Plan;
-use crate::actors::mail::Meant;
+use crate::actors::mail::ChildRef;
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::failures;
-use crate::actors::records::standing;
+use crate::actors::records::operator_orders;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RaiderId;
 use crate::domain::message;
@@ -17,7 +17,7 @@ use crate::domain::saga::{Saga, SagaKind};
 
 /// Unwinds all steps. Idempotent; a sandbox that holds anything is salvaged first.
 pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
-    let meant = Meant::raider(&plan.raider, plan.incarnation);
+    let meant = ChildRef::raider(&plan.raider, plan.incarnation);
     ask::end(world, meant, Cause::ChargeFailed).await?;
     let target = NukeTarget {
         raider: plan.raider.clone(),
@@ -39,7 +39,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
     world
         .store
         .run(move |txn| {
-            standing::drop_hook(txn, &plan.raider, plan.incarnation)?;
+            operator_orders::drop_hook(txn, &plan.raider, plan.incarnation)?;
             let mut relic = txn.relic(&plan.relic)?;
             failures::reopen(txn, &plan.raider, &mut relic, plan.error.as_deref())?;
             if let Some(why) = &plan.failure {

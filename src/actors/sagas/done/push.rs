@@ -39,7 +39,7 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
                 let taken = world.store.run(move |txn| {
                     let blocked = Some(ProblemKind::PushBlocked);
                     let settled = escalations::about(txn, &[&relic], blocked)?;
-                    escalations::settle(txn, settled, Cause::Done)
+                    escalations::close(txn, settled, Cause::Done)
                 });
                 taken.await?;
             }
@@ -50,7 +50,7 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
         if plan.blocked.as_deref() != Some(&error.message) || lasts {
             plan.blocked = Some(error.message.clone());
             let calls = lasts || !error.is_passing();
-            tell(world, saga, plan, &error, calls).await?;
+            record_failure(world, saga, plan, &error, calls).await?;
             called |= lasts;
         }
         tokio::time::sleep(wait).await;
@@ -60,7 +60,7 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
 }
 
 /// Notes why the push fails, and calls a person when the failure is not transient, or has lasted.
-async fn tell(
+async fn record_failure(
     world: &World,
     saga: &mut Saga,
     plan: &Plan,

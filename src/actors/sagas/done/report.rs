@@ -17,7 +17,7 @@ pub(super) fn compare(
     let reported = request.cleanup_status?;
     let measured = nuke::mismatch(reported, git)?;
     let event = mismatch(&request.raider, reported, measured);
-    world.store.note(vec![event]);
+    world.store.journal(vec![event]);
     Some(measured)
 }
 

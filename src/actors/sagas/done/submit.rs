@@ -5,7 +5,7 @@ use super::super::super::world::World;
 use super::super::pack;
 use super::Plan;
 use crate::domain::merge::{MergeRequest, MrState, Review};
-use crate::domain::message::{self, Body, PolecatDone};
+use crate::domain::message::{self, Body, RaiderDone};
 use crate::domain::relic::{Exit, RelicKind};
 use crate::domain::saga::Saga;
 use crate::ports::relics::{NewRelic, StoreError, Txn};
@@ -28,7 +28,7 @@ pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &Plan) -> Resul
                 let prefix = city.rig(&plan.raider.rig).map(|rig| rig.prefix.clone());
                 make_mr(txn, &plan, prefix.unwrap_or_else(|| "mr".into()))?;
             }
-            let done = PolecatDone {
+            let done = RaiderDone {
                 raider: plan.raider.clone(),
                 incarnation: plan.incarnation,
                 rig: plan.raider.rig.clone(),
@@ -40,7 +40,7 @@ pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &Plan) -> Resul
                 gate: plan.wants_review.then(|| "human".to_owned()),
             };
             let (from, to) = (plan.raider.to_string(), message::witness(&plan.raider.rig));
-            txn.send(&from, &to, Body::PolecatDone(done))?;
+            txn.send(&from, &to, Body::RaiderDone(done))?;
             txn.step_saga(id, "submit", &stored)
         })
         .await?;

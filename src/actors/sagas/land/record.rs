@@ -327,7 +327,7 @@ pub fn withdraw(
     note: Option<&str>,
     origin: impl Into<Origin>,
 ) -> Result<bool, StoreError> {
-    if mr.is_over() || txn.saga_of(SagaKind::Land, mr.id.as_str())?.is_some() {
+    if mr.is_final() || txn.saga_of(SagaKind::Land, mr.id.as_str())?.is_some() {
         return Ok(false);
     }
     forget(txn, &mr.id)?;
@@ -336,7 +336,7 @@ pub fn withdraw(
     record_mr(txn, EventType::MrRejected, mr, origin)?;
     // The raider's POLECAT_DONE has no receiver any more.
     for message in txn.inbox(&message::witness(&mr.rig))? {
-        let about = matches!(&message.body, Body::PolecatDone(done)
+        let about = matches!(&message.body, Body::RaiderDone(done)
             if done.raider == mr.raider && done.incarnation == mr.incarnation);
         if about {
             txn.handled(message.id)?;

@@ -68,7 +68,7 @@ pub(super) async fn put_back(
         let known = known.and_then(|text| serde_json::from_str(&text).ok());
         let mut chase: Chase = known.unwrap_or_default();
         let calls = chase.moved(now);
-        let why = chase.note(&mr.target);
+        let why = chase.explanation(&mr.target);
         let moved = Step::TargetMoved {
             until: chase.wait().and_then(|wait| now.checked_add(wait).ok()),
             note: why.clone(),

@@ -19,7 +19,7 @@ use crate::ports::repo::Measurement;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Returns the sandbox's ignored files now, or that they cannot be listed.
-pub(super) async fn look(world: &World, target: &NukeTarget) -> Ignored {
+pub(super) async fn list(world: &World, target: &NukeTarget) -> Ignored {
     match tokio::time::timeout(LIMIT, measure(world, target)).await {
         Ok(measured) => of(&measured),
         Err(_) => Ignored::unknown(format!("git did not say it within {LIMIT:?}")),
@@ -41,7 +41,7 @@ fn of(measured: &Probed<Option<Measurement>>) -> Ignored {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn note(
+pub(super) async fn record(
     world: &World,
     saga: &mut Saga,
     plan: &mut Plan,
@@ -60,7 +60,7 @@ pub(super) async fn note(
 pub async fn named(world: &World, target: &NukeTarget, refused: Refusal) -> Refusal {
     let mut refused = refused;
     if refused.kind == RefusalKind::WorkAtRisk && target.cause == Cause::Operator {
-        refused.losses.extend(look(world, target).await.line());
+        refused.losses.extend(list(world, target).await.line());
     }
     refused
 }

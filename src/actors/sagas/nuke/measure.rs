@@ -79,7 +79,7 @@ pub(super) async fn saved_unasked(world: &World, target: &NukeTarget, git: &GitF
     let landed = asked.await;
     // An unknown answer is not cached: it is asked again.
     if landed == Ok(false) {
-        kept.note(raider.clone(), git.head.clone(), now);
+        kept.record(raider.clone(), git.head.clone(), now);
     }
     landed.unwrap_or(false)
 }

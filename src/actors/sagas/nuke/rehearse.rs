@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::measure::unreadable;
-use super::{admitted, busy, check, fenced, ignored, measure, room};
+use super::{admitted, busy, check, fenced, ignored, measure, salvage_quota};
 use crate::actors::mail::NukeTarget;
 use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId};
@@ -70,7 +70,7 @@ pub async fn rehearse(
         hint: None,
         status: None,
         would: Would::Nuke,
-        ignored: ignored::look(world, target).await,
+        ignored: ignored::list(world, target).await,
     };
     let refused = match check(world, target).await {
         Ok(saves) if saves.is_empty() => return Ok(safe),
@@ -90,11 +90,11 @@ pub async fn rehearse(
                 (message, hint) = (refused.message, refused.hint);
                 Would::Refuse
             }
-            Probed::Known(_) => match room::lacking(world, target).await? {
+            Probed::Known(_) => match salvage_quota::lacking(world, target).await? {
                 None => Would::Salvage,
                 Some(numbers) => {
                     message = format!("{message}, and {}: {numbers}", ProblemKind::SalvageFull);
-                    hint = Some(room::HINT.to_owned());
+                    hint = Some(salvage_quota::HINT.to_owned());
                     Would::Refuse
                 }
             },
@@ -118,14 +118,14 @@ async fn unasked(
     safe: Rehearsed,
     losses: Vec<String>,
 ) -> Result<Rehearsed, Refusal> {
-    Ok(match room::lacking(world, target).await? {
+    Ok(match salvage_quota::lacking(world, target).await? {
         None => Rehearsed {
             losses,
             would: Would::Salvage,
             ..safe
         },
         Some(numbers) => {
-            let refused = room::refusal(target, &numbers);
+            let refused = salvage_quota::refusal(target, &numbers);
             Rehearsed {
                 safe: false,
                 losses,

@@ -20,7 +20,7 @@ use crate::ports::tasks::TaskError;
 ///
 /// # Errors
 /// The outcome file cannot be read or written.
-pub async fn settle(
+pub async fn apply(
     world: &World,
     hook: &Hook,
     session: &SessionHandle,

@@ -32,7 +32,7 @@ async fn raise(town: &Town, names: impl IntoIterator<Item = u64>, severity: &'st
 }
 
 /// Returns the notified subjects, in order.
-fn told(town: &Town) -> Vec<String> {
+fn notified(town: &Town) -> Vec<String> {
     let told = town.parts.runner.started(LINE);
     let subject = |command: &Command| {
         let event: Value = serde_json::from_str(command.stdin.as_deref().unwrap()).unwrap();
@@ -50,7 +50,7 @@ async fn the_command_gets_each_event_that_is_told_and_no_other() {
     let other = NewEvent::new(EventType::AgentQuarantined, "mayor", Cause::TooManyDeaths);
     town.store(move |txn| txn.record(&other)).await;
     town.settle().await;
-    assert_eq!(told(&town), ["1", "mayor"]);
+    assert_eq!(notified(&town), ["1", "mayor"]);
     let command = town.parts.runner.started(LINE).remove(0);
     assert_eq!(command.dir, town.world.city.root);
     assert_eq!(command.env["HD_CITY"], "/city");
@@ -67,9 +67,9 @@ async fn telling_begins_when_it_is_configured() {
     let reloaded = NewEvent::new(EventType::ConfigReloaded, "town", Cause::Config);
     town.store(move |txn| txn.record(&reloaded)).await;
     town.settle().await;
-    assert!(told(&town).is_empty());
+    assert!(notified(&town).is_empty());
     raise(&town, [2], "low").await;
-    assert_eq!(told(&town), ["2"]);
+    assert_eq!(notified(&town), ["2"]);
 }
 
 /// A command that hangs is ended, delays nothing else, and does not pile up.
@@ -78,12 +78,12 @@ async fn a_command_that_hangs_delays_only_the_next_one() {
     let town = scenario().start().await;
     town.parts.runner.let_go(LINE, Duration::from_secs(3600), 0);
     raise(&town, 1..=2, "low").await;
-    assert_eq!(told(&town), ["1"], "one at a time");
+    assert_eq!(notified(&town), ["1"], "one at a time");
     town.worker("work").await;
     town.world.nudge(crate::domain::message::SHAMAN);
     town.settle().await;
     town.pass(LIMIT).await;
-    assert_eq!(told(&town), ["1", "2"]);
+    assert_eq!(notified(&town), ["1", "2"]);
     town.pass(3 * LIMIT).await;
     let failed = town.events(EventType::NotifyFailed).await;
     assert_eq!(failed.len(), 1, "it is said once");
@@ -105,7 +105,7 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
     raise(&town, [41], "critical").await;
     raise(&town, 42..=80, "low").await;
     town.pass(Duration::from_secs(3600)).await;
-    let told = told(&town);
+    let told = notified(&town);
     assert!(
         told.contains(&"41".to_owned()),
         "the critical one is told: {told:?}"
@@ -124,7 +124,7 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
 
 /// More events of one kind wait than are read at once, and later ones of another kind.
 #[tokio::test(start_paused = true)]
-async fn what_is_beyond_a_full_page_is_not_passed_over() {
+async fn events_beyond_a_full_page_are_not_skipped() {
     let town = scenario().start().await;
     town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
     raise(&town, [0], "low").await;
@@ -140,7 +140,7 @@ async fn what_is_beyond_a_full_page_is_not_passed_over() {
     })
     .await;
     town.pass(Duration::from_secs(2 * 3600)).await;
-    let told = told(&town);
+    let told = notified(&town);
     assert!(told.contains(&"550".to_owned()), "{told:?}");
     assert_eq!(told.last().unwrap(), "700");
     let skipped = town.events(EventType::NotifySkipped).await;
@@ -151,34 +151,34 @@ async fn what_is_beyond_a_full_page_is_not_passed_over() {
 
 /// The attempt that its event caused failed.
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_told_waits_for_no_further_event() {
+async fn failed_notification_is_retried_without_another_event() {
     let town = scenario().start().await;
     let failing = town.world.claims.claim(ClaimKey::Notify).unwrap();
     raise(&town, [1], "low").await;
     drop(failing);
-    assert_eq!(told(&town), Vec::<String>::new());
+    assert_eq!(notified(&town), Vec::<String>::new());
     town.pass(Duration::from_secs(31)).await;
-    assert_eq!(told(&town), ["1"]);
+    assert_eq!(notified(&town), ["1"]);
 }
 
 /// A notified event is not repeated; a missed one is.
 #[tokio::test(start_paused = true)]
-async fn a_restart_loses_nothing_and_repeats_at_most_what_was_under_way() {
+async fn restart_loses_no_notification_and_repeats_at_most_the_current_one() {
     let town = scenario().start().await;
     raise(&town, 1..=3, "critical").await;
     assert_eq!(town.kill_actors::<ShamanMsg>(), 1);
     town.settle().await;
-    assert_eq!(told(&town), ["1", "2", "3"]);
+    assert_eq!(notified(&town), ["1", "2", "3"]);
     town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
     raise(&town, 4..=6, "critical").await;
-    assert_eq!(told(&town), ["1", "2", "3", "4"]);
+    assert_eq!(notified(&town), ["1", "2", "3", "4"]);
     // Killed: the task of this daemon does not go on to the next event.
     town.world.stopping.store(true, Ordering::Relaxed);
     let clock = Arc::clone(&town.world.clock);
     let parts = town.crash().await;
     let town = scenario().start_on(parts, clock).await;
     town.pass(Duration::from_secs(100)).await;
-    assert_eq!(told(&town).split_off(4), ["4", "5", "6"]);
+    assert_eq!(notified(&town).split_off(4), ["4", "5", "6"]);
     let leftovers = town.parts.runner.leftovers();
     assert!(leftovers.contains(&record(&town.world)));
 }
@@ -196,28 +196,28 @@ async fn a_stop_ends_the_command_and_it_is_told_afterwards() {
     assert!(clock.mono() - begun < Duration::from_secs(5));
     let town = scenario().start_on(parts, clock).await;
     town.settle().await;
-    assert_eq!(told(&town), ["1", "1"]);
+    assert_eq!(notified(&town), ["1", "1"]);
 }
 
 /// Without room for its input or a free process the event is not notified.
 #[tokio::test(start_paused = true)]
-async fn what_no_command_could_be_run_for_is_told_when_one_can() {
+async fn event_is_notified_when_the_command_can_run_again() {
     let town = scenario().start().await;
     town.parts.runner.refuse(Some("no space left"));
     raise(&town, 1..=2, "critical").await;
     town.pass(Duration::from_secs(300)).await;
-    assert!(told(&town).is_empty());
+    assert!(notified(&town).is_empty());
     let failed = town.events(EventType::NotifyFailed).await;
     assert_eq!(failed.len(), 1, "it is said once");
     assert_eq!(failed[0].cause, "start_failed");
     town.parts.runner.refuse(None);
     town.pass(Duration::from_secs(31)).await;
-    assert_eq!(told(&town), ["1", "2"]);
+    assert_eq!(notified(&town), ["1", "2"]);
 }
 
 /// A waiting event is notified although another kind is notified from now on, which happened before, too.
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_told_although_the_kinds_change() {
+async fn waiting_event_is_notified_although_the_configured_kinds_change() {
     let quarantined = NewEvent::new(EventType::AgentQuarantined, "mayor", Cause::TooManyDeaths);
     let town = scenario()
         .with(|city| city.notify.on = vec![Notice::Escalation, Notice::NeedsInput])
@@ -235,5 +235,5 @@ async fn what_waits_is_told_although_the_kinds_change() {
     town.store(move |txn| txn.record(&quarantined)).await;
     town.parts.runner.refuse(None);
     town.pass(Duration::from_secs(31)).await;
-    assert_eq!(told(&town), ["1", "mayor"]);
+    assert_eq!(notified(&town), ["1", "mayor"]);
 }

@@ -57,10 +57,11 @@ async fn problem_of_each_kind_is_repeated_and_closed_in_whatever_words_it_was_st
         assert_eq!(raised[before].data["code"], kind.code());
         assert!(standing_of(&town, kind).await, "{kind:?}");
         let others: Vec<_> = kinds().filter(|other| *other != kind).collect();
-        let settle = move |txn: &mut dyn Txn| escalations::over(txn, &others, |_, _| true);
+        let settle =
+            move |txn: &mut dyn Txn| escalations::close_matching(txn, &others, |_, _| true);
         town.store(settle).await;
         assert_eq!(open(&town).await.len(), 1, "{kind:?}");
-        town.store(move |txn| escalations::over(txn, &[kind], |who, _| who == TOAST))
+        town.store(move |txn| escalations::close_matching(txn, &[kind], |who, _| who == TOAST))
             .await;
         assert!(open(&town).await.is_empty(), "{kind:?}");
         assert!(!standing_of(&town, kind).await, "{kind:?}");
@@ -89,7 +90,7 @@ async fn words_of_an_agent_are_no_problem_of_the_supervisor() {
     help(&town, about(TOAST, kind.text(), Severity::High)).await;
     called(&town, kind).await;
     assert_eq!(open(&town).await.len(), 2);
-    town.store(move |txn| escalations::over(txn, &[kind], |_, _| true))
+    town.store(move |txn| escalations::close_matching(txn, &[kind], |_, _| true))
         .await;
     let left = open(&town).await;
     assert_eq!(left.len(), 1, "{left:?}");

@@ -46,7 +46,7 @@ async fn refusal_of_a_paste_that_was_taken_in_part_says_that_the_same_text_again
 
 /// The supervisor's retry would type it after the text that stands there.
 #[tokio::test(start_paused = true)]
-async fn only_a_person_who_says_it_again_overrides_the_doubt_about_an_earlier_text() {
+async fn repeated_text_of_a_person_overrides_the_doubt_about_an_earlier_text() {
     let seat = Seat::new().await;
     seat.sessions().reads_keys(&seat.handle.id);
     seat.enroll();

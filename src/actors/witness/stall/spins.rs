@@ -1,26 +1,30 @@
-//! A session whose screen changes without progress (`domain::stall::Still` decides).
+//! A session whose screen changes without progress (`domain::stall::SpinnerWatch` decides).
 
 use super::super::super::refusal::Refusal;
 use super::super::super::{conditions, effects};
 use super::super::WitnessArgs;
 use super::super::inbox::escalate;
-use super::seen::{Seen, see};
-use super::{note, remember, sound};
+use super::observe::{ObservedRaider, observe};
+use super::{judge, remember, sound};
 use crate::domain::condition::Condition;
 use crate::domain::problem::ProblemKind;
 use crate::domain::stall::Policy;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// Makes the costly observation, and calls a person when that shows no progress either.
-pub(super) async fn look(args: &WitnessArgs, policy: &Policy, seen: Seen) -> Result<(), Refusal> {
+pub(super) async fn examine(
+    args: &WitnessArgs,
+    policy: &Policy,
+    seen: ObservedRaider,
+) -> Result<(), Refusal> {
     let depth = sound(args, &seen).await?;
     let raider = &seen.hook.raider;
     // That took time: judge the present state.
-    let again = see(args, Some(raider.clone())).await?.pop();
+    let again = observe(args, Some(raider.clone())).await?.pop();
     let Some(seen) = again.filter(|again| again.facts.token == seen.facts.token) else {
         return Ok(());
     };
-    note(args, policy, &seen, None).await?;
+    judge(args, policy, &seen, None).await?;
     let Some(age) = remember(args, raider, |watch, now| watch.still.commands_since(now)) else {
         return Ok(());
     };

@@ -30,7 +30,7 @@ async fn a_raider_without_a_session_is_said_to_be_stalled_once_and_why() {
 
 /// A death is followed by a start within a moment, and is no stall.
 #[tokio::test(start_paused = true)]
-async fn who_is_started_again_in_a_moment_and_who_is_suspended_is_not_said_to_be_stalled() {
+async fn restarting_and_suspended_raiders_are_not_reported_as_stalled() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.sessions.crash(&charged.session, 9);

@@ -76,7 +76,7 @@ async fn a_sandbox_that_goes_slowly_holds_up_no_other() {
 
 /// An approval during the handling of a message counts at once, not at the next patrol.
 #[tokio::test(start_paused = true)]
-async fn what_changes_while_a_message_is_handled_is_not_missed() {
+async fn change_during_the_handling_of_a_message_is_not_missed() {
     let town = Scenario::new().start().await;
     let repo = Arc::clone(&town.parts.repo);
     let charged = town.worker("a").await;
@@ -152,7 +152,7 @@ async fn work_that_cannot_be_pinned_is_escalated_once() {
 
 /// A remote that is away will be back: no person is called.
 #[tokio::test(start_paused = true)]
-async fn what_will_pass_is_not_escalated() {
+async fn transient_failure_of_the_remote_is_not_escalated() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let away = RepoError::Remote("no route".into());
@@ -170,7 +170,7 @@ async fn what_will_pass_is_not_escalated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_closed_meanwhile_stays_closed() {
+async fn relic_closed_by_a_person_meanwhile_stays_closed() {
     for exit in [Exit::Escalated, Exit::Deferred] {
         let town = Scenario::new().start().await;
         let charged = town.worker("a").await;

@@ -26,7 +26,7 @@ async fn open(town: &Town) -> Vec<Relic> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_git_cannot_use_is_told_once_until_it_is_repaired() {
+async fn sandbox_that_git_cannot_use_is_escalated_once_until_it_is_repaired() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let name = &charged.raider.name;
@@ -71,7 +71,7 @@ async fn one_that_git_cannot_use_is_told_once_until_it_is_repaired() {
 
 /// The refusals of a person's nuke and of the agent's completion name the remedy.
 #[tokio::test(start_paused = true)]
-async fn what_fails_of_a_broken_sandbox_names_the_repair() {
+async fn failure_in_a_broken_sandbox_names_the_repair() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let name = &charged.raider.name;
@@ -90,7 +90,7 @@ async fn what_fails_of_a_broken_sandbox_names_the_repair() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_vanished_under_a_session_is_told_once_until_it_is_repaired() {
+async fn sandbox_that_vanished_under_a_session_is_escalated_once_until_it_is_repaired() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     assert_eq!(homeless(&town).await, 0);
@@ -118,7 +118,7 @@ async fn one_that_vanished_under_a_session_is_told_once_until_it_is_repaired() {
 
 /// A raider that is finished, charged or removed at that moment has no sandbox, or none yet, and nothing is wrong.
 #[tokio::test(start_paused = true)]
-async fn one_that_goes_in_the_ordinary_way_is_not_missed() {
+async fn sandbox_that_is_nuked_is_not_reported_as_missing() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let repo = town.parts.repo.clone();
@@ -170,7 +170,7 @@ async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the
 
 /// An agent would commit the absence of half a work tree; and an idle city stays quiet.
 #[tokio::test(start_paused = true)]
-async fn nobody_is_started_in_a_sandbox_that_is_gone_or_broken_nor_tried_by_a_process() {
+async fn no_session_starts_in_a_missing_or_broken_sandbox() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let (name, repo) = (&charged.raider.name, &town.parts.repo);
@@ -216,7 +216,7 @@ async fn a_repair_that_fails_takes_no_session_away() {
 
 /// A transient read error delays the repair: nothing is rebuilt before everything readable is saved.
 #[tokio::test(start_paused = true)]
-async fn a_repair_waits_for_what_cannot_be_read_at_present() {
+async fn repair_waits_until_the_sandbox_can_be_read() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let late = RepoError::Timeout {

@@ -56,7 +56,7 @@ async fn end_that_was_not_its_own_is_not_the_end_of_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn end_without_commits_is_stuck_with_what_it_said_last() {
+async fn end_without_commits_is_stuck_with_the_last_output() {
     let town = town().await;
     let charged = town.worker("a").await;
     let none = |facts: &mut crate::domain::facts::GitFacts| facts.ahead = 0;

@@ -14,7 +14,7 @@ use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, raider};
 
-async fn nothing_is_left(town: &Town, relic: &crate::domain::ids::RelicId) {
+async fn assert_charge_left_no_trace(town: &Town, relic: &crate::domain::ids::RelicId) {
     let now = town.relic_now(relic).await;
     assert_eq!(now.status, RelicStatus::Open);
     assert_eq!(now.assignee, None);
@@ -45,7 +45,7 @@ async fn a_sandbox_that_cannot_be_made_unwinds() {
         let relic = town.relic("a").await;
         town.parts.repo.fail("make_sandbox", error);
         town.charge(&relic).await.unwrap_err();
-        nothing_is_left(&town, &relic).await;
+        assert_charge_left_no_trace(&town, &relic).await;
         works_now(&town, &relic).await;
     }
 }
@@ -75,7 +75,7 @@ async fn a_set_up_that_fails_unwinds() {
     town.parts.tasks.break_set_up(Some("make: no rule"));
     let error = town.charge(&relic).await.unwrap_err();
     assert!(error.message.contains("no rule"), "{error}");
-    nothing_is_left(&town, &relic).await;
+    assert_charge_left_no_trace(&town, &relic).await;
     town.parts.tasks.break_set_up(None);
     works_now(&town, &relic).await;
 }
@@ -88,7 +88,7 @@ async fn a_session_that_does_not_start_unwinds() {
     let session = raider("Toast").session_id();
     town.parts.sessions.refuse_start(&session, error);
     town.charge(&relic).await.unwrap_err();
-    nothing_is_left(&town, &relic).await;
+    assert_charge_left_no_trace(&town, &relic).await;
     works_now(&town, &relic).await;
 }
 
@@ -149,7 +149,7 @@ async fn an_interrupted_charge_is_resumed_by_the_patrol() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_charge_that_nobody_asked_for_and_always_fails_is_given_up() {
+async fn automatic_charge_that_always_fails_is_given_up() {
     let town = Scenario::new()
         .rig(|rig| {
             rig.raiders.auto_charge = true;
@@ -225,7 +225,7 @@ async fn a_relic_that_cannot_be_charged_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_charge_that_fails_for_what_will_pass_is_not_counted() {
+async fn transient_failure_of_a_charge_is_not_counted() {
     let town = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
     let town = town.start().await;
     let relic = town.relic("a").await;
@@ -242,7 +242,7 @@ async fn a_charge_that_fails_for_what_will_pass_is_not_counted() {
 
 /// A person's charge is not counted, and clears the count when it succeeds.
 #[tokio::test(start_paused = true)]
-async fn failures_are_counted_in_a_row_and_of_nobodys_asking() {
+async fn only_consecutive_failures_of_automatic_charges_are_counted() {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
     let session = raider("Toast").session_id();

@@ -163,7 +163,7 @@ async fn so_they_do_where_salvage_is_asked_for() {
 
 /// The patrol decides unasked: it removes and keeps what the others would.
 #[tokio::test(start_paused = true)]
-async fn a_patrol_does_what_they_said() {
+async fn patrol_acts_as_the_rehearsal_announced() {
     for (n, (change, with, without)) in TABLE.into_iter().enumerate() {
         for (room, fate) in [(true, with), (false, without)] {
             let (town, charged) = town(change, room).await;

@@ -9,7 +9,7 @@ use crate::actors::sagas::done;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, Incarnation, Oid};
 use crate::domain::merge::MrState;
-use crate::domain::message::{self, Body, PolecatDone};
+use crate::domain::message::{self, Body, RaiderDone};
 use crate::domain::relic::{Exit, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::testing::world::{MOMENT, Scenario, Town, completion, rig};
@@ -128,8 +128,8 @@ async fn done_is_refused_with_commits_that_git_would_not_make_until_they_are_mad
     assert!(closed(&town, &charged.relic).await);
 }
 
-fn polecat_done(charged: &crate::actors::mail::Charged) -> PolecatDone {
-    PolecatDone {
+fn raider_done(charged: &crate::actors::mail::Charged) -> RaiderDone {
+    RaiderDone {
         raider: charged.raider.clone(),
         incarnation: charged.incarnation,
         rig: rig(),
@@ -152,9 +152,9 @@ async fn send(town: &Town, to: String, body: Body) {
 async fn polecat_done_of_another_incarnation_is_void() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
-    let mut old = polecat_done(&charged);
+    let mut old = raider_done(&charged);
     old.incarnation = Incarnation(charged.incarnation.0 + 7);
-    send(&town, message::witness(&rig()), Body::PolecatDone(old)).await;
+    send(&town, message::witness(&rig()), Body::RaiderDone(old)).await;
     assert!(town.runs(&charged.session));
     assert!(town.mr(&charged.relic).await.is_none());
     let inbox = |txn: &mut dyn crate::ports::relics::Txn| txn.inbox("horde/witness");

@@ -26,7 +26,7 @@ async fn robbed(scenario: Scenario, special: OtherWork) -> (Town, Charged) {
 
 /// A repair would bring it back: it is lost only on explicit request.
 #[tokio::test(start_paused = true)]
-async fn what_git_still_knows_of_it_is_at_risk() {
+async fn unfinished_work_in_the_git_directory_of_a_missing_sandbox_is_at_risk() {
     let (town, charged) = robbed(Scenario::new(), OtherWork::unfinished(REBASE)).await;
     let refused = town.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
@@ -111,7 +111,7 @@ async fn where_nothing_is_left_the_slot_is_free() {
 
 /// A machine crash may leave a registration that git cannot read: the refusal names the remedy, not only the failure.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_of_it_is_at_risk_until_it_is_repaired() {
+async fn unreadable_git_directory_of_a_missing_sandbox_is_at_risk_until_repair() {
     let (town, charged) = robbed(Scenario::new(), OtherWork::unfinished(REBASE)).await;
     let torn = RepoError::Failed("fatal: index file corrupt".into());
     town.parts.repo.break_op("remains", torn);
@@ -127,7 +127,7 @@ async fn what_cannot_be_read_of_it_is_at_risk_until_it_is_repaired() {
 
 /// Staged files outlive the directory, too.
 #[tokio::test(start_paused = true)]
-async fn what_was_staged_is_at_risk_and_kept() {
+async fn staged_files_of_a_missing_sandbox_are_at_risk_and_kept() {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();

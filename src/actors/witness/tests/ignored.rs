@@ -26,7 +26,7 @@ async fn secretive(town: &Town) -> Charged {
 }
 
 /// Returns the data of the only removal.
-async fn said(town: &Town) -> Value {
+async fn removal_data(town: &Town) -> Value {
     let mut nuked = town.events(EventType::RaiderNuked).await;
     assert_eq!(nuked.len(), 1);
     nuked.remove(0).data
@@ -40,7 +40,7 @@ async fn rehearsed(town: &Town, charged: &Charged) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_removes_a_clean_sandbox_is_told_before_and_after() {
+async fn ignored_files_are_listed_before_and_after_a_clean_sandbox_is_removed() {
     let town = Scenario::new().start().await;
     let charged = secretive(&town).await;
     let would = rehearsed(&town, &charged).await;
@@ -49,7 +49,7 @@ async fn who_removes_a_clean_sandbox_is_told_before_and_after() {
     let nuked = town.nuke(&charged.raider, false).await.unwrap();
     let nuked = serde_json::to_value(nuked).unwrap();
     assert_eq!(nuked["ignored"], json!([".env"]));
-    let event = said(&town).await;
+    let event = removal_data(&town).await;
     assert_eq!(event["ignored"], json!([".env"]));
     assert_eq!(event["incarnation"], 1);
 }
@@ -70,12 +70,12 @@ async fn a_refusal_names_them_beside_the_work() {
     assert_eq!(would["ignored"], json!([".env"]));
     town.nuke(&charged.raider, true).await.unwrap();
     assert_eq!(town.parts.repo.salvages()[0].ignored, [".env"]);
-    assert_eq!(said(&town).await["ignored"], json!([".env"]));
+    assert_eq!(removal_data(&town).await["ignored"], json!([".env"]));
 }
 
 /// An unknown list is not an empty list.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_listed_is_not_none() {
+async fn unknown_list_of_ignored_files_is_not_an_empty_one() {
     let town = Scenario::new().start().await;
     let charged = secretive(&town).await;
     let broken = RepoError::Failed("the index is damaged".into());
@@ -96,7 +96,7 @@ async fn the_witness_names_them_when_it_removes() {
     exhaust(&town, &charged).await;
     town.pass_hours(Duration::from_secs(3600)).await;
     assert!(town.parts.repo.names().is_empty());
-    let event = said(&town).await;
+    let event = removal_data(&town).await;
     assert_eq!(event["ignored"], json!([".env"]));
 }
 
@@ -108,7 +108,7 @@ async fn done_work_goes_with_them_named() {
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
     assert!(town.parts.repo.names().is_empty());
-    assert_eq!(said(&town).await["ignored"], json!([".env"]));
+    assert_eq!(removal_data(&town).await["ignored"], json!([".env"]));
 }
 
 /// After the removal they cannot be listed: the earlier list is journalled.
@@ -125,5 +125,5 @@ async fn a_removal_that_was_interrupted_still_names_them() {
     town.nuke(&charged.raider, false).await.unwrap_err();
     assert!(town.parts.repo.names().is_empty());
     town.pass(PATROL).await;
-    assert_eq!(said(&town).await["ignored"], json!([".env"]));
+    assert_eq!(removal_data(&town).await["ignored"], json!([".env"]));
 }

@@ -56,7 +56,7 @@ const OPS: &[(&str, usize)] = &[
 enum Case {
     AgentDead,
     StuckInDone,
-    BeadClosed,
+    RelicClosed,
     Stalled,
     /// A person nukes an incarnation.
     Nuked,
@@ -98,7 +98,7 @@ impl Case {
                 say_done(&town, &charged, true).await;
                 town.pass(50 * Duration::from_secs(1)).await;
             }
-            Self::BeadClosed => close(&town, &charged).await,
+            Self::RelicClosed => close(&town, &charged).await,
             Self::Stalled => town.pass(3 * MINUTE).await,
             Self::Nuked => {}
             Self::Released | Self::Kept | Self::Lost => {
@@ -124,7 +124,7 @@ impl Case {
     /// Lets it be detected and acted upon. The newcomer gives no reason of its own in that time.
     async fn pass(self, town: &Town, charged: &Charged) {
         match self {
-            Self::AgentDead | Self::BeadClosed => town.pass(GRACE + PATROL * 2).await,
+            Self::AgentDead | Self::RelicClosed => town.pass(GRACE + PATROL * 2).await,
             Self::Released | Self::Kept | Self::Lost | Self::Held => town.pass(PATROL * 4).await,
             Self::Repaired => {
                 // Refused when another incarnation has come.
@@ -269,7 +269,7 @@ async fn recreated(case: Case, needed: &[&str]) {
         // Finished work and a person's order mean the raider with any session.
         let any = !matches!(
             case,
-            Case::AgentDead | Case::StuckInDone | Case::BeadClosed | Case::Stalled
+            Case::AgentDead | Case::StuckInDone | Case::RelicClosed | Case::Stalled
         );
         if any && incarnation == 1 {
             continue;
@@ -292,7 +292,7 @@ async fn class_3_ends_no_newcomer() {
 #[tokio::test(start_paused = true)]
 async fn class_4_ends_no_newcomer_and_takes_no_sandbox_from_it() {
     let needed = ["measure", "sandboxes", "discard_sandbox", "sessions.stop"];
-    recreated(Case::BeadClosed, &needed).await;
+    recreated(Case::RelicClosed, &needed).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -315,7 +315,7 @@ async fn a_release_after_done_is_for_one_incarnation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_kept_for_long_enough_is_of_one_incarnation() {
+async fn removal_after_keep_dirty_is_for_one_incarnation() {
     let needed = ["measure", "salvage_size", "salvage", "discard_sandbox"];
     recreated(Case::Kept, &needed).await;
     recreated(Case::Lost, &["strays", "forget_sandbox", "sessions.forget"]).await;

@@ -76,7 +76,9 @@ async fn raider_that_was_told_often_enough_of_its_outcome_is_not_told_again() {
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     let city = &town.world.city;
     let dir = city.task_dir(&charged.raider, &charged.relic, charged.incarnation);
-    town.parts.tasks.say(&dir, r#"{"outcome":"passed"}"#);
+    town.parts
+        .tasks
+        .write_outcome(&dir, r#"{"outcome":"passed"}"#);
     town.pass(PATROL * 20).await;
     let told = town.parts.sessions.sent(&charged.session).len();
     assert_eq!(told, 2);

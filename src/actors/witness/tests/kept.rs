@@ -159,7 +159,7 @@ async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
 
 /// Unrelated events cause no new measurement; one wisp tracks it.
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_costs_one_measurement_per_patrol_and_one_wisp() {
+async fn kept_sandbox_costs_one_measurement_per_patrol_and_one_wisp() {
     let town = kept_for(24 * HOUR);
     let town = town.with(|city| city.daemon.patrol_interval = 10 * MINUTE);
     let town = town.start().await;
@@ -257,7 +257,7 @@ async fn the_remotes_are_asked_once_an_hour_about_commits_that_are_kept() {
 
 /// MERGED stays open as long as the sandbox.
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_does_not_have_its_landing_verified_at_every_look() {
+async fn landing_of_a_kept_sandbox_is_not_verified_at_every_look() {
     let town = Scenario::new().with(|city| city.daemon.patrol_interval = 10 * MINUTE);
     let town = town.start().await;
     let charged = town.worker("a").await;

@@ -105,7 +105,7 @@ async fn a_finished_sandbox_that_cannot_be_measured() {
 }
 
 /// Starts with a sandbox without hook, changed by `act`.
-async fn nobodys(act: impl Fn(&Town, &Charged)) -> (Town, Charged) {
+async fn unowned(act: impl Fn(&Town, &Charged)) -> (Town, Charged) {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
@@ -120,7 +120,7 @@ async fn nobodys(act: impl Fn(&Town, &Charged)) -> (Town, Charged) {
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_nothing_tells_the_owner_of() {
     let (town, charged) =
-        nobodys(|town, of| town.parts.repo.forget_provenance(&of.raider.name)).await;
+        unowned(|town, of| town.parts.repo.forget_provenance(&of.raider.name)).await;
     town.parts.repo.lose(&charged.raider.name);
     town.pass(PATROL * 2).await;
     assert_eq!(shown(&town).await[0].2, "removed");
@@ -130,7 +130,7 @@ async fn a_sandbox_that_nothing_tells_the_owner_of() {
 async fn a_sandbox_whose_owner_cannot_be_read() {
     let broken = RepoError::Failed("input/output error".into());
     let (town, charged) =
-        nobodys(|town, _| town.parts.repo.break_op("provenance", broken.clone())).await;
+        unowned(|town, _| town.parts.repo.break_op("provenance", broken.clone())).await;
     // Its owner is known again, and it holds work.
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     town.parts.repo.mend("provenance");

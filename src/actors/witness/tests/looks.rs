@@ -111,7 +111,7 @@ async fn a_look_that_hangs_is_told_of_until_it_ends() {
 
 /// The witness that called is gone by then.
 #[tokio::test(start_paused = true)]
-async fn what_was_said_of_a_look_that_hangs_is_over_with_the_patrol_of_a_successor() {
+async fn escalation_of_a_hanging_look_is_closed_by_the_patrol_of_a_successor() {
     let (town, go) = hung().await;
     assert_eq!(town.kill_actors::<WitnessMsg>(), 1);
     go.send(()).unwrap();

@@ -328,7 +328,7 @@ async fn work_whose_relic_was_closed_during_the_push_has_landed_all_the_same() {
 
 /// A kept sandbox delays only its own removal.
 #[tokio::test(start_paused = true)]
-async fn what_landed_is_said_at_once_although_its_relic_was_closed_and_its_sandbox_is_kept() {
+async fn landing_is_journalled_although_its_relic_was_closed_and_its_sandbox_is_kept() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let away = RepoError::Remote("away".into());

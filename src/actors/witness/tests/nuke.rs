@@ -92,7 +92,7 @@ async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_measured_is_kept() {
+async fn unmeasurable_sandbox_is_kept() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let broken = RepoError::Failed("index is damaged".into());
@@ -152,7 +152,7 @@ async fn the_slot_is_free_before_the_trash_is_emptied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_nuke_still_says_what_holds_the_work() {
+async fn interrupted_nuke_still_names_where_the_work_is() {
     let once = AtomicBool::new(true);
     let fault = move |point| {
         if point == FaultPoint::NukeReleaseBefore && once.swap(false, Ordering::SeqCst) {

@@ -30,7 +30,7 @@ async fn an_outcome_file_completes_like_done_once() {
     let charged = town.worker("a").await;
     let dir = dir(&town, &charged);
     for _ in 0..3 {
-        town.parts.tasks.say(&dir, PASSED);
+        town.parts.tasks.write_outcome(&dir, PASSED);
     }
     drop(town.completed(&charged.raider).await);
     town.settle().await;
@@ -44,7 +44,9 @@ async fn an_outcome_file_completes_like_done_once() {
 async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
-    town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome_unwatched(&dir(&town, &charged), PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
     let relic = town.relic_now(&charged.relic).await;
@@ -55,7 +57,7 @@ async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
 
 /// An unreadable outcome proves nothing: the death counts, and the raider is not finished.
 #[tokio::test(start_paused = true)]
-async fn an_outcome_that_cannot_be_seen_makes_nobody_finished() {
+async fn unreadable_outcome_does_not_finish_its_raider() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.tasks.hide(Some("too many open files"));
@@ -106,7 +108,7 @@ async fn a_raider_whose_outcome_was_taken_back_works_on() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let dir = dir(&town, &charged);
-    town.parts.tasks.say_unheard(&dir, "half a li");
+    town.parts.tasks.write_outcome_unwatched(&dir, "half a li");
     town.parts.sessions.exit(&charged.session, 0);
     town.pass(PATROL * 20).await;
     for _ in 0..3 {
@@ -115,7 +117,7 @@ async fn a_raider_whose_outcome_was_taken_back_works_on() {
     }
     let id = ChildId::Raider(charged.raider.clone());
     assert_eq!(town.state(&id).await, Some(ChildState::Finished));
-    town.parts.tasks.say_unheard(&dir, "");
+    town.parts.tasks.write_outcome_unwatched(&dir, "");
     town.pass(PATROL).await;
     assert!(town.runs(&charged.session));
 }
@@ -125,7 +127,9 @@ async fn an_outcome_on_a_dirty_tree_is_told_then_escalated_once() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts.tasks.say(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome(&dir(&town, &charged), PASSED);
     town.pass(PATROL * 20).await;
     assert_eq!(town.parts.sessions.sent(&charged.session).len(), 2);
     assert_eq!(town.escalations().await.len(), 1);
@@ -139,7 +143,9 @@ async fn a_finished_session_with_a_dirty_tree_is_started_again_for_it() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome_unwatched(&dir(&town, &charged), PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
     assert_eq!(town.starts(&charged.session), 2);
@@ -150,7 +156,9 @@ async fn a_finished_session_with_a_dirty_tree_is_started_again_for_it() {
     town.parts
         .repo
         .change(&charged.raider.name, |facts| facts.dirty.clear());
-    town.parts.tasks.say(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome(&dir(&town, &charged), PASSED);
     town.settle().await;
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
@@ -162,7 +170,9 @@ async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalat
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let dir = dir(&town, &charged);
-    town.parts.tasks.say(&dir, r#"{"outcome":"pased"}"#);
+    town.parts
+        .tasks
+        .write_outcome(&dir, r#"{"outcome":"pased"}"#);
     for session in 2..=3 {
         town.parts.sessions.exit(&charged.session, 0);
         // The watcher's reading may still run; the one after it waits for its turn.
@@ -178,7 +188,7 @@ async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalat
     assert_eq!(town.starts(&charged.session), 3);
     assert_eq!(town.escalations().await.len(), 1);
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
-    town.parts.tasks.say(&dir, PASSED);
+    town.parts.tasks.write_outcome(&dir, PASSED);
     town.settle().await;
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
@@ -191,10 +201,10 @@ async fn outcome_that_is_written_in_two_parts_is_no_mistake() {
     let dir = dir(&town, &charged);
     let (start, second) = (town.world.clock.now(), Duration::from_secs(1));
     town.parts.tasks.stamp(&dir, start);
-    town.parts.tasks.say(&dir, r#"{"outcome":"#);
+    town.parts.tasks.write_outcome(&dir, r#"{"outcome":"#);
     town.pass(second).await;
     town.parts.tasks.stamp(&dir, start + second);
-    town.parts.tasks.say(&dir, PASSED);
+    town.parts.tasks.write_outcome(&dir, PASSED);
     town.pass(second * 3).await;
     assert!(town.parts.sessions.sent(&charged.session).is_empty());
     let relic = town.relic_now(&charged.relic).await;
@@ -208,7 +218,7 @@ async fn an_outcome_that_stays_unreadable_is_told_to_the_living_session() {
     let charged = town.worker("a").await;
     let dir = dir(&town, &charged);
     town.parts.tasks.stamp(&dir, town.world.clock.now());
-    town.parts.tasks.say(&dir, r#"{"outcome":"#);
+    town.parts.tasks.write_outcome(&dir, r#"{"outcome":"#);
     town.pass(Duration::from_secs(5)).await;
     let sent = town.parts.sessions.sent(&charged.session);
     assert_eq!(sent.len(), 1, "{sent:?}");
@@ -228,7 +238,9 @@ async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
         .await;
     let charged = town.worker("a").await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome_unwatched(&dir(&town, &charged), PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
     let id = ChildId::Raider(charged.raider.clone());
@@ -257,7 +269,7 @@ async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_hd_left_in_the_outbox_is_done() {
+async fn intent_in_the_outbox_is_carried_out() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.tasks.leave(done_intent(&charged));
@@ -269,7 +281,7 @@ async fn what_hd_left_in_the_outbox_is_done() {
 
 /// The first has to wait: later completions of its raider wait, too.
 #[tokio::test(start_paused = true)]
-async fn what_one_raider_left_is_heard_in_order() {
+async fn intents_of_a_raider_are_carried_out_in_order() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let gone = RepoError::Remote("no route".into());
@@ -290,7 +302,7 @@ async fn what_one_raider_left_is_heard_in_order() {
 
 /// A file that was written in another raider's name is refused, set aside for a person, and journalled.
 #[tokio::test(start_paused = true)]
-async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
+async fn intent_with_a_false_claim_is_set_aside_and_journalled() {
     let town = Scenario::new().start().await;
     let (own, other) = (town.worker("a").await, town.worker("b").await);
     let honest = done_intent(&own);
@@ -400,7 +412,9 @@ async fn an_outcome_on_a_sandbox_that_cannot_be_measured_is_escalated_once() {
     let charged = town.worker("a").await;
     let broken = RepoError::Failed("index is damaged".into());
     town.parts.repo.break_op("measure", broken);
-    town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome_unwatched(&dir(&town, &charged), PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.pass(PATROL * 4).await;
     let escalations = town.escalations().await;
@@ -437,7 +451,9 @@ async fn a_killed_witness_does_not_begin_to_count_anew() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts.tasks.say(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome(&dir(&town, &charged), PASSED);
     for _ in 0..5 {
         town.pass(PATROL).await;
         assert_eq!(town.kill_actors::<WitnessMsg>(), 1);
@@ -449,7 +465,7 @@ async fn a_killed_witness_does_not_begin_to_count_anew() {
 /// A return would answer the dialog: a problem with an outcome, or with a refused completion, is reported when the
 /// dialog has closed.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
+async fn no_input_into_an_open_question_or_under_a_persons_hands() {
     for (attached, intent) in [(true, false), (false, false), (true, true), (false, true)] {
         let town = Scenario::new().with(asking).start().await;
         let charged = town.worker("a").await;
@@ -461,7 +477,10 @@ async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
         town.parts.repo.dirty(&charged.raider.name, "wip.txt");
         match intent {
             true => town.parts.tasks.leave(done_intent(&charged)),
-            false => town.parts.tasks.say(&dir(&town, &charged), PASSED),
+            false => town
+                .parts
+                .tasks
+                .write_outcome(&dir(&town, &charged), PASSED),
         }
         town.pass(PATROL * 10).await;
         let what = format!("attached: {attached}, intent: {intent}");

@@ -54,7 +54,7 @@ async fn a_push_that_will_not_pass_by_itself_calls_a_person_once_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_remote_that_is_away_calls_nobody() {
+async fn unreachable_remote_is_not_escalated() {
     let (town, _) = blocked(RepoError::Remote("no route".into())).await;
     town.pass(PATROL * 20).await;
     assert!(town.escalations().await.is_empty());

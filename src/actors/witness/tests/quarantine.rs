@@ -81,7 +81,7 @@ async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
 
 /// Neither `spawn_grace` nor `auto_charge` shortens the time that `status` shows.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_removed_or_charged_again_before_the_quarantine_ends() {
+async fn sandbox_is_not_removed_and_relic_not_charged_before_the_quarantine_ends() {
     let (town, charged) = crashed().await;
     let starts = town.starts(&charged.session);
     town.pass(GROWN * 3).await;
@@ -96,7 +96,7 @@ async fn nothing_is_removed_or_charged_again_before_the_quarantine_ends() {
 
 /// The user pays for each session: not six an hour.
 #[tokio::test(start_paused = true)]
-async fn it_is_tried_once_per_window_while_nobody_acts_and_its_relic_stays_blocked() {
+async fn quarantined_raider_is_tried_once_per_window_and_its_relic_stays_blocked() {
     let (town, charged) = crashed().await;
     let starts = town.starts(&charged.session);
     for tries in 1..4 {
@@ -115,7 +115,7 @@ async fn it_is_tried_once_per_window_while_nobody_acts_and_its_relic_stays_block
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_who_has_it_tried_again_settles_the_call_and_the_next_quarantine_is_another() {
+async fn unquarantine_closes_the_escalation_and_the_next_quarantine_opens_another() {
     let (town, charged) = crashed().await;
     let first = calls(&town).await.remove(0).id;
     town.wake(&child(&charged)).await.unwrap();
@@ -254,7 +254,7 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
         relic.status = RelicStatus::Hooked;
         txn.put_relic(&relic)?;
         // No person was called either.
-        escalations::over_where(txn, |_| true)
+        escalations::close_where(txn, |_| true)
     })
     .await;
     assert!(calls(&town).await.is_empty());
@@ -284,7 +284,7 @@ async fn a_nuke_leaves_the_relic_blocked_until_a_person_charges_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_tried_in_vain_for_keep_dirty_is_removed_and_its_relic_stays_blocked() {
+async fn raider_tried_in_vain_for_keep_dirty_is_removed_and_its_relic_stays_blocked() {
     let scenario = fragile().rig(|rig| rig.witness.keep_dirty = 2 * HOUR);
     let town = scenario.start().await;
     let relic = town.relic("a").await;
@@ -306,7 +306,7 @@ async fn what_is_tried_in_vain_for_keep_dirty_is_removed_and_its_relic_stays_blo
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_in_quarantine_calls_nobody_about_a_relic() {
+async fn quarantined_agent_escalates_without_a_relic() {
     let town = fragile()
         .agent("mayor", RestartType::Permanent)
         .start()

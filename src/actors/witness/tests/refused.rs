@@ -15,7 +15,7 @@ fn dir(town: &Town, charged: &Charged) -> PathBuf {
 }
 
 /// The whole text that a session was told.
-fn told(town: &Town, charged: &Charged) -> String {
+fn typed_text(town: &Town, charged: &Charged) -> String {
     format!("{:?}", town.parts.sessions.sent(&charged.session))
 }
 
@@ -25,9 +25,11 @@ async fn session_on_another_branch_is_told_so_and_how_to_get_back() {
     let charged = town.worker("a").await;
     let renamed = |facts: &mut GitFacts| facts.branch = Some("wip".to_owned());
     town.parts.repo.change(&charged.raider.name, renamed);
-    town.parts.tasks.say(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome(&dir(&town, &charged), PASSED);
     town.pass(Duration::from_secs(5)).await;
-    let told = told(&town, &charged);
+    let told = typed_text(&town, &charged);
     assert!(told.contains("the sandbox is on wip"), "{told}");
     assert!(told.contains("git "), "{told}");
     assert!(!told.contains("no commit of its own"), "{told}");
@@ -39,9 +41,11 @@ async fn session_without_commits_is_told_so_and_of_no_change() {
     let charged = town.worker("a").await;
     let none = |facts: &mut GitFacts| facts.ahead = 0;
     town.parts.repo.change(&charged.raider.name, none);
-    town.parts.tasks.say(&dir(&town, &charged), PASSED);
+    town.parts
+        .tasks
+        .write_outcome(&dir(&town, &charged), PASSED);
     town.pass(Duration::from_secs(5)).await;
-    let told = told(&town, &charged);
+    let told = typed_text(&town, &charged);
     assert!(told.contains("no commit of its own"), "{told}");
     assert!(told.contains("no_change"), "{told}");
 }
@@ -56,9 +60,9 @@ async fn half_of_a_file_that_seems_written_in_a_second_is_no_mistake_yet() {
     town.parts
         .tasks
         .stamp(&dir, town.world.clock.now() + second);
-    town.parts.tasks.say(&dir, r#"{"outcome":"#);
+    town.parts.tasks.write_outcome(&dir, r#"{"outcome":"#);
     town.pass(second).await;
-    assert_eq!(told(&town, &charged), "[]");
+    assert_eq!(typed_text(&town, &charged), "[]");
     town.pass(second * 5).await;
-    assert!(told(&town, &charged).contains("could not be understood"));
+    assert!(typed_text(&town, &charged).contains("could not be understood"));
 }

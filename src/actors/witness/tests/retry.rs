@@ -99,7 +99,7 @@ async fn calls(town: &Town) -> Vec<Relic> {
 
 /// A permanent failure is retried at each patrol only, and a person is told.
 #[tokio::test(start_paused = true)]
-async fn what_does_not_pass_is_told_once_and_not_hammered() {
+async fn permanent_failure_is_escalated_once_and_retried_at_patrols_only() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let gone = RepoError::NotFound("branch main".into());
@@ -121,7 +121,7 @@ async fn what_does_not_pass_is_told_once_and_not_hammered() {
 
 /// A transient failure escalates only after `LASTING`.
 #[tokio::test(start_paused = true)]
-async fn what_should_have_passed_by_itself_calls_a_person_in_the_end() {
+async fn lasting_transient_failure_is_escalated() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let away = RepoError::Remote("authentication failed".into());

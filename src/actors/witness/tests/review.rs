@@ -38,8 +38,7 @@ async fn approve(town: &Town, charged: &Charged) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_raider_whose_work_nobody_looks_at_goes_after_review_hold_and_its_merge_request_waits_on()
-{
+async fn raider_with_unreviewed_work_goes_after_review_hold_and_its_merge_request_waits_on() {
     let town = reviewed().start().await;
     let charged = finished(&town).await;
     town.pass_hours(3 * HOUR - PATROL).await;
@@ -67,7 +66,7 @@ async fn a_raider_whose_work_nobody_looks_at_goes_after_review_hold_and_its_merg
 
 /// A person tried something out in it.
 #[tokio::test(start_paused = true)]
-async fn one_that_holds_something_is_kept_and_salvaged_in_the_end() {
+async fn sandbox_with_work_at_risk_is_kept_and_finally_salvaged() {
     let town = reviewed().start().await;
     let charged = finished(&town).await;
     town.parts.repo.dirty(&charged.raider.name, "tried.txt");

@@ -84,7 +84,7 @@ async fn session_that_runs_a_command_is_left_three_times_as_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_called_to_a_spinner_beside_which_something_happens() {
+async fn spinner_beside_other_progress_is_not_escalated() {
     let (town, charged) = town().await;
     let slot = &charged.raider.name;
     for round in 0..8 {

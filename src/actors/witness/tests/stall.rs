@@ -90,7 +90,7 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
 
 /// A nudge that the terminal did not take does not count, and is no reason for a fresh session.
 #[tokio::test(start_paused = true)]
-async fn who_cannot_be_told_is_not_replaced_for_it_and_a_person_is_called_once() {
+async fn raider_that_cannot_be_nudged_is_not_replaced_and_is_escalated_once() {
     let town = scenario().start().await;
     let charged = town.worker("a").await;
     let sessions = &town.parts.sessions;
@@ -135,7 +135,7 @@ async fn an_echo_takes_no_step_back() {
 
 /// A continuing answer is progress: the next silence is a new one.
 #[tokio::test(start_paused = true)]
-async fn who_goes_on_after_being_told_is_told_anew() {
+async fn raider_that_goes_on_after_a_nudge_starts_over_with_its_nudges() {
     let town = scenario().start().await;
     let charged = town.worker("a").await;
     town.pass(12 * MINUTE).await;
@@ -228,7 +228,7 @@ async fn a_killed_daemon_forgets_no_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_disturbed_while_a_person_is_attached() {
+async fn session_with_an_attached_person_is_not_nudged_or_replaced() {
     let town = scenario().start().await;
     let charged = town.worker("a").await;
     town.parts.sessions.set_attached(&charged.session, true);
@@ -263,7 +263,7 @@ async fn person_is_called_for_a_stalled_session_in_which_a_line_was_begun_and_le
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_a_person_is_not_stalled() {
+async fn raider_that_asks_a_question_is_not_stalled() {
     let town = scenario().with(asking).start().await;
     let charged = town.worker("a").await;
     town.parts
@@ -322,7 +322,7 @@ async fn a_declared_wait_holds_for_its_session_until_it_has_passed() {
 
 /// A failed observation is no silence, and no reason to ignore it: a person is called.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once() {
+async fn unobservable_raider_is_left_alone_and_escalated_once() {
     for op in ["progress", "changes", "session", "screen", "attached"] {
         let town = scenario().with(asking).start().await;
         let charged = town.worker("a").await;
@@ -373,7 +373,7 @@ async fn a_look_that_fails_forgets_no_silence() {
 
 /// A costly observation takes time: events meanwhile count.
 #[tokio::test(start_paused = true)]
-async fn a_step_is_taken_on_what_is_seen_last() {
+async fn stall_step_follows_the_latest_observation() {
     for nudges in [2, 0] {
         for what in ["print", "ask", "attach"] {
             let town = scenario()
@@ -398,7 +398,7 @@ async fn a_step_is_taken_on_what_is_seen_last() {
 
 /// An idle session is stalled, too: it is nudged before it is replaced.
 #[tokio::test(start_paused = true)]
-async fn an_idle_timeout_hides_nobody() {
+async fn idle_timeout_does_not_hide_a_stall() {
     let town = scenario().rig(|rig| rig.raiders.idle_timeout = Some(5 * MINUTE));
     let town = town.start().await;
     let charged = town.worker("a").await;

@@ -37,7 +37,7 @@ async fn lost_at_done(later: usize) -> (Town, Charged) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_pushed_lands_although_its_sandbox_is_gone() {
+async fn pushed_work_lands_although_its_sandbox_is_gone() {
     let (town, charged) = lost_at_done(0).await;
     town.pass(PATROL).await;
     let relic = town.relic_now(&charged.relic).await;
@@ -50,7 +50,7 @@ async fn what_was_pushed_lands_although_its_sandbox_is_gone() {
 
 /// The branch got commits after `done`: they were not declared, and no other ref holds them.
 #[tokio::test(start_paused = true)]
-async fn what_the_branch_of_a_sandbox_that_is_gone_holds_alone_is_kept_and_salvaged_in_the_end() {
+async fn unpushed_branch_of_a_missing_sandbox_is_kept_and_finally_salvaged() {
     let (town, charged) = lost_at_done(1).await;
     town.pass(HOUR - 2 * PATROL).await;
     assert_eq!(town.parts.repo.landings(), 0);
@@ -99,7 +99,7 @@ async fn a_merge_request_that_waits_for_a_person_outlives_its_raider() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_rejected_after_its_raider_was_nuked_is_begun_anew() {
+async fn work_rejected_after_its_raider_was_nuked_is_started_afresh() {
     let (town, charged) = nuked_in_review().await;
     let mut mr = town.mr(&charged.relic).await.unwrap();
     town.store(move |txn| {
@@ -120,7 +120,7 @@ async fn what_is_rejected_after_its_raider_was_nuked_is_begun_anew() {
 
 /// The remote branch has other commits by now, which were not approved.
 #[tokio::test(start_paused = true)]
-async fn what_was_approved_is_what_lands() {
+async fn only_the_approved_commit_lands() {
     let (town, charged) = nuked_in_review().await;
     let mut mr = town.mr(&charged.relic).await.unwrap();
     let moved = crate::ports::repo::RepoError::Moved {

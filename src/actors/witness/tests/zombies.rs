@@ -113,7 +113,7 @@ async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
 
 /// A program that restarts its agent may be observed without one: that is no shell.
 #[tokio::test(start_paused = true)]
-async fn class_2_is_what_two_patrols_running_have_seen() {
+async fn class_2_needs_two_patrols_in_a_row() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let sessions = &town.parts.sessions;

@@ -10,10 +10,10 @@ use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::convert::{Suspect, Why};
 use super::hash::{self, Format};
+use super::hash_cache::{CachedHash, HashCache};
 use super::index::Index;
 use super::open::{Root, is_nothing};
 use super::paths::Beside;
-use super::seen::{Known, Seen};
 use super::walk::{Entry, Kind, stamp};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -91,7 +91,7 @@ pub(in super::super) fn compare(
     root: &Root,
     entries: Vec<Entry>,
     against: &Against<'_>,
-    seen: &mut Seen,
+    seen: &mut HashCache,
     judge: impl FnOnce(&[Suspect<'_>]) -> Result<Vec<Why>, RepoError>,
 ) -> Result<Compared, RepoError> {
     let mut found = Compared {
@@ -107,7 +107,7 @@ pub(in super::super) fn compare(
         let file = files.at(&entry.path);
         let is_staged = index.at(&entry.path).is_some();
         let known = known.at(&entry.path);
-        let (kept, id) = match look(root, entry, file, known, against.format, seen)? {
+        let (kept, id) = match read_entry(root, entry, file, known, against.format, seen)? {
             Some(read) => read,
             // It was removed meanwhile.
             None => continue,
@@ -149,7 +149,7 @@ fn named(
     root: &Root,
     found: &mut Compared,
     format: Format,
-    seen: &mut Seen,
+    seen: &mut HashCache,
 ) -> Result<(), RepoError> {
     for item in &mut found.items {
         let unread = item.id.is_none() && item.entry.git_mode().is_some();
@@ -199,13 +199,13 @@ fn suspected(
 }
 
 /// Reads an entry if its hash is unknown. None if it was removed.
-fn look(
+fn read_entry(
     root: &Root,
     entry: Entry,
     file: Option<&Blob>,
-    known: Option<&Known>,
+    known: Option<&CachedHash>,
     format: Format,
-    seen: &mut Seen,
+    seen: &mut HashCache,
 ) -> Result<Option<(Entry, Option<Oid>)>, RepoError> {
     if entry.git_mode().is_none() {
         return Ok(Some((entry, None)));
@@ -237,7 +237,7 @@ fn doubted(
     entry: Entry,
     same: [Option<&Oid>; 2],
     format: Format,
-    seen: &mut Seen,
+    seen: &mut HashCache,
 ) -> Result<Option<(Entry, Option<Oid>)>, RepoError> {
     let Some((entry, id)) = read(root, entry, format, seen)? else {
         return Ok(None);
@@ -258,7 +258,7 @@ pub(in super::super) fn read(
     root: &Root,
     mut entry: Entry,
     format: Format,
-    seen: &mut Seen,
+    seen: &mut HashCache,
 ) -> Result<Option<(Entry, Oid)>, RepoError> {
     let path = root.path().join(bytes::path(&entry.path));
     let mut last = io::Error::other("it changes while it is read");
@@ -281,7 +281,7 @@ pub(in super::super) fn read(
         match read {
             Ok(id) => {
                 if before == entry.stamp {
-                    seen.note(&entry, &id, began);
+                    seen.record(&entry, &id, began);
                 }
                 return Ok(Some((entry, id)));
             }

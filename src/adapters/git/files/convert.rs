@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_stored_without_what_git_adds() {
+    fn bytes_are_stored_without_additions_of_git() {
         assert_eq!(stored(b"a\r\nb\rc\r\n", false), b"a\nb\rc\n");
         assert_eq!(
             stored(b"x $Id: 12ab $ $Id: no\n$Id$", true),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn pointer_names_what_it_stands_for() {
+    fn lfs_pointer_names_its_object() {
         let sum = "4".repeat(64);
         let text =
             format!("version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize 12\n");

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn list_that_is_not_read_hides_nothing_and_shows_what_others_hide() {
+    fn unread_ignore_list_hides_no_file_and_overrides_others() {
         let long = format!("!kept.log\n#{}\n", "x".repeat(LIST_MAX as usize));
         let many = "a\n".repeat(PATTERNS_MAX / 2);
         let files = [
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn list_that_a_sparse_checkout_leaves_out_may_show_what_others_hide() {
+    fn ignore_list_outside_a_sparse_checkout_may_override_others() {
         let dir = crate::testing::scratch();
         for name in ["docs/deep/kept.log", "other/a.log"] {
             fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();

@@ -19,6 +19,7 @@
 pub(super) mod compare;
 pub(super) mod convert;
 pub(super) mod hash;
+pub(super) mod hash_cache;
 pub(super) mod ignore;
 pub(super) mod index;
 pub(super) mod list;
@@ -26,7 +27,6 @@ pub(super) mod open;
 pub(super) mod paths;
 pub(super) mod pattern;
 pub(super) mod recent;
-pub(super) mod seen;
 pub(super) mod store;
 pub(super) mod text;
 pub(super) mod walk;

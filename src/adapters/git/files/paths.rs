@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_has_what_is_below_it_and_not_what_is_named_like_it() {
+    fn directory_contains_paths_below_it_and_not_those_with_its_prefix() {
         let (one, two) = (
             owned(&["a", "a.txt", "a/x", "a/y/z", "a0"]),
             owned(&["a/x", "b"]),

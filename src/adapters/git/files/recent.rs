@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::compare::Tree;
+use super::hash_cache::CachedHashes;
 use super::index::Index;
-use super::seen::KnownFiles;
 use crate::domain::ids::Oid;
 
 /// The number of listings of a kind that are kept: those of HEAD and of its base. One may take megabytes.
@@ -29,7 +29,7 @@ pub(in super::super) struct Recent {
     /// The entries of indexes, by the bytes of the index and of its shared part.
     pub(in super::super) indexes: Listings<Sum, Index>,
     /// The hashes of files, by the bytes of the list.
-    pub(in super::super) seen: Listings<Sum, KnownFiles>,
+    pub(in super::super) seen: Listings<Sum, CachedHashes>,
 }
 
 impl Recent {
@@ -44,10 +44,10 @@ impl Recent {
 
 /// Cached listings of one kind, the last used one at the end.
 #[derive(Debug)]
-pub(in super::super) struct Listings<K, V>(Mutex<Vec<Held<K, V>>>);
+pub(in super::super) struct Listings<K, V>(Mutex<Vec<CachedListing<K, V>>>);
 
 #[derive(Debug)]
-struct Held<K, V> {
+struct CachedListing<K, V> {
     key: K,
     listing: Arc<V>,
     asked: Instant,
@@ -91,7 +91,7 @@ impl<K: Eq, V> Listings<K, V> {
     pub(in super::super) fn keep(&self, key: K, listing: Arc<V>) -> Arc<V> {
         let mut held = self.held();
         held.retain(|held| held.key != key);
-        held.push(Held {
+        held.push(CachedListing {
             key,
             listing: Arc::clone(&listing),
             asked: Instant::now(),
@@ -106,7 +106,7 @@ impl<K: Eq, V> Listings<K, V> {
             .retain(|held| now.duration_since(held.asked) < KEPT);
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Held<K, V>>> {
+    fn held(&self) -> MutexGuard<'_, Vec<CachedListing<K, V>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_not_kept_and_what_is_old_is_dropped() {
+    fn failure_is_not_cached_and_old_listings_are_dropped() {
         let listings = Listings::default();
         assert_eq!(listings.get_or(1, || Err("why")), Err("why"));
         assert_eq!(ask(&listings, 1, "one"), "one");

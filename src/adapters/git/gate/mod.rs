@@ -8,8 +8,8 @@
 //! Each rig has one work tree, which is used again and again, so that ignored build caches stay warm. Tracked files
 //! are exact and untracked ones are removed before each run.
 
+mod gate_repo;
 mod log;
-mod own;
 mod proof;
 mod worktree;
 

@@ -11,9 +11,9 @@ use crate::adapters::git::admin::{failed, write_whole};
 use crate::adapters::git::bytes::RelPath;
 use crate::adapters::git::files::compare::{Tree, read};
 use crate::adapters::git::files::hash::Format;
+use crate::adapters::git::files::hash_cache::HashCache;
 use crate::adapters::git::files::open::Root;
 use crate::adapters::git::files::recent::Recent;
-use crate::adapters::git::files::seen::Seen;
 use crate::adapters::git::files::text;
 use crate::adapters::git::files::walk::Entry;
 use crate::domain::ids::Oid;
@@ -23,7 +23,7 @@ use crate::ports::repo::RepoError;
 const LINK: &str = "160000";
 
 /// Mode and id of the bytes of each tracked file that exists and is readable.
-pub(super) type State = BTreeMap<RelPath, (String, Oid)>;
+pub(super) type FileIds = BTreeMap<RelPath, (String, Oid)>;
 
 /// Reads the tracked files. `seen` is the cache of ids of files that were not written since.
 ///
@@ -34,9 +34,9 @@ pub(super) fn state(
     tree: &Tree,
     seen: &Path,
     recent: &Recent,
-) -> Result<State, RepoError> {
+) -> Result<FileIds, RepoError> {
     let root = Root::open(dir).map_err(|error| failed("cannot read", dir, &error))?;
-    let (mut known, mut found) = (Seen::read(seen, recent), State::new());
+    let (mut known, mut found) = (HashCache::read(seen, recent), FileIds::new());
     for (path, (mode, blob)) in tree.iter().filter(|(_, (mode, _))| mode != LINK) {
         // A file that cannot be read is not as it was checked out.
         let Ok(Some(there)) = root.stat(path) else {
@@ -78,7 +78,7 @@ impl Made {
     }
 
     /// Returns the tracked files that match neither their blob nor its noted conversion.
-    pub(super) fn wrong(&self, tree: &Tree, state: &State) -> Vec<RelPath> {
+    pub(super) fn wrong(&self, tree: &Tree, state: &FileIds) -> Vec<RelPath> {
         let is_right = |path: &RelPath, blob: &Oid| {
             state.get(path).is_some_and(|(_, id)| {
                 let made = self.files.get(&text::encode(path));
@@ -94,11 +94,11 @@ impl Made {
     ///
     /// # Errors
     /// When a file is missing, or the list cannot be written.
-    pub(super) fn note(
+    pub(super) fn record(
         &mut self,
         paths: &[RelPath],
         tree: &Tree,
-        state: &State,
+        state: &FileIds,
     ) -> Result<(), RepoError> {
         for path in paths {
             let (Some((_, blob)), Some((_, id))) = (tree.get(path), state.get(path)) else {
@@ -121,7 +121,7 @@ impl Made {
 }
 
 /// Returns the tracked files that changed.
-pub(super) fn changed(tree: &Tree, before: &State, now: &State) -> Vec<RelPath> {
+pub(super) fn changed(tree: &Tree, before: &FileIds, now: &FileIds) -> Vec<RelPath> {
     let paths = tree.keys();
     let mut changed: Vec<RelPath> = paths
         .filter(|path| before.get(*path) != now.get(*path))

@@ -68,7 +68,7 @@ fn a_gate_says_how_it_ended() {
 }
 
 #[test]
-fn its_environment_is_what_was_given() {
+fn gate_has_the_given_environment_only() {
     let rig = Rigged::new();
     let run = gate(&rig, &rig.base, "env");
     let mut names: Vec<&str> = run
@@ -104,7 +104,7 @@ fn its_time_is_limited_and_nothing_of_it_survives() {
 }
 
 #[test]
-fn what_a_passing_gate_leaves_running_is_ended_too() {
+fn processes_of_a_passing_gate_are_ended_too() {
     let rig = Rigged::new();
     let run = "setsid sleep 300 & echo $! > \"$OUT\"; sleep 300 & echo $! >> \"$OUT\"";
     passes(&rig, &rig.base, run);
@@ -177,7 +177,7 @@ fn gate_that_has_git_overlook_files_is_found_out() {
 
 /// A converted file is written once, and not for each run: builds depend on the times of files.
 #[test]
-fn converted_files_are_what_git_makes_of_them() {
+fn converted_files_match_the_output_of_git() {
     let rig = Rigged::new();
     let commit = rig.commit(
         &rig.base,
@@ -204,7 +204,7 @@ fn converted_files_are_what_git_makes_of_them() {
 }
 
 #[test]
-fn files_that_no_checkout_makes_clean_are_nobodys_change() {
+fn files_that_no_checkout_makes_clean_are_no_change() {
     let rig = Rigged::new();
     let commit = rig.commit(
         &rig.base,

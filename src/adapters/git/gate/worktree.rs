@@ -10,8 +10,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::proof::{self, Made, State};
-use super::{failed, own, own_dir};
+use super::proof::{self, FileIds, Made};
+use super::{failed, gate_repo, own_dir};
 use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
 use crate::adapters::git::files::compare::Tree;
@@ -50,7 +50,7 @@ pub(super) struct Proved {
     /// The commit's tree.
     pub(super) tree: Oid,
     files: Arc<Tree>,
-    state: State,
+    state: FileIds,
 }
 
 impl<'r> Worktree<'r> {
@@ -166,7 +166,7 @@ impl<'r> Worktree<'r> {
         }
         let files = self.repo.files_of(commit)?;
         let state = self.prove(commit, &files)?;
-        own::make(self.repo, &self.path, &self.index, commit)?;
+        gate_repo::make(self.repo, &self.path, &self.index, commit)?;
         Ok(Proved {
             tree: found,
             files,
@@ -175,7 +175,7 @@ impl<'r> Worktree<'r> {
     }
 
     /// Reads the files, and writes those again that a gate may have changed.
-    fn prove(&self, commit: &Oid, files: &Tree) -> Result<State, RepoError> {
+    fn prove(&self, commit: &Oid, files: &Tree) -> Result<FileIds, RepoError> {
         let mut made = Made::read(&self.custody.join("made"));
         let state = self.state(files)?;
         let wrong = made.wrong(files, &state);
@@ -197,7 +197,7 @@ impl<'r> Worktree<'r> {
             .args(["update-index", "-q", "--refresh"])
             .output()?;
         let state = self.state(files)?;
-        made.note(&wrong, files, &state)?;
+        made.record(&wrong, files, &state)?;
         match made.wrong(files, &state).first() {
             None => Ok(state),
             Some(path) => Err(RepoError::Failed(format!(
@@ -207,7 +207,7 @@ impl<'r> Worktree<'r> {
         }
     }
 
-    fn state(&self, files: &Tree) -> Result<State, RepoError> {
+    fn state(&self, files: &Tree) -> Result<FileIds, RepoError> {
         let seen = self.custody.join("seen");
         proof::state(&self.path, files, &seen, &self.repo.recent)
     }

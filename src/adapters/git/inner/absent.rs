@@ -10,7 +10,7 @@ use super::super::files::compare::{Tree, tree};
 use super::super::files::open::{Root, is_nothing};
 use super::super::files::walk::Closed;
 use super::search::Search;
-use super::view::{Held, View, recorded};
+use super::view::{HeldWork, View, recorded};
 use super::{Inner, Kind};
 use crate::ports::repo::RepoError;
 
@@ -55,16 +55,16 @@ impl Search<'_, '_> {
             Ok(view) => {
                 let base = recorded(self.around.repo.lens(), self.around.base, name)?;
                 match view.held(self.around.repo, base.as_ref(), &[]) {
-                    Ok(None) if has_staged(&view)? => Some(Held::left("staged changes")),
+                    Ok(None) if has_staged(&view)? => Some(HeldWork::left("staged changes")),
                     Ok(held) => held,
-                    Err(error) => Some(Held::left(format!("cannot be judged: {error}"))),
+                    Err(error) => Some(HeldWork::left(format!("cannot be judged: {error}"))),
                 }
             }
-            Err(error) => Some(Held::left(format!("cannot be judged: {error}"))),
+            Err(error) => Some(HeldWork::left(format!("cannot be judged: {error}"))),
         };
         if let Some(held) = held {
             self.keep_git_dir(git_dir)?;
-            self.tell(shown, Kind::Left, held.what);
+            self.add(shown, Kind::Left, held.what);
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Search<'_, '_> {
         let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let known = |inner: &Inner| closed.path.starts_with(&bytes::below(&inner.path, b""));
         if is_closed(&self.full(&closed.path), &error) && !self.found.inner.iter().any(known) {
-            self.tell(
+            self.add(
                 &closed.path,
                 Kind::Ignored,
                 format!("cannot be read: {}", closed.why),

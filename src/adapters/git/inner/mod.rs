@@ -10,16 +10,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use search::Search;
-pub(super) use view::Held;
+pub(super) use view::HeldWork;
 
 use super::bytes::{self, RelPath};
 use super::files::compare::{Compared, Item, Tree};
 use super::files::hash::Format;
+use super::files::hash_cache::HashCache;
 use super::files::ignore::Excludes;
 use super::files::index::Index;
 use super::files::open::Root;
 use super::files::paths::Paths;
-use super::files::seen::Seen;
 use super::files::walk::{Closed, Entry, Repository, Walked};
 use super::rig::GitRepo;
 use crate::domain::ids::Oid;
@@ -84,7 +84,7 @@ pub(super) struct Around<'a> {
 
 /// The result of the search.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct InnerFindings {
     pub(super) inner: Vec<Inner>,
     /// Files to save in addition to the sandbox's own.
     pub(super) more: Vec<(Home, Item)>,
@@ -98,7 +98,7 @@ pub(super) struct Found {
     whole: Vec<RelPath>,
 }
 
-impl Found {
+impl InnerFindings {
     /// Removes the files that are listed here from the lists of the sandbox.
     pub(super) fn apply(&mut self, files: &mut Compared, hidden: &mut Vec<RelPath>) {
         let is_in = |dirs: &[RelPath], path: &[u8]| {
@@ -135,8 +135,8 @@ pub(super) fn find(
     around: &Around<'_>,
     walked: &Walked,
     items: &[Item],
-    seen: &mut Seen,
-) -> Result<Found, RepoError> {
+    seen: &mut HashCache,
+) -> Result<InnerFindings, RepoError> {
     let mut search = Search::new(around, seen);
     for repository in &walked.repositories {
         search.visit(repository)?;
@@ -162,7 +162,7 @@ fn links(index: &Index, tree: &Tree) -> HashMap<RelPath, Oid> {
 }
 
 /// The state of a repository's work tree.
-struct Looked {
+struct WorkTreeState {
     files: Compared,
     index: Index,
     /// The entries of its `.git`.
@@ -170,7 +170,7 @@ struct Looked {
     closed: Vec<Closed>,
 }
 
-impl Looked {
+impl WorkTreeState {
     /// Returns true if all changes are in files that exist: nothing is deleted, staged or hidden from git.
     fn is_plain(&self) -> bool {
         let (files, index) = (&self.files, &self.index);
@@ -207,7 +207,7 @@ pub(super) fn outside(
 }
 
 /// Describes the work that the files hold.
-fn state(files: &Compared, moved: bool, closed: &[Closed]) -> Option<Held> {
+fn state(files: &Compared, moved: bool, closed: &[Closed]) -> Option<HeldWork> {
     let says = [
         (moved, "other commits"),
         (!files.dirty.is_empty(), "changed files"),
@@ -220,8 +220,8 @@ fn state(files: &Compared, moved: bool, closed: &[Closed]) -> Option<Held> {
         .map(|says| says.1)
         .collect();
     if !found.is_empty() {
-        return Some(Held::at_work(found.join(", ")));
+        return Some(HeldWork::at_work(found.join(", ")));
     }
     let converted = !files.converted.is_empty();
-    converted.then(|| Held::left("files that git converts"))
+    converted.then(|| HeldWork::left("files that git converts"))
 }

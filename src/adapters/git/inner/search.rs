@@ -8,30 +8,30 @@ use super::super::admin;
 use super::super::bytes::{self, RelPath};
 use super::super::files::compare::{Against, Compared, Item, Tree, compare, read, tree};
 use super::super::files::convert::{Judge, Lfs, lists};
+use super::super::files::hash_cache::HashCache;
 use super::super::files::ignore::Rules;
 use super::super::files::open::Root;
 use super::super::files::paths::Paths;
-use super::super::files::seen::Seen;
 use super::super::files::walk::{All, Entry, Repository, Sieve, Walked, from};
-use super::view::{Held, View, recorded};
-use super::{Around, Found, Home, Inner, Kind, Looked, links, outside, state};
+use super::view::{HeldWork, View, recorded};
+use super::{Around, Home, Inner, InnerFindings, Kind, WorkTreeState, links, outside, state};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// A submodule that was examined, for the submodules inside.
-pub(super) struct Known {
+pub(super) struct ExaminedSubmodule {
     view: View,
     base: Option<Oid>,
     links: HashMap<RelPath, Oid>,
     /// Its work tree, if none of it is saved so far.
-    spare: Option<Looked>,
+    spare: Option<WorkTreeState>,
 }
 
 pub(super) struct Search<'a, 's> {
     pub(super) around: &'a Around<'a>,
-    seen: &'s mut Seen,
-    pub(super) found: Found,
-    known: BTreeMap<RelPath, Known>,
+    seen: &'s mut HashCache,
+    pub(super) found: InnerFindings,
+    known: BTreeMap<RelPath, ExaminedSubmodule>,
     /// Git directories of the repositories that are checked out.
     pub(super) present: Vec<PathBuf>,
     links: HashMap<RelPath, Oid>,
@@ -39,11 +39,11 @@ pub(super) struct Search<'a, 's> {
 
 impl<'a, 's> Search<'a, 's> {
     /// Makes an empty search.
-    pub(super) fn new(around: &'a Around<'a>, seen: &'s mut Seen) -> Self {
+    pub(super) fn new(around: &'a Around<'a>, seen: &'s mut HashCache) -> Self {
         Self {
             around,
             seen,
-            found: Found::default(),
+            found: InnerFindings::default(),
             known: BTreeMap::new(),
             present: Vec::new(),
             links: links(around.index, around.tree),
@@ -102,7 +102,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// Walks and compares the work tree of a repository.
-    fn look(&mut self, path: &[u8], view: &View) -> Result<Looked, RepoError> {
+    fn compare_worktree(&mut self, path: &[u8], view: &View) -> Result<WorkTreeState, RepoError> {
         let prefix = bytes::below(path, b"");
         let head = view.head();
         let files = match &head {
@@ -146,7 +146,7 @@ impl<'a, 's> Search<'a, 's> {
         let entries = outside(entries, &walked.repositories, path, &tracked);
         let root = self.around.root;
         let files = compare(root, entries, &against, self.seen, |it| judge.judge(it))?;
-        Ok(Looked {
+        Ok(WorkTreeState {
             files,
             index,
             git,
@@ -177,7 +177,7 @@ impl<'a, 's> Search<'a, 's> {
             }
         };
         self.present.push(git_dir.clone());
-        let looked = match self.look(path, &view) {
+        let looked = match self.compare_worktree(path, &view) {
             Ok(looked) => looked,
             Err(error) => {
                 return self.whole(path, Kind::Submodule, format!("cannot be judged: {error}"));
@@ -195,7 +195,7 @@ impl<'a, 's> Search<'a, 's> {
         let links = links(&looked.index, &Tree::default());
         // A repository inside a saved submodule is restored with it.
         let around = above.is_some_and(|dir| self.found.inner.iter().any(|it| it.path == dir));
-        let mut known = Known {
+        let mut known = ExaminedSubmodule {
             view,
             base,
             links,
@@ -212,13 +212,13 @@ impl<'a, 's> Search<'a, 's> {
                 true => Kind::Left,
                 false => Kind::Submodule,
             };
-            self.tell(path, kind, held.what);
+            self.add(path, kind, held.what);
         }
         Ok(())
     }
 
     /// Saves the files of a submodule, and its git directory.
-    fn keep(&mut self, looked: Looked, git_dir: &Path) -> Result<(), RepoError> {
+    fn keep(&mut self, looked: WorkTreeState, git_dir: &Path) -> Result<(), RepoError> {
         let items = looked.files.items.into_iter();
         self.found
             .more
@@ -271,7 +271,7 @@ impl<'a, 's> Search<'a, 's> {
             let below = bytes::below(&path, b"");
             if items.iter().any(|it| it.entry.path.starts_with(&below)) {
                 let holds = "files, although it is not checked out".to_owned();
-                self.tell(&path, Kind::Submodule, holds);
+                self.add(&path, Kind::Submodule, holds);
                 self.found.told.push(path);
             }
         }
@@ -293,14 +293,14 @@ impl<'a, 's> Search<'a, 's> {
             true => self.unshared(&view),
             false => view.held(self.around.repo, base.as_ref(), pins),
         };
-        let own = own.unwrap_or_else(|error| Some(Held::at_work(unknown(&error))));
+        let own = own.unwrap_or_else(|error| Some(HeldWork::at_work(unknown(&error))));
         if git_dir == self.full(path) {
             return match own {
                 Some(held) => self.whole(path, Kind::Ignored, held.what),
                 None => Ok(()),
             };
         }
-        let looked = match self.look(path, &view) {
+        let looked = match self.compare_worktree(path, &view) {
             Ok(looked) => looked,
             Err(error) => return self.whole(path, Kind::Ignored, unknown(&error)),
         };
@@ -308,7 +308,7 @@ impl<'a, 's> Search<'a, 's> {
         let links = links(&looked.index, &Tree::default());
         match (own, changed) {
             (None, None) => {
-                let known = Known {
+                let known = ExaminedSubmodule {
                     view,
                     base,
                     links,
@@ -342,10 +342,10 @@ impl<'a, 's> Search<'a, 's> {
 
     /// Returns the work of a worktree of theirs other than its files: an operation in progress, or commits. Commits
     /// that the sandbox's HEAD has, too, are judged with that.
-    fn unshared(&self, view: &View) -> Result<Option<Held>, RepoError> {
-        let busy = super::super::special::in_progress(&view.git_dir).next();
+    fn unshared(&self, view: &View) -> Result<Option<HeldWork>, RepoError> {
+        let busy = super::super::other_work::in_progress(&view.git_dir).next();
         if busy.is_some() {
-            return Ok(busy.map(Held::at_work));
+            return Ok(busy.map(HeldWork::at_work));
         }
         let Some(head) = view.head() else {
             return Ok(None);
@@ -357,7 +357,7 @@ impl<'a, 's> Search<'a, 's> {
             .args(["rev-list", "--count", head.as_str()]);
         let count = count.args(["--not", "--remotes"]);
         let count = count.args(self.around.head.map(Oid::as_str)).run()?.text();
-        let held = || Held::at_work(format!("unpushed commits: {count}"));
+        let held = || HeldWork::at_work(format!("unpushed commits: {count}"));
         Ok((count != "0").then(held))
     }
 
@@ -384,7 +384,7 @@ impl<'a, 's> Search<'a, 's> {
 
     /// Saves everything in the directory, including ignored files, and its git directory.
     fn whole(&mut self, path: &[u8], kind: Kind, holds: String) -> Result<(), RepoError> {
-        self.tell(path, kind, holds);
+        self.add(path, kind, holds);
         let walked = match self.walk(path, &mut All) {
             Ok(walked) => walked,
             Err(error) if kind == Kind::Ignored => {
@@ -468,7 +468,7 @@ impl<'a, 's> Search<'a, 's> {
                     Some(id) => Some((entry, id)),
                     None => read(self.around.root, entry, format, self.seen)?,
                 },
-                Some(root) => read(root, entry, format, &mut Seen::default())?,
+                Some(root) => read(root, entry, format, &mut HashCache::default())?,
             };
             if let Some((entry, id)) = read {
                 let id = Some(id);
@@ -478,7 +478,7 @@ impl<'a, 's> Search<'a, 's> {
         Ok(())
     }
 
-    pub(super) fn tell(&mut self, path: &[u8], kind: Kind, holds: String) {
+    pub(super) fn add(&mut self, path: &[u8], kind: Kind, holds: String) {
         self.found.inner.push(Inner {
             path: path.to_vec(),
             kind,

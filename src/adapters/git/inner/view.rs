@@ -15,9 +15,9 @@ use super::super::files::index::{Index, Lens};
 use super::super::files::open::Root;
 use super::super::files::recent::Recent;
 use super::super::files::walk::{All, Kind, from};
+use super::super::reflog_commits::{HeadReflog, is_ours_alone};
 use super::super::rig::{GitRepo, oid, resolve};
-use super::super::traces::{HeadReflog, is_ours_alone};
-use super::super::{special, traces};
+use super::super::{other_work, reflog_commits};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -28,14 +28,14 @@ const LIST_MAX: u64 = 256 * 1024 * 1024;
 
 /// Work that exists only in this repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Held {
+pub(in super::super) struct HeldWork {
     /// The description for people.
     pub(in super::super) what: String,
     /// Set when the agent left the work behind: commits that no branch has, or anything that is not checked out.
     pub(in super::super) left: bool,
 }
 
-impl Held {
+impl HeldWork {
     /// Work in progress.
     pub(in super::super) fn at_work(what: impl Into<String>) -> Self {
         let (what, left) = (what.into(), false);
@@ -87,7 +87,7 @@ impl View {
         }
         let log = read(git_dir, "logs/HEAD", LIST_MAX).map_err(fail)?;
         let told = [&log, &head, &packed].into_iter().flatten();
-        let told = told.filter_map(|text| traces::ids(text).first().map(Format::of));
+        let told = told.filter_map(|text| reflog_commits::ids(text).first().map(Format::of));
         let format = told.into_iter().next().unwrap_or(format);
         let objects = [common.join("objects"), repo.repo_dir().join("objects")];
         let lens = Lens::new(scratch(repo)?, format, &objects)?;
@@ -154,16 +154,16 @@ impl View {
         repo: &GitRepo,
         base: Option<&Oid>,
         pins: &[Oid],
-    ) -> Result<Option<Held>, RepoError> {
-        let mut held = special::in_progress(&self.git_dir)
+    ) -> Result<Option<HeldWork>, RepoError> {
+        let mut held = other_work::in_progress(&self.git_dir)
             .next()
-            .map(Held::at_work);
-        let is_open = |held: &Option<Held>| held.as_ref().is_none_or(|held| held.left);
+            .map(HeldWork::at_work);
+        let is_open = |held: &Option<HeldWork>| held.as_ref().is_none_or(|held| held.left);
         if held.is_none() {
             held = self.commits(repo, base, pins)?;
         }
         if is_open(&held) && resolve(self.git(), "refs/stash")?.is_some() {
-            held = Some(Held::at_work("stash entries"));
+            held = Some(HeldWork::at_work("stash entries"));
         }
         Ok(held)
     }
@@ -173,8 +173,8 @@ impl View {
         repo: &GitRepo,
         base: Option<&Oid>,
         pins: &[Oid],
-    ) -> Result<Option<Held>, RepoError> {
-        let reflog = traces::head_reflogs(std::slice::from_ref(&self.git_dir))?;
+    ) -> Result<Option<HeldWork>, RepoError> {
+        let reflog = reflog_commits::head_reflogs(std::slice::from_ref(&self.git_dir))?;
         let only_fetched = self.only_fetched(&reflog)? && self.stays_elsewhere(repo);
         let known: Vec<&Oid> = base.into_iter().collect();
         let all = self.count(&reflog.commits, &known, Claims::Count)?;
@@ -188,10 +188,10 @@ impl View {
             return Ok(
                 match self.count(&reflog.commits, &known, Claims::Nothing)? {
                     Ok(0) => None,
-                    Ok(claimed) => Some(Held::left(format!(
+                    Ok(claimed) => Some(HeldWork::left(format!(
                         "commits that only its own refs call pushed: {claimed}"
                     ))),
-                    Err(why) => Some(Held::left(format!("cannot be judged: {why}"))),
+                    Err(why) => Some(HeldWork::left(format!("cannot be judged: {why}"))),
                 },
             );
         }
@@ -200,9 +200,9 @@ impl View {
         Ok(Some(match (present, all) {
             // Pins on a tag, and pins of earlier commits: nothing was committed there.
             (Ok(0), Ok(_)) if only_fetched => return Ok(None),
-            (Ok(0), Ok(all)) => Held::left(format!("unpushed commits: {all}")),
-            (Ok(present), _) => Held::at_work(format!("unpushed commits: {present}")),
-            (Err(why), _) => Held::at_work(format!("cannot be judged: {why}")),
+            (Ok(0), Ok(all)) => HeldWork::left(format!("unpushed commits: {all}")),
+            (Ok(present), _) => HeldWork::at_work(format!("unpushed commits: {present}")),
+            (Err(why), _) => HeldWork::at_work(format!("cannot be judged: {why}")),
         }))
     }
 
@@ -227,7 +227,7 @@ impl View {
             for path in files.map(|entry| entry.path.as_slice()) {
                 let is_log = path.split(|byte| *byte == b'/').any(|name| name == b"logs");
                 let read = || beneath::read(&common, bytes::path(path), LIST_MAX).map_err(fail);
-                if is_log && traces::is_made(&read()?.unwrap_or_default()) {
+                if is_log && reflog_commits::is_made(&read()?.unwrap_or_default()) {
                     return Ok(false);
                 }
             }

@@ -83,7 +83,7 @@ fn rename_directory(files: &mut Files, from: &str, to: &str) {
 }
 
 /// Removes files in place of directories.
-fn settle(files: &mut Files) {
+fn drop_shadowed(files: &mut Files) {
     let paths: Vec<String> = files.keys().cloned().collect();
     for path in &paths {
         let prefix = format!("{path}/");
@@ -159,7 +159,7 @@ fn mutate(random: &mut Random, files: &mut Files) {
         18 => drop(files.insert(path, (b"README".to_vec(), FileMode::Link))),
         _ => drop(files.insert(path, (vec![0, 1, 2, 0], FileMode::Blob))),
     }
-    settle(files);
+    drop_shadowed(files);
 }
 
 pub(super) fn number(name: &str, default: u64) -> u64 {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_squash_lists_what_it_is_made_of_and_who_helped() {
+    fn squash_message_lists_its_commits_and_co_authors() {
         let commits = [
             commit("A <a@x>", "one\n\nwhy\n"),
             commit("B <b@x>", "two\n"),

@@ -146,7 +146,7 @@ fn a_squash_is_one_commit_and_a_merge_joins_two() {
 }
 
 #[test]
-fn what_stands_on_the_target_already_keeps_its_commits() {
+fn commits_already_on_the_target_are_kept() {
     let Forked {
         lab,
         base,

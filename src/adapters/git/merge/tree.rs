@@ -50,7 +50,7 @@ pub(super) fn merge(repo: &Repository, base: Oid, ours: Oid, theirs: Oid) -> Res
     };
     let mut merger = Merger {
         repo,
-        seen: Seen::default(),
+        seen: RenameHints::default(),
     };
     let merged = merger.directory(&trees, 0)?;
     // The removed path may be renamed to the added one, and the other side may add to a removed directory.
@@ -75,7 +75,7 @@ type Item = (Oid, i32);
 
 /// The changes of both sides, as far as they matter for renames.
 #[derive(Default)]
-struct Seen {
+struct RenameHints {
     added: bool,
     removed: bool,
     paths: usize,
@@ -83,7 +83,7 @@ struct Seen {
 
 struct Merger<'r> {
     repo: &'r Repository,
-    seen: Seen,
+    seen: RenameHints,
 }
 
 impl<'r> Merger<'r> {

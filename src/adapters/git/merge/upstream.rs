@@ -152,7 +152,7 @@ fn commit_that_was_cherry_picked_then_reverted_lands_with_the_rest_of_its_branch
 
 /// `git rebase` leaves merge commits out, and with them the changes that only they contain.
 #[test]
-fn what_a_merge_commit_adds_or_resolves_lands_with_a_rebase() {
+fn changes_of_a_merge_commit_land_with_a_rebase() {
     let lab = Lab::new();
     let base = lab.commit(&one("a", LINES), &[]);
     let main = lab.commit(&one("a", &LINES.replace('5', "main")), &[&base]);

@@ -7,15 +7,15 @@ use super::super::admin::failed;
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::super::files::compare::{Item, read};
+use super::super::files::hash_cache::HashCache;
 use super::super::files::open::Root;
-use super::super::files::seen::Seen;
 use super::super::files::store::{Store, Unstored};
 use super::super::files::walk::{All, Entry, Kind, walk};
 use super::super::ground::seen_file;
 use super::super::inner::Home;
 use super::super::measure::Measured;
+use super::super::other_work::ASIDE;
 use super::super::rig::GitRepo;
-use super::super::special::ASIDE;
 use super::manifest::{Line, Numbers, Place};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -112,7 +112,7 @@ fn plan<'a>(
         .map(|(home, item)| (home.clone(), item));
     let mut known: HashSet<(Home, &RelPath)> = HashSet::new();
     let (file, mut planned) = (seen_file(repo, &measured.ground.sandbox), Vec::new());
-    let mut seen = Seen::read(&file, &repo.recent);
+    let mut seen = HashCache::read(&file, &repo.recent);
     for (home, Item { entry, id }) in own.chain(more) {
         let Some(root) = roots.get(&home) else {
             continue;
@@ -196,7 +196,7 @@ pub(super) fn capture<F: Fn() -> Git>(
     }
     if let Some(root) = &roots.admin {
         for entry in state(root)? {
-            let read = read(root, entry, measured.format, &mut Seen::default())?;
+            let read = read(root, entry, measured.format, &mut HashCache::default())?;
             let Some((entry, id)) = read else { continue };
             store.entry(root, &entry, &id)?;
             list.blobs.insert(id.clone());

@@ -17,8 +17,8 @@ use super::super::bytes;
 use super::super::command::Git;
 use super::super::files::compare::read as hashed;
 use super::super::files::hash::Format;
+use super::super::files::hash_cache::HashCache;
 use super::super::files::open::Root;
-use super::super::files::seen::Seen;
 use super::super::files::store::{self, LARGE};
 use super::super::files::walk::{All, Kind, walk};
 use super::manifest::Line;
@@ -197,7 +197,7 @@ pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoEr
             return Err(wrong(&path, "has another time"));
         }
         let Some(id) = &line.id else { continue };
-        let read = hashed(&root, entry, Format::of(id), &mut Seen::default())?;
+        let read = hashed(&root, entry, Format::of(id), &mut HashCache::default())?;
         if read.is_none_or(|(_, now)| now != *id) {
             return Err(wrong(&path, "has other bytes"));
         }

@@ -103,7 +103,7 @@ fn ignored_or_untracked_file_in_the_way_is_waited_for() {
 
 /// A tracked directory that becomes a file would take its ignored files along without this check.
 #[test]
-fn directory_that_becomes_a_file_keeps_what_is_not_tracked_in_it() {
+fn directory_that_becomes_a_file_keeps_its_untracked_files() {
     let rig = Rigged::local();
     let base = rig.commit(&rig.base, &[("d/a", "a\n")]);
     lands(&rig, &base);

@@ -24,7 +24,7 @@ fn landing_moves_the_target_once() {
 }
 
 #[test]
-fn somebody_elses_push_is_never_overwritten() {
+fn foreign_push_is_never_overwritten() {
     let rig = Rigged::new();
     let new = rig.commit(&rig.base, &[("a", "a\n")]);
     let foreign = rig.commit(&rig.base, &[("b", "b\n")]);

@@ -14,7 +14,7 @@ fn absent() -> Oid {
 
 /// Agents can write to the repository that the refs are copied into. A failed copy stops neither fetch nor push.
 #[test]
-fn what_is_in_the_way_in_theirs_holds_up_neither_fetch_nor_push() {
+fn files_in_the_way_in_theirs_hold_up_neither_fetch_nor_push() {
     let rig = Rigged::new();
     let shown = |branch: &str| rig.repo.theirs().join("refs/remotes/origin").join(branch);
     std::fs::create_dir_all(shown("main").join("deep")).unwrap();
@@ -196,7 +196,7 @@ fn without_pushing_branches_live_here() {
 
 /// A pushed branch outlives the local branch on a remote, and also without pushing.
 #[test]
-fn without_pushing_what_was_pushed_outlives_its_local_branch() {
+fn pushed_branch_outlives_its_local_branch() {
     let rig = Rigged::silent();
     let head = rig.commit(&rig.base, &[("a", "a\n")]);
     let local = format!("refs/heads/{BRANCH}");

@@ -16,9 +16,9 @@ fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
     dir
 }
 
-fn of<'r>(dir: &'r tempfile::TempDir, said: &'r Said) -> Theirs<'r> {
+fn of<'r>(dir: &'r tempfile::TempDir, logged: &'r LoggedRefs) -> Theirs<'r> {
     let dir = dir.path();
-    Theirs { dir, said }
+    Theirs { dir, logged }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn loose_refs_hide_packed_ones_and_symbolic_ones_are_followed() {
         ("refs/heads/loop", "ref: refs/heads/loop\n"),
         ("refs/heads/broken", "garbage"),
     ]);
-    let said = Said::default();
+    let said = LoggedRefs::default();
     let refs = of(&dir, &said);
     let at = |name: &str| refs.resolve(&format!("refs/heads/{name}")).unwrap();
     assert_eq!(at("a"), Some(id('4')));
@@ -60,7 +60,7 @@ fn ref_is_deleted_loose_and_packed_if_it_is_where_it_was() {
         ("packed-refs", &packed),
         ("refs/heads/a", &format!("{}\n", id('4'))),
     ]);
-    let said = Said::default();
+    let said = LoggedRefs::default();
     let refs = of(&dir, &said);
     assert!(!refs.delete("refs/heads/a", &id('1')).unwrap());
     let lock = dir.path().join("packed-refs.lock");
@@ -80,7 +80,7 @@ fn ref_is_deleted_loose_and_packed_if_it_is_where_it_was() {
 }
 
 #[test]
-fn packing_keeps_what_it_cannot_read_and_empty_directories_are_in_nobodys_way() {
+fn packing_keeps_unreadable_refs_and_empty_directories_block_no_ref() {
     let dir = repository(&[]);
     let strange = format!("{} refs/heads/\u{e9}\n", id('1')).into_bytes();
     let strange: Vec<u8> = strange.into_iter().filter(|byte| *byte != 0xa9).collect();
@@ -88,7 +88,7 @@ fn packing_keeps_what_it_cannot_read_and_empty_directories_are_in_nobodys_way() 
     let head = b"# pack-refs with: peeled fully-peeled sorted \n";
     let before = [&head[..], &strange[..], tag.as_bytes()].concat();
     fs::write(dir.path().join("packed-refs"), before).unwrap();
-    let said = Said::default();
+    let said = LoggedRefs::default();
     let refs = of(&dir, &said);
     let main = "refs/remotes/origin/main";
     fs::create_dir_all(dir.path().join(main).join("a/b")).unwrap();
@@ -116,7 +116,7 @@ fn ref_that_cannot_be_read_is_left_out_and_said_once() {
     let at = |name: &str| dir.path().join("refs/heads").join(name);
     std::os::unix::fs::symlink("good", at("linked")).unwrap();
     nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let said = Said::default();
+    let said = LoggedRefs::default();
     let refs = of(&dir, &said);
     for _ in 0..2 {
         let names: Vec<_> = refs.list("refs/heads/").unwrap().into_keys().collect();

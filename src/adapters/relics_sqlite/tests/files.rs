@@ -24,7 +24,7 @@ fn titles(store: &mut SqliteRelics) -> Vec<String> {
 }
 
 #[test]
-fn nobody_else_may_read_it() {
+fn store_is_readable_by_its_owner_only() {
     let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     std::fs::write(&path, "").unwrap();
@@ -41,7 +41,7 @@ fn nobody_else_may_read_it() {
 }
 
 #[test]
-fn what_was_committed_is_there_after_a_crash_and_what_was_not_is_not() {
+fn only_committed_transactions_survive_a_crash() {
     let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     let mut store = open(&path).unwrap();
@@ -84,7 +84,7 @@ fn a_file_that_is_no_database_is_refused() {
 }
 
 #[test]
-fn somebody_elses_database_is_refused() {
+fn foreign_database_is_refused() {
     let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");
     let other = rusqlite::Connection::open(&path).unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::domain::ids::Incarnation;
 use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Review, Verdict};
-use crate::domain::message::{Body, Escalation, Handoff, PolecatDone, SHAMAN, Severity};
+use crate::domain::message::{Body, Escalation, Handoff, RaiderDone, SHAMAN, Severity};
 use crate::domain::problem::Problem;
 use crate::domain::relic::Exit;
 use crate::domain::saga::SagaKind;
@@ -14,7 +14,7 @@ use crate::ports::relics::EventFilter;
 #[test]
 fn messages_wait_until_they_are_handled() {
     let mut store = store();
-    let done = Body::PolecatDone(PolecatDone {
+    let done = Body::RaiderDone(RaiderDone {
         raider: toast(),
         incarnation: Incarnation(1),
         rig: toast().rig,
@@ -28,7 +28,7 @@ fn messages_wait_until_they_are_handled() {
     let help = Body::Help(Escalation {
         agent: "horde/raiders/Toast".into(),
         relic: None,
-        problem: Problem::said("no key"),
+        problem: Problem::in_own_words("no key"),
         severity: Severity::High,
         evidence: String::new(),
     });
@@ -196,7 +196,7 @@ fn merge_requests_are_listed_in_the_order_they_land() {
 }
 
 #[test]
-fn one_saga_of_a_kind_and_subject_is_open_at_a_time() {
+fn second_open_saga_of_a_kind_and_subject_is_refused() {
     let mut store = store();
     let rig = toast().rig;
     let subject = toast().to_string();

@@ -268,7 +268,10 @@ fn call_of_a_standing_agent_that_begins_with_a_slash_is_in_its_own_words() {
     });
     let called: Vec<_> = called.collect();
     let own = ProblemKind::Ground.of("/etc/x", words);
-    assert_eq!(called[0].identity(), Problem::said(words).identity());
+    assert_eq!(
+        called[0].identity(),
+        Problem::in_own_words(words).identity()
+    );
     assert_eq!(called[1].identity(), own.identity());
 }
 
@@ -363,7 +366,7 @@ fn journalled(path: &Path) {
 }
 
 #[test]
-fn what_older_versions_read_from_the_journal_stands_on_the_records() {
+fn facts_that_older_versions_read_from_the_journal_are_on_the_records() {
     use HoldReason::{Checkout, Infra, Review, Target};
     let dir = crate::testing::scratch();
     let path = dir.path().join("relics.db");

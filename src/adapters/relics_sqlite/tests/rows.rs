@@ -153,7 +153,7 @@ fn relics_that_are_not_there_are_said_to_be_missing() {
 }
 
 #[test]
-fn nothing_may_come_to_wait_for_itself() {
+fn dependency_cycle_is_refused() {
     let mut store = store();
     let mut first = create(&mut store, &task("one"));
     let second = create(

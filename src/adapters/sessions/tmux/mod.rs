@@ -187,7 +187,7 @@ pub fn remove(pane: &PaneId, holder: u32, id: &SessionId) -> io::Result<()> {
     let ours = format!("#{{&&:#{{==:#{{pane_pid}},{holder}}},{held}}}");
     let kill = format!("kill-pane -t {}", pane.id);
     let words = ["if-shell", "-F", "-t", &pane.id, &ours, &kill];
-    nothing_left(on(&pane.socket, &words.map(Into::into)))
+    ignore_missing_target(on(&pane.socket, &words.map(Into::into)))
 }
 
 /// Returns true if a process is the server of this name, as [`Tmux`] starts it. The server keeps the arguments of the
@@ -234,10 +234,10 @@ fn kill(
         let why = format!("the tmux session {id} is not ours: process {stranger} runs in it");
         return Err(io::Error::other(why));
     }
-    nothing_left(ask(&["kill-session", "-t", &target].map(Into::into)))
+    ignore_missing_target(ask(&["kill-session", "-t", &target].map(Into::into)))
 }
 
-fn nothing_left(said: io::Result<String>) -> io::Result<()> {
+fn ignore_missing_target(said: io::Result<String>) -> io::Result<()> {
     match said {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
         // No such pane, no such session, or no server.

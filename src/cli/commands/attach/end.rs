@@ -20,7 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Returns the message about a session's end. `point` is the supervisor's answer when this terminal was attached.
-pub(super) fn told(context: &mut Context, name: &str, point: &Value, ended: &Ended) -> String {
+pub(super) fn end_message(
+    context: &mut Context,
+    name: &str,
+    point: &Value,
+    ended: &Ended,
+) -> String {
     let unknown = || format!("the session {}", how(ended));
     let id = point.get("name").and_then(Value::as_str);
     let since = point.get("seq").and_then(Value::as_u64);
@@ -164,7 +169,7 @@ mod tests {
         json!({"type": kind, "cause": cause, "subject": "horde/raiders/Toast", "data": data})
     }
 
-    fn said(events: &[Value]) -> Option<String> {
+    fn reason_text(events: &[Value]) -> Option<String> {
         Reason::of(events).map(|reason| reason.text("Toast", "ended with exit code 143"))
     }
 
@@ -205,18 +210,18 @@ mod tests {
                 "handed off (half way)",
             ),
         ] {
-            let told = said(&events).unwrap();
+            let told = reason_text(&events).unwrap();
             assert!(told.contains(expected), "{told}");
             assert!(!told.contains("143"), "{told}");
         }
         let crashed = event("agent.crashed", "session_died", json!({}));
         assert!(
-            said(&[crashed])
+            reason_text(&[crashed])
                 .unwrap()
                 .contains("ended with exit code 143")
         );
         let other = event("raider.nudged", "stalled", json!({}));
-        assert_eq!(said(&[other]), None);
+        assert_eq!(reason_text(&[other]), None);
     }
 
     #[test]

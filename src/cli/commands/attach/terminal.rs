@@ -116,7 +116,7 @@ mod tests {
 
     /// A panel with modes of its own, drawn at the top; over the shell's lines or on a screen of its own.
     #[test]
-    fn what_is_printed_after_leaving_stands_alone_below_everything() {
+    fn output_after_leaving_stands_alone_below_the_screen() {
         let size = |cells| NonZeroU16::new(cells).unwrap();
         for (enters, keeps) in [("", "panel"), ("\x1b[?1049h", "$ hd attach")] {
             let mut screen = vt100::Parser::new(size(10), size(40), 0);

@@ -52,7 +52,7 @@ pub(super) fn run(args: &Demo, context: &Context) -> Result<(), CliError> {
     let root = place(args.dir.as_deref())?;
     let project = Project::make(&root, args.raiders)?;
     let tasks = project::tasks(args.raiders);
-    output::say(&format!(
+    output::message(&format!(
         "hd: a city, a repository and its origin are in {}",
         root.display()
     ));
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Demo, context: &Context) -> Result<(), CliError> {
     };
     let mut supervisor = supervisor::start(&city, lives, &[])?;
     supervisor.ready(&city)?;
-    output::say(&format!(
+    output::message(&format!(
         "hd: the supervisor runs; {} tasks for as many raiders",
         tasks.len()
     ));

@@ -14,7 +14,7 @@ use crate::domain::doctor::local::{
 use crate::domain::doctor::{Finding, Kind};
 
 /// Runs the checks, and fixes findings if asked. `their_git` describes the supervisor's git, if a supervisor answered.
-pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>) -> Vec<Finding> {
+pub(super) fn check(city: &City, file: &Path, fix: bool, their_git: Option<&str>) -> Vec<Finding> {
     let mut private = vec![
         (city.root.join(".horde"), 0o700),
         (city.socket.clone(), 0o600),
@@ -27,7 +27,7 @@ pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>)
     private.extend(elsewhere.map(|dir| (dir.to_owned(), 0o700)));
     let private = private
         .into_iter()
-        .filter_map(|(path, must)| seen(path, must));
+        .filter_map(|(path, must)| file_mode(path, must));
     let mut findings: Vec<_> = private.filter_map(|file| closed(&file, fix)).collect();
     findings.extend(other_hd());
     match git(&["version"]) {
@@ -61,7 +61,7 @@ pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>)
 }
 
 /// Returns a file's mode; none if the file is missing, because the supervisor makes it when needed, closed to others.
-fn seen(path: PathBuf, must: u32) -> Option<Private> {
+fn file_mode(path: PathBuf, must: u32) -> Option<Private> {
     let meta = fs::metadata(&path).ok()?;
     Some(Private {
         path,

@@ -1,6 +1,6 @@
 //! `hd harness`: the programs that work as raiders and agents.
 
-pub(super) mod look;
+pub(super) mod inspect;
 mod settings_file;
 mod setup;
 mod survey;

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use super::look::SETTINGS_MAX;
+use super::inspect::SETTINGS_MAX;
 
 /// The mode of a new file: settings may come to hold keys.
 const NEW_FILE: u32 = 0o600;

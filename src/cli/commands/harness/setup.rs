@@ -19,7 +19,7 @@ use crate::domain::jsonc::{self, Edit};
 use crate::domain::unattended::{self, Answer};
 use crate::kit::programs;
 
-use super::look::{Machine, with_start};
+use super::inspect::{Machine, with_start};
 use super::settings_file::SettingsFile;
 
 /// A file to be changed.

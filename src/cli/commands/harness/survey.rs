@@ -8,10 +8,10 @@ use crate::config::{self, Loaded};
 use crate::domain::city::Harness;
 use crate::domain::harness::fill::PLACEHOLDERS;
 use crate::domain::harness::hooks::Hooks;
-use crate::domain::unattended::{KeyUse, Known};
+use crate::domain::unattended::{KeyUse, ProgramFacts};
 use crate::kit::programs;
 
-use super::look::{Machine, look, users};
+use super::inspect::{Machine, inspect, users};
 
 /// Lists every harness in a line.
 pub(super) fn all(loaded: &Loaded) -> Value {
@@ -54,7 +54,7 @@ pub(super) fn settings(loaded: &Loaded) -> Map<String, Value> {
 }
 
 fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
-    let looked = look(loaded, harness, machine);
+    let looked = inspect(loaded, harness, machine);
     let (version, unknown) = match &looked.version {
         Some(Ok(version)) => (Some(version), None),
         Some(Err(why)) => (None, Some(why)),
@@ -85,7 +85,7 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
 }
 
 /// Returns whether a preset exists for the program that was never tried against the program.
-fn is_unproven(harness: &Harness, known: Option<&Known>) -> bool {
+fn is_unproven(harness: &Harness, known: Option<&ProgramFacts>) -> bool {
     programs::of(harness).is_known() && known.is_none_or(|known| known.proven.is_none())
 }
 

@@ -119,7 +119,7 @@ impl Trial<'_> {
         let place = Place::make(&root, &self.harness.name, &settings, pointed);
         let place = place.doing(root.display())?;
         if self.args.keep {
-            output::say(&format!("hd: the city is {}", place.city.display()));
+            output::message(&format!("hd: the city is {}", place.city.display()));
         }
         let own = env::vars().collect();
         let city = City {
@@ -138,7 +138,7 @@ impl Trial<'_> {
             says_logged_out: !pointed.login.is_empty(),
             record: self.args.record.clone(),
             short: self.args.short,
-            tell: |what| output::say(&format!("hd: {what}")),
+            tell: |what| output::message(&format!("hd: {what}")),
         };
         let told = cases::run(&bench, wanted, tell);
         if bench.is_up() {

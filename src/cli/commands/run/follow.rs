@@ -69,7 +69,7 @@ impl Follow {
             return Ok(());
         }
         let (mut asking, stream): (Client, Client) = (context.client()?, context.client()?);
-        output::say("hd: following; Ctrl-C ends the watching and not the work");
+        output::message("hd: following; Ctrl-C ends the watching and not the work");
         let events = Op::Events(Events {
             follow: true,
             since: Some(since),
@@ -84,12 +84,12 @@ impl Follow {
                 relic: relic.clone(),
             });
             let shown = asking.call(&asked)?;
-            self.saw(&relic, &item, &shown);
+            self.record(&relic, &item, &shown);
             let all = self.ends.values().all(Option::is_some);
             Ok::<_, CliError>(if all { Flow::Stop } else { Flow::Continue })
         })?;
         for said in self.closed() {
-            output::say(&format!("hd: {said}"));
+            output::message(&format!("hd: {said}"));
         }
         self.verdict()
     }
@@ -128,7 +128,7 @@ impl Follow {
     }
 
     /// Takes in an event together with its relic's present state.
-    fn saw(&mut self, relic: &str, event: &Value, shown: &Value) {
+    fn record(&mut self, relic: &str, event: &Value, shown: &Value) {
         if is_given_up(event) {
             self.exhausted.push(relic.to_owned());
         }
@@ -259,7 +259,7 @@ fn failure(relic: &str, end: &End) -> Option<CliError> {
         End::Closed => None,
         End::Deferred(until) => {
             let until = until.as_deref().unwrap_or("somebody says `hd relic reopen`");
-            output::say(&format!("hd: {relic} was put off until {until}"));
+            output::message(&format!("hd: {relic} was put off until {until}"));
             None
         }
         End::Blocked => Some(failed(Exit::NeedsHuman, "waits for a person").hint(why)),
@@ -342,11 +342,11 @@ mod tests {
         let mut follow = one();
         let merged = json!({"type": "raider.merged", "subject": "horde/raiders/Toast",
             "data": {"relic": "gt-1", "merge_commit": "abc", "target": "main", "noop": false}});
-        follow.saw("gt-1", &merged, &json!({"status": "closed"}));
+        follow.record("gt-1", &merged, &json!({"status": "closed"}));
         assert_eq!(follow.closed(), ["gt-1 landed as abc on main"]);
         let mut by_hand = one();
         let closed = json!({"type": "relic.closed", "subject": "gt-1", "data": {}});
-        by_hand.saw("gt-1", &closed, &json!({"status": "closed"}));
+        by_hand.record("gt-1", &closed, &json!({"status": "closed"}));
         assert_eq!(
             by_hand.closed(),
             ["gt-1 was closed, and nothing of it landed"]
@@ -369,12 +369,12 @@ mod tests {
             };
             let event = json!({"type": kind, "subject": "horde/raiders/Toast",
                 "data": {"text": "at your limit", "until": until}});
-            follow.saw("gt-1", &event, &hooked);
+            follow.record("gt-1", &event, &hooked);
             assert_eq!(follow.ends["gt-1"], Some(End::Parked(said.into())));
             let error = follow.verdict().unwrap_err();
             assert_eq!(error.exit, Exit::Parked);
             assert!(error.message.contains(said), "{}", error.message);
-            follow.saw("gt-1", &json!({"type": "raider.resumed"}), &hooked);
+            follow.record("gt-1", &json!({"type": "raider.resumed"}), &hooked);
             assert_eq!(follow.ends["gt-1"], None);
         }
     }
@@ -400,7 +400,7 @@ mod tests {
         let hooked = json!({"status": "hooked"});
         let mut follow = one();
         let mut saw = |event: Value| {
-            follow.saw("gt-1", &event, &hooked);
+            follow.record("gt-1", &event, &hooked);
             follow.ends["gt-1"].clone()
         };
         let parked = json!({"type": "mr.held", "data": {"not_before": "2026-01-31T12:00:00Z"}});

@@ -38,7 +38,7 @@ fn close(relic: &impl serde::Serialize) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_may_work_does_not_close_what_a_raider_is_hooked_to() {
+async fn agent_with_work_rights_cannot_close_a_hooked_relic() {
     let town = town(Rights::Work).await;
     let charged = town.worker("a").await;
     for other in [mayor(), caller(Who::Errand(Rights::Work))] {
@@ -66,7 +66,7 @@ async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
     assert!(town.parts.repo.names().is_empty(), "it is the queue's");
     let refused = ask_as(&town, mayor(), "relic.close", close(&charged.relic)).await;
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
-    assert!(!town.mr(&charged.relic).await.unwrap().is_over());
+    assert!(!town.mr(&charged.relic).await.unwrap().is_final());
 }
 
 #[tokio::test(start_paused = true)]

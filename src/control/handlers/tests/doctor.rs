@@ -21,7 +21,7 @@ async fn doctor(town: &Town, fix: bool) -> Value {
 }
 
 /// Returns kind and subject of each finding, and whether it was fixed.
-fn told(answer: &Value) -> Vec<(&str, &str, bool)> {
+fn finding_keys(answer: &Value) -> Vec<(&str, &str, bool)> {
     fn text<'a>(finding: &'a Value, key: &str) -> &'a str {
         finding[key].as_str().unwrap()
     }
@@ -82,7 +82,7 @@ async fn a_city_at_work_has_nothing_wrong_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_nobodys_is_found_and_then_mended() {
+async fn unowned_leftovers_are_found_and_then_mended() {
     let town = Scenario::new().start().await;
     let working = town.worker("a").await;
     let ghost = orphan(&town, "gt-horde-Ghost");
@@ -101,14 +101,14 @@ async fn what_is_nobodys_is_found_and_then_mended() {
         ]
     };
     let seen = doctor(&town, false).await;
-    assert_eq!(told(&seen), wrong(false));
+    assert_eq!(finding_keys(&seen), wrong(false));
     assert_eq!(seen["ok"], false);
     assert!(
         town.parts.sessions.running().contains(&ghost),
         "a look changes nothing"
     );
     let mended = doctor(&town, true).await;
-    assert_eq!(told(&mended), wrong(true), "{mended}");
+    assert_eq!(finding_keys(&mended), wrong(true), "{mended}");
     assert_eq!(mended["ok"], true);
     assert_eq!(doctor(&town, false).await["findings"], json!([]));
     assert_eq!(town.parts.sessions.running(), [working.session]);
@@ -119,7 +119,7 @@ async fn what_is_nobodys_is_found_and_then_mended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_that_holds_work_is_mended_away() {
+async fn leftovers_with_work_are_not_mended_away() {
     let town = Scenario::new().start().await;
     stray(&town, "Rust");
     town.parts
@@ -135,7 +135,7 @@ async fn nothing_that_holds_work_is_mended_away() {
             "{finding}"
         );
     }
-    assert_eq!(told(&answer).len(), 2);
+    assert_eq!(finding_keys(&answer).len(), 2);
     assert_eq!(town.parts.repo.names(), ["Rust"]);
     assert_eq!(town.parts.repo.count("drop_branch"), 0);
     assert!(town.parts.repo.salvages().is_empty());
@@ -153,7 +153,7 @@ async fn a_stray_sandbox_is_judged_again_when_it_is_removed() {
     });
     let answer = doctor(&town, true).await;
     assert_eq!(
-        told(&answer),
+        finding_keys(&answer),
         [("stray_sandbox", "horde/raiders/Rust", false)]
     );
     assert_eq!(town.parts.repo.names(), ["Rust"]);
@@ -163,15 +163,15 @@ async fn a_stray_sandbox_is_judged_again_when_it_is_removed() {
 
 /// An object that cannot be read at present may have an owner, so it is left alone.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_seen_is_told_and_left_alone() {
+async fn unobservable_session_is_reported_and_left_alone() {
     let town = Scenario::new().start().await;
     let ghost = orphan(&town, "gt-horde-Ghost");
     town.parts.sessions.hide(&ghost, Some("no answer"));
     let answer = doctor(&town, true).await;
-    assert_eq!(told(&answer), [("unseen", ghost.as_str(), false)]);
+    assert_eq!(finding_keys(&answer), [("unseen", ghost.as_str(), false)]);
     town.parts.sessions.blind(Some("no sessions"));
     let answer = doctor(&town, true).await;
-    assert_eq!(told(&answer), [("unseen", "sessions", false)]);
+    assert_eq!(finding_keys(&answer), [("unseen", "sessions", false)]);
     assert!(town.parts.sessions.stops().is_empty());
 }
 
@@ -189,13 +189,13 @@ async fn a_program_that_cannot_be_looked_for_is_not_called_missing() {
         ("program", "agent crew", false),
         ("unseen", "agent mayor", false),
     ];
-    assert_eq!(told(&answer), wrong);
+    assert_eq!(finding_keys(&answer), wrong);
     let says = answer["findings"][1]["says"].as_str().unwrap();
     assert!(says.contains("input/output error"), "{says}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_only_look_may_not_mend() {
+async fn caller_with_read_rights_may_not_mend() {
     let town = Scenario::new().start().await;
     stray(&town, "Rust");
     let toast = town.worker("a").await.session;
@@ -228,7 +228,10 @@ async fn a_sandbox_that_cannot_be_read_is_named_and_kept() {
     let damaged = RepoError::Failed("its gitdir is damaged".into());
     town.parts.repo.break_op("provenance", damaged);
     let answer = doctor(&town, true).await;
-    assert_eq!(told(&answer), [("unseen", "horde/raiders/Rust", false)]);
+    assert_eq!(
+        finding_keys(&answer),
+        [("unseen", "horde/raiders/Rust", false)]
+    );
     let says = answer["findings"][0]["says"].as_str().unwrap();
     assert!(says.contains("its gitdir is damaged"), "{says}");
     let nuke = json!({ "name": "Rust", "salvage": true, "yes": true });

@@ -99,7 +99,7 @@ async fn a_limit_that_is_over_is_shown_as_a_turn_that_is_waited_for_and_then_not
 
 /// An answer to a client never runs git: the last figures are shown with their age.
 #[tokio::test(start_paused = true)]
-async fn status_shows_what_git_said_last_and_waits_for_no_git() {
+async fn status_shows_the_last_git_counts_without_waiting() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let counts = || town.parts.repo.count("glance");

@@ -16,7 +16,7 @@ use crate::testing::world::{Scenario, Town, agent, raider};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn tell(town: &Town, op: &str, name: &str) -> Value {
+async fn command(town: &Town, op: &str, name: &str) -> Value {
     ask(town, op, json!({ "name": name })).await.unwrap()
 }
 
@@ -31,7 +31,7 @@ async fn restarted(town: Town, scenario: Scenario) -> Town {
 async fn suspended() -> (Town, Charged) {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
-    tell(&town, "raider.suspend", "Toast").await;
+    command(&town, "raider.suspend", "Toast").await;
     town.pass(PATROL).await;
     assert!(!town.runs(&charged.session));
     (town, charged)
@@ -41,12 +41,12 @@ async fn suspended() -> (Town, Charged) {
 async fn a_suspended_raider_is_resumed_after_a_restart() {
     let (town, charged) = suspended().await;
     let town = restarted(town, Scenario::new()).await;
-    let shown = tell(&town, "raider.show", "Toast").await;
+    let shown = command(&town, "raider.show", "Toast").await;
     assert_eq!(shown["suspended"], true);
-    tell(&town, "raider.resume", "Toast").await;
+    command(&town, "raider.resume", "Toast").await;
     town.pass(PATROL).await;
     assert!(town.runs(&charged.session));
-    let shown = tell(&town, "raider.show", "Toast").await;
+    let shown = command(&town, "raider.show", "Toast").await;
     assert_eq!(shown["suspended"], false);
 }
 
@@ -80,7 +80,7 @@ async fn a_pool_does_without_the_members_that_a_person_laid_to_rest() {
     ] {
         let town = pool().start().await;
         assert_eq!(members(&town), [1, 2]);
-        tell(&town, rest, "worker-2").await;
+        command(&town, rest, "worker-2").await;
         town.pass(PATROL).await;
         assert_eq!(members(&town), [1, 3], "{rest}");
         let town = restarted(town, pool()).await;
@@ -90,10 +90,10 @@ async fn a_pool_does_without_the_members_that_a_person_laid_to_rest() {
         let listed = listed.as_array().unwrap().iter();
         let names: Vec<_> = listed.map(|agent| agent["name"].clone()).collect();
         assert_eq!(names, ["worker-1", "worker-2", "worker-3"]);
-        tell(&town, rest, "worker-3").await;
+        command(&town, rest, "worker-3").await;
         town.pass(PATROL).await;
         assert_eq!(members(&town), [1], "{rest}: no more than `max`");
-        tell(&town, undo, "worker-2").await;
+        command(&town, undo, "worker-2").await;
         town.pass(PATROL).await;
         assert_eq!(members(&town), [1, 2], "{undo}");
         let unknown = ask(&town, undo, json!({ "name": "worker-9" })).await;
@@ -116,13 +116,13 @@ async fn a_suspension_goes_with_its_raider() {
 async fn a_stop_is_not_undone_by_a_resume_before_it() {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
     let (town, id) = (town.start().await, agent("mayor"));
-    tell(&town, "agent.suspend", "mayor").await;
+    command(&town, "agent.suspend", "mayor").await;
     town.pass(PATROL).await;
     town.parts.sessions.hold_lists(true);
-    tell(&town, "agent.resume", "mayor").await;
+    command(&town, "agent.resume", "mayor").await;
     let looks = || town.parts.sessions.lists_held() > 0;
     town.until("the look", looks).await;
-    tell(&town, "agent.stop", "mayor").await;
+    command(&town, "agent.stop", "mayor").await;
     town.parts.sessions.hold_lists(false);
     town.pass(PATROL).await;
     assert_eq!(town.state(&id).await, Some(ChildState::Stopped));
@@ -132,16 +132,16 @@ async fn a_stop_is_not_undone_by_a_resume_before_it() {
 #[tokio::test(start_paused = true)]
 async fn the_repair_of_a_suspended_raider_starts_no_session() {
     let (town, charged) = suspended().await;
-    tell(&town, "raider.repair", "Toast").await;
+    command(&town, "raider.repair", "Toast").await;
     assert_eq!(town.starts(&charged.session), 1);
     town.pass(PATROL).await;
     assert_eq!(town.starts(&charged.session), 1);
-    tell(&town, "raider.resume", "Toast").await;
+    command(&town, "raider.resume", "Toast").await;
     town.pass(PATROL).await;
     assert!(town.runs(&charged.session));
     town.reload(|city| city.rigs[0].suspended = true).await;
     town.pass(PATROL).await;
-    tell(&town, "raider.repair", "Toast").await;
+    command(&town, "raider.repair", "Toast").await;
     assert_eq!(town.starts(&charged.session), 2, "by configuration");
     town.reload(|city| city.rigs[0].suspended = false).await;
     town.pass(PATROL).await;
@@ -152,7 +152,7 @@ async fn the_repair_of_a_suspended_raider_starts_no_session() {
 
 /// A reload reports `start` only for agents that it starts.
 #[tokio::test(start_paused = true)]
-async fn a_reload_starts_nobody_who_is_held_back() {
+async fn reload_does_not_start_resting_or_suspended_children() {
     let town = Scenario::new()
         .agent("doomed", RestartType::Permanent)
         .agent("dying", RestartType::Permanent)
@@ -167,8 +167,8 @@ async fn a_reload_starts_nobody_who_is_held_back() {
         town.pass(SECOND * 10).await;
     }
     town.parts.sessions.exit(&town.session(&agent("ended")), 0);
-    tell(&town, "agent.stop", "resting").await;
-    tell(&town, "agent.suspend", "suspended").await;
+    command(&town, "agent.stop", "resting").await;
+    command(&town, "agent.suspend", "suspended").await;
     town.pass(SECOND).await;
     while town.state(&agent("dying")).await != Some(ChildState::Backoff) {
         let dying = town.session(&agent("dying"));
@@ -188,7 +188,7 @@ async fn members_of_a_suspended_pool_are_suspended() {
     for said in [true, false] {
         let town = pool().start().await;
         if said {
-            tell(&town, "agent.suspend", "worker").await;
+            command(&town, "agent.suspend", "worker").await;
         } else {
             town.reload(|city| city.agents[0].suspended = true).await;
         }
@@ -205,7 +205,7 @@ async fn members_of_a_suspended_pool_are_suspended() {
 
 /// A rig that was removed while a raider worked is gone after a restart: operations that need it say so.
 #[tokio::test(start_paused = true)]
-async fn what_needs_a_rig_that_was_taken_out_says_how_it_comes_back() {
+async fn operation_on_a_removed_rig_says_how_the_rig_comes_back() {
     let town = Scenario::new().start().await;
     town.worker("a").await;
     let town = restarted(town, Scenario::new().with(|city| city.rigs.clear())).await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{Given, Protocol, Step};
-use super::{playing, post, run, say, schema};
+use super::{playing, post, reply, run, schema};
 
 fn tools() -> Value {
     let text = json!({"type": "string"});
@@ -79,7 +79,7 @@ fn streamed_call_comes_as_the_events_of_a_message() {
 
 #[test]
 fn streamed_text_comes_in_pieces_after_the_results_before_it() {
-    let model = playing(vec![run("one"), run("two"), say("It is all done.")]);
+    let model = playing(vec![run("one"), run("two"), reply("It is all done.")]);
     let answer = post(&model, "/v1/messages", &request(&["1", "2"], true));
     let events = answer.events();
     let pieces = events

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{Given, Step};
-use super::{playing, post, run, say, schema};
+use super::{playing, post, reply, run, schema};
 
 const PATH: &str = "/v1/chat/completions";
 
@@ -69,7 +69,7 @@ fn streamed_call_ends_with_its_reason_the_usage_and_the_last_words() {
 
 #[test]
 fn text_is_said_streamed_or_whole() {
-    let model = playing(vec![say("Good day to you")]);
+    let model = playing(vec![reply("Good day to you")]);
     let chunks = post(&model, PATH, &request(&[], true)).events();
     let pieces = chunks
         .iter()
@@ -83,7 +83,7 @@ fn text_is_said_streamed_or_whole() {
 
 #[test]
 fn text_that_was_said_is_a_step_that_was_done() {
-    let model = playing(vec![say("Good day"), run("ls")]);
+    let model = playing(vec![reply("Good day"), run("ls")]);
     let said = [
         json!({"role": "assistant", "content": "Good day"}),
         json!({"role": "user", "content": "Go on"}),

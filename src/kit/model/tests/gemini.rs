@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{Given, Protocol};
-use super::{playing, post, run, say};
+use super::{playing, post, reply, run};
 
 fn request(later: &[Value]) -> Value {
     let text = json!({"type": "STRING"});
@@ -46,7 +46,7 @@ fn streamed_call_is_a_part_and_the_last_event_has_the_reason() {
 
 #[test]
 fn results_of_functions_are_steps_that_were_done() {
-    let model = playing(vec![run("ls"), say("It is there")]);
+    let model = playing(vec![run("ls"), reply("It is there")]);
     let later = [
         json!({"role": "model", "parts": [{"functionCall": {"name": "x", "args": {}}}]}),
         json!({"role": "user", "parts": [{"functionResponse": {
@@ -64,7 +64,7 @@ fn results_of_functions_are_steps_that_were_done() {
 }
 
 #[test]
-fn request_for_json_gets_what_fits_its_schema_and_uses_no_step() {
+fn request_for_json_gets_a_fitting_answer_and_uses_no_step() {
     let model = playing(vec![run("ls")]);
     let mut wants_json = request(&[]);
     wants_json["generationConfig"] = json!({

@@ -124,7 +124,7 @@ fn run(command: &str) -> Step {
     Step::Run(command.to_owned())
 }
 
-fn say(text: &str) -> Step {
+fn reply(text: &str) -> Step {
     Step::Say(text.to_owned())
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{Given, Step};
-use super::{playing, post, run, say, schema};
+use super::{playing, post, reply, run, schema};
 
 const PATH: &str = "/v1/responses";
 
@@ -61,7 +61,7 @@ fn streamed_call_is_an_item_that_is_added_filled_and_done() {
 
 #[test]
 fn streamed_text_is_an_item_with_one_part() {
-    let model = playing(vec![run("ls"), say("All is well")]);
+    let model = playing(vec![run("ls"), reply("All is well")]);
     let result = json!({"type": "function_call_output", "call_id": "c", "output": "a.txt"});
     let answer = post(
         &model,

@@ -5,7 +5,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::super::{Given, Model, Scenario, Step};
-use super::{LIMIT, playing, post, run, say};
+use super::{LIMIT, playing, post, reply, run};
 
 fn request(marker: &str, results: usize, stream: bool) -> Value {
     let mut messages = vec![json!({"role": "user", "content": format!("Do {marker}")})];
@@ -36,7 +36,7 @@ fn ran(message: &Value) -> &str {
 
 #[test]
 fn conversation_that_begins_afresh_begins_the_scenario_again() {
-    let model = playing(vec![run("one"), run("two"), say("end")]);
+    let model = playing(vec![run("one"), run("two"), reply("end")]);
     assert!(ran(&answer(&model, "marker", 0)).contains("one"));
     assert!(ran(&answer(&model, "marker", 1)).contains("two"));
     assert!(ran(&answer(&model, "marker", 0)).contains("one"));
@@ -141,7 +141,7 @@ fn model_ends_while_a_conversation_waits() {
 }
 
 #[test]
-fn waiting_for_what_is_never_heard_has_an_end() {
+fn waiting_for_an_unsent_request_has_an_end() {
     let model = playing(vec![]);
     let never = model.wait_for(std::time::Duration::from_millis(1), |_| None::<()>);
     assert_eq!(never, None);

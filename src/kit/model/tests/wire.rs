@@ -6,7 +6,7 @@ use std::thread;
 use serde_json::json;
 
 use super::super::Model;
-use super::{connect, exchange, playing, post, posting, run, say};
+use super::{connect, exchange, playing, post, posting, reply, run};
 
 #[test]
 fn malformed_requests_are_refused_in_the_words_of_the_provider() {
@@ -90,8 +90,8 @@ fn unknown_paths_methods_and_encodings_are_refused_and_told() {
 }
 
 #[test]
-fn what_is_no_http_ends_its_connection_only() {
-    let model = playing(vec![say("Hello")]);
+fn malformed_http_ends_its_connection_only() {
+    let model = playing(vec![reply("Hello")]);
     let mut socket = connect(&model);
     socket.write_all(b"\x16\x03\x01 no words\r\n\r\n").unwrap();
     let mut rest = Vec::new();
@@ -118,7 +118,7 @@ fn ask(model: &Model) -> String {
 
 #[test]
 fn several_programs_are_answered_at_once() {
-    let model = playing(vec![say("Hello")]);
+    let model = playing(vec![reply("Hello")]);
     // Silent connections must not block the others.
     let silent: Vec<_> = (0..4).map(|_| connect(&model)).collect();
     thread::scope(|scope| {

@@ -53,8 +53,8 @@ fn a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some(
 /// If its own files exist already, a supervisor needs no room to adopt its sessions.
 #[test]
 #[ignore = "long tier: chaos"]
-fn a_supervisor_that_is_killed_on_a_full_disk_loses_nobody() {
-    if !apart(a_supervisor_that_is_killed_on_a_full_disk_loses_nobody) {
+fn supervisor_killed_on_a_full_disk_loses_no_agent() {
+    if !apart(supervisor_killed_on_a_full_disk_loses_no_agent) {
         return;
     }
     let disk = Disk::new();

@@ -34,10 +34,10 @@ pub const LIMIT: &str = "KIT_LIMIT";
 /// The pause between two requests of a program that waits for the end of a limit.
 const RETRY: Duration = Duration::from_millis(500);
 /// The test that is the agent.
-pub const TEST: &str = "kit::agent::agent_does_what_its_model_says";
+pub const TEST: &str = "kit::agent::agent_follows_its_scripted_model";
 
 #[test]
-fn agent_does_what_its_model_says() {
+fn agent_follows_its_scripted_model() {
     if let Ok(role) = std::env::var(ROLE) {
         let prompt = std::env::args().next_back().unwrap();
         Agent::new(&role, &prompt).work();
@@ -109,7 +109,7 @@ impl Agent {
         loop {
             let goes_on = match ask(&self.messages) {
                 Reply::Text(text) => {
-                    self.terminal.say(&text);
+                    self.terminal.print(&text);
                     self.messages
                         .push(json!({"role": "assistant", "content": text}));
                     self.listen()
@@ -193,7 +193,7 @@ impl Agent {
     }
 
     fn run(&mut self, command: &str) -> String {
-        self.terminal.say(&format!("$ {command}"));
+        self.terminal.print(&format!("$ {command}"));
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null());
         if self.role == "shares" {
@@ -202,7 +202,7 @@ impl Agent {
         let output = shell.output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();
-        self.terminal.say(&said);
+        self.terminal.print(&said);
         said
     }
 }

@@ -75,7 +75,7 @@ impl Terminal {
     /// Shows a refusal of the provider.
     pub fn refused(&self, condition: &str, text: &str, until: Option<Timestamp>) {
         if !self.replay(condition, until) {
-            self.say(text);
+            self.print(text);
         }
     }
 
@@ -101,7 +101,7 @@ impl Terminal {
         self.write("\x1b[?1049l\x1b[2J\x1b[H");
     }
 
-    pub fn say(&self, text: &str) {
+    pub fn print(&self, text: &str) {
         self.write(&format!("{}\n", text.trim_end()));
     }
 

@@ -33,11 +33,11 @@ impl Attached {
         assert_eq!(agree(&bytes), Ok(VERSION));
         let frames = Frames::default();
         let mut attached = Self { stream, frames };
-        attached.say(&Request::Expect(token.to_owned()));
+        attached.send(&Request::Expect(token.to_owned()));
         attached
     }
 
-    fn say(&mut self, request: &Request) {
+    fn send(&mut self, request: &Request) {
         self.stream.write_all(&request.encode()).unwrap();
     }
 
@@ -75,7 +75,7 @@ impl Attached {
 
 fn status(sessions: &dyn Sessions, handle: &SessionHandle) -> Status {
     let mut asking = Attached::connect(sessions, handle, "");
-    asking.say(&Request::Status);
+    asking.send(&Request::Status);
     match asking.hear() {
         Some(Answer::Status(status)) => *status,
         other => panic!("unexpected {other:?}"),
@@ -91,19 +91,19 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
     let handle = &started.handle;
     await_screen(&sessions, handle, "before");
     let mut attached = Attached::connect(&sessions, handle, &handle.token);
-    attached.say(&Request::Attach { rows: 30, cols: 90 });
+    attached.send(&Request::Attach { rows: 30, cols: 90 });
     let Some(Answer::Snapshot(screen)) = attached.hear() else {
         panic!("no snapshot first");
     };
     assert!(String::from_utf8_lossy(&screen).contains("before"));
-    attached.say(&Request::Keys(b"hello\r".to_vec()));
+    attached.send(&Request::Keys(b"hello\r".to_vec()));
     attached.hear_until("got hello");
     let attached_now = || sessions.facts(&id("s")).unwrap().unwrap().attached;
     assert!(attached_now());
     let seen = status(&sessions, handle);
     assert_eq!((seen.rows, seen.cols, seen.attached), (30, 90, 1));
     assert!(seen.bytes_out > 0 && seen.bytes_in == 6 && seen.last_output.is_some());
-    attached.say(&Request::Resize { rows: 31, cols: 91 });
+    attached.send(&Request::Resize { rows: 31, cols: 91 });
     assert_eq!(attached.hear(), Some(Answer::Done));
 
     drop(attached);
@@ -113,8 +113,8 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
 
     let mut attached = Attached::connect(&sessions, handle, &handle.token);
-    attached.say(&Request::Attach { rows: 0, cols: 0 });
-    attached.say(&Request::Keys(b"\x04".to_vec()));
+    attached.send(&Request::Attach { rows: 0, cols: 0 });
+    attached.send(&Request::Keys(b"\x04".to_vec()));
     let last = std::iter::from_fn(|| attached.hear()).last();
     assert!(matches!(last, Some(Answer::Ended(ended)) if ended.exit.code == Some(3)));
 }
@@ -122,7 +122,7 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
 /// `hd logs -f` counts as no person: the holder answers the program's questions to its terminal, and nothing is put off
 /// because of it.
 #[test]
-fn who_only_follows_the_output_is_not_attached() {
+fn follower_of_the_output_is_not_attached() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let program = "stty raw -echo; echo ready; read -r line; printf '\\033[6n'
@@ -131,7 +131,7 @@ fn who_only_follows_the_output_is_not_attached() {
     let handle = &started.handle;
     await_screen(&sessions, handle, "ready");
     let mut follower = Attached::connect(&sessions, handle, &handle.token);
-    follower.say(&Request::Attach { rows: 0, cols: 0 });
+    follower.send(&Request::Attach { rows: 0, cols: 0 });
     follower.hear_until("ready");
     assert!(!sessions.facts(&id("s")).unwrap().unwrap().attached);
     sessions.send(handle, &Input::Raw(b"\n".to_vec())).unwrap();
@@ -143,7 +143,7 @@ fn who_only_follows_the_output_is_not_attached() {
 
 /// A session that seems attached for ever would never be looked after.
 #[test]
-fn who_only_makes_the_marker_is_not_attached_for_long() {
+fn marker_without_a_client_does_not_count_as_attached_for_long() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let program = "echo ready; read -r line; echo more; sleep 1000";
@@ -194,9 +194,9 @@ fn a_slow_attacher_is_dropped_and_never_the_agent() {
     let flood = "read -r line; seq 1 400000; echo > done; sleep 1000";
     let started = sessions.start(&script(&bench, flood)).unwrap();
     let mut slow = Attached::connect(&sessions, &started.handle, "");
-    slow.say(&Request::Attach { rows: 0, cols: 0 });
+    slow.send(&Request::Attach { rows: 0, cols: 0 });
     assert!(matches!(slow.hear(), Some(Answer::Snapshot(_))));
-    slow.say(&Request::Keys(b"go\r".to_vec()));
+    slow.send(&Request::Keys(b"go\r".to_vec()));
     // It reads nothing until the agent has finished: the agent did not wait for it.
     await_file(&bench.path().join("done"));
     let heard: usize = std::iter::from_fn(|| slow.hear())
@@ -219,10 +219,10 @@ fn line_that_an_attached_person_has_begun_is_seen_until_they_submit_it() {
         .unwrap();
     await_screen(&sessions, &started.handle, "ready");
     let mut attached = Attached::connect(&sessions, &started.handle, &started.handle.token);
-    attached.say(&Request::Attach { rows: 24, cols: 80 });
+    attached.send(&Request::Attach { rows: 24, cols: 80 });
     attached.hear_until("ready");
     for (typed, is_begun) in [("fix", true), ("\r", false)] {
-        attached.say(&Request::Keys(typed.as_bytes().to_vec()));
+        attached.send(&Request::Keys(typed.as_bytes().to_vec()));
         eventually("the keys are noted", || {
             let view = sessions.view(&started.handle).unwrap();
             (view.begun.is_some() == is_begun).then_some(())
@@ -232,7 +232,7 @@ fn line_that_an_attached_person_has_begun_is_seen_until_they_submit_it() {
 
 /// Ends by `/exit`, by an entry of a menu, by the terminal itself, and by a crash.
 #[test]
-fn the_end_of_a_program_by_what_an_attached_person_typed_is_told_as_that() {
+fn end_by_an_attached_persons_input_is_reported_as_that() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let reads = "stty raw -echo; echo ready; dd bs=1 count=1 >/dev/null 2>&1";
@@ -249,9 +249,9 @@ fn the_end_of_a_program_by_what_an_attached_person_typed_is_told_as_that() {
         await_screen(&sessions, &started.handle, "ready");
         let mut attached = Attached::connect(&sessions, &started.handle, &started.handle.token);
         let (rows, cols) = size;
-        attached.say(&Request::Attach { rows, cols });
+        attached.send(&Request::Attach { rows, cols });
         attached.hear_until("ready");
-        attached.say(&Request::Keys(typed.as_bytes().to_vec()));
+        attached.send(&Request::Keys(typed.as_bytes().to_vec()));
         let ended = loop {
             match attached.hear() {
                 Some(Answer::Ended(ended)) => break ended,
@@ -275,14 +275,14 @@ fn the_end_of_a_program_by_a_key_of_an_attached_person_is_told_as_that() {
             .unwrap();
         await_screen(&sessions, &started.handle, "ready");
         let mut attached = Attached::connect(&sessions, &started.handle, &started.handle.token);
-        attached.say(&Request::Attach { rows, cols });
+        attached.send(&Request::Attach { rows, cols });
         attached.hear_until("ready");
         // A shell may swallow the key while it starts the next program.
         eventually("the shell is gone", || {
             let name = std::fs::read_to_string(format!("/proc/{}/comm", started.agent.pid));
             name.is_ok_and(|name| name.trim() == "sleep").then_some(())
         });
-        attached.say(&Request::Keys(b"\x03".to_vec()));
+        attached.send(&Request::Keys(b"\x03".to_vec()));
         let ended = loop {
             match attached.hear() {
                 Some(Answer::Ended(ended)) => break ended,

@@ -19,9 +19,9 @@ on_both!(
     the_last_output_before_the_end_is_in_the_log,
     a_stopped_agent_dies,
     a_killed_holder_is_lost_and_never_leads_to_a_second_copy,
-    what_a_killed_holder_left_can_be_stopped,
+    remains_of_a_killed_holder_can_be_stopped,
     a_survivor_without_the_mark_is_found,
-    a_holder_that_hangs_is_ended_with_what_it_held,
+    hanging_holder_is_ended_with_its_session,
     a_term_to_the_holder_itself_ends_the_session_on_record,
     end_after_an_interrupt_of_the_supervisor_is_no_end_of_the_work,
     end_of_input_that_the_supervisor_types_is_no_key_of_a_person
@@ -185,7 +185,7 @@ fn a_killed_holder_is_lost_and_never_leads_to_a_second_copy(bench: &LocalBench) 
     sessions.stop(&second.handle, Duration::ZERO).unwrap();
 }
 
-fn what_a_killed_holder_left_can_be_stopped(bench: &LocalBench) {
+fn remains_of_a_killed_holder_can_be_stopped(bench: &LocalBench) {
     let sessions = bench.provider();
     let deaf = "trap '' HUP TERM; echo ready; while :; do sleep 1000; done";
     let started = sessions.start(&script(bench, deaf)).unwrap();
@@ -218,7 +218,7 @@ fn a_survivor_without_the_mark_is_found(bench: &LocalBench) {
     sessions.stop(&second.handle, Duration::ZERO).unwrap();
 }
 
-fn a_holder_that_hangs_is_ended_with_what_it_held(bench: &LocalBench) {
+fn hanging_holder_is_ended_with_its_session(bench: &LocalBench) {
     let sessions = bench.provider();
     let spec = script(bench, "sleep 1000");
     let started = sessions.start(&spec).unwrap();

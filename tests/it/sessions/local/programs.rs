@@ -14,7 +14,7 @@ on_both!(
     a_line_that_the_terminal_would_cut_is_refused,
     a_program_that_asked_for_it_gets_a_bracketed_paste_then_the_key,
     a_program_that_asks_where_the_cursor_is_gets_an_answer,
-    program_that_hides_what_is_typed_is_seen_to_do_so,
+    hidden_input_of_a_program_is_detected,
     an_agent_starts_clean
 );
 
@@ -82,7 +82,7 @@ fn a_program_that_asked_for_it_gets_a_bracketed_paste_then_the_key(bench: &Local
     assert_eq!(bytes, b"\x1b[200~one\ntwo\x1b[201~\r");
 }
 
-fn program_that_hides_what_is_typed_is_seen_to_do_so(bench: &LocalBench) {
+fn hidden_input_of_a_program_is_detected(bench: &LocalBench) {
     let sessions = bench.provider();
     let program = "echo open; read -r line; stty -echo; echo hidden; read -r line; sleep 1000";
     let started = sessions.start(&script(bench, program)).unwrap();

@@ -20,8 +20,8 @@ use super::{LocalBench, Provider, await_file, script, state};
 on_both!(
     the_daemon_dies_and_the_next_one_hears_of_the_end,
     a_flood_is_bounded_on_disk_and_does_not_stop,
-    garbage_on_the_socket_hurts_nobody,
-    a_holder_of_a_version_that_nobody_knows_is_left_alone,
+    garbage_on_the_socket_has_no_effect,
+    holder_of_an_unknown_version_is_left_alone,
     an_unknown_request_is_refused_and_the_connection_lives_on,
     a_deep_directory_is_no_problem,
     membership_is_ancestry_not_a_claim,
@@ -62,7 +62,7 @@ fn a_flood_is_bounded_on_disk_and_does_not_stop(bench: &LocalBench) {
     assert!(log.ends_with(b"300000\r\n\xff\x80 no newline"));
 }
 
-fn garbage_on_the_socket_hurts_nobody(bench: &LocalBench) {
+fn garbage_on_the_socket_has_no_effect(bench: &LocalBench) {
     let sessions = bench.provider();
     let spec = script(bench, "echo alive; sleep 1000");
     let started = sessions.start(&spec).unwrap();
@@ -109,7 +109,7 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench)
 
 /// A holder of an unknown version lives, and so does its session; only a stop on request ends it, in the way that every
 /// version understands.
-fn a_holder_of_a_version_that_nobody_knows_is_left_alone(bench: &LocalBench) {
+fn holder_of_an_unknown_version_is_left_alone(bench: &LocalBench) {
     let first = bench.provider();
     let spec = script(
         bench,

@@ -205,7 +205,7 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
 
 /// Programs that exit in order when they are interrupted look like any that ends.
 #[test]
-fn an_end_in_order_is_a_persons_who_typed_moments_before() {
+fn orderly_end_after_a_persons_input_is_by_that_person() {
     let Some(bench) = LocalBench::on_tmux() else {
         return;
     };

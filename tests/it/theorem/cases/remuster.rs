@@ -8,7 +8,7 @@ use git2::Oid;
 use super::super::ends::{Case, Tally};
 use super::super::forms::{Agent, Form};
 use super::super::lab::Lab;
-use super::super::look::Seen;
+use super::super::look::SandboxState;
 use super::{Run, SECOND};
 use horde_supervisor::actors::mail::Charged;
 use horde_supervisor::domain::relic::RelicStatus;
@@ -21,7 +21,7 @@ impl Run<'_> {
         tally: &'a mut Tally,
         case: Case,
         charged: Charged,
-        work: impl FnOnce() -> Seen + Send + 'static,
+        work: impl FnOnce() -> SandboxState + Send + 'static,
         before: Vec<Oid>,
     ) -> Run<'a> {
         let dir = charged.sandbox.clone();
@@ -38,7 +38,7 @@ impl Run<'_> {
             *late.lock().unwrap() = Some(work());
         });
         let mut run = Run {
-            seen: Seen::of(&dir),
+            seen: SandboxState::of(&dir),
             lab,
             tally,
             charged,

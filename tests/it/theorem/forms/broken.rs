@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use super::super::look::Seen;
+use super::super::look::SandboxState;
 use super::{Agent, Form};
 
 /// The files that a killed git leaves.
@@ -87,7 +87,7 @@ impl Agent<'_> {
         match form {
             Form::StaleLocks => {
                 for name in LOCKS {
-                    fs::write(Seen::admin(dir).join(name), "").expect("written");
+                    fs::write(SandboxState::admin(dir).join(name), "").expect("written");
                 }
             }
             Form::BareConfig => {
@@ -95,7 +95,7 @@ impl Agent<'_> {
                 self.run(&["config", "core.bare", "false"]);
             }
             Form::Garbage => fs::write(self.shared().join("config"), "[[[ no\n").expect("written"),
-            Form::AdminGone => fs::remove_dir_all(Seen::admin(dir)).expect("removed"),
+            Form::AdminGone => fs::remove_dir_all(SandboxState::admin(dir)).expect("removed"),
             Form::LinkElsewhere => {
                 fs::remove_file(&link).expect("removed");
                 symlink(self.library.join(".git"), &link).expect("linked");

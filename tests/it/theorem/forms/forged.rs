@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::super::look::Seen;
+use super::super::look::SandboxState;
 use super::{Agent, Form};
 
 impl Agent<'_> {
@@ -18,7 +18,7 @@ impl Agent<'_> {
             }
             Form::Grafted => {
                 self.run(&["replace", "--graft", "origin/main", "HEAD"]);
-                let Some(head) = Seen::of(self.dir).head else {
+                let Some(head) = SandboxState::of(self.dir).head else {
                     return;
                 };
                 let base = crate::support::git::try_git(

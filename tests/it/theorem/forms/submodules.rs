@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::look::Seen;
+use super::super::look::SandboxState;
 use super::{Agent, Form};
 
 impl Agent<'_> {
@@ -36,8 +36,8 @@ impl Agent<'_> {
 }
 
 /// Returns whether the form is there: a commit that is neither in its index nor among its files.
-pub(super) fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
-    let git_dir = Seen::admin(dir).join("modules/lib");
+pub(super) fn is_there(form: Form, dir: &Path, seen: &SandboxState) -> bool {
+    let git_dir = SandboxState::admin(dir).join("modules/lib");
     let log = fs::read_to_string(git_dir.join("logs/HEAD")).unwrap_or_default();
     let branch = git_dir.join("refs/heads/mine").exists();
     let taken = seen.index.iter().any(|entry| entry.path == b"lib");

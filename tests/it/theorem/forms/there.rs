@@ -4,16 +4,16 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use super::super::look::Seen;
+use super::super::look::SandboxState;
 use super::broken::LOCKS;
 use super::{Form, ODD};
 
 /// Returns whether the form is in the sandbox, by git's own files and the file system.
-pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
+pub fn is_there(form: Form, dir: &Path, seen: &SandboxState) -> bool {
     if form.is_ruin() {
         return ruined(form, dir);
     }
-    let admin = Seen::admin(dir);
+    let admin = SandboxState::admin(dir);
     let refs = |below: &str| {
         fs::read_dir(admin.join("../..").join(below)).is_ok_and(|found| found.count() > 0)
     };
@@ -75,7 +75,7 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
         Form::OwnTask => seen.files.contains_key(&b"TASK.md"[..]),
         Form::Locked => has("locked"),
         Form::Clean => true,
-        form if form.is_told() => told(form, dir, &admin, seen),
+        form if form.is_told() => setting_is_there(form, dir, &admin, seen),
         _ => on_disk(form, dir),
     }
 }
@@ -94,7 +94,7 @@ fn under_way(form: Form, admin: &Path) -> bool {
 }
 
 /// Checks git's configuration, and the work that git does not see under it.
-fn told(form: Form, dir: &Path, admin: &Path, seen: &Seen) -> bool {
+fn setting_is_there(form: Form, dir: &Path, admin: &Path, seen: &SandboxState) -> bool {
     let config = fs::read_to_string(admin.join("../../config")).unwrap_or_default();
     let said = |word: &str| config.contains(word);
     let other = |name: &str| {
@@ -166,10 +166,10 @@ fn ruined(form: Form, dir: &Path) -> bool {
         && match form {
             Form::StaleLocks => LOCKS
                 .iter()
-                .all(|name| Seen::admin(dir).join(name).exists()),
+                .all(|name| SandboxState::admin(dir).join(name).exists()),
             Form::BareConfig => config.contains("/nowhere"),
             Form::Garbage => config.starts_with("[[["),
-            Form::AdminGone => link.is_file() && !Seen::admin(dir).exists(),
+            Form::AdminGone => link.is_file() && !SandboxState::admin(dir).exists(),
             Form::LinkElsewhere => link.is_symlink(),
             _ => link.join("refs/heads/main").exists(),
         }

@@ -102,7 +102,7 @@ impl Agent<'_> {
     }
 
     /// Configures git, and works where it does not look.
-    pub(super) fn tell(&self, form: Form) {
+    pub(super) fn apply_setting(&self, form: Form) {
         let dir = self.dir;
         match form {
             Form::LossyFilter => {

@@ -10,7 +10,7 @@ use crate::actors::ask;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::StopMode;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::records::standing;
+use crate::actors::records::operator_orders;
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::{RestartType, Strategy};
@@ -212,7 +212,7 @@ impl Act {
                 let code = i32::from(answer.is_none());
                 town.parts.runner.let_go(CHECK, Duration::ZERO, code);
                 let text = answer.unwrap_or_default().to_string();
-                town.parts.runner.say(CHECK, &text);
+                town.parts.runner.set_output(CHECK, &text);
             }
             Self::Crash(which) => with(which, &|id| sessions.crash(id, 9)),
             Self::Exit(which) => with(which, &|id| sessions.exit(id, 0)),
@@ -294,8 +294,12 @@ fn clear(town: &Town) {
     }
 }
 
-async fn say(town: &Town, change: impl Fn(&mut standing::Said) + Send + 'static) {
-    town.store(move |txn| standing::say(txn, &change)).await;
+async fn update_orders(
+    town: &Town,
+    change: impl Fn(&mut operator_orders::OperatorOrders) + Send + 'static,
+) {
+    town.store(move |txn| operator_orders::update(txn, &change))
+        .await;
 }
 
 async fn stop(town: &Town, model: &mut Model, name: &'static str) {
@@ -305,7 +309,7 @@ async fn stop(town: &Town, model: &mut Model, name: &'static str) {
     if town.view(&agent(name)).await.is_none() {
         return;
     }
-    say(town, move |said| {
+    update_orders(town, move |said| {
         said.resting.insert(who.clone());
     })
     .await;
@@ -325,7 +329,7 @@ async fn start(town: &Town, model: &mut Model, name: &'static str) {
     if !known || model.suspended.contains(&id) {
         return;
     }
-    say(town, move |said| {
+    update_orders(town, move |said| {
         said.resting.remove(&who);
     })
     .await;
@@ -338,7 +342,7 @@ async fn start(town: &Town, model: &mut Model, name: &'static str) {
 
 async fn suspend(town: &Town, model: &mut Model, id: ChildId, on: bool) {
     let whom = id.clone();
-    say(town, move |said| {
+    update_orders(town, move |said| {
         match on {
             true => said.suspended.insert(whom.clone()),
             false => said.suspended.remove(&whom),
@@ -349,7 +353,7 @@ async fn suspend(town: &Town, model: &mut Model, id: ChildId, on: bool) {
         true => model.suspended.insert(id),
         false => model.suspended.remove(&id),
     };
-    town.tell(RootMail::Look).unwrap();
+    town.send_to_root(RootMail::Look).unwrap();
     town.settle().await;
 }
 

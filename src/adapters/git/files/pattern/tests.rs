@@ -20,7 +20,7 @@ fn hides(pattern: &str, path: &str) -> bool {
 }
 
 #[test]
-fn pattern_means_what_git_says_it_means() {
+fn pattern_matches_as_in_git() {
     for (pattern, path, wanted) in [
         ("*.{bak,old}", "report.bak", false),
         ("*.{bak,old}", "x.{bak,old}", true),
@@ -189,7 +189,7 @@ fn git(dir: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn generated_lists_hide_what_they_hide_for_git() {
+fn generated_ignore_lists_hide_the_same_files_as_git() {
     let dir = crate::testing::scratch();
     git(dir.path(), &["init", "--quiet"]);
     let files = tree(dir.path());

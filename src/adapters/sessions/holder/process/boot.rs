@@ -19,7 +19,7 @@ use super::cgroup::{self, Cgroup};
 use super::terminal::Terminal;
 use super::{Holder, log::Log};
 use crate::adapters::proc;
-use crate::adapters::sessions::files::{self, Meta, Spec, State};
+use crate::adapters::sessions::files::{self, Meta, SessionRecord, Spec};
 use crate::adapters::sessions::launch::{Launch, Reply};
 use crate::domain::ids::RelicId;
 use crate::domain::terminal_log::mark;
@@ -89,7 +89,7 @@ fn build(
     launch: Launch,
     terminal: impl FnOnce() -> io::Result<Terminal>,
     lost_records: &mut Vec<&'static str>,
-) -> Result<(Holder, State), Reply> {
+) -> Result<(Holder, SessionRecord), Reply> {
     let failed = |what: &'static str| move |error: io::Error| Reply::of(what, &error);
     // From here on every path is relative: the socket's path is short even in a deeply nested city.
     std::env::set_current_dir(dir).map_err(failed("the session's directory"))?;
@@ -122,7 +122,7 @@ fn build(
     files::write(here, files::SPEC, &spec).map_err(failed(files::SPEC))?;
     let agent = agent::start(&launch, &terminal, lock.as_fd(), cgroup.as_ref());
     let agent = agent.inspect_err(|_| path.iter().for_each(|path| cgroup::remove(path)))?;
-    let state = State {
+    let state = SessionRecord {
         id: launch.id.clone(),
         token: launch.token.clone(),
         generation: launch.generation,

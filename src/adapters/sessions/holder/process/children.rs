@@ -31,11 +31,11 @@ impl Dead {
 ///
 /// # Errors
 /// `ECHILD`: there are no children at all.
-pub fn look() -> io::Result<Option<Dead>> {
+pub fn peek() -> io::Result<Option<Dead>> {
     wait(libc::P_ALL, 0, libc::WNOWAIT)
 }
 
-/// Like [`look`], and reaps it.
+/// Like [`peek`], and reaps it.
 ///
 /// # Errors
 /// `ECHILD`: there are no children at all.

@@ -206,7 +206,7 @@ impl Holder {
         }
         let deadline = Instant::now() + FAREWELL;
         loop {
-            peers.retain(|peer| peer.has_unsent() && !peer.is_over());
+            peers.retain(|peer| peer.has_unsent() && !peer.is_closed());
             let left = deadline.saturating_duration_since(Instant::now());
             if peers.is_empty() || left.is_zero() {
                 return terminal;

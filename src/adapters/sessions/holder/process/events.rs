@@ -26,7 +26,7 @@ const SETTLED: Duration = Duration::from_millis(150);
 const ANNOUNCED: Duration = Duration::from_secs(1);
 
 /// The events of one `poll`.
-struct Seen {
+struct Ready {
     signals: bool,
     listener: bool,
     readable: bool,
@@ -42,7 +42,7 @@ impl Holder {
             while self.serve() {
                 self.work_on_input();
             }
-            self.drop_those_who_left();
+            self.drop_closed_peers();
             self.note_attached();
             let seen = match self.wait() {
                 Ok(seen) => seen,
@@ -93,7 +93,7 @@ impl Holder {
         }
     }
 
-    fn wait(&self) -> Result<Seen, rustix::io::Errno> {
+    fn wait(&self) -> Result<Ready, rustix::io::Errno> {
         let mut master = PollFlags::IN;
         if self.input.wants_room() && !self.terminal.is_pane() {
             master |= PollFlags::OUT;
@@ -118,7 +118,7 @@ impl Holder {
         });
         poll(&mut fds, timeout.as_ref())?;
         let flags = |at: usize| fds[at].revents();
-        Ok(Seen {
+        Ok(Ready {
             signals: !flags(0).is_empty(),
             listener: !flags(1).is_empty(),
             readable: flags(2).intersects(PollFlags::IN),
@@ -207,7 +207,7 @@ impl Holder {
     /// Returns true if the agent has ended. Does not reap it, so that its pid is not reused yet; adopted orphans are
     /// reaped.
     fn agent_has_ended(&self) -> bool {
-        while let Ok(Some(dead)) = children::look() {
+        while let Ok(Some(dead)) = children::peek() {
             if dead.pid == self.state.agent.pid {
                 return true;
             }
@@ -231,13 +231,13 @@ impl Holder {
         }
     }
 
-    fn drop_those_who_left(&mut self) {
+    fn drop_closed_peers(&mut self) {
         let input = &mut self.input;
         self.peers.retain(|peer| {
-            if peer.is_over() && peer.waits {
+            if peer.is_closed() && peer.waits {
                 input.forget(peer.id);
             }
-            !peer.is_over()
+            !peer.is_closed()
         });
     }
 

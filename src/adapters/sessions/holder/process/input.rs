@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_any_more_is_typed_only_if_it_was_begun() {
+    fn abandoned_input_is_typed_only_if_it_was_begun() {
         let mut input = Input::default();
         for (text, waiter) in [("one", 1), ("two", 2), ("three", 3)] {
             input

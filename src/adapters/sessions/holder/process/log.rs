@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_the_place_of_a_log_holds_up_neither_writer_nor_reader() {
+    fn file_in_the_place_of_a_log_holds_up_neither_writer_nor_reader() {
         let dir = crate::testing::scratch();
         let path = |name| dir.path().join(name);
         let fifo = |name| {

@@ -42,7 +42,7 @@ use self::input::Input;
 use self::log::Log;
 use self::peer::Peer;
 use self::terminal::Terminal;
-use crate::adapters::sessions::files::State;
+use crate::adapters::sessions::files::SessionRecord;
 use crate::adapters::sessions::launch::{COLS, ROWS};
 use crate::adapters::sessions::tmux::{self, Pane};
 use crate::domain::begun::Begun;
@@ -149,7 +149,7 @@ struct Activity {
 
 /// The holder of a session.
 struct Holder {
-    state: State,
+    state: SessionRecord,
     terminal: Terminal,
     log: Log,
     input: Input,
@@ -178,7 +178,7 @@ struct Holder {
 
 impl Holder {
     fn new(
-        state: State,
+        state: SessionRecord,
         terminal: Terminal,
         listener: UnixListener,
         signals: SignalFd,

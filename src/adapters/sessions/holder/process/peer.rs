@@ -73,7 +73,7 @@ impl Peer {
     }
 
     /// Returns true if the connection is closed.
-    pub fn is_over(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.stage == Stage::Over
     }
 
@@ -227,7 +227,7 @@ mod tests {
         theirs.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
         peer.receive();
         assert_eq!(peer.request(), None);
-        assert!(peer.is_over());
+        assert!(peer.is_closed());
 
         let (mut peer, mut theirs) = pair();
         theirs.write_all(&hello(VERSION)).unwrap();
@@ -238,7 +238,7 @@ mod tests {
         theirs.write_all(&[255, 255, 255, 255]).unwrap();
         peer.receive();
         assert_eq!(peer.request(), None);
-        assert!(peer.is_over());
+        assert!(peer.is_closed());
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         peer.receive();
         assert_eq!(peer.request(), None);
         let mut streamed = 0;
-        while !peer.is_over() {
+        while !peer.is_closed() {
             peer.stream(&[b'x'; 4096]);
             streamed += 4096;
             assert!(streamed < 64 * 1024 * 1024, "it is never dropped");

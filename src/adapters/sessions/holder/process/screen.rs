@@ -26,7 +26,7 @@ pub struct Screen {
 struct Replies(Vec<u8>);
 
 impl Replies {
-    fn say(&mut self, reply: &str) {
+    fn push(&mut self, reply: &str) {
         if self.0.len() + reply.len() <= MOST_REPLIES {
             self.0.extend_from_slice(reply.as_bytes());
         }
@@ -44,16 +44,16 @@ impl vt100::Callbacks for Replies {
     ) {
         let number = params.first().and_then(|list| list.first()).copied();
         match (first, kind, number.unwrap_or(0)) {
-            (None, 'n', 5) => self.say("\x1b[0n"),
+            (None, 'n', 5) => self.push("\x1b[0n"),
             (None, 'n', 6) => {
                 let (row, col) = screen.cursor_position();
-                self.say(&format!("\x1b[{};{}R", row + 1, col + 1));
+                self.push(&format!("\x1b[{};{}R", row + 1, col + 1));
             }
-            (None, 'c', 0) => self.say("\x1b[?1;2c"),
-            (Some(b'>'), 'c', 0) => self.say("\x1b[>0;0;0c"),
+            (None, 'c', 0) => self.push("\x1b[?1;2c"),
+            (Some(b'>'), 'c', 0) => self.push("\x1b[>0;0;0c"),
             (None, 't', 18) => {
                 let (rows, cols) = screen.size();
-                self.say(&format!("\x1b[8;{rows};{cols}t"));
+                self.push(&format!("\x1b[8;{rows};{cols}t"));
             }
             _ => {}
         }
@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_a_program_prints_breaks_it(
+        fn no_output_breaks_the_screen(
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
             rows in 0_u16..9, cols in 0_u16..9,
         ) {

@@ -1,0 +1,78 @@
+//! Sessions whose run state is unknown. They are left alone; when that lasts, an operator is called.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::world::World;
+use super::Root;
+use crate::actors::records::escalations;
+use crate::domain::ids::ChildId;
+use crate::domain::message::{Escalation, Severity};
+use crate::domain::problem::ProblemKind;
+use crate::ports::relics::Txn;
+
+/// The time for which the state may be unknown: the default of the time that a session may be silent.
+const LONG: Duration = Duration::from_secs(600);
+
+impl Root {
+    /// Notes the children that a look could not observe, and those whose start was put off for that reason. The
+    /// escalation is opened once.
+    pub(super) fn note_unseen(&mut self, mut unseen: BTreeMap<ChildId, String>) {
+        let starts = self.slots.iter();
+        let starts = starts.filter_map(|(id, slot)| Some((id, slot.unseen.as_ref()?)));
+        for (id, why) in starts {
+            unseen.entry(id.clone()).or_insert_with(|| why.clone());
+        }
+        let mono = self.world.clock.mono();
+        let before = std::mem::take(&mut self.unseen);
+        for (id, why) in &unseen {
+            let since = before.get(id).copied().unwrap_or(mono);
+            self.unseen.insert(id.clone(), since);
+            if mono.saturating_sub(since) >= LONG {
+                tokio::spawn(call(Arc::clone(&self.world), id.clone(), why.clone()));
+            }
+        }
+        for (id, since) in before {
+            if !unseen.contains_key(&id) && mono.saturating_sub(since) >= LONG {
+                tokio::spawn(close_escalation(Arc::clone(&self.world), id));
+            }
+        }
+    }
+}
+
+async fn call(world: Arc<World>, id: ChildId, why: String) {
+    let hint = "nothing is done to it, and none is started in its place, while that lasts";
+    let body = Escalation {
+        agent: id.to_string(),
+        relic: None,
+        problem: ProblemKind::Unseen.into(),
+        severity: Severity::High,
+        evidence: format!("{why}\n{hint}"),
+    };
+    if let Err(error) = escalations::call(&world, "root", body).await {
+        tracing::warn!(
+            child = %id,
+            %error,
+            "the escalation about a session whose state is unknown could not be stored; no \
+            person is called"
+        );
+    }
+}
+
+/// Closes the escalation about a session that can be observed again. An earlier supervisor may have opened it.
+pub(super) async fn close_escalation(world: Arc<World>, id: ChildId) {
+    let who = id.to_string();
+    let seen = move |txn: &mut dyn Txn| {
+        escalations::close_matching(txn, &[ProblemKind::Unseen], |it, _| it == who)
+    };
+    match world.store.run(seen).await {
+        Ok(()) => {}
+        Err(error) => tracing::warn!(
+            child = %id,
+            %error,
+            "the escalation about a session that can be observed again could not be closed; it \
+            stays open"
+        ),
+    }
+}

@@ -1,0 +1,114 @@
+//! A sandbox whose directory is gone: commits on its branch alone, and what git still has of it (staged files, commits
+//! that it left behind, submodules), are as precious as the directory's contents (`1-product.md`, promise 1).
+
+use super::super::super::effects;
+use super::super::super::refusal::Refusal;
+use super::super::super::world::World;
+use super::measure::unreadable;
+use super::salvage::{keep_commit, keep_remains};
+use super::{at_risk, salvage_quota};
+use crate::actors::mail::NukeTarget;
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::Oid;
+use crate::domain::nuke::losses;
+
+/// Returns the commits that only the sandbox's branch or its HEAD holds.
+pub(super) async fn strays(world: &World, target: &NukeTarget) -> Result<Vec<Oid>, Refusal> {
+    let Some(relic) = &target.relic else {
+        return Ok(Vec::new());
+    };
+    let branch = target.raider.branch(relic, target.incarnation);
+    let (sandbox, onto) = (world.city.sandbox(&target.raider), target.target.clone());
+    let rig = &target.raider.rig;
+    let strays = effects::repo(world, rig, move |repo| {
+        repo.strays(&sandbox, &branch, &onto)
+    });
+    Ok(strays.await?)
+}
+
+/// Returns what git still has of the sandbox besides the commits of its branch, which are [`strays`], and stash
+/// entries, which outlive it. A registration that a crash damaged is at risk until it is repaired.
+async fn remains(world: &World, target: &NukeTarget) -> Result<Option<GitFacts>, Refusal> {
+    let (sandbox, onto) = (world.city.sandbox(&target.raider), target.target.clone());
+    let rig = &target.raider.rig;
+    let left = effects::repo(world, rig, move |repo| repo.remains(&sandbox, &onto)).await;
+    let left = match left.map_err(Refusal::from) {
+        Err(error) if !error.is_passing() => return Err(unreadable(target, error.message)),
+        left => left?,
+    };
+    let beside = |left: GitFacts| GitFacts {
+        head_reachable: true,
+        stashes: Vec::new(),
+        ..left
+    };
+    Ok(left.map(beside).filter(|left| !left.is_clean()))
+}
+
+/// Refuses a nuke that would lose these. Returns what is salvaged unasked: commits that the agent left behind hold up
+/// nothing.
+///
+/// # Errors
+/// [`RefusalKind::WorkAtRisk`] with the losses.
+pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<Vec<String>, Refusal> {
+    let left = remains(world, target).await?;
+    refuse(target, &strays(world, target).await?, left.as_ref())?;
+    Ok(left.as_ref().map(losses).unwrap_or_default())
+}
+
+fn refuse(target: &NukeTarget, strays: &[Oid], left: Option<&GitFacts>) -> Result<(), Refusal> {
+    let line = |head: &Oid| {
+        format!(
+            "the sandbox is gone; unpushed commits up to {}",
+            head.short()
+        )
+    };
+    let mut lines: Vec<String> = strays.iter().map(line).collect();
+    let left = left.filter(|left| !left.is_committed());
+    lines.extend(left.map(losses).into_iter().flatten());
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let refused = at_risk(target, lines);
+    let raider = &target.raider;
+    Err(match left {
+        None => refused,
+        Some(_) => refused.hint(format!(
+            "`hd raider repair {raider}` writes anew what was staged; `--salvage` keeps it and goes on"
+        )),
+    })
+}
+
+/// Refuses when there is no room for what would have to be salvaged.
+///
+/// # Errors
+/// There is no room.
+pub(super) async fn savable(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
+    match remains(world, target).await? {
+        Some(_) => salvage_quota::check(world, target).await,
+        None => Ok(()),
+    }
+}
+
+/// Salvages these, where that is allowed. Returns true when there were any.
+///
+/// # Errors
+/// As [`check`], without `salvage`; there is no room.
+pub(super) async fn keep(
+    world: &World,
+    target: &NukeTarget,
+    salvage: bool,
+) -> Result<bool, Refusal> {
+    let left = remains(world, target).await?;
+    if !salvage {
+        refuse(target, &strays(world, target).await?, left.as_ref())?;
+    }
+    if left.is_some() {
+        keep_remains(world, target).await?;
+    }
+    // What the first step has saved is no stray any more.
+    let strays = strays(world, target).await?;
+    for head in &strays {
+        keep_commit(world, target, head).await?;
+    }
+    Ok(left.is_some() || !strays.is_empty())
+}

@@ -1,0 +1,38 @@
+//! A look that hangs, most likely at a directory that does not answer.
+
+use super::{WitnessArgs, inbox};
+use crate::actors::records::escalations;
+use crate::domain::ids::RigName;
+use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::problem::ProblemKind;
+use crate::ports::relics::{StoreError, Txn};
+
+/// Calls a person about a look that hangs.
+pub(super) async fn call(args: &WitnessArgs) {
+    let body = Escalation {
+        agent: message::witness(&args.rig),
+        relic: None,
+        problem: ProblemKind::LookHangs.into(),
+        severity: Severity::High,
+        evidence:
+            "until it does, nothing of this rig is noticed: neither messages nor zombies; look for \
+                   a disk or a network mount that does not answer"
+                .to_owned(),
+    };
+    if let Err(error) = inbox::raise(args, body).await {
+        tracing::warn!(
+            rig = %args.rig,
+            %error,
+            "the escalation about a hanging look could not be stored; no person is called"
+        );
+    }
+}
+
+/// Closes the escalation about a hanging look, also that of an earlier witness.
+///
+/// # Errors
+/// The store's.
+pub(super) fn close(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
+    let witness = message::witness(rig);
+    escalations::close_matching(txn, &[ProblemKind::LookHangs], |who, _| who == witness)
+}

@@ -1,0 +1,317 @@
+//! Tests of the commits that are fit to land.
+
+use std::path::PathBuf;
+
+use super::super::testing::Rigged;
+use super::*;
+
+/// Writes an object of this text.
+fn write(rigged: &Rigged, kind: &str, text: impl Into<Vec<u8>>) -> Oid {
+    let hash = ["hash-object", "--literally", "-w", "--stdin", "-t", kind];
+    let made = rigged.repo.git().args(hash).stdin(text.into());
+    oid(&made.run().unwrap().text()).unwrap()
+}
+
+fn raw_id(id: &str) -> Vec<u8> {
+    let digits = id
+        .as_bytes()
+        .chunks(2)
+        .map(|two| std::str::from_utf8(two).unwrap());
+    digits
+        .map(|two| u8::from_str_radix(two, 16).unwrap())
+        .collect()
+}
+
+/// Writes a tree with an entry of this name, in a directory.
+fn tree_with(rigged: &Rigged, name: &[u8]) -> Oid {
+    let blob = write(rigged, "blob", "x\n");
+    let inner = [b"100644 ", name, b"\0", &raw_id(blob.as_str())].concat();
+    let inner = write(rigged, "tree", inner);
+    let outer = [b"40000 dir\0", &raw_id(inner.as_str())[..]].concat();
+    write(rigged, "tree", outer)
+}
+
+const BY: &str = "Ada <ada@example.invalid> 1 +0000";
+
+fn commit_on(rigged: &Rigged, tree: &str, parent: &Oid, author: &str) -> Oid {
+    let head = format!("tree {tree}\nparent {parent}\nauthor {author}\ncommitter {BY}\n");
+    write(rigged, "commit", format!("{head}\nwork\n"))
+}
+
+/// Returns the fault, and checks that both implementations agree.
+fn fault_text(rigged: &Rigged, head: &Oid) -> Option<String> {
+    let old = [rigged.base.clone()];
+    let by_git = by_git(&rigged.repo, head, &old).unwrap();
+    let known = |id: &Oid| is_known(&rigged.repo, id, &old).unwrap();
+    assert!(!by_git.iter().any(|(id, _)| known(id)), "{by_git:?}");
+    let fits = check(&rigged.repo, &PathBuf::from("/none"), head, "main");
+    match fits {
+        Ok(()) => {
+            let new = |(_, fault): &(Oid, Fault)| !is_old(&rigged.repo, fault, &old).unwrap();
+            assert!(!by_git.iter().any(new), "{by_git:?}");
+            None
+        }
+        Err(RepoError::Rejected(why)) => {
+            let (_, fault) = &by_git[0];
+            assert!(why.ends_with(&fault.why), "{why} and {fault:?}");
+            Some(why)
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn entry_that_some_file_system_takes_for_a_repository_is_refused() {
+    let rigged = Rigged::new();
+    rigged
+        .repo
+        .git()
+        .args(["fetch", "-q", "origin"])
+        .run()
+        .unwrap();
+    let bad: [&[u8]; 12] = [
+        b".git",
+        b".GiT",
+        b"git~1",
+        b"GIT~1",
+        b".git . ",
+        b".git::$INDEX_ALLOCATION",
+        b".git:x",
+        b".git\\x",
+        b"x\\.git",
+        ".g\u{200c}it".as_bytes(),
+        b".",
+        b"..",
+    ];
+    let own = rigged.tree(&rigged.base);
+    for name in bad {
+        let tree = tree_with(&rigged, name);
+        let odd = commit_on(&rigged, tree.as_str(), &rigged.base, BY);
+        let why = fault_text(&rigged, &odd).unwrap();
+        assert!(why.starts_with(odd.short()), "{why}");
+        // Also if a later commit removes the entry.
+        let after = commit_on(&rigged, &own, &odd, BY);
+        assert!(
+            fault_text(&rigged, &after)
+                .unwrap()
+                .starts_with(odd.short())
+        );
+    }
+    // git does not walk such a tree.
+    let nameless = tree_faults(&[&b"100644 \0"[..], &[1; 20]].concat(), &rigged.base);
+    assert!(nameless[0].why.contains("without a name"), "{nameless:?}");
+    for name in [
+        &b".gitignore"[..],
+        b".git~1",
+        b"git",
+        b".gitx",
+        b"git~2",
+        b"..x",
+        b"a\\b",
+    ] {
+        let tree = tree_with(&rigged, name);
+        let fine = commit_on(&rigged, tree.as_str(), &rigged.base, BY);
+        assert_eq!(fault_text(&rigged, &fine), None, "{}", bytes::lossy(name));
+    }
+}
+
+#[test]
+fn commit_whose_author_is_garbled_is_refused() {
+    let rigged = Rigged::new();
+    rigged
+        .repo
+        .git()
+        .args(["fetch", "-q", "origin"])
+        .run()
+        .unwrap();
+    let tree = rigged.tree(&rigged.base);
+    let commit = |author| commit_on(&rigged, &tree, &rigged.base, author);
+    for author in [
+        "",
+        "Ada",
+        "<a@b> 1 +0000",
+        "Ada<a@b> 1 +0000",
+        "A>da <a@b> 1 +0000",
+        "Ada <a@b 1 +0000",
+        "Ada <a@b>1 +0000",
+        "Ada <a@b> x +0000",
+        "Ada <a@b> 01 +0000",
+        "Ada <a@b> 1",
+        "Ada <a@b> 1 0000",
+        "Ada <a@b> 99999999999999999999 +0000",
+        "Ada <a<@b> 1 +0000",
+    ] {
+        let why = fault_text(&rigged, &commit(author));
+        assert!(why.is_some_and(|why| why.contains("author")), "{author}");
+    }
+    for author in [BY, "A B <> 0 -1200", "\u{fe}. <a b@c> 1700000000 +0545"] {
+        assert_eq!(fault_text(&rigged, &commit(author)), None, "{author}");
+    }
+    let head = format!("tree {tree}\nparent {}\nauthor {BY}\n\nx\n", rigged.base);
+    let why = fault_text(&rigged, &write(&rigged, "commit", head));
+    assert!(why.is_some_and(|why| why.contains("committer")));
+}
+
+/// The fault is on the remote already, and a commit that changes a file beside it did not cause it.
+#[test]
+fn fault_that_the_project_has_already_is_no_matter_of_a_branch() {
+    let rigged = Rigged::new();
+    let odd = tree_with(&rigged, b"GIT~1");
+    let base = commit_on(&rigged, odd.as_str(), &rigged.base, "no author");
+    rigged.foreign_push("main", &base);
+    rigged
+        .repo
+        .git()
+        .args(["fetch", "-q", "origin"])
+        .run()
+        .unwrap();
+    // In the same directory, and elsewhere.
+    let listed = rigged.repo.git().args(["ls-tree", "-r", odd.as_str()]);
+    let blob = listed.run().unwrap().text();
+    let blob = blob.split([' ', '\t']).nth(2).unwrap().to_owned();
+    let entry = |name: &[u8]| [b"100644 ", name, b"\0", &raw_id(&blob)].concat();
+    let inner = [entry(b"GIT~1"), entry(b"a")].concat();
+    let inner = write(&rigged, "tree", inner);
+    let outer = [b"40000 dir\0", &raw_id(inner.as_str())[..]].concat();
+    let beside = write(&rigged, "tree", outer);
+    let beside = commit_on(&rigged, beside.as_str(), &base, BY);
+    let fits = |head: &Oid| check(&rigged.repo, &PathBuf::from("/none"), head, "main");
+    assert_eq!(fits(&base), Ok(()));
+    assert_eq!(fits(&beside), Ok(()));
+    let new = tree_with(&rigged, b"..");
+    let new = commit_on(&rigged, new.as_str(), &beside, BY);
+    assert!(matches!(fits(&new), Err(RepoError::Rejected(_))));
+}
+
+/// Pushes to a remote that checks objects. Returns true if it accepts.
+fn is_taken(rigged: &Rigged, head: &Oid) -> bool {
+    let url = rigged.repo.push_url().unwrap();
+    let check = "--receive-pack=git -c receive.fsckObjects=true receive-pack";
+    let push = rigged.repo.git().args(["push", "-q", check, &url]);
+    let pushed = push.arg(format!("{head}:refs/heads/{head}")).output();
+    pushed.unwrap().ok()
+}
+
+/// Makes trees with plumbing, odd ones and others.
+fn trees(rigged: &Rigged) -> Vec<Vec<u8>> {
+    let blob = write(rigged, "blob", "x\n");
+    let dir = [b"100644 a\0", &raw_id(blob.as_str())[..]].concat();
+    let dir = write(rigged, "tree", dir);
+    let entry = |mode: &str, name: &[u8], id: &str| {
+        [mode.as_bytes(), b" ", name, b"\0", &raw_id(id)].concat()
+    };
+    let file = |name: &[u8]| entry("100644", name, blob.as_str());
+    let modules = |name: &[u8], text: &str| {
+        let blob = write(rigged, "blob", text);
+        entry("100644", name, blob.as_str())
+    };
+    let option = "[submodule \"x\"]\n\turl = -x\n";
+    let sound = "[submodule \"x\"]\n\turl = https://a/b\n\tpath = x\n";
+    vec![
+        file(b"a"),
+        [file(b"b"), file(b"a")].concat(),
+        [file(b"a"), file(b"a")].concat(),
+        [file(b"a"), entry("40000", b"a", dir.as_str())].concat(),
+        [file(b"a"), file(b"a.b"), entry("40000", b"a", dir.as_str())].concat(),
+        [entry("40000", b"a", dir.as_str()), file(b"a.b")].concat(),
+        [file(b"a.b"), entry("40000", b"a", dir.as_str())].concat(),
+        entry("040000", b"a", dir.as_str()),
+        entry("160000", b"a", &"0".repeat(40)),
+        entry("160000", b"a", &"1".repeat(40)),
+        entry("100664", b"a", blob.as_str()),
+        file(&[b'a'; 4096]),
+        file(&[b'a'; 4097]),
+        file(".g\u{200c}it".as_bytes()),
+        file(b"GIT~1 x"),
+        file(b"a:.git"),
+        modules(b".gitmodules", sound),
+        modules(b".gitmodules", option),
+        modules(b".gitmodules", "[submodule \"..\"]\n\turl = https://a/b\n"),
+        modules(b".gitmodules", "[submodule \"x\"]\n\tupdate = !x\n"),
+        modules(b".gitmodules", "[submodule \"x\"]\n\tpath = -x\n"),
+        modules(b".gitmodules", "no [list\n"),
+        modules(b".GitModules", option),
+        modules(b"GITMOD~1", option),
+        modules(b"gi7eba~1", option),
+        modules(".gitmod\u{200c}ules".as_bytes(), option),
+        modules(b"gitmodules", option),
+        entry("120000", b".gitmodules", blob.as_str()),
+        entry("120000", b".gitattributes", blob.as_str()),
+        entry("40000", b".gitmodules", dir.as_str()),
+        modules(b".gitattributes", &"a".repeat(3_000)),
+        modules(b".gitattributes", "* text\n"),
+    ]
+}
+
+#[test]
+fn commit_is_refused_exactly_where_a_remote_that_checks_refuses_it() {
+    let rigged = Rigged::new();
+    let fetch = ["fetch", "-q", "origin"];
+    rigged.repo.git().args(fetch).run().unwrap();
+    let on = |tree: Vec<u8>| {
+        let tree = write(&rigged, "tree", tree);
+        commit_on(&rigged, tree.as_str(), &rigged.base, BY)
+    };
+    let own = rigged.tree(&rigged.base);
+    let by = |author: &str| commit_on(&rigged, &own, &rigged.base, author);
+    let head = format!("tree {own}\nparent {}\nauthor {BY}\n", rigged.base);
+    let commits = [
+        format!("{head}committer {BY}\n\na\0b\n"),
+        format!("{head}author {BY}\ncommitter {BY}\n\nx\n"),
+        format!("{head}committer {BY}\nfoo bar\n\nx\n"),
+        format!("{head}committer {BY}\n"),
+        format!("{head}committer {BY}"),
+    ];
+    let authors = [
+        "Ada <a>  1 +0000",
+        "Ada <a>\t1 +0000",
+        "Ada <a> 1\t+0000",
+        "Ada <a> 1  +0000",
+    ];
+    let mut heads: Vec<Oid> = trees(&rigged).into_iter().map(on).collect();
+    heads.extend(commits.map(|text| write(&rigged, "commit", text)));
+    heads.extend(authors.map(by));
+    let mut refused = 0;
+    for head in &heads {
+        let fits = check(&rigged.repo, &PathBuf::from("/none"), head, "main");
+        let show = ["ls-tree", head.as_str()];
+        let shown = rigged.repo.git().args(show).output().unwrap().stdout;
+        let shown = bytes::lossy(&shown);
+        assert_eq!(fits.is_ok(), is_taken(&rigged, head), "{fits:?} {shown}");
+        refused += usize::from(fits.is_err());
+    }
+    assert_eq!((refused, heads.len()), (26, 41));
+}
+
+/// The forge cannot merge such a head, and its raider would be gone by then.
+#[test]
+fn head_without_common_history_is_refused_where_the_target_has_any() {
+    let rigged = Rigged::new();
+    let fetch = ["fetch", "-q", "origin"];
+    rigged.repo.git().args(fetch).run().unwrap();
+    let tree = rigged.tree(&rigged.base);
+    let head = format!("tree {tree}\nauthor {BY}\ncommitter {BY}\n\nalone\n");
+    let alone = write(&rigged, "commit", head);
+    let after = commit_on(&rigged, &tree, &alone, BY);
+    let fits = |head: &Oid, target| check(&rigged.repo, &PathBuf::from("/none"), head, target);
+    for head in [&alone, &after] {
+        let Err(RepoError::Rejected(why)) = fits(head, "main") else {
+            panic!("{:?}", fits(head, "main"));
+        };
+        assert!(why.contains("shares no history with main"), "{why}");
+    }
+    assert_eq!(fits(&alone, "new"), Ok(()), "no commit is on that");
+    // A merge commit brings both roots.
+    let both = [
+        "commit-tree",
+        "-m",
+        "both",
+        "-p",
+        rigged.base.as_str(),
+        "-p",
+        alone.as_str(),
+        &tree,
+    ];
+    let both = oid(&rigged.repo.git().args(both).run().unwrap().text()).unwrap();
+    assert_eq!(fits(&both, "main"), Ok(()));
+}

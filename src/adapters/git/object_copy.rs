@@ -1,0 +1,294 @@
+//! Copies objects from the repository that agents write to into ours. Each object is hashed again, so that the
+//! objects of ours match their ids.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::admin::{self, failed};
+use super::bytes;
+use super::command::{CHECKOUT, Git};
+use super::files::index::quoted;
+use super::rig::GitRepo;
+use super::{objects, settings};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// The number of tries: an agent's `git gc` may move objects while they are copied.
+const ATTEMPTS: usize = 2;
+/// The number of splits of a list in a search for damaged objects: each part costs git processes.
+pub(super) const SPLITS_MAX: usize = 100;
+
+impl GitRepo {
+    /// Returns a `git` command in ours that also reads the objects of theirs, which may be gone later.
+    pub(super) fn lens(&self) -> Git {
+        self.through(self.git())
+    }
+
+    /// Lets a command on ours read the objects of theirs, too. The command fails if something among them would stop
+    /// git and cannot be set aside.
+    pub(super) fn through(&self, git: Git) -> Git {
+        let git = git.args(objects::UNINDEXED);
+        match objects::check_theirs(self) {
+            Ok(()) => borrowing(git, &self.theirs().join("objects")),
+            // The objects of ours, and the files, are judged all the same.
+            Err(_) if objects::is_shut(self) => git,
+            Err(why) => git.refused(why),
+        }
+    }
+
+    /// Returns a `git` command on the files of a sandbox and an index, with our configuration and attributes.
+    pub(super) fn work(&self, sandbox: &Path, index: &Path) -> Git {
+        let git = Git::in_dir(sandbox)
+            .besides(settings::of_user_file(self.repo_dir()))
+            .env("GIT_DIR", self.repo_dir())
+            .env("GIT_WORK_TREE", sandbox)
+            .env("GIT_INDEX_FILE", index);
+        self.through(git)
+    }
+
+    /// Copies the objects that are reachable from these and missing in ours. Objects of ours are complete with
+    /// everything reachable from them.
+    ///
+    /// # Errors
+    /// [`RepoError::NotFound`] if theirs lacks one of these objects, too; [`RepoError::Failed`] if a reachable object
+    /// is missing or damaged: nothing is copied then.
+    pub(super) fn take(&self, ids: &[Oid]) -> Result<(), RepoError> {
+        let mut wanted = ids.to_vec();
+        if let Some(known) = self.known() {
+            wanted.retain(|id| !known.has(id));
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let wanted = missing(self.git(), &wanted)?;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        if let Some(absent) = missing(self.lens(), &wanted)?.first() {
+            return Err(RepoError::NotFound(format!("commit {absent}")));
+        }
+        let mut attempt = 1;
+        loop {
+            match copy(self, &wanted) {
+                Err(error) if attempt < ATTEMPTS => {
+                    tracing::debug!(rig = %self.name(), %error, "copying objects from the agents' repository failed; it is retried");
+                    attempt += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Copies whole objects as [`GitRepo::take`] does. Returns the damaged ones, and those that were not checked
+    /// because too many are damaged.
+    ///
+    /// # Errors
+    /// Any failure other than damage.
+    pub(super) fn take_whole(&self, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
+        self.take_parts(ids, &mut { SPLITS_MAX })
+    }
+
+    fn take_parts(&self, ids: &[Oid], splits: &mut usize) -> Result<Vec<Oid>, RepoError> {
+        match self.take(ids) {
+            Ok(()) => Ok(Vec::new()),
+            Err(why) if !is_damage(&why) => Err(why),
+            Err(_) if ids.len() == 1 || *splits == 0 => Ok(ids.to_vec()),
+            Err(_) => {
+                *splits -= 1;
+                let (some, others) = ids.split_at(ids.len() / 2);
+                let some = self.take_parts(some, splits)?;
+                Ok([some, self.take_parts(others, splits)?].concat())
+            }
+        }
+    }
+
+    /// Copies the tips of these commits with everything reachable from them; in place of a damaged tip, its whole
+    /// predecessors. Returns the result of the search, and the damaged commits.
+    ///
+    /// # Errors
+    /// As [`GitRepo::take_whole`].
+    pub(super) fn take_tips<T>(
+        &self,
+        find: impl Fn(&BTreeSet<Oid>) -> Result<T, RepoError>,
+        tips: impl Fn(&T) -> Vec<Oid>,
+    ) -> Result<(T, BTreeSet<Oid>), RepoError> {
+        let mut damaged = BTreeSet::new();
+        loop {
+            let found = find(&damaged)?;
+            let more = self.take_whole(&tips(&found))?;
+            if more.is_empty() {
+                return Ok((found, damaged));
+            }
+            damaged.extend(more);
+        }
+    }
+}
+
+/// git's messages about an object that is missing or cannot be read.
+const DAMAGE: &[&str] = &[
+    " is damaged: ",
+    " is corrupt",
+    " is empty",
+    "missing blob",
+    "missing tree",
+    "bad object",
+    "bad tree object",
+    "Could not read ",
+    "could not parse",
+    // Of a tree.
+    "empty filename in tree entry",
+    "malformed mode in tree entry",
+    "too-short tree",
+];
+
+/// Returns true if the objects are the cause, and not the machine.
+pub(super) fn is_damage(error: &RepoError) -> bool {
+    match error {
+        RepoError::NotFound(_) => true,
+        RepoError::Failed(why) => DAMAGE.iter().any(|how| why.contains(how)),
+        _ => false,
+    }
+}
+
+/// Lets a command read the objects of another directory, too.
+fn borrowing(git: Git, objects: &Path) -> Git {
+    let list = quoted(bytes::of(objects));
+    git.env(
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        bytes::path(&list).as_os_str(),
+    )
+}
+
+fn copy(repo: &GitRepo, ids: &[Oid]) -> Result<(), RepoError> {
+    let listed = repo
+        .lens()
+        .args(["rev-list", "--objects", "--stdin", "--not", "--all"])
+        .stdin(lines(ids))
+        .limit(CHECKOUT)
+        .run()?;
+    let scratch = admin::scratch(repo)?;
+    // Without deltas, which would cost more time than they save: the objects of one task are few. One pack is added
+    // to ours as a whole, or not at all.
+    repo.lens()
+        .args(["-c", "pack.packSizeLimit=0"])
+        .args(["pack-objects", "--quiet", "--window=0"])
+        .arg(scratch.path().join("take"))
+        .stdin(listed.stdout.clone())
+        .limit(CHECKOUT)
+        .run()?;
+    let text = String::from_utf8_lossy(&listed.stdout);
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    let names = names.filter_map(|name| Oid::new(name).ok());
+    let names: Vec<Oid> = names.chain(ids.iter().cloned()).collect();
+    admit(repo, scratch.path(), ids, &names)
+}
+
+/// Adds the pack in a directory to ours, if it has exactly these objects and completes the wanted ones.
+fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), RepoError> {
+    // Not in ours yet, because git takes objects of ours for complete.
+    let apart = dir.join("objects");
+    let fail = |error: io::Error| failed("cannot read the pack in", dir, &error);
+    let git = || {
+        let git = repo.git().env("GIT_OBJECT_DIRECTORY", &apart);
+        borrowing(git, &repo.repo_dir().join("objects")).limit(CHECKOUT)
+    };
+    fs::create_dir_all(apart.join("pack")).map_err(fail)?;
+    for pack in with_suffix(dir, "pack").map_err(fail)? {
+        git()
+            .args(["index-pack", "--stdin"])
+            .stdin_file(File::open(pack).map_err(fail)?)
+            .run()?;
+    }
+    if let Some(id) = missing(git(), names)?.first() {
+        return Err(RepoError::Failed(format!(
+            "the object {id} of {} is damaged: its content is another than its name says",
+            repo.theirs().display()
+        )));
+    }
+    // Checks the real content: the list of objects was only the claim of theirs.
+    git()
+        .args(["rev-list", "--objects", "--quiet", "--stdin"])
+        .args(["--not", "--all"])
+        .stdin(lines(ids))
+        .run()?;
+    let pack = repo.repo_dir().join("objects/pack");
+    let moved = fs::create_dir_all(&pack).and_then(|()| {
+        // git finds a pack by its index, so that is moved last.
+        for suffix in ["pack", "rev", "idx"] {
+            for file in with_suffix(&apart.join("pack"), suffix)? {
+                fs::rename(&file, pack.join(file.file_name().unwrap_or_default()))?;
+            }
+        }
+        File::open(&pack)?.sync_all()
+    });
+    moved.map_err(|error| failed("cannot write in", &pack, &error))
+}
+
+fn with_suffix(dir: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        found.extend((path.extension() == Some(suffix.as_ref())).then_some(path));
+    }
+    Ok(found)
+}
+
+/// Returns those of these objects that do not exist.
+fn missing(git: Git, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
+    let found = git
+        .args(["cat-file", "--batch-check=%(objectname)", "--buffer"])
+        .stdin(lines(ids))
+        .run()?
+        .text();
+    let answers = ids.iter().zip(found.lines());
+    let absent = answers.filter(|(_, answer)| answer.ends_with(" missing"));
+    Ok(absent.map(|(id, _)| id.clone()).collect())
+}
+
+fn lines(ids: &[Oid]) -> String {
+    ids.iter().map(|id| format!("{id}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Rigged;
+    use super::*;
+
+    /// An agent that swaps objects between listing and packing may leave out objects that others name.
+    #[test]
+    fn incomplete_pack_is_not_copied() {
+        let rigged = Rigged::new();
+        let repo = &rigged.repo;
+        let apart = crate::testing::scratch();
+        let at = |name: &str| apart.path().join(name);
+        let git = |args: &[&str]| Git::in_dir(&at("their.git")).args(args).run().unwrap();
+        let theirs = at("their.git").display().to_string();
+        Git::in_dir(apart.path())
+            .args(["init", "-q", "--bare", &theirs])
+            .run()
+            .unwrap();
+        let blob = git(&["hash-object", "-w", "--stdin"]).text();
+        let tree = format!("100644 blob {blob}\tempty\n");
+        let made = Git::in_dir(&at("their.git"))
+            .arg("mktree")
+            .stdin(tree)
+            .run();
+        let tree = made.unwrap().text();
+        let ids = [&tree, &blob].map(|id| Oid::new(id.as_str()).unwrap());
+        let pack = |name: &str, ids: &[Oid]| {
+            fs::create_dir(at(name)).unwrap();
+            let pack = Git::in_dir(&at("their.git")).args(["pack-objects", "-q"]);
+            pack.arg(at(name).join("take"))
+                .stdin(lines(ids))
+                .run()
+                .unwrap();
+            admit(repo, &at(name), &ids[..1], ids)
+        };
+        pack("part", &ids[..1]).unwrap_err();
+        assert_eq!(missing(repo.git(), &ids).unwrap(), ids);
+        pack("whole", &ids).unwrap();
+        assert_eq!(missing(repo.git(), &ids).unwrap(), []);
+    }
+}

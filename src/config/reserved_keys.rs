@@ -1,0 +1,27 @@
+//! Keys that the contract names and this version does not honour yet. They are refused by name, because an accepted key
+//! without effect would mislead.
+
+/// The keys, by section.
+pub const RESERVED: &[(&str, &[&str])] = &[
+    // There is no mail yet.
+    ("notify", &["mail_to"]),
+    ("automation", &["ritual", "rig", "pool"]),
+    ("rigs.raiders", &["max_session"]),
+    (
+        "rigs.forge",
+        &[
+            "batch",
+            "gate_concurrency",
+            "human_review_paths",
+            "verify",
+            "freeze",
+            "pr",
+        ],
+    ),
+];
+
+/// Returns the reserved keys of a section.
+pub fn keys(section: &str) -> &'static [&'static str] {
+    let row = RESERVED.iter().find(|(name, _)| *name == section);
+    row.map_or(&[], |(_, keys)| keys)
+}
