@@ -48,7 +48,7 @@ pub(in crate::actors) async fn observe(
     let seen = effects::repo(world, rig, move |repo| {
         Ok(paths
             .iter()
-            .map(|path| repo.ailment(path))
+            .map(|path| repo.sandbox_fault(path))
             .collect::<Vec<_>>())
     });
     let seen = seen.await?.into_iter().map(Result::transpose);

@@ -192,7 +192,7 @@ pub trait Repo: Send + Sync {
     ///
     /// # Errors
     /// [`RepoError`]: the sandbox cannot be seen.
-    fn ailment(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError>;
+    fn sandbox_fault(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError>;
 
     /// Returns the owner of a sandbox that no hook names: as noted when the sandbox was made, else by its branch. None
     /// when both are missing.

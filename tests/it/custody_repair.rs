@@ -82,11 +82,11 @@ fn whatever_broke_is_whole_again_with_its_files() {
         let spec = city.spec(1);
         let head = rev(&sandbox, "HEAD");
         let files = snapshot(&sandbox);
-        assert_eq!(city.repo.ailment(&sandbox), Ok(None), "{what}");
+        assert_eq!(city.repo.sandbox_fault(&sandbox), Ok(None), "{what}");
         break_it(&sandbox, &city.repo.theirs().join("worktrees/Toast"));
         // A lock is git's or the agent's to wait for.
         let hurts = !["nothing", "locked", "a lock that nobody holds"].contains(&what);
-        let seen = city.repo.ailment(&sandbox).unwrap();
+        let seen = city.repo.sandbox_fault(&sandbox).unwrap();
         assert_eq!(
             matches!(seen, Some(SandboxFault::Broken(_))),
             hurts,
@@ -96,7 +96,7 @@ fn whatever_broke_is_whole_again_with_its_files() {
             .repair_sandbox(&spec)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(snapshot(&sandbox), files, "{what}");
-        assert_eq!(city.repo.ailment(&sandbox), Ok(None), "{what}");
+        assert_eq!(city.repo.sandbox_fault(&sandbox), Ok(None), "{what}");
         let facts = city.facts(&sandbox);
         assert_eq!(facts.head.as_str(), head, "{what}");
         assert_eq!(
@@ -124,7 +124,10 @@ fn deleted_directory_is_recreated_with_its_staged_files() {
     git(&sandbox, &["add", "src/a.txt"]);
     let head = rev(&sandbox, "HEAD");
     fs::remove_dir_all(&sandbox).unwrap();
-    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(SandboxFault::Gone)));
+    assert_eq!(
+        city.repo.sandbox_fault(&sandbox),
+        Ok(Some(SandboxFault::Gone))
+    );
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(rev(&sandbox, "HEAD"), head);
     assert_eq!(
@@ -164,7 +167,7 @@ fn a_deleted_directory_is_recreated_with_its_conflicts() {
     assert_eq!(stages.lines().count(), 9, "{stages}");
     fs::remove_dir_all(&sandbox).unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
-    assert_eq!(city.repo.ailment(&sandbox), Ok(None));
+    assert_eq!(city.repo.sandbox_fault(&sandbox), Ok(None));
     assert_eq!(git(&sandbox, &["ls-files", "-u"]), stages);
     let read = |file| fs::read_to_string(sandbox.join(file)).unwrap();
     for file in ["both", "added"] {
@@ -281,9 +284,9 @@ fn index_of_a_branch_without_a_commit_is_made_anew() {
     git(&sandbox, &["checkout", "-q", "--orphan", "fresh"]);
     let admin = city.repo.theirs().join("worktrees/Toast");
     fs::remove_file(admin.join("index")).unwrap();
-    assert!(city.repo.ailment(&sandbox).unwrap().is_some());
+    assert!(city.repo.sandbox_fault(&sandbox).unwrap().is_some());
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
-    assert_eq!(city.repo.ailment(&sandbox).unwrap(), None);
+    assert_eq!(city.repo.sandbox_fault(&sandbox).unwrap(), None);
     assert_eq!(git(&sandbox, &["ls-files"]), "");
 }
 
@@ -312,12 +315,12 @@ fn a_work_tree_that_cannot_be_filled_is_not_repaired() {
     city.repo.repair_sandbox(&city.spec(1)).unwrap_err();
     let half = "its files are not all there yet".to_owned();
     assert_eq!(
-        city.repo.ailment(&sandbox),
+        city.repo.sandbox_fault(&sandbox),
         Ok(Some(SandboxFault::Broken(half)))
     );
     smudge("cat");
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
-    assert_eq!(city.repo.ailment(&sandbox), Ok(None));
+    assert_eq!(city.repo.sandbox_fault(&sandbox), Ok(None));
     assert!(sandbox.join("big.bin").exists());
     let facts = city.facts(&sandbox);
     assert!(facts.is_clean(), "{facts:?}");

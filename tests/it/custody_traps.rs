@@ -171,7 +171,7 @@ impl Wires {
     fn observe(&self, spec: &SandboxSpec) {
         let (repo, sandbox) = (&self.city.repo, &*spec.path);
         let asked: [(&str, &dyn Fn()); 9] = [
-            ("ailment", &|| drop(repo.ailment(sandbox))),
+            ("ailment", &|| drop(repo.sandbox_fault(sandbox))),
             ("provenance", &|| drop(repo.provenance(sandbox))),
             ("progress", &|| drop(repo.progress(sandbox))),
             ("glance", &|| drop(repo.glance(sandbox, "main"))),

@@ -175,7 +175,7 @@ fn shared_repository_is_a_repository_again_after_a_patrol() {
         drop(city.repo.progress(&sandbox));
         assert!(!city.repo.take_mended().is_empty(), "{what} is told");
         assert!(city.repo.take_mended().is_empty(), "{what} is told once");
-        if city.repo.ailment(&sandbox).unwrap().is_some() {
+        if city.repo.sandbox_fault(&sandbox).unwrap().is_some() {
             city.repo.repair_sandbox(&city.spec(1)).unwrap();
         }
         let works = try_git(&sandbox, &["status"]).status.success();

@@ -115,7 +115,7 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", raider.rig)))?;
     let sandbox = world.city.sandbox(&raider);
     let path = sandbox.clone();
-    let ailment = effects::repo(world, &rig.name, move |repo| repo.ailment(&path)).await;
+    let ailment = effects::repo(world, &rig.name, move |repo| repo.sandbox_fault(&path)).await;
     let ailment = match ailment {
         Ok(what) => what.map(|what| what.says(&sandbox)),
         Err(error) => Some(error.to_string()),

@@ -97,7 +97,7 @@ pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> 
 /// # Errors
 /// The outcome file cannot be read: its content is unknown.
 pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, TaskError> {
-    match is_over(world, hook).await {
+    match work_is_over(world, hook).await {
         Some(true) => Ok(true),
         Some(false) => Ok(outcome(world, hook).await?.0 != OutcomeFile::Empty),
         None => Ok(false),
@@ -109,7 +109,7 @@ pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, TaskError> 
 ///
 /// A nuke opens its saga before it has the root end the child: a child that starts later sees the saga here, one that
 /// started earlier is ended. So no session ever runs in a sandbox that is being removed.
-pub async fn is_over(world: &World, hook: &Hook) -> Option<bool> {
+pub async fn work_is_over(world: &World, hook: &Hook) -> Option<bool> {
     let (raider, subject) = (hook.raider.clone(), hook.raider.to_string());
     let read = world.store.run(move |txn| {
         let nuked = txn.saga_of(SagaKind::Nuke, &subject)?.is_some();

@@ -235,7 +235,7 @@ async fn resume(
     }
     let relic = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&relic)).await?;
-    if !relic.status.is_bound() || endings::is_over(world, &hook).await != Some(false) {
+    if !relic.status.is_bound() || endings::work_is_over(world, &hook).await != Some(false) {
         return Ok(());
     }
     let (world, spec) = (Arc::clone(world), raider_spec(&world.city, hook, None));

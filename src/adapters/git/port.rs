@@ -61,7 +61,7 @@ impl Repo for GitRepo {
         sandbox::list(self)
     }
 
-    fn ailment(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError> {
+    fn sandbox_fault(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError> {
         sandbox_fault::find(self, sandbox)
     }
 

@@ -108,7 +108,7 @@ impl Repo for FakeRepo {
         Ok(all.map(|(n, s)| (n.clone(), s.spec.path.clone())).collect())
     }
 
-    fn ailment(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError> {
+    fn sandbox_fault(&self, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError> {
         let inner = self.enter("ailment", &sandbox.display().to_string())?;
         let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
         Ok(match found {

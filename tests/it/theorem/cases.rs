@@ -322,7 +322,7 @@ impl Run<'_> {
         repair::run(&world, raider).await.unwrap_err();
         self.lab.restart(&[]).await;
         self.lab.hold(false);
-        assert!(self.lab.repo.ailment(&self.dir).unwrap().is_some());
+        assert!(self.lab.repo.sandbox_fault(&self.dir).unwrap().is_some());
         self.lab.town().pass(HOUR).await;
         assert!(!self.lab.town().runs(&self.charged.session));
         self.tally.count();

@@ -50,7 +50,7 @@ pub(super) async fn start(
     // A session started to fix a bad outcome file starts although that file exists.
     let problem = problem.or(asked.as_ref());
     let finished = match problem {
-        Some(_) => Ok(endings::is_over(world, hook).await == Some(true)),
+        Some(_) => Ok(endings::work_is_over(world, hook).await == Some(true)),
         None => endings::is_finished(world, hook).await,
     };
     if finished.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
@@ -191,7 +191,10 @@ impl Session {
 async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, OpenFailure> {
     let sandbox = world.city.sandbox(&hook.raider);
     let path = sandbox.clone();
-    let seen = effects::repo(world, &hook.raider.rig, move |repo| repo.ailment(&path)).await;
+    let seen = effects::repo(world, &hook.raider.rig, move |repo| {
+        repo.sandbox_fault(&path)
+    })
+    .await;
     match seen.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
         None => Ok(sandbox),
         Some(what) => Err(OpenFailure::Homeless(format!(
