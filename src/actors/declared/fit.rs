@@ -4,6 +4,8 @@ use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
 use crate::domain::facts::GitFacts;
+use crate::domain::nuke::CleanupStatus;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 use crate::ports::repo::{Repo, RepoError};
 
@@ -31,6 +33,25 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
             Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
         }
         fits => fits.map_err(Refusal::passing_on_a_full_disk),
+    }
+}
+
+/// Returns the refusal of commits that were made after `done` and cannot land, as work at risk.
+///
+/// # Errors
+/// The commits cannot be checked now.
+pub async fn unfit(world: &World, hook: &Hook, git: &GitFacts) -> Result<Option<Refusal>, Refusal> {
+    match check(world, hook, git).await {
+        Ok(()) => Ok(None),
+        Err(refused) if refused.kind == RefusalKind::BadRequest => {
+            let losses = vec![format!("commits up to {}: {refused}", git.head)];
+            Ok(Some(Refusal {
+                status: Some(CleanupStatus::measured(git)),
+                hint: refused.hint,
+                ..Refusal::work_at_risk(ProblemKind::Unpushed.text(), losses)
+            }))
+        }
+        Err(error) => Err(error),
     }
 }
 

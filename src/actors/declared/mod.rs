@@ -3,6 +3,8 @@
 
 mod fit;
 
+pub use self::fit::unfit;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Deserialize;

@@ -155,6 +155,21 @@ async fn a_push_that_fails_is_parked() {
     lands(&town, &relic).await;
 }
 
+/// `git gc --prune=now` of a person took the tested commit between its journal entry and its push.
+#[tokio::test(start_paused = true)]
+async fn landing_whose_tested_commit_is_gone_is_merged_and_tested_again() {
+    let town = Scenario::new().start().await;
+    let gone = || RepoError::NotFound("fatal: Not a valid commit name".into());
+    town.parts.repo.fail("land", gone());
+    let relic = submitted(&town).await;
+    assert_eq!(town.mr(&relic).await.unwrap().state, MrState::Queued);
+    assert_eq!(town.sagas().await, 0, "nothing insists on that commit");
+    let merges = town.parts.repo.count("merge");
+    town.pass(SECOND * 11).await;
+    lands(&town, &relic).await;
+    assert_eq!(town.parts.repo.count("merge"), merges + 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_landing_is_finished_and_not_repeated() {
     for point in [

@@ -244,6 +244,12 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
             world.store.run(move |txn| txn.close_saga(saga.id)).await?;
             park_on(world, mr, &error).await
         }
+        // A garbage collection took the tested commit, so it is made and tested again. If it was pushed, the next merge
+        // finds that on the target.
+        Err(error @ RepoError::NotFound(_)) => {
+            world.store.run(move |txn| txn.close_saga(saga.id)).await?;
+            park(world, mr, error.to_string()).await
+        }
         // The push may have succeeded: the saga stays, and checks at its next try.
         Err(error) => park(world, mr, error.to_string()).await,
     }

@@ -11,9 +11,9 @@
 //!  no change ──► closed    escalated ──► blocked    deferred ──► deferred
 //! ```
 
-use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{done, land, nuke};
+use super::super::{declared, effects};
 use super::inbox::{Handled, raise};
 use super::retained::{self, Retained};
 use super::{WitnessArgs, wisps};
@@ -94,6 +94,12 @@ async fn finished(
                 return lost_commits(args, &hook, &done.head, &facts).await;
             }
             let status = CleanupStatus::measured(&facts);
+            if lands && facts.head != done.head {
+                // These commits were made after `done`, which checked others.
+                if let Some(refused) = declared::unfit(world, &hook, &facts).await? {
+                    return stays(args, &hook, ProblemKind::Unpushed, refused).await;
+                }
+            }
             (facts.head, facts.ahead > 0, status)
         }
         Validation::Gone(None) => (done.head.clone(), lands, CleanupStatus::Clean),
@@ -333,7 +339,9 @@ async fn vouch(
             txn.handled(id)?;
             return Ok(Handled::Yes);
         }
-        if wanted && mr.review != Review::Approved {
+        // An approval is of the head that was shown.
+        let is_approved = mr.review == Review::Approved && mr.head == head;
+        if (wanted || mr.review == Review::Approved) && !is_approved {
             return hold(txn, mr, &head);
         }
         land::take(txn, &mut mr, &Step::Ready(head.clone()))?;
@@ -358,8 +366,12 @@ async fn vouch(
 /// Notes, once, that a review is needed.
 fn hold(txn: &mut dyn Txn, mut mr: MergeRequest, head: &Oid) -> Result<Handled, StoreError> {
     let first = !mr.awaits_person();
+    let moved = match mr.review {
+        Review::Approved => "its branch was changed after the approval; ",
+        Review::None | Review::Wanted => "",
+    };
     let note = format!(
-        "a person must look: hd mq approve {0} or hd mq reject {0}",
+        "{moved}a person must look: hd mq approve {0} or hd mq reject {0}",
         mr.id
     );
     let head = head.clone();

@@ -2,6 +2,7 @@
 
 mod absent;
 mod adversary;
+mod after_done;
 mod apart;
 mod broken_sandboxes;
 mod by_exit;
