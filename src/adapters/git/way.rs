@@ -50,7 +50,7 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
 }
 
 /// Sets aside what has the name of a branch that nobody worked on yet, or of a directory that it would be in, and is no ref,
-/// and any reflog of it: a link would be followed, and git would wait for a pipe.
+/// and any reflog of it: a link would be followed, git would wait for a pipe, and it stops at an emptied file.
 ///
 /// # Errors
 /// As [`clear`].
@@ -58,6 +58,9 @@ pub(super) fn check(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     let is_ref = |found: &fs::Metadata| found.is_file() || found.is_dir();
     for place in above(name).chain([name]) {
         unless(repo, Path::new(place), is_ref)?;
+    }
+    if repo.their_refs().resolve(name).is_err() {
+        unless(repo, Path::new(name), |found| !found.is_file())?;
     }
     let log = Path::new("logs").join(name);
     match repo.their_refs().resolve(name)? {
