@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-pub(super) use self::pins::{PINS, dropped, unpin};
+pub(super) use self::pins::{PINS, dropped, mend, unpin};
 use self::pins::{UNCLAIMED, expire_pins, pin_in, place, unclaimed};
 use super::admin::{Note, stamp};
 use super::branches::checked_out;
@@ -24,6 +24,9 @@ use crate::ports::repo::RepoError;
 
 /// The list.
 const STASH: &str = "refs/stash";
+/// The kind of object that an entry is.
+const COMMIT: &str = "commit";
+
 /// A stash entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stash {
@@ -35,15 +38,35 @@ pub(super) struct Stash {
     pub(super) by: String,
 }
 
-/// Pins the entries that the list has now, where it is another than when it was last looked at. A failure is logged and no
-/// error: the next patrol tries again.
+/// The list at one moment.
+struct Listed {
+    /// The newest first.
+    entries: Vec<Stash>,
+    /// Since when they are known.
+    sighted: Sighted,
+}
+
+impl Listed {
+    fn ids(&self) -> BTreeSet<Oid> {
+        let ids = self.entries.iter().map(|entry| entry.commit.clone());
+        ids.collect()
+    }
+
+    /// The branch of the sandbox that an entry is of.
+    fn owner(&self, entry: &Oid) -> Option<&str> {
+        self.sighted.of(entry)?.owner.as_deref()
+    }
+}
+
+/// Pins the entries that the list has now, where it is another than when all of them were last looked at. A failure is logged and no error: the next patrol tries again.
 pub(super) fn keep(repo: &GitRepo) {
     let now = stamp(&repo.theirs().join("logs").join(STASH));
     if now.is_none() || *repo.stash_seen() == now {
         return;
     }
     match pin_listed(repo) {
-        Ok(()) => *repo.stash_seen() = now,
+        Ok(true) => *repo.stash_seen() = now,
+        Ok(false) => {}
         Err(why) => {
             let rig = repo.name();
             tracing::warn!(%rig, %why, "stash entries cannot be pinned");
@@ -51,32 +74,47 @@ pub(super) fn keep(repo: &GitRepo) {
     }
 }
 
-/// Pins each for its sandbox, or as one of none.
-fn pin_listed(repo: &GitRepo) -> Result<(), RepoError> {
-    let (entries, sighted) = listed(repo)?;
-    if entries.is_empty() {
-        return Ok(());
+/// Pins each for its sandbox, or as one of none. Returns whether all were looked at, and it is settled whose they are.
+fn pin_listed(repo: &GitRepo) -> Result<bool, RepoError> {
+    let listed = listed(repo)?;
+    if listed.entries.is_empty() {
+        return Ok(true);
     }
-    let there = sound(repo, entries.iter().map(|entry| entry.commit.clone()))?;
-    let of = |id: &Oid| sighted.of(id).and_then(|sight| sight.owner.as_deref());
-    pin_unclaimed(repo)?;
+    let all = listed.ids();
+    repo.stash_spoilt().retain(|id| all.contains(id));
+    let Sound { commits, is_all } = sound(repo, &all)?;
+    pin_unclaimed(repo, &listed, &commits)?;
     // Where a note cannot be read the next patrol tries again: an entry of that sandbox is not pinned yet.
     for note in Note::all(repo)? {
-        let own = there.iter().filter(|id| of(id) == Some(&note.branch));
-        let place = place(&note.raider, note.incarnation);
-        pin_in(repo, &place, &own.cloned().collect())?;
+        let own = |id: &&Oid| listed.owner(id) == Some(&note.branch);
+        let own = commits.iter().filter(own).cloned().collect();
+        pin_in(repo, &place(&note.raider, note.incarnation), &own)?;
     }
-    Ok(())
+    Ok(is_all && listed.sighted.is_settled())
 }
 
-/// Those of these commits that are there and whole, taken into ours.
-fn sound(repo: &GitRepo, ids: impl Iterator<Item = Oid>) -> Result<BTreeSet<Oid>, RepoError> {
-    let there = traces::kinds(repo, &ids.collect())?.into_iter();
-    let mut there: BTreeSet<Oid> = there.map(|it| it.0).collect();
-    for damaged in repo.take_whole(&there.iter().cloned().collect::<Vec<_>>())? {
-        there.remove(&damaged);
-    }
-    Ok(there)
+/// Entries that ours has.
+struct Sound {
+    commits: BTreeSet<Oid>,
+    /// Whether each one was looked at.
+    is_all: bool,
+}
+
+/// Takes what is there and whole of the entries that are listed into ours. What is no commit, a tree for one, is kept as all
+/// objects are that a ref of theirs names, and is no entry. One that was damaged is not tried again: an agent can make any
+/// number of them, and each costs git processes.
+fn sound(repo: &GitRepo, listed: &BTreeSet<Oid>) -> Result<Sound, RepoError> {
+    let tried = repo.stash_spoilt().clone();
+    let found = traces::kinds(repo, &(listed - &tried))?;
+    let there: Vec<Oid> = found.iter().map(|it| it.0.clone()).collect();
+    let left = repo.take_each(&there)?;
+    repo.stash_spoilt().extend(left.damaged.iter().cloned());
+    let is_all = left.unseen.is_empty();
+    let left: BTreeSet<Oid> = left.damaged.into_iter().chain(left.unseen).collect();
+    let commits = found.into_iter().filter(|(_, kind)| kind == COMMIT);
+    let commits = commits.map(|it| it.0).filter(|id| !left.contains(id));
+    let commits = commits.collect();
+    Ok(Sound { commits, is_all })
 }
 
 /// Returns the entries of a sandbox, taken into ours, and those that are damaged.
@@ -86,9 +124,21 @@ pub(super) fn whole(
     reflog: &HeadReflog,
 ) -> Result<(Vec<Stash>, BTreeSet<Oid>), RepoError> {
     let mut found = stashes(repo, ground.note.as_ref(), ground, reflog)?;
-    let ids: Vec<Oid> = found.iter().map(|stash| stash.commit.clone()).collect();
-    let damaged: BTreeSet<Oid> = repo.take_whole(&ids)?.into_iter().collect();
-    found.retain(|stash| !damaged.contains(&stash.commit));
+    let ids: BTreeSet<Oid> = found.iter().map(|stash| stash.commit.clone()).collect();
+    let kinds: HashMap<Oid, String> = traces::kinds(repo, &ids)?.into_iter().collect();
+    // Those that were damaged come last: they may be many, and then not all are looked at. One that is not there is damaged.
+    let (spoilt, fresh): (Vec<Oid>, Vec<Oid>) = {
+        let tried = repo.stash_spoilt();
+        ids.into_iter().partition(|id| tried.contains(id))
+    };
+    let mut damaged = BTreeSet::new();
+    for ids in [fresh, spoilt] {
+        damaged.extend(repo.take_whole(&ids)?);
+    }
+    repo.stash_spoilt()
+        .retain(|id| !kinds.contains_key(id) || damaged.contains(id));
+    let is_commit = |id: &Oid| kinds.get(id).is_some_and(|kind| kind == COMMIT);
+    found.retain(|stash| is_commit(&stash.commit) && !damaged.contains(&stash.commit));
     Ok((found, damaged))
 }
 
@@ -101,12 +151,10 @@ pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Res
     pin_in(repo, &place(&note.raider, note.incarnation), &entries)
 }
 
-/// Pins the entries that are of no sandbox as far as can be told.
-fn pin_unclaimed(repo: &GitRepo) -> Result<(), RepoError> {
-    let (entries, sighted) = listed(repo)?;
-    let is_unclaimed = |id: &Oid| sighted.of(id).is_some_and(|sight| sight.owner.is_none());
-    let ids = entries.into_iter().map(|entry| entry.commit);
-    let mut ids: BTreeSet<Oid> = ids.filter(is_unclaimed).collect();
+/// Pins the entries among these that are of no sandbox as far as can be told. They are there and whole.
+fn pin_unclaimed(repo: &GitRepo, listed: &Listed, there: &BTreeSet<Oid>) -> Result<(), RepoError> {
+    let is_unclaimed = |id: &Oid| there.contains(id) && listed.owner(id).is_none();
+    let mut ids: BTreeSet<Oid> = listed.ids().into_iter().filter(is_unclaimed).collect();
     if ids.is_empty() {
         return Ok(());
     }
@@ -114,11 +162,7 @@ fn pin_unclaimed(repo: &GitRepo) -> Result<(), RepoError> {
         ids.remove(&pinned);
     }
     let today = Timestamp::now().strftime("%Y-%m-%d");
-    pin_in(
-        repo,
-        &format!("{UNCLAIMED}{today}/"),
-        &sound(repo, ids.into_iter())?,
-    )
+    pin_in(repo, &format!("{UNCLAIMED}{today}/"), &ids)
 }
 
 /// Takes the entries that were first seen before that time out of the list, but those that a living sandbox may have made,
@@ -133,7 +177,8 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         in_use.iter().any(|(used, _)| *used == full)
             || notes.iter().any(|note| note.branch == branch)
     };
-    let sighted = listed(repo)?.1;
+    let before_it = listed(repo)?;
+    let sighted = &before_it.sighted;
     // What cannot be read stays, and so does what came since.
     let stays = |line: &str| {
         let entry = stash_entry(line);
@@ -149,17 +194,19 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         living || sight.at >= before.as_second()
     };
     // What the list has is pinned for as long as it has that.
-    pin_unclaimed(repo)?;
+    let there = sound(repo, &before_it.ids())?.commits;
+    pin_unclaimed(repo, &before_it, &there)?;
     expire_pins(repo, before, &notes)?;
     let gone = repo.their_refs().thin_log(STASH, stays)?;
-    pin_unclaimed(repo)?;
+    // What came since is pinned as it is seen.
+    pin_unclaimed(repo, &listed(repo)?, &there)?;
     Ok(gone)
 }
 
 /// The number of the next entry that comes to light. A failure is logged: each entry may be of any sandbox then.
 pub(super) fn next(repo: &GitRepo) -> u64 {
     match listed(repo) {
-        Ok((_, sighted)) => sighted.next,
+        Ok(listed) => listed.sighted.next,
         Err(why) => {
             tracing::warn!(rig = %repo.name(), %why, "the stash entries that are there cannot be noted");
             0
@@ -167,16 +214,17 @@ pub(super) fn next(repo: &GitRepo) -> u64 {
     }
 }
 
-/// The list, newest first, and since when its entries are known.
-fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
+/// Reads the list.
+fn listed(repo: &GitRepo) -> Result<Listed, RepoError> {
     let log = repo.their_refs().reflog(STASH)?;
     let entries = String::from_utf8_lossy(&log);
     let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
-    // A note that cannot be read names no branch, and its sandbox may have made anything.
+    // A note that cannot be read names no branch, and its sandbox may have made anything: that is judged again later.
     let notes = match entries.is_empty() {
-        true => Vec::new(),
-        false => Note::all(repo).unwrap_or_default(),
+        true => Some(Vec::new()),
+        false => Note::all(repo).ok(),
     };
+    let (is_known, notes) = (notes.is_some(), notes.unwrap_or_default());
     let from = |note: &Note| (note.branch.clone(), note.stashes_from);
     let branches: HashMap<String, u64> = notes.iter().map(from).collect();
     let floor = notes.iter().map(|note| note.stashes_from).max();
@@ -185,16 +233,24 @@ fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, Sighted), RepoError> {
         Some((*branches.get(branch)?, branch.to_owned()))
     };
     let new = sighted::new(repo, entries.iter().map(|entry| &entry.commit))?;
+    // First: to look for owners takes longer, and any agent may take the entry out of the list meanwhile.
+    if let Err(why) = sound(repo, &new) {
+        tracing::warn!(rig = %repo.name(), %why, "new stash entries cannot be copied");
+    }
     let is_open = |entry: &&Stash| new.contains(&entry.commit) && named(entry).is_none();
     let open: Vec<&Stash> = entries.iter().filter(is_open).collect();
     let owners = claim::owners(repo, &open, &notes)?;
     let claims = entries.iter().map(|entry| {
-        let seems = owners.get(&entry.commit).cloned();
-        let named = named(entry);
-        (entry.commit.clone(), Claim { named, seems })
+        let (id, named) = (&entry.commit, named(entry));
+        let claim = Claim {
+            named,
+            seems: owners.told.get(id).cloned(),
+            is_unsure: !is_known || owners.unsure.contains(id),
+        };
+        (id.clone(), claim)
     });
     let sighted = sight(repo, floor.unwrap_or_default(), claims)?;
-    Ok((entries, sighted))
+    Ok(Listed { entries, sighted })
 }
 
 /// The stash entries that belong to this sandbox: of those that came to light since it exists, the ones whose message names
@@ -206,7 +262,10 @@ fn stashes(
     ground: &Ground,
     reflog: &HeadReflog,
 ) -> Result<Vec<Stash>, RepoError> {
-    let (mut entries, sighted) = listed(repo)?;
+    let Listed {
+        mut entries,
+        sighted,
+    } = listed(repo)?;
     if let Some(note) = note {
         entries.retain(|stash| {
             let sight = sighted.of(&stash.commit);
@@ -216,7 +275,8 @@ fn stashes(
         });
         return Ok(entries);
     }
-    let ids: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
+    let ids = entries.iter().map(|entry| entry.commit.clone()).collect();
+    let ids = sound(repo, &ids)?.commits;
     let parents = parents(repo, &ids)?;
     let is_own =
         |branch: &str| ground.branch.as_deref() == Some(branch) || reflog.branches.contains(branch);
@@ -245,14 +305,15 @@ fn stash_entry(line: &str) -> Option<Stash> {
     })
 }
 
-/// The first parents of commits, as far as they are there.
+/// The first parents of commits, as far as ours has them: of what is only in theirs, one that git cannot read would hide
+/// the others.
 pub(super) fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
     let told = repo
-        .lens()
+        .git()
         .args(["rev-list", "--no-walk=unsorted", "--parents"])
         .args(["--ignore-missing", "--stdin"])
         .stdin(list)

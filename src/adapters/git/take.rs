@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{self, failed};
 use super::bytes;
-use super::command::{CHECKOUT, Git};
+use super::command::{CHECKOUT, ENDED, Git};
 use super::files::index::quoted;
 use super::rig::GitRepo;
 use super::{objects, settings};
@@ -19,6 +19,15 @@ use crate::ports::repo::RepoError;
 const ATTEMPTS: usize = 2;
 /// So often a list is split in a search for what is damaged in it: each part costs git processes.
 pub(super) const SPLITS_MAX: usize = 100;
+
+/// What was not copied.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// What is not whole.
+    pub(super) damaged: Vec<Oid>,
+    /// What was not looked at, because so much is not whole.
+    pub(super) unseen: Vec<Oid>,
+}
 
 impl GitRepo {
     /// A `git` command in ours that also reads the objects of theirs. What it sees is not safe there.
@@ -84,23 +93,46 @@ impl GitRepo {
     /// looked at because so many are not.
     ///
     /// # Errors
-    /// Another failure than damage.
+    /// As [`GitRepo::take_each`].
     pub(super) fn take_whole(&self, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
-        self.take_parts(ids, &mut { SPLITS_MAX })
+        let left = self.take_each(ids)?;
+        Ok([left.damaged, left.unseen].concat())
     }
 
-    fn take_parts(&self, ids: &[Oid], splits: &mut usize) -> Result<Vec<Oid>, RepoError> {
+    /// As [`GitRepo::take_whole`], with what was not looked at told apart.
+    ///
+    /// # Errors
+    /// Another failure than damage, or damage of ours.
+    pub(super) fn take_each(&self, ids: &[Oid]) -> Result<Left, RepoError> {
+        let mut left = Left::default();
+        self.take_parts(ids, &mut { SPLITS_MAX }, &mut left)?;
+        if !left.damaged.is_empty() {
+            // Where a ref of ours cannot be followed, nothing can be copied, and no object of theirs is to blame.
+            let walk = ["rev-list", "--objects", "--max-count=1", "--not", "--all"];
+            self.git().args(walk).limit(CHECKOUT).run()?;
+        }
+        Ok(left)
+    }
+
+    fn take_parts(
+        &self,
+        ids: &[Oid],
+        splits: &mut usize,
+        left: &mut Left,
+    ) -> Result<(), RepoError> {
         match self.take(ids) {
-            Ok(()) => Ok(Vec::new()),
-            Err(why) if !is_damage(&why) => Err(why),
-            Err(_) if ids.len() == 1 || *splits == 0 => Ok(ids.to_vec()),
+            Err(why) if !is_damage(&why) => return Err(why),
+            Ok(()) => {}
+            Err(_) if ids.len() == 1 => left.damaged.extend_from_slice(ids),
+            Err(_) if *splits == 0 => left.unseen.extend_from_slice(ids),
             Err(_) => {
                 *splits -= 1;
                 let (some, others) = ids.split_at(ids.len() / 2);
-                let some = self.take_parts(some, splits)?;
-                Ok([some, self.take_parts(others, splits)?].concat())
+                self.take_parts(some, splits, left)?;
+                self.take_parts(others, splits, left)?;
             }
         }
+        Ok(())
     }
 
     /// Copies the tips of these commits, each with what it reaches; of those that are not whole, what they came after.
@@ -125,28 +157,31 @@ impl GitRepo {
     }
 }
 
-/// What git says of an object that is missing or cannot be read.
-const DAMAGE: &[&str] = &[
-    " is damaged: ",
-    " is corrupt",
-    " is empty",
-    "missing blob",
-    "missing tree",
-    "bad object",
-    "bad tree object",
-    "Could not read ",
-    "could not parse",
-    // Of a tree.
-    "empty filename in tree entry",
-    "malformed mode in tree entry",
-    "too-short tree",
+/// How the last thing that git says ends where the machine failed, and not what it read.
+const MACHINE: &[&str] = &[
+    "No space left on device",
+    "Disk quota exceeded",
+    "File too large",
+    "Read-only file system",
+    "Input/output error",
+    "Cannot allocate memory",
+    "Too many open files",
+    "Too many open files in system",
+    "Resource temporarily unavailable",
 ];
 
-/// Whether the objects are to blame, and not the machine.
+/// Whether the objects are to blame, and not the machine. There is no list of what git says of an object that it cannot
+/// use: an agent can write one of which it says something else. Names in its message are the agent's, too, and stand
+/// before its end.
 pub(super) fn is_damage(error: &RepoError) -> bool {
     match error {
         RepoError::NotFound(_) => true,
-        RepoError::Failed(why) => DAMAGE.iter().any(|how| why.contains(how)),
+        RepoError::Failed(why) if why.contains(" is damaged: ") => true,
+        RepoError::Failed(why) if why.starts_with("git ") && why.contains(ENDED) => {
+            let last = why.lines().last().unwrap_or_default().trim_end();
+            !last.starts_with("fatal: Out of memory")
+                && !MACHINE.iter().any(|how| last.ends_with(how))
+        }
         _ => false,
     }
 }
