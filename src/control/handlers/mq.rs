@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{names, status};
+use crate::actors::effects;
 use crate::actors::records::escalations;
 use crate::actors::sagas::land;
 use crate::actors::witness::rework;
@@ -11,6 +12,7 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{InRig, MqReject};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
+use crate::domain::ids::RelicId;
 use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
 use crate::ports::relics::{StoreError, Txn};
@@ -127,6 +129,7 @@ pub(super) async fn reject(
 ) -> Result<Value, ControlError> {
     let id = names::relic(&args.mr)?;
     let note = args.note;
+    keep(world, &id).await?;
     let mr = world
         .store
         .run(move |txn| {
@@ -139,6 +142,22 @@ pub(super) async fn reject(
         .await?;
     world.nudge(&message::witness(&mr.rig));
     Ok(decided(world, &mr, "rejected"))
+}
+
+/// Pins the head of one that is about to be rejected, as the queue does what it takes: the next raider is told of it, and
+/// its branch may be gone. A failure is logged and no error.
+async fn keep(world: &World, id: &RelicId) -> Result<(), ControlError> {
+    let id = id.clone();
+    let read = move |txn: &mut dyn Txn| {
+        let mr = txn.mr(&id)?;
+        waits(&mr).map(|()| mr)
+    };
+    let mr = world.store.run(read).await?;
+    let (id, head) = (mr.id.clone(), mr.head.clone());
+    if let Err(why) = effects::repo(world, &mr.rig, move |repo| repo.pin(&id, &head)).await {
+        tracing::warn!(mr = %mr.id, %why, "the head of a rejected attempt cannot be pinned");
+    }
+    Ok(())
 }
 
 /// Only what waits for a person can be approved or rejected.
