@@ -196,3 +196,29 @@ fn entry_that_git_cannot_follow_stops_neither_other_entries_nor_the_raider_that_
         "{facts:?}"
     );
 }
+
+/// It was of no sandbox for ever: of a note that cannot be read it cannot be told what its raider made.
+#[test]
+fn entry_that_comes_to_light_while_a_note_cannot_be_read_finds_its_owner_later() {
+    let city = City::new();
+    let [sandbox, _] = two(&city);
+    git(&sandbox, &["checkout", "-q", "--detach"]);
+    write(&sandbox, "more", "more\n");
+    commit_all(&sandbox, "more");
+    let entry = stash(&sandbox, "of Toast\n");
+    let note = city.repo.repo_dir().join("horde/notes/Nux.json");
+    let text = fs::read(&note).unwrap();
+    fs::write(&note, "no note").unwrap();
+    city.repo.progress(&sandbox).unwrap();
+    assert_eq!(city.facts(&sandbox).stashes, Vec::<String>::new());
+    fs::write(&note, text).unwrap();
+    city.repo.progress(&sandbox).unwrap();
+    let list = [
+        "for-each-ref",
+        "--format=%(parent)",
+        "refs/horde/stash/horde/Toast/",
+    ];
+    let own = git(city.repo.repo_dir(), &list);
+    assert!(own.contains(&entry), "{own}");
+    assert_eq!(city.facts(&sandbox).stashes.len(), 1);
+}
