@@ -9,6 +9,9 @@ use horde_supervisor::ports::repo::Repo;
 use crate::support::city::City;
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
+/// More than are looked at in one go.
+const MANY: usize = 130;
+
 /// A rig with the sandboxes of Toast and Nux.
 fn two(city: &City) -> [std::path::PathBuf; 2] {
     let (toast, nux) = (city.spec(1), city.spec_of("Nux", 1));
@@ -221,4 +224,27 @@ fn entry_that_comes_to_light_while_a_note_cannot_be_read_finds_its_owner_later()
     let own = git(city.repo.repo_dir(), &list);
     assert!(own.contains(&entry), "{own}");
     assert_eq!(city.facts(&sandbox).stashes.len(), 1);
+}
+
+/// An agent can make more of them than are looked at in one go.
+#[test]
+fn many_entries_that_git_cannot_follow_hide_none_for_long() {
+    let city = City::new();
+    let [sandbox, nux] = two(&city);
+    let (tree, blob) = (rev(&nux, "HEAD^{tree}"), rev(&nux, "HEAD:README"));
+    let entry = stash(&sandbox, "of Toast\n");
+    let by = "A <a@example.invalid>";
+    let texts = (0..MANY).map(|n| {
+        format!(
+            "tree {tree}\nparent {blob}\nauthor {by} {n} +0000\ncommitter {by} {n} +0000\n\nx\n"
+        )
+    });
+    for id in texts.map(|text| plant(&nux, "commit", text.as_bytes())) {
+        list(&city, &id, "x");
+    }
+    for _ in 0..2 {
+        city.repo.progress(&nux).unwrap();
+    }
+    let held = pinned(&city);
+    assert!(held.contains(&entry), "{held:?}");
 }

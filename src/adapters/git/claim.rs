@@ -25,7 +25,7 @@ struct Maker<'n> {
 pub(super) struct Owners {
     /// The branch of the sandbox that made each of them, as far as that can be told.
     pub(super) told: BTreeMap<Oid, String>,
-    /// Those of which it cannot be told now: a sandbox that may have made them could not be looked at.
+    /// Those of which it cannot be told now: a sandbox that may have made them, or they themselves, could not be looked at.
     pub(super) unsure: BTreeSet<Oid>,
 }
 
@@ -40,25 +40,21 @@ pub(super) fn owners(
     if entries.is_empty() {
         return Ok(owners);
     }
-    let ids = entries.iter().map(|entry| entry.commit.clone()).collect();
+    let ids: Vec<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
     let parents = parents(repo, &ids)?;
     // One that cannot be looked at claims nothing, and another's claim is not the only one.
     let makers: Vec<_> = notes.iter().filter_map(|note| maker(repo, note)).collect();
-    let is_sure = makers.len() == notes.len();
     for entry in entries {
-        let by = named_by(entry, notes);
-        let owner = match by {
-            None if is_sure => made(entry, &makers, &parents),
+        let id = &entry.commit;
+        let is_sure = makers.len() == notes.len() && !parents.unseen.contains(id);
+        let owner = match named_by(entry, notes) {
+            None if is_sure => made(entry, &makers, &parents.of),
             by => by,
         };
         match owner {
-            Some(note) => drop(
-                owners
-                    .told
-                    .insert(entry.commit.clone(), note.branch.clone()),
-            ),
+            Some(note) => drop(owners.told.insert(id.clone(), note.branch.clone())),
             None if is_sure => {}
-            None => drop(owners.unsure.insert(entry.commit.clone())),
+            None => drop(owners.unsure.insert(id.clone())),
         }
     }
     Ok(owners)

@@ -18,6 +18,7 @@ use super::claim;
 use super::ground::Ground;
 use super::rig::GitRepo;
 use super::sighted::{self, Claim, Sighted, sight};
+use super::take::{SPLITS_MAX, is_damage};
 use super::traces::{self, HeadReflog};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -58,7 +59,8 @@ impl Listed {
     }
 }
 
-/// Pins the entries that the list has now, where it is another than when all of them were last looked at. A failure is logged and no error: the next patrol tries again.
+/// Pins the entries that the list has now, where it is another than when all of them were last looked at. A failure is logged
+/// and no error: the next patrol tries again.
 pub(super) fn keep(repo: &GitRepo) {
     let now = stamp(&repo.theirs().join("logs").join(STASH));
     if now.is_none() || *repo.stash_seen() == now {
@@ -76,13 +78,15 @@ pub(super) fn keep(repo: &GitRepo) {
 
 /// Pins each for its sandbox, or as one of none. Returns whether all were looked at, and it is settled whose they are.
 fn pin_listed(repo: &GitRepo) -> Result<bool, RepoError> {
-    let listed = listed(repo)?;
-    if listed.entries.is_empty() {
+    let entries = entries(repo)?;
+    if entries.is_empty() {
         return Ok(true);
     }
-    let all = listed.ids();
+    let all: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
     repo.stash_spoilt().retain(|id| all.contains(id));
+    // First: to look for owners takes longer, and any agent may take an entry out of the list meanwhile.
     let Sound { commits, is_all } = sound(repo, &all)?;
+    let listed = judged(repo, entries)?;
     pin_unclaimed(repo, &listed, &commits)?;
     // Where a note cannot be read the next patrol tries again: an entry of that sandbox is not pinned yet.
     for note in Note::all(repo)? {
@@ -214,11 +218,20 @@ pub(super) fn next(repo: &GitRepo) -> u64 {
     }
 }
 
-/// Reads the list.
+/// The list as it is now, with since when its entries are known.
 fn listed(repo: &GitRepo) -> Result<Listed, RepoError> {
+    judged(repo, entries(repo)?)
+}
+
+/// The entries that the list has now, newest first.
+fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError> {
     let log = repo.their_refs().reflog(STASH)?;
-    let entries = String::from_utf8_lossy(&log);
-    let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
+    let log = String::from_utf8_lossy(&log);
+    Ok(log.lines().rev().filter_map(stash_entry).collect())
+}
+
+/// Notes those that are new, and whose they are.
+fn judged(repo: &GitRepo, entries: Vec<Stash>) -> Result<Listed, RepoError> {
     // A note that cannot be read names no branch, and its sandbox may have made anything: that is judged again later.
     let notes = match entries.is_empty() {
         true => Some(Vec::new()),
@@ -233,10 +246,6 @@ fn listed(repo: &GitRepo) -> Result<Listed, RepoError> {
         Some((*branches.get(branch)?, branch.to_owned()))
     };
     let new = sighted::new(repo, entries.iter().map(|entry| &entry.commit))?;
-    // First: to look for owners takes longer, and any agent may take the entry out of the list meanwhile.
-    if let Err(why) = sound(repo, &new) {
-        tracing::warn!(rig = %repo.name(), %why, "new stash entries cannot be copied");
-    }
     let is_open = |entry: &&Stash| new.contains(&entry.commit) && named(entry).is_none();
     let open: Vec<&Stash> = entries.iter().filter(is_open).collect();
     let owners = claim::owners(repo, &open, &notes)?;
@@ -275,9 +284,8 @@ fn stashes(
         });
         return Ok(entries);
     }
-    let ids = entries.iter().map(|entry| entry.commit.clone()).collect();
-    let ids = sound(repo, &ids)?.commits;
-    let parents = parents(repo, &ids)?;
+    let ids: Vec<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
+    let parents = parents(repo, &ids)?.of;
     let is_own =
         |branch: &str| ground.branch.as_deref() == Some(branch) || reflog.branches.contains(branch);
     let is_here = |entry: &Oid| {
@@ -305,25 +313,55 @@ fn stash_entry(line: &str) -> Option<Stash> {
     })
 }
 
-/// The first parents of commits, as far as ours has them: of what is only in theirs, one that git cannot read would hide
-/// the others.
-pub(super) fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
+/// What commits were made on.
+#[derive(Default)]
+pub(super) struct Parents {
+    /// Their first parents, as far as they are there and git can read them.
+    pub(super) of: HashMap<Oid, Oid>,
+    /// Those that were not looked at, because so many cannot be read.
+    pub(super) unseen: BTreeSet<Oid>,
+}
+
+/// Looks for them. One that git cannot read hides no other.
+pub(super) fn parents(repo: &GitRepo, ids: &[Oid]) -> Result<Parents, RepoError> {
+    let mut found = Parents::default();
+    find_parents(repo, ids, &mut { SPLITS_MAX }, &mut found)?;
+    Ok(found)
+}
+
+fn find_parents(
+    repo: &GitRepo,
+    ids: &[Oid],
+    splits: &mut usize,
+    found: &mut Parents,
+) -> Result<(), RepoError> {
     if ids.is_empty() {
-        return Ok(HashMap::new());
+        return Ok(());
     }
     let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
-    let told = repo
-        .git()
+    let listed = repo
+        .lens()
         .args(["rev-list", "--no-walk=unsorted", "--parents"])
         .args(["--ignore-missing", "--stdin"])
         .stdin(list)
-        .run()?
-        .text();
+        .run();
     let pair = |line: &str| {
         let mut ids = line.split(' ').map(Oid::new);
         Some((ids.next()?.ok()?, ids.next()?.ok()?))
     };
-    Ok(told.lines().filter_map(pair).collect())
+    match listed {
+        Ok(told) => found.of.extend(told.text().lines().filter_map(pair)),
+        Err(why) if !is_damage(&why) => return Err(why),
+        Err(_) if ids.len() == 1 => {}
+        Err(_) if *splits == 0 => found.unseen.extend(ids.iter().cloned()),
+        Err(_) => {
+            *splits -= 1;
+            let (some, others) = ids.split_at(ids.len() / 2);
+            find_parents(repo, some, splits, found)?;
+            find_parents(repo, others, splits, found)?;
+        }
+    }
+    Ok(())
 }
 
 /// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
