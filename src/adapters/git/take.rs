@@ -165,6 +165,7 @@ const MACHINE: &[&str] = &[
     "Read-only file system",
     "Input/output error",
     "Cannot allocate memory",
+    "out of memory",
     "Too many open files",
     "Too many open files in system",
     "Resource temporarily unavailable",
@@ -172,15 +173,17 @@ const MACHINE: &[&str] = &[
 
 /// Whether the objects are to blame, and not the machine. There is no list of what git says of an object that it cannot
 /// use: an agent can write one of which it says something else. Names in its message are the agent's, too, and stand
-/// before its end.
+/// before its end. What ends by a signal is ended by the machine, as where memory is short.
 pub(super) fn is_damage(error: &RepoError) -> bool {
     match error {
         RepoError::NotFound(_) => true,
         RepoError::Failed(why) if why.contains(" is damaged: ") => true,
-        RepoError::Failed(why) if why.starts_with("git ") && why.contains(ENDED) => {
+        RepoError::Failed(why) if why.starts_with("git ") => {
+            let code = why.split_once(ENDED).map(|(_, rest)| rest.as_bytes());
+            let has_code = code.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit));
             let last = why.lines().last().unwrap_or_default().trim_end();
-            !last.starts_with("fatal: Out of memory")
-                && !MACHINE.iter().any(|how| last.ends_with(how))
+            let is_full = last.starts_with("fatal: Out of memory, ") && last.ends_with(" bytes)");
+            has_code && !is_full && !MACHINE.iter().any(|how| last.ends_with(how))
         }
         _ => false,
     }
@@ -289,6 +292,28 @@ fn lines(ids: &[Oid]) -> String {
 mod tests {
     use super::super::testing::Rigged;
     use super::*;
+
+    #[test]
+    fn object_is_to_blame_for_what_git_says_of_it_and_the_machine_for_its_own_failures() {
+        let failed = |end: &str| RepoError::Failed(format!("git rev-list --stdin{ENDED}{end}"));
+        let damage = [
+            "128: error: Object 12 not a commit\nfatal: revision walk setup failed",
+            "128: fatal: entry 'x: No space left on device' in tree 12 has blob mode, but is not a blob",
+            "128: fatal: entry 'x\nfatal: y: No space left on device\n' in tree 12 has blob mode",
+            "128: fatal: entry 'x\nfatal: Out of memory, y' in tree 12 has blob mode",
+            "1: ",
+        ];
+        assert!(damage.iter().all(|end| is_damage(&failed(end))));
+        let machine = [
+            "128: fatal: write error: No space left on device",
+            "128: error: x\nfatal: mmap failed: Cannot allocate memory",
+            "128: fatal: Out of memory, malloc failed (tried to allocate 12 bytes)",
+            "a signal: ",
+        ];
+        assert!(!machine.iter().any(|end| is_damage(&failed(end))));
+        let never_run = RepoError::Failed("git cannot be run: No such file or directory".into());
+        assert!(!is_damage(&never_run));
+    }
 
     /// What an agent swaps while it is listed and packed may leave objects out that others name.
     #[test]
