@@ -179,9 +179,12 @@ pub(super) fn is_damage(error: &RepoError) -> bool {
         RepoError::NotFound(_) => true,
         RepoError::Failed(why) if why.contains(" is damaged: ") => true,
         RepoError::Failed(why) if why.starts_with("git ") => {
-            let code = why.split_once(ENDED).map(|(_, rest)| rest.as_bytes());
-            let has_code = code.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit));
-            let last = why.lines().last().unwrap_or_default().trim_end();
+            let Some((_, told)) = why.split_once(ENDED) else {
+                return false;
+            };
+            let (code, said) = told.split_once(": ").unwrap_or((told, ""));
+            let has_code = code.bytes().all(|digit| digit.is_ascii_digit());
+            let last = said.lines().last().unwrap_or_default().trim_end();
             let is_full = last.starts_with("fatal: Out of memory, ") && last.ends_with(" bytes)");
             has_code && !is_full && !MACHINE.iter().any(|how| last.ends_with(how))
         }
