@@ -36,7 +36,7 @@ fn link(theirs: &Path, to: &Path) {
     symlink(to, place).unwrap();
 }
 
-const HARMS: [Harm; 6] = [
+const HARMS: [Harm; 7] = [
     ("an emptied list", |theirs| {
         empty(theirs, "# pack-refs with: peeled fully-peeled sorted \n");
     }),
@@ -53,6 +53,17 @@ const HARMS: [Harm; 6] = [
     }),
     ("a link to a directory of refs", |theirs| {
         link(theirs, &theirs.join("refs/heads/others"));
+    }),
+    ("emptied files, with older values in the list", |theirs| {
+        let older = rev(theirs, "refs/remotes/origin/main");
+        let places = ["Toast", "Nux"].map(|name| format!("refs/heads/raider/{name}/gt-1-1"));
+        for place in &places {
+            fs::write(theirs.join(place), format!("{older}\n")).unwrap();
+        }
+        git(theirs, &["pack-refs", "--all"]);
+        for place in &places {
+            write(theirs, place, "");
+        }
     }),
 ];
 
@@ -119,4 +130,46 @@ fn branch_that_its_agent_renames_or_deletes_does_not_come_back() {
     assert_eq!(listed, "");
     assert_eq!(rev(&sandbox, "other"), head);
     assert_eq!(city.repo.take_mended(), Vec::<String>::new());
+}
+
+/// git writes the end of a branch into the reflog of the HEAD that is on it.
+#[test]
+fn branch_that_is_deleted_below_its_own_head_is_put_back_where_it_was() {
+    let city = City::new();
+    let ([sandbox, nux], head) = two(&city);
+    let delete = ["update-ref", "-d", "refs/heads/raider/Toast/gt-1-1"];
+    git(&sandbox, &delete);
+    let log = city.repo.theirs().join("worktrees/Toast/logs/HEAD");
+    let mut text = fs::read_to_string(&log).unwrap();
+    let last = text.lines().last().unwrap();
+    assert_eq!(last.split(' ').nth(1).unwrap(), "0".repeat(40));
+    // Nor does a line of what is not there, or is no commit, tell anything.
+    for id in ["12".repeat(20), rev(&nux, "HEAD:README")] {
+        text += &format!("{head} {id} A <a@example.invalid> 1 +0000\tx\n");
+    }
+    fs::write(&log, text).unwrap();
+    city.repo.progress(&sandbox).unwrap();
+    assert_eq!(rev(&sandbox, "HEAD"), head);
+    // The same where it is repaired before it is looked at.
+    git(&sandbox, &delete);
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(rev(&sandbox, "HEAD"), head);
+}
+
+/// It may lead to what is mounted and never answers.
+#[test]
+fn link_that_leads_out_of_the_shared_repository_is_not_followed() {
+    for to in ["repo.git/refs/heads/others", "elsewhere"] {
+        let city = City::new();
+        let ([sandbox, _], head) = two(&city);
+        let theirs = city.repo.theirs();
+        for logs in ["logs/refs/heads", "worktrees/Toast/logs"] {
+            fs::remove_dir_all(theirs.join(logs)).unwrap();
+        }
+        link(theirs, &theirs.with_file_name(to));
+        city.repo.progress(&sandbox).unwrap();
+        let base = city.spec(1).base.as_str().to_owned();
+        let tip = if to == "elsewhere" { base } else { head };
+        assert_eq!(rev(&sandbox, "HEAD"), tip, "{to}");
+    }
 }

@@ -23,6 +23,7 @@ mod custody_modules;
 mod custody_mounts;
 mod custody_objects;
 mod custody_odd;
+mod custody_planted;
 mod custody_prepare;
 mod custody_progress;
 mod custody_prune;

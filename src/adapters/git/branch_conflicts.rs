@@ -51,8 +51,8 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Sets anything aside that is not a ref and has the name of a branch not worked on yet, or of a directory above it,
-/// and likewise for its reflog: a link would be followed, and git would block on a pipe.
+/// Sets aside what has the name of a branch that nobody worked on yet, or of a directory that it would be in, and is no ref,
+/// and any reflog of it: a link would be followed, git would wait for a pipe, and it stops at an emptied file.
 ///
 /// # Errors
 /// As [`clear`].
@@ -60,6 +60,9 @@ pub(super) fn check(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     let is_ref = |found: &fs::Metadata| found.is_file() || found.is_dir();
     for place in above(name).chain([name]) {
         unless(repo, Path::new(place), is_ref)?;
+    }
+    if repo.their_refs().resolve(name).is_err() {
+        unless(repo, Path::new(name), |found| !found.is_file())?;
     }
     let log = Path::new("logs").join(name);
     match repo.their_refs().resolve(name)? {

@@ -21,6 +21,9 @@ pub const NETWORK: Duration = Duration::from_secs(300);
 /// Limit of a command that writes a work tree.
 pub const CHECKOUT: Duration = Duration::from_secs(600);
 
+/// The text before the exit code in the error of a command that ran to its end and failed.
+pub(super) const ENDED: &str = " ended with ";
+
 /// Settings for every command, whatever the user's configuration is.
 const FIXED: &[&str] = &[
     "core.fsmonitor=false",
@@ -365,7 +368,7 @@ impl Git {
             .code
             .map_or_else(|| "a signal".to_owned(), |code| code.to_string());
         Err(RepoError::Failed(format!(
-            "{what} ended with {code}: {}",
+            "{what}{ENDED}{code}: {}",
             output.stderr.trim()
         )))
     }

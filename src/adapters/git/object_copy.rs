@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{self, failed};
 use super::bytes;
-use super::command::{CHECKOUT, Git};
+use super::command::{CHECKOUT, ENDED, Git};
 use super::files::index::quoted;
 use super::rig::GitRepo;
 use super::{objects, settings};
@@ -19,6 +19,15 @@ use crate::ports::repo::RepoError;
 const ATTEMPTS: usize = 2;
 /// The number of splits of a list in a search for damaged objects: each part costs git processes.
 pub(super) const SPLITS_MAX: usize = 100;
+
+/// The objects that were not copied.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// The objects that are not whole.
+    pub(super) damaged: Vec<Oid>,
+    /// The objects that were not examined, because too many others are not whole.
+    pub(super) unseen: Vec<Oid>,
+}
 
 impl GitRepo {
     /// Returns a `git` command in ours that also reads the objects of theirs, which may be gone later.
@@ -85,23 +94,46 @@ impl GitRepo {
     /// because too many are damaged.
     ///
     /// # Errors
-    /// Any failure other than damage.
+    /// As [`GitRepo::take_each`].
     pub(super) fn take_whole(&self, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
-        self.take_parts(ids, &mut { SPLITS_MAX })
+        let left = self.take_each(ids)?;
+        Ok([left.damaged, left.unseen].concat())
     }
 
-    fn take_parts(&self, ids: &[Oid], splits: &mut usize) -> Result<Vec<Oid>, RepoError> {
+    /// As [`GitRepo::take_whole`], with what was not looked at told apart.
+    ///
+    /// # Errors
+    /// Another failure than damage, or damage of ours.
+    pub(super) fn take_each(&self, ids: &[Oid]) -> Result<Left, RepoError> {
+        let mut left = Left::default();
+        self.take_parts(ids, &mut { SPLITS_MAX }, &mut left)?;
+        if !left.damaged.is_empty() {
+            // Where a ref of ours cannot be followed, nothing can be copied, and no object of theirs is to blame.
+            let walk = ["rev-list", "--objects", "--max-count=1", "--not", "--all"];
+            self.git().args(walk).limit(CHECKOUT).run()?;
+        }
+        Ok(left)
+    }
+
+    fn take_parts(
+        &self,
+        ids: &[Oid],
+        splits: &mut usize,
+        left: &mut Left,
+    ) -> Result<(), RepoError> {
         match self.take(ids) {
-            Ok(()) => Ok(Vec::new()),
-            Err(why) if !is_damage(&why) => Err(why),
-            Err(_) if ids.len() == 1 || *splits == 0 => Ok(ids.to_vec()),
+            Err(why) if !is_damage(&why) => return Err(why),
+            Ok(()) => {}
+            Err(_) if ids.len() == 1 => left.damaged.extend_from_slice(ids),
+            Err(_) if *splits == 0 => left.unseen.extend_from_slice(ids),
             Err(_) => {
                 *splits -= 1;
                 let (some, others) = ids.split_at(ids.len() / 2);
-                let some = self.take_parts(some, splits)?;
-                Ok([some, self.take_parts(others, splits)?].concat())
+                self.take_parts(some, splits, left)?;
+                self.take_parts(others, splits, left)?;
             }
         }
+        Ok(())
     }
 
     /// Copies the tips of these commits with everything reachable from them; in place of a damaged tip, its whole
@@ -126,28 +158,37 @@ impl GitRepo {
     }
 }
 
-/// git's messages about an object that is missing or cannot be read.
-const DAMAGE: &[&str] = &[
-    " is damaged: ",
-    " is corrupt",
-    " is empty",
-    "missing blob",
-    "missing tree",
-    "bad object",
-    "bad tree object",
-    "Could not read ",
-    "could not parse",
-    // Of a tree.
-    "empty filename in tree entry",
-    "malformed mode in tree entry",
-    "too-short tree",
+/// The endings of git's last message when the machine failed, and not the object that it read.
+const MACHINE: &[&str] = &[
+    "No space left on device",
+    "Disk quota exceeded",
+    "File too large",
+    "Read-only file system",
+    "Input/output error",
+    "Cannot allocate memory",
+    "out of memory",
+    "Too many open files",
+    "Too many open files in system",
+    "Resource temporarily unavailable",
 ];
 
-/// Returns true if the objects are the cause, and not the machine.
+/// Returns true if the objects are the cause, and not the machine. There is no list of what git says of an object that it cannot
+/// use: an agent can write one of which it says something else. Names in its message are the agent's, too, and stand
+/// before its end. What ends by a signal is ended by the machine, as where memory is short.
 pub(super) fn is_damage(error: &RepoError) -> bool {
     match error {
         RepoError::NotFound(_) => true,
-        RepoError::Failed(why) => DAMAGE.iter().any(|how| why.contains(how)),
+        RepoError::Failed(why) if why.contains(" is damaged: ") => true,
+        RepoError::Failed(why) if why.starts_with("git ") => {
+            let Some((_, told)) = why.split_once(ENDED) else {
+                return false;
+            };
+            let (code, said) = told.split_once(": ").unwrap_or((told, ""));
+            let has_code = code.bytes().all(|digit| digit.is_ascii_digit());
+            let last = said.lines().last().unwrap_or_default().trim_end();
+            let is_full = last.starts_with("fatal: Out of memory, ") && last.ends_with(" bytes)");
+            has_code && !is_full && !MACHINE.iter().any(|how| last.ends_with(how))
+        }
         _ => false,
     }
 }
@@ -255,6 +296,28 @@ fn lines(ids: &[Oid]) -> String {
 mod tests {
     use super::super::testing::Rigged;
     use super::*;
+
+    #[test]
+    fn object_is_to_blame_for_what_git_says_of_it_and_the_machine_for_its_own_failures() {
+        let failed = |end: &str| RepoError::Failed(format!("git rev-list --stdin{ENDED}{end}"));
+        let damage = [
+            "128: error: Object 12 not a commit\nfatal: revision walk setup failed",
+            "128: fatal: entry 'x: No space left on device' in tree 12 has blob mode, but is not a blob",
+            "128: fatal: entry 'x\nfatal: y: No space left on device\n' in tree 12 has blob mode",
+            "128: fatal: entry 'x\nfatal: Out of memory, y' in tree 12 has blob mode",
+            "1: ",
+        ];
+        assert!(damage.iter().all(|end| is_damage(&failed(end))));
+        let machine = [
+            "128: fatal: write error: No space left on device",
+            "128: error: x\nfatal: mmap failed: Cannot allocate memory",
+            "128: fatal: Out of memory, malloc failed (tried to allocate 12 bytes)",
+            "a signal: ",
+        ];
+        assert!(!machine.iter().any(|end| is_damage(&failed(end))));
+        let never_run = RepoError::Failed("git cannot be run: No such file or directory".into());
+        assert!(!is_damage(&never_run));
+    }
 
     /// An agent that swaps objects between listing and packing may leave out objects that others name.
     #[test]

@@ -10,7 +10,7 @@ use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
-use super::{adopt, discard, gate, injected_files, share, share_integrity};
+use super::{adopt, discard, gate, injected_files, share, share_integrity, stash};
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -44,6 +44,8 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     discard::put_all_back(repo);
     init(repo, checkout.as_ref())?;
     share::init(repo)?;
+    // Before anything is copied or fetched.
+    stash::mend(repo);
     // Before anything is written there.
     share_integrity::heal(repo);
     let moved = settings::take_over(repo, checkout.as_ref())?;

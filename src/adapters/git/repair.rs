@@ -14,7 +14,7 @@ use super::command::{CHECKOUT, Git};
 use super::measure::lens;
 use super::rig::{GitRepo, resolve};
 use super::theirs::{self, Head};
-use super::{injected_files, refill, sandbox};
+use super::{injected_files, refill, revive, sandbox};
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -25,6 +25,8 @@ const LOCK_MAX_AGE: Duration = Duration::from_secs(60);
 pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
     sandbox::check(repo, spec)?;
+    // Its reflog may know better where it was than at its base.
+    revive::check(repo, &spec.path);
     sandbox::ensure_branch(repo, spec)?;
     let bare = is_bare(&spec.path)?;
     let admin = home(repo, spec)?;

@@ -2,11 +2,12 @@
 //! can remove the branch of another, with an emptied `packed-refs` or a link in place of a directory.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::PoisonError;
 
 use super::admin::{self, Note, stamp};
 use super::measure::commit;
+use super::reflog_commits::kinds;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
 use super::{branch_conflicts, bytes, sandbox};
@@ -16,6 +17,8 @@ use crate::ports::repo::RepoError;
 
 /// A ref is one line.
 const LINE_MAX: u64 = 64 * 1024;
+/// So many lines of a reflog are looked at, from its end.
+const LOOKED_AT: usize = 1_000;
 
 /// Checks the branch of one sandbox; if it is lost, restores the lost branches of all. A failure is only logged,
 /// once: each sandbox is judged as far as it can be read.
@@ -100,16 +103,21 @@ pub(super) fn all(repo: &GitRepo) -> Result<(), RepoError> {
 
 fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     let (name, theirs) = (&branch.name, repo.their_refs());
+    if branch_conflicts::is_clear(repo, name) && matches!(theirs.resolve(name), Ok(Some(_))) {
+        return Ok(());
+    }
     if !branch_conflicts::is_clear(repo, name) || theirs.resolve(name).is_err() {
         branch_conflicts::check(repo, name)?;
     }
-    let tip = match (&branch.behind, theirs.resolve(name)?) {
-        // A packed value of the name is older.
-        (Some(behind), _) => Some(behind.clone()),
-        (None, Some(_)) => return Ok(()),
-        (None, None) => last_seen(repo, branch)?,
+    // What is packed under the name is older than a reflog, and than what hid it.
+    let tip = match last_seen(repo, branch)?.or(branch.behind.clone()) {
+        Some(tip) => tip,
+        None => match packed(repo, name)? {
+            Some(tip) => tip,
+            None if is_left(repo, branch) => return Ok(()),
+            None => branch.note.base.clone(),
+        },
     };
-    let Some(tip) = tip else { return Ok(()) };
     branch_conflicts::clear(repo, name)?;
     theirs.create(name, &tip)?;
     repo.mended(format!(
@@ -120,48 +128,75 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Returns the commit of a branch behind a link in place of a directory.
+/// The commit at which a branch is packed.
+fn packed(repo: &GitRepo, name: &str) -> Result<Option<Oid>, RepoError> {
+    match repo.their_refs().resolve(name)? {
+        Some(tip) => commit(repo, &tip),
+        None => Ok(None),
+    }
+}
+
+/// Returns the commit of a branch behind a link in the place of a directory. A link that leads out of theirs is not followed:
+/// what is mounted there may never answer, and all sandboxes of the rig would wait for it.
 fn behind(repo: &GitRepo, name: &str) -> Option<Oid> {
-    let is_link = |above: &&str| repo.theirs().join(above).is_symlink();
+    let theirs = repo.theirs();
+    let is_link = |above: &&str| theirs.join(above).is_symlink();
     let link = branch_conflicts::above(name).find(is_link)?;
-    let home = fs::canonicalize(repo.theirs().join(link)).ok()?;
+    let place = theirs.join(link);
+    let to = plain(&place.parent()?.join(fs::read_link(&place).ok()?));
+    let real = fs::canonicalize(theirs).ok()?;
+    let to = to.strip_prefix(theirs).or(to.strip_prefix(&real)).ok()?;
     let below = name.strip_prefix(link)?.trim_start_matches('/');
-    let text = beneath::read(&home, Path::new(below), LINE_MAX).ok()??;
+    let text = beneath::read(theirs, &to.join(below), LINE_MAX).ok()??;
     let tip = Oid::new(bytes::lossy(text.trim_ascii_end())).ok()?;
     commit(repo, &tip).ok()?
 }
 
-/// Returns the last commit of a branch: from its own reflog, which moves with the branch when its agent renames it
-/// and goes when the agent deletes it; from that of the HEAD that is on it; or else the base. None if its agent has
-/// left it.
+/// A path without `.` and `..`, as it is written: nothing is looked up.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Returns the last commit of a branch: by its own reflog, which goes with it where its agent renames or deletes it, or by that of the
+/// HEAD that is on it.
 fn last_seen(repo: &GitRepo, branch: &Branch) -> Result<Option<Oid>, RepoError> {
     let log = repo.their_refs().reflog(&branch.name);
     if let Some(tip) = last(repo, &log.unwrap_or_default())? {
         return Ok(Some(tip));
     }
-    let base = || Ok(Some(branch.note.base.clone()));
     let Ok(place) = admin::locate(repo, &branch.sandbox) else {
-        return base();
+        return Ok(None);
     };
     match theirs::head(&place.admin) {
         Ok(Some(Head::Ref(name))) if name == branch.name => {
             let log = beneath::read(&place.admin, Path::new("logs/HEAD"), theirs::LIST_MAX);
-            match last(repo, &log.ok().flatten().unwrap_or_default())? {
-                Some(tip) => Ok(Some(tip)),
-                None => base(),
-            }
+            last(repo, &log.ok().flatten().unwrap_or_default())
         }
-        Ok(Some(Head::Ref(_))) => Ok(None),
-        _ => base(),
+        _ => Ok(None),
     }
 }
 
-/// Returns the last commit of a reflog.
+/// Returns true if its agent has left the branch for another.
+fn is_left(repo: &GitRepo, branch: &Branch) -> bool {
+    let head = admin::locate(repo, &branch.sandbox).and_then(|place| theirs::head(&place.admin));
+    matches!(head, Ok(Some(Head::Ref(name))) if name != branch.name)
+}
+
+/// The newest commit of a reflog that is there. A deletion is written into it, too, with zeros.
 fn last(repo: &GitRepo, log: &[u8]) -> Result<Option<Oid>, RepoError> {
     let log = String::from_utf8_lossy(log);
-    let line = log.lines().last().and_then(|line| line.split(' ').nth(1));
-    match line.and_then(|id| Oid::new(id).ok()) {
-        Some(id) => commit(repo, &id),
-        None => Ok(None),
-    }
+    let ids = log.lines().rev().take(LOOKED_AT);
+    let ids = ids.filter_map(|line| Oid::new(line.split(' ').nth(1)?).ok());
+    let ids: Vec<Oid> = ids.collect();
+    let there = kinds(repo, &ids.iter().cloned().collect())?;
+    let is_commit = |id: &Oid| there.iter().any(|(it, kind)| it == id && kind == "commit");
+    Ok(ids.into_iter().find(is_commit))
 }

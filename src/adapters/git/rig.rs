@@ -6,7 +6,7 @@
 //!                                      and git never runs with its configuration
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -71,6 +71,8 @@ pub struct GitRepo {
     branches_seen: Mutex<HashMap<PathBuf, String>>,
     /// A stamp of the list of stash entries when they were last pinned.
     stash_seen: Mutex<Option<String>>,
+    /// Stash entries that were damaged when they were to be copied.
+    stash_spoilt: Mutex<BTreeSet<Oid>>,
     stash_watch: StashWatch,
     /// A reference to itself, if it is shared.
     me: Weak<Self>,
@@ -109,6 +111,7 @@ impl GitRepo {
             packed_seen: Mutex::new(None),
             branches_seen: Mutex::default(),
             stash_seen: Mutex::default(),
+            stash_spoilt: Mutex::default(),
             stash_watch: StashWatch::default(),
             me: Weak::new(),
             prepared: Mutex::default(),
@@ -350,6 +353,12 @@ impl GitRepo {
     pub(super) fn stash_seen(&self) -> MutexGuard<'_, Option<String>> {
         let seen = self.stash_seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stash entries that were damaged.
+    pub(super) fn stash_spoilt(&self) -> MutexGuard<'_, BTreeSet<Oid>> {
+        let spoilt = self.stash_spoilt.lock();
+        spoilt.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The URL that the supervisor pushes to.

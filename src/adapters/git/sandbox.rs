@@ -23,7 +23,7 @@ use super::files::walk::{All, Entry, walk};
 use super::ground::seen_file;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
-use super::{branch_conflicts, injected_files, repair, retired, stash};
+use super::{branch_conflicts, injected_files, repair, retired, revive, stash};
 use crate::domain::ids::{Oid, SlotName};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -34,6 +34,7 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     super::settings::keep(repo);
     match Note::begun(repo, spec) {
         Some(note) if note.complete => {
+            revive::check(repo, &spec.path);
             ensure_branch(repo, spec)?;
             repair::make_worktree(repo, spec)?;
             injected_files::make(repo, spec)?;

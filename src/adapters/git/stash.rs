@@ -11,11 +11,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-pub(super) use self::pins::{PINS, dropped, unpin};
+pub(super) use self::pins::{PINS, dropped, mend, unpin};
 use self::pins::{UNCLAIMED, expire_pins, pin_in, place, unclaimed};
 use super::admin::{Note, stamp};
 use super::branches::checked_out;
 use super::ground::Ground;
+use super::object_copy::{SPLITS_MAX, is_damage};
 use super::reflog_commits::{self, HeadReflog};
 use super::rig::GitRepo;
 use super::stash_first_seen::{self, Claim, FirstSeenLog, sight};
@@ -25,6 +26,9 @@ use crate::ports::repo::RepoError;
 
 /// The ref whose reflog is the list.
 const STASH: &str = "refs/stash";
+/// The kind of object that an entry is.
+const COMMIT: &str = "commit";
+
 /// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stash {
@@ -36,15 +40,36 @@ pub(super) struct Stash {
     pub(super) by: String,
 }
 
-/// Pins the entries of the list if it changed since the last call. A failure is only logged: the next patrol tries
-/// again.
+/// The list at one moment.
+struct Listed {
+    /// The newest first.
+    entries: Vec<Stash>,
+    /// Since when they are known.
+    sighted: FirstSeenLog,
+}
+
+impl Listed {
+    fn ids(&self) -> BTreeSet<Oid> {
+        let ids = self.entries.iter().map(|entry| entry.commit.clone());
+        ids.collect()
+    }
+
+    /// The branch of the sandbox that an entry is of.
+    fn owner(&self, entry: &Oid) -> Option<&str> {
+        self.sighted.of(entry)?.owner.as_deref()
+    }
+}
+
+/// Pins the entries that the list has now, where it is another than when all of them were last looked at. A failure is logged
+/// and no error: the next patrol tries again.
 pub(super) fn keep(repo: &GitRepo) {
     let now = stamp(&repo.theirs().join("logs").join(STASH));
     if now.is_none() || *repo.stash_seen() == now {
         return;
     }
     match pin_listed(repo) {
-        Ok(()) => *repo.stash_seen() = now,
+        Ok(true) => *repo.stash_seen() = now,
+        Ok(false) => {}
         Err(why) => {
             let rig = repo.name();
             tracing::warn!(%rig, %why, "new stash entries of the sandboxes could not be pinned; the next patrol tries again");
@@ -52,32 +77,49 @@ pub(super) fn keep(repo: &GitRepo) {
     }
 }
 
-/// Pins each entry for its sandbox, or as unclaimed.
-fn pin_listed(repo: &GitRepo) -> Result<(), RepoError> {
-    let (entries, sighted) = listed(repo)?;
+/// Pins each for its sandbox, or as one of none. Returns whether all were looked at, and it is settled whose they are.
+fn pin_listed(repo: &GitRepo) -> Result<bool, RepoError> {
+    let entries = entries(repo)?;
     if entries.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
-    let there = sound(repo, entries.iter().map(|entry| entry.commit.clone()))?;
-    let of = |id: &Oid| sighted.of(id).and_then(|sight| sight.owner.as_deref());
-    pin_unclaimed(repo)?;
+    let all: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
+    repo.stash_spoilt().retain(|id| all.contains(id));
+    // First: to look for owners takes longer, and any agent may take an entry out of the list meanwhile.
+    let Sound { commits, is_all } = sound(repo, &all)?;
+    let listed = judged(repo, entries)?;
+    pin_unclaimed(repo, &listed, &commits)?;
     // If a note cannot be read, the next patrol tries again, because entries of that sandbox are not pinned yet.
     for note in Note::all(repo)? {
-        let own = there.iter().filter(|id| of(id) == Some(&note.branch));
-        let place = place(&note.raider, note.incarnation);
-        pin_in(repo, &place, &own.cloned().collect())?;
+        let own = |id: &&Oid| listed.owner(id) == Some(&note.branch);
+        let own = commits.iter().filter(own).cloned().collect();
+        pin_in(repo, &place(&note.raider, note.incarnation), &own)?;
     }
-    Ok(())
+    Ok(is_all && listed.sighted.is_settled())
 }
 
-/// Returns those of these commits that exist and are whole, and copies them into ours.
-fn sound(repo: &GitRepo, ids: impl Iterator<Item = Oid>) -> Result<BTreeSet<Oid>, RepoError> {
-    let there = reflog_commits::kinds(repo, &ids.collect())?.into_iter();
-    let mut there: BTreeSet<Oid> = there.map(|it| it.0).collect();
-    for damaged in repo.take_whole(&there.iter().cloned().collect::<Vec<_>>())? {
-        there.remove(&damaged);
-    }
-    Ok(there)
+/// Entries that ours has.
+struct Sound {
+    commits: BTreeSet<Oid>,
+    /// Set when every entry was examined.
+    is_all: bool,
+}
+
+/// Takes what is there and whole of the entries that are listed into ours. What is no commit, a tree for one, is kept as all
+/// objects are that a ref of theirs names, and is no entry. One that was damaged is not tried again: an agent can make any
+/// number of them, and each costs git processes.
+fn sound(repo: &GitRepo, listed: &BTreeSet<Oid>) -> Result<Sound, RepoError> {
+    let tried = repo.stash_spoilt().clone();
+    let found = reflog_commits::kinds(repo, &(listed - &tried))?;
+    let there: Vec<Oid> = found.iter().map(|it| it.0.clone()).collect();
+    let left = repo.take_each(&there)?;
+    repo.stash_spoilt().extend(left.damaged.iter().cloned());
+    let is_all = left.unseen.is_empty();
+    let left: BTreeSet<Oid> = left.damaged.into_iter().chain(left.unseen).collect();
+    let commits = found.into_iter().filter(|(_, kind)| kind == COMMIT);
+    let commits = commits.map(|it| it.0).filter(|id| !left.contains(id));
+    let commits = commits.collect();
+    Ok(Sound { commits, is_all })
 }
 
 /// Returns the entries of a sandbox, copied into ours, and the damaged ones.
@@ -87,9 +129,21 @@ pub(super) fn whole(
     reflog: &HeadReflog,
 ) -> Result<(Vec<Stash>, BTreeSet<Oid>), RepoError> {
     let mut found = stashes(repo, ground.note.as_ref(), ground, reflog)?;
-    let ids: Vec<Oid> = found.iter().map(|stash| stash.commit.clone()).collect();
-    let damaged: BTreeSet<Oid> = repo.take_whole(&ids)?.into_iter().collect();
-    found.retain(|stash| !damaged.contains(&stash.commit));
+    let ids: BTreeSet<Oid> = found.iter().map(|stash| stash.commit.clone()).collect();
+    let kinds: HashMap<Oid, String> = reflog_commits::kinds(repo, &ids)?.into_iter().collect();
+    // Those that were damaged come last: they may be many, and then not all are looked at. One that is not there is damaged.
+    let (spoilt, fresh): (Vec<Oid>, Vec<Oid>) = {
+        let tried = repo.stash_spoilt();
+        ids.into_iter().partition(|id| tried.contains(id))
+    };
+    let mut damaged = BTreeSet::new();
+    for ids in [fresh, spoilt] {
+        damaged.extend(repo.take_whole(&ids)?);
+    }
+    repo.stash_spoilt()
+        .retain(|id| !kinds.contains_key(id) || damaged.contains(id));
+    let is_commit = |id: &Oid| kinds.get(id).is_some_and(|kind| kind == COMMIT);
+    found.retain(|stash| is_commit(&stash.commit) && !damaged.contains(&stash.commit));
     Ok((found, damaged))
 }
 
@@ -102,12 +156,10 @@ pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Res
     pin_in(repo, &place(&note.raider, note.incarnation), &entries)
 }
 
-/// Pins the entries without a known sandbox.
-fn pin_unclaimed(repo: &GitRepo) -> Result<(), RepoError> {
-    let (entries, sighted) = listed(repo)?;
-    let is_unclaimed = |id: &Oid| sighted.of(id).is_some_and(|sight| sight.owner.is_none());
-    let ids = entries.into_iter().map(|entry| entry.commit);
-    let mut ids: BTreeSet<Oid> = ids.filter(is_unclaimed).collect();
+/// Pins the entries among these that are of no sandbox as far as can be told. They are there and whole.
+fn pin_unclaimed(repo: &GitRepo, listed: &Listed, there: &BTreeSet<Oid>) -> Result<(), RepoError> {
+    let is_unclaimed = |id: &Oid| there.contains(id) && listed.owner(id).is_none();
+    let mut ids: BTreeSet<Oid> = listed.ids().into_iter().filter(is_unclaimed).collect();
     if ids.is_empty() {
         return Ok(());
     }
@@ -115,11 +167,7 @@ fn pin_unclaimed(repo: &GitRepo) -> Result<(), RepoError> {
         ids.remove(&pinned);
     }
     let today = Timestamp::now().strftime("%Y-%m-%d");
-    pin_in(
-        repo,
-        &format!("{UNCLAIMED}{today}/"),
-        &sound(repo, ids.into_iter())?,
-    )
+    pin_in(repo, &format!("{UNCLAIMED}{today}/"), &ids)
 }
 
 /// Removes the entries from the list that were first seen before that time, except those that an existing sandbox may
@@ -135,7 +183,8 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         in_use.iter().any(|(used, _)| *used == full)
             || notes.iter().any(|note| note.branch == branch)
     };
-    let sighted = listed(repo)?.1;
+    let before_it = listed(repo)?;
+    let sighted = &before_it.sighted;
     // Unreadable entries stay, and so do those that were added since.
     let stays = |line: &str| {
         let entry = stash_entry(line);
@@ -151,17 +200,19 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         living || sight.at >= before.as_second()
     };
     // Entries of the list are pinned as long as they are in it.
-    pin_unclaimed(repo)?;
+    let there = sound(repo, &before_it.ids())?.commits;
+    pin_unclaimed(repo, &before_it, &there)?;
     expire_pins(repo, before, &notes)?;
     let gone = repo.their_refs().thin_log(STASH, stays)?;
-    pin_unclaimed(repo)?;
+    // What came since is pinned as it is seen.
+    pin_unclaimed(repo, &listed(repo)?, &there)?;
     Ok(gone)
 }
 
 /// Returns the number of the next new entry. After a failure, which is logged, every entry may be of any sandbox.
 pub(super) fn next(repo: &GitRepo) -> u64 {
     match listed(repo) {
-        Ok((_, sighted)) => sighted.next,
+        Ok(listed) => listed.sighted.next,
         Err(why) => {
             tracing::warn!(rig = %repo.name(), %why, "existing stash entries could not be recorded; all of them count as possibly the new sandbox's");
             0
@@ -169,16 +220,26 @@ pub(super) fn next(repo: &GitRepo) -> u64 {
     }
 }
 
-/// Returns the list, newest first, and the records of its entries.
-fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, FirstSeenLog), RepoError> {
+/// The list as it is now, with since when its entries are known.
+fn listed(repo: &GitRepo) -> Result<Listed, RepoError> {
+    judged(repo, entries(repo)?)
+}
+
+/// The entries that the list has now, newest first.
+fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError> {
     let log = repo.their_refs().reflog(STASH)?;
-    let entries = String::from_utf8_lossy(&log);
-    let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
-    // If a note cannot be read, its branch is unknown, and its sandbox may have made any entry.
+    let log = String::from_utf8_lossy(&log);
+    Ok(log.lines().rev().filter_map(stash_entry).collect())
+}
+
+/// Notes those that are new, and whose they are.
+fn judged(repo: &GitRepo, entries: Vec<Stash>) -> Result<Listed, RepoError> {
+    // A note that cannot be read names no branch, and its sandbox may have made anything: that is judged again later.
     let notes = match entries.is_empty() {
-        true => Vec::new(),
-        false => Note::all(repo).unwrap_or_default(),
+        true => Some(Vec::new()),
+        false => Note::all(repo).ok(),
     };
+    let (is_known, notes) = (notes.is_some(), notes.unwrap_or_default());
     let from = |note: &Note| (note.branch.clone(), note.stashes_from);
     let branches: HashMap<String, u64> = notes.iter().map(from).collect();
     let floor = notes.iter().map(|note| note.stashes_from).max();
@@ -191,12 +252,16 @@ fn listed(repo: &GitRepo) -> Result<(Vec<Stash>, FirstSeenLog), RepoError> {
     let open: Vec<&Stash> = entries.iter().filter(is_open).collect();
     let owners = stash_owner::owners(repo, &open, &notes)?;
     let claims = entries.iter().map(|entry| {
-        let seems = owners.get(&entry.commit).cloned();
-        let named = named(entry);
-        (entry.commit.clone(), Claim { named, seems })
+        let (id, named) = (&entry.commit, named(entry));
+        let claim = Claim {
+            named,
+            seems: owners.told.get(id).cloned(),
+            is_unsure: !is_known || owners.unsure.contains(id),
+        };
+        (id.clone(), claim)
     });
     let sighted = sight(repo, floor.unwrap_or_default(), claims)?;
-    Ok((entries, sighted))
+    Ok(Listed { entries, sighted })
 }
 
 /// Returns the stash entries of this sandbox: of those that were first seen since it was made, the ones whose message
@@ -208,7 +273,10 @@ fn stashes(
     ground: &Ground,
     reflog: &HeadReflog,
 ) -> Result<Vec<Stash>, RepoError> {
-    let (mut entries, sighted) = listed(repo)?;
+    let Listed {
+        mut entries,
+        sighted,
+    } = listed(repo)?;
     if let Some(note) = note {
         entries.retain(|stash| {
             let sight = sighted.of(&stash.commit);
@@ -218,8 +286,8 @@ fn stashes(
         });
         return Ok(entries);
     }
-    let ids: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
-    let parents = parents(repo, &ids)?;
+    let ids: Vec<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
+    let parents = parents(repo, &ids)?.of;
     let is_own =
         |branch: &str| ground.branch.as_deref() == Some(branch) || reflog.branches.contains(branch);
     let is_here = |entry: &Oid| {
@@ -247,24 +315,55 @@ fn stash_entry(line: &str) -> Option<Stash> {
     })
 }
 
-/// Returns the first parents of commits, as far as they exist.
-pub(super) fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
+/// Returns the commits that commits were made on.
+#[derive(Default)]
+pub(super) struct Parents {
+    /// Their first parents, as far as they are there and git can read them.
+    pub(super) of: HashMap<Oid, Oid>,
+    /// Those that were not looked at, because so many cannot be read.
+    pub(super) unseen: BTreeSet<Oid>,
+}
+
+/// Looks for them. One that git cannot read hides no other.
+pub(super) fn parents(repo: &GitRepo, ids: &[Oid]) -> Result<Parents, RepoError> {
+    let mut found = Parents::default();
+    find_parents(repo, ids, &mut { SPLITS_MAX }, &mut found)?;
+    Ok(found)
+}
+
+fn find_parents(
+    repo: &GitRepo,
+    ids: &[Oid],
+    splits: &mut usize,
+    found: &mut Parents,
+) -> Result<(), RepoError> {
     if ids.is_empty() {
-        return Ok(HashMap::new());
+        return Ok(());
     }
     let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
-    let told = repo
+    let listed = repo
         .lens()
         .args(["rev-list", "--no-walk=unsorted", "--parents"])
         .args(["--ignore-missing", "--stdin"])
         .stdin(list)
-        .run()?
-        .text();
+        .run();
     let pair = |line: &str| {
         let mut ids = line.split(' ').map(Oid::new);
         Some((ids.next()?.ok()?, ids.next()?.ok()?))
     };
-    Ok(told.lines().filter_map(pair).collect())
+    match listed {
+        Ok(told) => found.of.extend(told.text().lines().filter_map(pair)),
+        Err(why) if !is_damage(&why) => return Err(why),
+        Err(_) if ids.len() == 1 => {}
+        Err(_) if *splits == 0 => found.unseen.extend(ids.iter().cloned()),
+        Err(_) => {
+            *splits -= 1;
+            let (some, others) = ids.split_at(ids.len() / 2);
+            find_parents(repo, some, splits, found)?;
+            find_parents(repo, others, splits, found)?;
+        }
+    }
+    Ok(())
 }
 
 /// Parses `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.

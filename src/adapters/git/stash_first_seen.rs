@@ -34,6 +34,8 @@ pub(super) struct Claim {
     pub(super) named: Option<(u64, String)>,
     /// The branch of the sandbox that made it by all other evidence. Only used when the entry is first seen.
     pub(super) seems: Option<String>,
+    /// Set when the owner is unknown now, because not all sandboxes could be read.
+    pub(super) is_unsure: bool,
 }
 
 /// The records of all entries in the list.
@@ -42,7 +44,8 @@ pub(super) struct FirstSeenLog {
     /// The number of the next new entry.
     pub(super) next: u64,
     entries: BTreeMap<Oid, FirstSeen>,
-    /// Entries whose owner an earlier version did not record.
+    /// Those whose owner is to be looked for again: not all sandboxes could be looked at, or an earlier version did not
+    /// note it.
     open: BTreeSet<Oid>,
 }
 
@@ -51,9 +54,14 @@ impl FirstSeenLog {
     pub(super) fn of(&self, entry: &Oid) -> Option<&FirstSeen> {
         self.entries.get(entry)
     }
+
+    /// Returns true if every entry has an owner, or is known to have none.
+    pub(super) fn is_settled(&self) -> bool {
+        self.open.is_empty()
+    }
 }
 
-/// Returns the entries that were not seen before, or whose owner was never searched for.
+/// Those of these entries that come to light, or whose owner is to be looked for again.
 pub(super) fn new<'e>(
     repo: &GitRepo,
     listed: impl IntoIterator<Item = &'e Oid>,
@@ -97,6 +105,9 @@ pub(super) fn sight(
         let named = claim.named.filter(|(from, _)| *from <= sight.nth);
         let seems = claim.seems.filter(|_| is_new);
         sight.owner = sight.owner.or(named.map(|it| it.1)).or(seems);
+        if is_new && claim.is_unsure && sight.owner.is_none() {
+            found.open.insert(entry.clone());
+        }
         found.entries.insert(entry, sight);
     }
     if found != known {
@@ -109,8 +120,9 @@ fn file(repo: &GitRepo) -> PathBuf {
     repo.repo_dir().join("horde/stash.seen")
 }
 
-/// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each entry, with `-` for no branch. An earlier version wrote
-/// `0` or `1` there. A torn line is ignored: its entry counts as new, and is kept for longer.
+/// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each, with `-` for none and `0` where one is to be looked for again;
+/// an earlier version wrote `0` or `1`. A line that is torn is as if it were not there: its entry is new, and stays for
+/// longer.
 fn read(repo: &GitRepo) -> Result<FirstSeenLog, RepoError> {
     let file = file(repo);
     let text = match fs::read_to_string(&file) {
@@ -146,7 +158,8 @@ fn read(repo: &GitRepo) -> Result<FirstSeenLog, RepoError> {
 fn write(repo: &GitRepo, known: &FirstSeenLog) -> Result<(), RepoError> {
     let mut text = format!("next {}\n", known.next);
     for (id, sight) in &known.entries {
-        let owner = sight.owner.as_deref().unwrap_or("-");
+        let none = if known.open.contains(id) { "0" } else { "-" };
+        let owner = sight.owner.as_deref().unwrap_or(none);
         text += &format!("{id} {} {} {owner}\n", sight.nth, sight.at);
     }
     let file = file(repo);
@@ -230,5 +243,30 @@ mod tests {
         sight(repo, 0, []).unwrap();
         assert_eq!(see(seems(None)), None);
         assert_eq!(see(seems(Some("two"))), None);
+    }
+
+    /// It was of none for ever.
+    #[test]
+    fn owner_that_cannot_be_told_when_the_entry_comes_to_light_is_looked_for_again() {
+        let rigged = Rigged::new();
+        let repo = &rigged.repo;
+        let see = |seems: Option<&str>, is_unsure| {
+            let seems = seems.map(str::to_owned);
+            let claim = Claim {
+                seems,
+                is_unsure,
+                ..Claim::default()
+            };
+            let seen = sight(repo, 0, [(id('a'), claim)]).unwrap();
+            let owner = seen.of(&id('a')).unwrap().owner.clone();
+            (owner, seen.is_settled())
+        };
+        for _ in 0..2 {
+            assert_eq!(see(None, true), (None, false));
+            assert_eq!(new(repo, &[id('a')]).unwrap(), [id('a')].into());
+        }
+        assert_eq!(see(Some("one"), false), (Some("one".to_owned()), true));
+        assert_eq!(new(repo, &[id('a')]).unwrap(), [].into());
+        assert_eq!(see(None, true), (Some("one".to_owned()), true));
     }
 }

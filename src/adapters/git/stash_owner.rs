@@ -20,27 +20,44 @@ struct Maker<'n> {
     branches: BTreeSet<String>,
 }
 
-/// Returns for each of these entries the branch of the sandbox that made it, if known: by the raider's name that git
-/// wrote beside it, by the branch that it names, or by the commit that it was made on.
+/// The owners of entries.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    /// The branch of the sandbox that made each of them, as far as that can be told.
+    pub(super) told: BTreeMap<Oid, String>,
+    /// Those of which it cannot be told now: a sandbox that may have made them, or they themselves, could not be looked at.
+    pub(super) unsure: BTreeSet<Oid>,
+}
+
+/// Returns the owners of these entries: by the name of the raider that git wrote beside one, by the branch that it names, or
+/// by the commit that it was made on.
 pub(super) fn owners(
     repo: &GitRepo,
     entries: &[&Stash],
     notes: &[Note],
-) -> Result<BTreeMap<Oid, String>, RepoError> {
+) -> Result<Owners, RepoError> {
+    let mut owners = Owners::default();
     if entries.is_empty() {
-        return Ok(BTreeMap::new());
+        return Ok(owners);
     }
-    let ids = entries.iter().map(|entry| entry.commit.clone()).collect();
+    let ids: Vec<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
     let parents = parents(repo, &ids)?;
-    // A sandbox that cannot be read claims nothing by its commits.
+    // One that cannot be looked at claims nothing, and another's claim is not the only one.
     let makers: Vec<_> = notes.iter().filter_map(|note| maker(repo, note)).collect();
-    let told = |entry: &&&Stash| {
-        Some((
-            entry.commit.clone(),
-            owner(entry, notes, &makers, &parents)?,
-        ))
-    };
-    Ok(entries.iter().filter_map(|entry| told(&entry)).collect())
+    for entry in entries {
+        let id = &entry.commit;
+        let is_sure = makers.len() == notes.len() && !parents.unseen.contains(id);
+        let owner = match named_by(entry, notes) {
+            None if is_sure => made(entry, &makers, &parents.of),
+            by => by,
+        };
+        match owner {
+            Some(note) => drop(owners.told.insert(id.clone(), note.branch.clone())),
+            None if is_sure => {}
+            None => drop(owners.unsure.insert(id.clone())),
+        }
+    }
+    Ok(owners)
 }
 
 fn maker<'n>(repo: &GitRepo, note: &'n Note) -> Option<Maker<'n>> {
@@ -58,17 +75,14 @@ fn maker<'n>(repo: &GitRepo, note: &'n Note) -> Option<Maker<'n>> {
     })
 }
 
-fn owner(
-    entry: &Stash,
-    notes: &[Note],
-    makers: &[Maker<'_>],
-    parents: &HashMap<Oid, Oid>,
-) -> Option<String> {
-    let by = only(
-        notes
-            .iter()
-            .filter(|note| note.raider.to_string() == entry.by),
-    );
+/// The sandbox of the raider that git wrote beside an entry.
+fn named_by<'n>(entry: &Stash, notes: &'n [Note]) -> Option<&'n Note> {
+    let is_by = |note: &&Note| note.raider.to_string() == entry.by;
+    only(notes.iter().filter(is_by))
+}
+
+/// The sandbox that made an entry, by its branch or its commit.
+fn made<'n>(entry: &Stash, makers: &[Maker<'n>], parents: &HashMap<Oid, Oid>) -> Option<&'n Note> {
     let of = |is_of: &dyn Fn(&Maker<'_>) -> bool| {
         only(makers.iter().filter(|maker| is_of(maker))).map(|maker| maker.note)
     };
@@ -80,8 +94,7 @@ fn owner(
         let commit = parents.get(&entry.commit)?;
         of(&|maker| maker.commits.contains(commit))
     };
-    let owner = by.or_else(on_branch).or_else(on_commit);
-    owner.map(|note| note.branch.clone())
+    on_branch().or_else(on_commit)
 }
 
 /// Returns the only item; none if there are several.

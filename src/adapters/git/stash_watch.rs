@@ -1,10 +1,14 @@
 //! Watches the list of stash entries, so that they are pinned as they are made: any agent may remove another's entry,
 //! and a later `gc` would destroy it. If the kernel has no watches left, the patrols pin them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
 
 use super::rig::GitRepo;
 use super::{share, stash};
@@ -14,26 +18,32 @@ use crate::adapters::watch::DirWatch;
 const DIR: &str = "logs/refs";
 /// The name of the list in that directory.
 const NAME: &str = "stash";
+/// The list of one rig is looked at no more often: an agent can write it without end.
+const PAUSE: Duration = Duration::from_millis(300);
 
 /// The watch of one rig.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct StashWatch(Mutex<Watching>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Watching {
-    /// None while the kernel has no watch left.
-    watch: Option<DirWatch>,
     /// The device and inode of the watched directory.
     dir: Option<(u64, u64)>,
     /// The reason why nothing is watched, as it was logged.
     said: Option<String>,
 }
 
-impl std::fmt::Debug for StashWatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StashWatch").finish_non_exhaustive()
-    }
+/// Those of all rigs of this process: the kernel gives a user few watchers, each with any number of directories.
+static ALL: Mutex<Option<All>> = Mutex::new(None);
+
+struct All {
+    watch: DirWatch,
+    rigs: BTreeMap<PathBuf, Weak<GitRepo>>,
+    wakers: Wakers,
 }
+
+/// The worker that reads the list of a directory. The lock is taken to report a change, never while waiting for one.
+type Wakers = Arc<Mutex<BTreeMap<PathBuf, SyncSender<()>>>>;
 
 /// Watches the list unless it is watched already. An agent may put another directory in its place. A failure is only
 /// logged: the patrols read the list all the same.
@@ -42,8 +52,7 @@ pub(super) fn watch(repo: &GitRepo) {
     if me.strong_count() == 0 || !super::prepare::is_adopted(repo) {
         return;
     }
-    let watching = repo.stash_watch().0.lock();
-    let mut watching = watching.unwrap_or_else(PoisonError::into_inner);
+    let mut watching = locked(&repo.stash_watch().0);
     let failed = begin(repo, &me, &mut watching).err();
     if let Some(why) = failed
         .as_ref()
@@ -58,6 +67,10 @@ pub(super) fn watch(repo: &GitRepo) {
     watching.said = failed;
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn begin(repo: &GitRepo, me: &Weak<GitRepo>, watching: &mut Watching) -> Result<(), String> {
     let dir = repo.theirs().join(DIR);
     let found = || {
@@ -69,28 +82,109 @@ fn begin(repo: &GitRepo, me: &Weak<GitRepo>, watching: &mut Watching) -> Result<
     }
     // git makes the directory with the first entry, which would then be noticed too late.
     share::own_dir(repo, Path::new(DIR)).map_err(|why| why.to_string())?;
-    let watch = match &watching.watch {
-        Some(watch) => watch,
-        None => watching.watch.insert(open(me)?),
-    };
     // Read first: a directory that takes its place meanwhile is another one.
     let now = found();
-    let watched = watch.watch(std::slice::from_ref(&dir));
-    if let Some(why) = watched.failed {
-        return Err(why);
-    }
+    add(me, &dir)?;
     watching.dir = now;
     Ok(())
 }
 
-fn open(me: &Weak<GitRepo>) -> Result<DirWatch, String> {
-    let me = Weak::clone(me);
-    let pin = move || {
-        if let Some(repo) = me.upgrade() {
-            stash::keep(&repo);
-        }
+/// Watches the list in a directory beside those of the other rigs.
+fn add(me: &Weak<GitRepo>, dir: &Path) -> Result<(), String> {
+    let mut all = locked(&ALL);
+    let all = match &mut *all {
+        Some(all) => all,
+        none => none.insert(open()?),
     };
-    let watch = DirWatch::new(Arc::new(pin)).map_err(|error| error.to_string())?;
-    watch.filter(Some(Box::new(|path| path.ends_with(NAME))));
-    Ok(watch)
+    all.rigs.retain(|_, repo| repo.strong_count() > 0);
+    if !all.rigs.get(dir).is_some_and(|repo| repo.ptr_eq(me)) {
+        let repo = Weak::clone(me);
+        let pin = move || {
+            if let Some(repo) = repo.upgrade() {
+                stash::keep(&repo);
+            }
+        };
+        let waker = spawn(pin).map_err(|error| error.to_string())?;
+        locked(&all.wakers).insert(dir.to_owned(), waker);
+        all.rigs.insert(dir.to_owned(), Weak::clone(me));
+    }
+    locked(&all.wakers).retain(|dir, _| all.rigs.contains_key(dir));
+    let dirs: Vec<PathBuf> = all.rigs.keys().cloned().collect();
+    all.watch.watch(&dirs).failed.map_or(Ok(()), Err)
+}
+
+fn open() -> Result<All, String> {
+    let wakers = Wakers::default();
+    let named = Arc::clone(&wakers);
+    // An event may have been lost: which list it was of is not known.
+    let lost = Arc::clone(&wakers);
+    let wake_all = move || locked(&lost).values().for_each(wake);
+    let watch = DirWatch::new(Arc::new(wake_all)).map_err(|error| error.to_string())?;
+    watch.filter(Some(Box::new(move |path| {
+        if path.ends_with(NAME)
+            && let Some(waker) = path
+                .parent()
+                .and_then(|dir| locked(&named).get(dir).cloned())
+        {
+            wake(&waker);
+        }
+        false
+    })));
+    let rigs = BTreeMap::new();
+    Ok(All {
+        watch,
+        rigs,
+        wakers,
+    })
+}
+
+/// Asks for one more run. One that is asked for already sees what is there by then.
+fn wake(waker: &SyncSender<()>) {
+    let _asked_already_or_ended = waker.try_send(());
+}
+
+/// Starts the thread that runs this when it is woken, and ends with what wakes it.
+fn spawn(run: impl FnMut() + Send + 'static) -> std::io::Result<SyncSender<()>> {
+    let (waker, woken) = mpsc::sync_channel(1);
+    let thread = thread::Builder::new().name("stash".to_owned());
+    thread.spawn(move || work(&woken, run)).map(|_| waker)
+}
+
+/// Runs at once when it is woken, and after a pause where it was woken meanwhile.
+fn work(woken: &Receiver<()>, mut run: impl FnMut()) {
+    while woken.recv().is_ok() {
+        run();
+        thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// It ran for each change, without end.
+    #[test]
+    fn burst_of_changes_is_looked_at_once_more_at_its_end_and_after_a_pause() {
+        let (waker, woken) = mpsc::sync_channel(1);
+        let (began, begins) = mpsc::channel();
+        let (go, goes) = mpsc::channel::<()>();
+        let worker = thread::spawn(move || {
+            work(&woken, || {
+                began.send(Instant::now()).unwrap();
+                goes.recv().unwrap();
+            });
+        });
+        wake(&waker);
+        let first = begins.recv().unwrap();
+        (0..1_000).for_each(|_| wake(&waker));
+        go.send(()).unwrap();
+        let second = begins.recv().unwrap();
+        assert!(second.duration_since(first) >= PAUSE);
+        drop(waker);
+        go.send(()).unwrap();
+        worker.join().unwrap();
+        assert_eq!(begins.try_iter().count(), 0);
+    }
 }

@@ -77,8 +77,7 @@ impl Theirs<'_> {
     /// Resolves a full ref name to an object id; none if there is no such ref.
     ///
     /// # Errors
-    /// [`RepoError::Failed`] if the ref cannot be read, for example because an agent put a link or a pipe in its
-    /// place.
+    /// [`RepoError::Failed`] when that cannot be read, as where an agent put a link or a pipe in its place, or emptied it.
     pub(super) fn resolve(&self, name: &str) -> Result<Option<Oid>, RepoError> {
         let mut name = name.to_owned();
         for _ in 0..DEPTH {
@@ -182,7 +181,9 @@ impl Theirs<'_> {
             let id = line.and_then(|line| line.split(' ').nth(1));
             id.and_then(|id| Oid::new(id).ok())
         };
-        match (last(kept.last()), self.resolve(name)?) {
+        // One that names nothing is written over.
+        let now = self.resolve(name).ok().flatten();
+        match (last(kept.last()), now) {
             (Some(tip), _) => {
                 let log = Path::new("logs").join(name);
                 self.make_dir(&self.dir.join(log.parent().unwrap_or(Path::new("logs"))))?;
@@ -310,7 +311,11 @@ impl Theirs<'_> {
             text => text,
         };
         let text = text.map_err(|error| failed("cannot read", &path, &error))?;
-        Ok(text.and_then(|text| parse(&text)))
+        let Some(text) = text else { return Ok(None) };
+        // It hides what is packed under its name, which is older.
+        let garbled =
+            || RepoError::Failed(format!("{} names no object and no ref", path.display()));
+        parse(&text).map(Some).ok_or_else(garbled)
     }
 
     /// Reads a list that all sandboxes of the rig need; empty if there is none. Anything but a regular file in its

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{names, status};
+use crate::actors::effects;
 use crate::actors::records::escalations;
 use crate::actors::records::rework;
 use crate::actors::sagas::land;
@@ -11,6 +12,7 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{InRig, MqReject};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
+use crate::domain::ids::RelicId;
 use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
 use crate::domain::queue::Step;
@@ -123,6 +125,7 @@ pub(super) async fn reject(
 ) -> Result<Value, ControlError> {
     let id = names::relic(&args.mr)?;
     let note = args.note;
+    keep(world, &id).await?;
     let mr = world
         .store
         .run(move |txn| {
@@ -135,6 +138,22 @@ pub(super) async fn reject(
         .await?;
     world.nudge(&message::witness(&mr.rig));
     Ok(decided(world, &mr, "rejected"))
+}
+
+/// Pins the head of a merge request that is about to be rejected, as the forge pins a queued one: the next raider is told of it, and
+/// its branch may be gone. A failure is logged and no error.
+async fn keep(world: &World, id: &RelicId) -> Result<(), ControlError> {
+    let id = id.clone();
+    let read = move |txn: &mut dyn Txn| {
+        let mr = txn.mr(&id)?;
+        waits(&mr).map(|()| mr)
+    };
+    let mr = world.store.run(read).await?;
+    let (id, head) = (mr.id.clone(), mr.head.clone());
+    if let Err(why) = effects::repo(world, &mr.rig, move |repo| repo.pin(&id, &head)).await {
+        tracing::warn!(mr = %mr.id, %why, "the head of a rejected attempt cannot be pinned");
+    }
+    Ok(())
 }
 
 /// Checks that the merge request waits for a person: no other can be approved or rejected.

@@ -251,6 +251,20 @@ async fn merge_request_that_waits_for_no_review_cannot_be_approved_but_rejected(
     assert!(again, "its slot was held for ever");
 }
 
+/// Its branch may be gone from the remote, and the next raider is told of the commit.
+#[tokio::test(start_paused = true)]
+async fn head_of_an_attempt_that_a_person_rejects_is_pinned() {
+    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
+    let town = Scenario::new().rig(human).start().await;
+    let relic = submitted(&town).await;
+    let mr = town.mr(&relic).await.unwrap();
+    assert!(town.parts.repo.pins().is_empty());
+    let reject = json!({ "mr": mr.id, "note": "again", "yes": true });
+    ask(&town, "mq.reject", reject.clone()).await.unwrap();
+    assert_eq!(town.parts.repo.pins(), std::slice::from_ref(&mr.id));
+    ask(&town, "mq.reject", reject).await.unwrap_err();
+}
+
 #[tokio::test(start_paused = true)]
 async fn approve_answers_with_the_decision() {
     let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::super::admin::Note;
 use super::super::rig::{GitRepo, oid};
-use super::Stash;
+use super::{COMMIT, Stash};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::RepoError;
 
@@ -48,12 +48,17 @@ pub(super) fn pin_in(
 ) -> Result<(), RepoError> {
     let mut pinned = try_pin(repo, place, entries);
     for _ in 1..TRIES {
-        if pinned.is_ok() {
-            break;
+        match &pinned {
+            Err(why) if was_outrun(why) => pinned = try_pin(repo, place, entries),
+            _ => break,
         }
-        pinned = try_pin(repo, place, entries);
     }
     pinned
+}
+
+/// Returns true if another thread had the ref at that moment, or has moved it.
+fn was_outrun(why: &RepoError) -> bool {
+    matches!(why, RepoError::Failed(why) if why.contains("cannot lock ref"))
 }
 
 fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), RepoError> {
@@ -61,7 +66,9 @@ fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), R
         return Ok(());
     }
     let pinned = pinned(repo, place)?;
-    let new: BTreeSet<&Oid> = entries.difference(&pinned.entries).collect();
+    let new = entries.difference(&pinned.entries).cloned().collect();
+    // As ours says: a parent of another kind would keep git from walking any ref of ours.
+    let new = commits(repo, &new)?;
     if new.is_empty() {
         return Ok(());
     }
@@ -71,7 +78,7 @@ fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), R
         (Some(tip), _) => (tip.clone(), Vec::new()),
         (None, _) => (write(repo, &[])?, Vec::new()),
     };
-    open.extend(new.into_iter().cloned());
+    open.extend(new);
     for chunk in open.chunks(CHUNK) {
         last = write(repo, &[std::slice::from_ref(&last), chunk].concat())?;
     }
@@ -81,6 +88,25 @@ fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), R
     git.args(["update-ref", &name, last.as_str(), was])
         .run()
         .map(drop)
+}
+
+/// Those of these objects that are commits of ours.
+fn commits(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<BTreeSet<Oid>, RepoError> {
+    if let Some(known) = repo.known() {
+        let is_commit = |id: &&Oid| known.kind(id) == Some(COMMIT);
+        return Ok(ids.iter().filter(is_commit).cloned().collect());
+    }
+    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    let format = "--batch-check=%(objectname) %(objecttype)";
+    let told = repo
+        .git()
+        .args(["cat-file", format])
+        .stdin(list)
+        .run()?
+        .text();
+    let lines = told.lines().filter_map(|line| line.split_once(' '));
+    let commits = lines.filter(|(_, kind)| *kind == COMMIT);
+    commits.map(|(id, _)| oid(id)).collect()
 }
 
 /// Writes a commit that holds others. Its time is that of the pin: the times in an entry are the agent's claim.
@@ -208,6 +234,67 @@ pub(super) fn expire_pins(
         is_gone(name) && name.ends_with(LIST) && made(id).is_some_and(is_old)
     })
     .map(drop)
+}
+
+/// Writes pins anew without what is no commit: an earlier version took any object that the list named for an entry. With
+/// such a parent git walks no ref of ours, so that nothing can be copied or fetched. A failure is logged and no error.
+pub(in super::super) fn mend(repo: &GitRepo) {
+    if let Err(why) = drop_others(repo) {
+        tracing::error!(rig = %repo.name(), %why, "pins of stash entries cannot be looked through: one that holds something else than commits stops all copies of objects");
+    }
+}
+
+fn drop_others(repo: &GitRepo) -> Result<(), RepoError> {
+    let mut script = String::new();
+    for (tip, name) in repo.refs()? {
+        if !name.starts_with(PINS) {
+            continue;
+        }
+        if !name.ends_with(LIST) {
+            if commits(repo, &BTreeSet::from([tip.clone()]))?.is_empty() {
+                script += &format!("delete {name} {tip}\n");
+            }
+            continue;
+        }
+        let held = held(repo, &tip)?;
+        let whole = commits(repo, &held)?;
+        if whole == held {
+            continue;
+        }
+        let mut last = write(repo, &[])?;
+        for chunk in Vec::from_iter(whole).chunks(CHUNK) {
+            last = write(repo, &[std::slice::from_ref(&last), chunk].concat())?;
+        }
+        script += &format!("update {name} {last} {tip}\n");
+    }
+    if script.is_empty() {
+        return Ok(());
+    }
+    let git = repo.git().args(["update-ref", "--stdin"]).stdin(script);
+    git.run().map(drop)
+}
+
+/// Returns the objects of a chain of pins, of every kind. It is read raw, because git does not follow an unsound chain.
+fn held(repo: &GitRepo, tip: &Oid) -> Result<BTreeSet<Oid>, RepoError> {
+    let known = repo.known();
+    let (mut held, mut next) = (BTreeSet::new(), Some(tip.clone()));
+    while let Some(link) = next.take() {
+        let text = match known.as_ref().and_then(|known| known.raw(&link)) {
+            Some(text) => text,
+            None => {
+                let read = repo.git().args(["cat-file", "commit", link.as_str()]);
+                read.run()?.stdout
+            }
+        };
+        let text = String::from_utf8_lossy(&text);
+        let lines = text.lines().take_while(|line| !line.is_empty());
+        let mut parents = lines.filter_map(|line| line.strip_prefix("parent "));
+        next = parents.next().map(oid).transpose()?;
+        for parent in parents {
+            held.insert(oid(parent)?);
+        }
+    }
+    Ok(held)
 }
 
 /// Pins again the entries that an earlier version pinned with a ref each: such a ref has no time of its own, and the
