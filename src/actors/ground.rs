@@ -26,7 +26,8 @@ pub async fn looked(world: &World, look: Look) {
     }
     for trouble in &new {
         let (path, says, hint) = (trouble.path.display(), &trouble.says, &trouble.hint);
-        tracing::error!(%path, says, hint, "one of the supervisor's own files is not as it was left");
+        tracing::error!(%path, says, hint, "one of the supervisor's own files was changed by \
+        another program");
         note(world, EventType::GroundLost, trouble);
     }
     let settled = [over, replaced].concat();

@@ -197,7 +197,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
     let git = match git {
         Probed::Known(git) => git,
         Probed::Unknown(why) => {
-            let losses = vec![format!("the sandbox cannot be judged: {why}")];
+            let losses = vec![format!("the sandbox cannot be inspected: {why}")];
             return Judgement::Escalate {
                 status: None,
                 losses,
@@ -214,7 +214,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
             };
         }
         Probed::Unknown(why) => {
-            let losses = vec![format!("it is not known whether a session runs: {why}")];
+            let losses = vec![format!("it is unknown whether a session runs: {why}")];
             return Judgement::Escalate {
                 status: None,
                 losses,

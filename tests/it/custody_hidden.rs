@@ -76,7 +76,7 @@ fn what_a_worktree_inside_names_alone_is_saved() {
     let aside = fs::read_to_string(admin.join("rebase-merge/autostash")).unwrap();
     let facts = city.facts(&sandbox);
     let rebase = "ignored repository .trees/rebased: a rebase in progress";
-    let named = format!("only this sandbox names {}", &commit[..10]);
+    let named = format!("only this sandbox references {}", &commit[..10]);
     assert_eq!(facts.special, [rebase, &named]);
     assert!(facts.is_committed(), "it holds up nothing");
     city.repo
@@ -208,7 +208,7 @@ fn what_a_repair_set_aside_is_saved_unasked() {
     fs::write(admin.join("index"), "torn").unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     let facts = city.facts(&sandbox);
-    let aside = "only this sandbox names what a repair set aside as index.aside";
+    let aside = "only this sandbox references what a repair set aside as index.aside";
     assert_eq!(facts.special, [aside]);
     assert!(facts.is_committed() && !facts.is_clean());
     let to = restored(&city, &sandbox);

@@ -174,7 +174,7 @@ impl ChildView {
             ChildState::Quarantined => "it died too often",
             ChildState::Finished => "its session ended as if its work were done",
             ChildState::Stopped if self.suspended => "it is suspended",
-            ChildState::Stopped if self.parked == Some(Cause::Login) => "its account wants a login",
+            ChildState::Stopped if self.parked == Some(Cause::Login) => "its account needs a login",
             ChildState::Stopped if self.parked.is_some() => "its account is at a limit",
             ChildState::Stopped => "it was stopped",
         };

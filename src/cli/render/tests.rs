@@ -356,13 +356,13 @@ fn an_action_is_said_in_a_sentence() {
             said::nuked,
             bare,
             "horde/raiders/Toast is gone; nothing of it had to be kept\n  \
-             ignored files, which no salvage keeps: .env, a\\x07 and 2 more",
+             ignored files, which salvage does not keep: .env, a\\x07 and 2 more",
         ),
         (
             said::rehearsed,
             unseen,
             "horde/raiders/Toast would go; nothing of it would be lost\n  \
-             ignored files, which no salvage keeps: it is not known which (why)",
+             ignored files, which salvage does not keep: their names are unknown (why)",
         ),
         (
             said::rehearsed,

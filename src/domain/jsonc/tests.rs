@@ -87,13 +87,13 @@ fn element_is_added_once_and_default_replaces_nothing() {
 #[test]
 fn what_is_no_json_or_of_another_kind_is_refused() {
     for (text, says) in [
-        ("{\"a\": }", "line 1: this is no value"),
+        ("{\"a\": }", "line 1: this is not a value"),
         ("{\n\"a\": 1\n\"b\": 2}", "line 3: a comma is missing"),
-        ("{\"a\": \"x", "line 1: this is no value"),
+        ("{\"a\": \"x", "line 1: this is not a value"),
         ("{\"a\": 1} x", "line 1: something follows the value"),
         ("{a: 1}", "line 1: a key in quotes is missing"),
         ("{\"a\" 1}", "line 1: a colon is missing"),
-        ("{\"a\\\"", "line 1: this is no value"),
+        ("{\"a\\\"", "line 1: this is not a value"),
         ("{ /* x", "line 1: a comment does not end"),
         ("[]", "`` is no object"),
         ("{\"a\": [1]}", "`a` is no object"),
