@@ -46,7 +46,13 @@ pub(super) async fn build(
     let failed =
         |what: &str, error: &dyn std::fmt::Display| DaemonError::Failed(format!("{what}: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let exe = std::env::current_exe().map_err(|e| failed("the program cannot find itself", &e))?;
+    let exe = std::env::current_exe().map_err(|e| {
+        failed(
+            "the path of this program cannot be \
+    found",
+            &e,
+        )
+    })?;
     let sessions = sessions(city)?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
@@ -57,7 +63,7 @@ pub(super) async fn build(
         _ => failed("the relic store cannot be opened", &error),
     })?;
     let dir = city.state_dir();
-    let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be made ready"))?;
+    let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be prepared"))?;
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(start.file));
     let repos = repos(city).await?;
     let tasks = Arc::new(tasks);
@@ -115,7 +121,7 @@ fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let dir = city.state_dir().join("sessions");
     let sessions = LocalSessions::new(dir.clone(), exe, &server);
-    let sessions = sessions.map_err(failed_at(&dir, "cannot be made ready"))?;
+    let sessions = sessions.map_err(failed_at(&dir, "cannot be prepared"))?;
     sessions
         .make_ready(city.session.provider)
         .map_err(|why| DaemonError::Failed(format!("no session can be started: {why}")))?;

@@ -77,7 +77,7 @@ const FIRST_POINTS: &[(&str, &str)] = &[
 const RESPAWN_POINTS: &[(&str, &str)] = &[
     (
         "check the outcome first",
-        "Look into .horde-outcome before you do anything else",
+        "Read .horde-outcome before you do anything else",
     ),
     (
         "already passed: write reviewing and stop",
@@ -122,7 +122,7 @@ fn a_respawn_on_a_dirty_tree_says_so_before_all_else() {
         let told = text
             .find("First fix this: the outcome of gt-7 was not accepted")
             .unwrap();
-        assert!(told < text.find("Look into .horde-outcome").unwrap());
+        assert!(told < text.find("Read .horde-outcome").unwrap());
     });
 }
 

@@ -79,7 +79,7 @@ async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
 /// Removes a sandbox that is still there without a hook; the fence keeps out every other nuke of the slot, and the
 /// sandbox itself keeps out charges.
 async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
-    let gone = || format!("rig {} is not configured any more", raider.rig);
+    let gone = || format!("rig {} is no longer configured", raider.rig);
     let rig = world.city.rig(&raider.rig).ok_or_else(gone)?;
     let removed = async {
         let lone = sandboxes::hookless(world, rig).await?;

@@ -169,7 +169,7 @@ impl ChildView {
         let again = until.map(|at| format!(", starts again at {at}"));
         let why = match self.state {
             ChildState::Starting | ChildState::Running | ChildState::Ending => return None,
-            ChildState::Blocked => "an agent that it depends on is not up",
+            ChildState::Blocked => "an agent that it depends on is not running",
             ChildState::Backoff => "its session ended",
             ChildState::Quarantined => "it died too often",
             ChildState::Finished => "its session ended as if its work were done",

@@ -95,7 +95,7 @@ async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
     match own.next().ok_or_else(nobody)?.was {
         Probed::Known(was) => was.ok_or_else(nobody),
         Probed::Unknown(why) => {
-            let message = format!("whose sandbox {raider} is cannot be read: {why}");
+            let message = format!("the owner of the sandbox of {raider} cannot be read: {why}");
             Err(Refusal::new(RefusalKind::Failed, message))
         }
     }

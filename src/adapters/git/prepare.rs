@@ -62,7 +62,10 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         // Theirs borrows from ours only after the migration. If it does and ours is new, ours was removed.
         if share::borrows(repo) {
             let lost = repo.repo_dir().display();
-            repo.mended(format!("the supervisor's own repository of the rig, {lost}, was removed, and is made again from its remote: the salvage that it held is lost"));
+            repo.mended(format!(
+                "the supervisor's own repository of the rig, {lost}, was removed, \
+            and was recreated from its remote: the salvage that it held is lost"
+            ));
         } else {
             adopt::adopt(repo)?;
         }

@@ -85,7 +85,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
         share::own_dir(repo, Path::new(name))?;
         let at = dir.join(name);
         repo.mended(format!(
-            "{} of the repository of the agents was removed, and is made again",
+            "{} of the repository of the agents was removed, and was recreated",
             at.display()
         ));
     }
@@ -113,7 +113,7 @@ fn mend_files(repo: &GitRepo) -> Result<(), RepoError> {
     if !matches!(theirs::head(dir), Ok(Some(_))) {
         share::write(repo, "HEAD", HEAD.as_bytes())?;
         repo.mended(format!(
-            "the HEAD of {} was removed or garbled, and is made again",
+            "the HEAD of {} was removed or garbled, and was recreated",
             dir.display()
         ));
     }
@@ -133,7 +133,8 @@ fn anew(repo: &GitRepo) -> Result<(), RepoError> {
     sandbox::list(repo)?;
     again(repo)?;
     repo.mended(format!(
-        "the repository of the agents, {}, was removed, and is made again: what only it held of their commits is lost",
+        "the repository of the agents, {}, was removed, and was recreated: what only it held of \
+        their commits is lost",
         repo.theirs().display()
     ));
     Ok(())

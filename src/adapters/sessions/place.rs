@@ -128,7 +128,7 @@ pub fn set_aside(dir: &Path) -> io::Result<()> {
 fn open(dir: &Path) -> io::Result<File> {
     let found = fs::symlink_metadata(dir)?;
     if !found.is_dir() {
-        let message = format!("it is {}, and no directory", regular::kind(&found));
+        let message = format!("it is {}, not a directory", regular::kind(&found));
         return Err(io::Error::new(io::ErrorKind::NotADirectory, message));
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;

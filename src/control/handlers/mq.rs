@@ -87,7 +87,7 @@ pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Val
                 return Err(unverified(txn, &mr)?);
             }
             mr.review = Review::Approved;
-            let note = "approved: it is measured once more, then it is queued";
+            let note = "approved: it is checked again, then queued";
             mr.release(Some(note.to_owned()));
             txn.put_mr(&mr)?;
             land::record_mr(txn, EventType::MrApproved, &mr, &asker)?;
@@ -114,8 +114,7 @@ fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreE
         None => "its raider's work is being verified".to_owned(),
     };
     let id = &mr.id;
-    let message =
-        format!("{id} does not wait for a person: {why}; `hd mq reject {id}` gives it up");
+    let message = format!("{id} does not wait for a person: {why}; `hd mq reject {id}` rejects it");
     Ok(StoreError::Conflict(message))
 }
 

@@ -208,8 +208,8 @@ fn hookless_json(world: &World, lone: &Hookless) -> Value {
     let was = lone.hook();
     let detail = match &lone.was {
         Probed::Known(Some(hook)) => format!("its hook is gone; it was made for {}", hook.relic),
-        Probed::Known(None) => "its hook is gone, and nothing tells whose it was".to_owned(),
-        Probed::Unknown(why) => format!("its hook is gone, and whose it was cannot be read: {why}"),
+        Probed::Known(None) => "its hook is gone, and its owner is unknown".to_owned(),
+        Probed::Unknown(why) => format!("its hook is gone, and its owner cannot be read: {why}"),
     };
     json!({
         "name": lone.raider.name, "id": lone.raider, "rig": lone.raider.rig,

@@ -28,7 +28,7 @@ pub fn findings(known: &Known, start: &Start<'_>, seen: &Seen) -> Vec<Finding> {
         && line(proven) != line(version)
     {
         let says = format!(
-            "{} is version {version}, and its preset was tested with {proven}",
+            "{} is version {version}, and its preset was proven with {proven}",
             known.program
         );
         let hint = format!("`hd harness test {name}` tests the preset with this version");

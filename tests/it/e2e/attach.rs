@@ -40,7 +40,7 @@ fn a_person_ends_a_program_by_ctrl_c_without_a_crash_and_is_told_that_the_next_o
     let mut hd = attach(&city, &end, "Toast");
     shown(&mut seat, "ready 1");
     seat.write_all(b"\x03").unwrap();
-    shown(&mut seat, "counts as no crash");
+    shown(&mut seat, "does not count as a crash");
     assert!(hd.wait().unwrap().success());
     city.wait_sign("up2");
     let raider = city.wait_session(&relic, 2);

@@ -135,7 +135,7 @@ fn sentence(kind: &str, cause: &str, until: &str) -> String {
             "NAME crashed: its session HOW; `hd why NAME` tells what follows".to_owned()
         }
         ("agent.restarted" | "agent.stopped", "ended_by_person") => {
-            format!("the key ended the program of NAME, which counts as no crash; {AGAIN}")
+            format!("a key ended the program of NAME, which does not count as a crash; {AGAIN}")
         }
         ("agent.restarted", "handoff") => format!("NAME handed off; {AGAIN}"),
         ("agent.restarted", "handoff_loop") => {
@@ -194,7 +194,7 @@ mod tests {
             (vec![ended("shutdown")], "the supervisor stops"),
             (vec![again("handoff")], "Toast handed off; "),
             (vec![again("handoff_loop")], "starts at T"),
-            (vec![again("ended_by_person")], "counts as no crash"),
+            (vec![again("ended_by_person")], "does not count as a crash"),
             (vec![again("drift")], "fresh session (drift)"),
             (
                 vec![event(
