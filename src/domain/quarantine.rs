@@ -62,7 +62,7 @@ impl Deaths {
         let rig = &raider.rig;
         format!(
             "{relic} ({title}): {}.\n\
-             No session starts before {}; then one more session is tried. {relic} stays blocked \
+             No session starts before {:.0}; then one more session is tried. {relic} stays blocked \
              until a person acts or the work is done.\n\
              `hd logs {raider}` shows all output, `hd raider unquarantine {raider}` retries now,\n\
              `hd raider nuke {raider} --salvage` saves its work and frees its slot; after that\n\

@@ -282,7 +282,7 @@ impl Root {
             return;
         };
         tracing::warn!(child = %id, why = %exit, "session not started: its state is unknown or \
-                                                 nothing can be written; the start is put off");
+        nothing can be written; the start is delayed");
         slot.unseen = Some(exit.to_string());
         tell_operators(slot, Some(exit));
         slot.desired = Desired::Up;
@@ -346,7 +346,7 @@ impl Root {
         };
         slot.become_state(ChildState::Stopped, now);
         answer(&mut slot.for_end, &Ok(()));
-        slot.no_session("it was laid to rest");
+        slot.no_session("it was suspended or stopped");
         let kind = match cause {
             Cause::Suspended => EventType::AgentSuspended,
             _ => EventType::AgentStopped,

@@ -42,7 +42,12 @@ pub struct Repaired {
 pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     if let Some((saga, hook)) = charge::stranded(world, &raider).await? {
         // Only its sandbox prevents the unwinding, which goes on after the repair.
-        let busy = || Refusal::conflict(format!("{raider} is busy: its charge is taken back"));
+        let busy = || {
+            Refusal::conflict(format!(
+                "{raider} is busy: its failed charge is being \
+        undone"
+            ))
+        };
         let alone = world
             .claims
             .claim(ClaimKey::Saga(saga.id))

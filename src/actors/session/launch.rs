@@ -116,7 +116,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
                 return adopt(world, facts).await;
             }
             RunState::Running if facts.incarnation > incarnation => {
-                return Err(failed("a later incarnation has its name".into()));
+                return Err(failed("a later incarnation uses its name".into()));
             }
             RunState::Running => {
                 let stopped = effects::stop_seen(world, facts.clone(), spec.grace).await;

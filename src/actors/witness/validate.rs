@@ -275,7 +275,7 @@ async fn lost_commits(
     let mr = mr.map_or_else(String::new, |mr| mr.id.to_string());
     let problem = ProblemKind::BranchLostCommits;
     let lost = vec![
-        format!("done said {said}, now it is at {}", facts.head),
+        format!("done declared {said}, now it is at {}", facts.head),
         format!("`hd mq reject {mr}` gives the work to a fresh raider"),
     ];
     let refused = Refusal {
@@ -361,7 +361,7 @@ fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> 
     let first = !mr.awaits_person();
     mr.review = Review::Wanted;
     let note = format!(
-        "a person must look: hd mq approve {0} or hd mq reject {0}",
+        "needs a review: hd mq approve {0} or hd mq reject {0}",
         mr.id
     );
     mr.hold_for(HoldReason::Review, note, txn.now());

@@ -118,7 +118,7 @@ fn call_that_ended_by_itself_is_told_in_words() {
         "subject": "gt-5", "cause": "vanished", "data": {}});
     let line = event::event(&acked, PLAIN);
     assert!(
-        line.contains("(vanished: what it was about is over)"),
+        line.contains("(vanished: its subject no longer exists or is resolved)"),
         "{line}"
     );
 }

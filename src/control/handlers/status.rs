@@ -329,12 +329,14 @@ fn raider_json(
         (None, Some(shown), _) => (Some(shown.word()), Some(shown.text().to_owned())),
         (None, None, Some(wait)) => (
             Some("waiting"),
-            Some(format!("{}, until {}", wait.reason, wait.until)),
+            Some(format!("{}, until {:.0}", wait.reason, wait.until)),
         ),
         (None, None, None) => match session.and_then(|session| idle(world, hook, session)) {
             Some(since) => (
                 Some("waiting"),
-                Some(format!("its turn ended at {since}, and it waits for input")),
+                Some(format!(
+                    "its turn ended at {since:.0}, and it waits for input"
+                )),
             ),
             None => {
                 let absence = view.filter(|_| hook.done.is_none());

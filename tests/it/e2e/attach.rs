@@ -91,7 +91,7 @@ fn text_is_refused_while_a_line_stands_that_an_attached_person_has_begun() {
     shown(&mut seat, "delete the");
     let refused = city.hd(&["send", "reader", "go on"]);
     assert_eq!(refused.code, 7, "{refused:?}");
-    for said in ["begun a line", "delete the", "--force"] {
+    for said in ["a person began", "delete the", "--force"] {
         assert!(refused.err.contains(said), "{refused:?}");
     }
     seat.write_all(b"\x1c").unwrap();

@@ -144,5 +144,5 @@ fn work_of_a_rejected_attempt_is_shown_without_what_was_taken_off_its_target() {
     let shown = printed(&city, &told);
     assert_eq!(shown.len(), 1, "{told}");
     assert!(shown[0].contains("+a line of a commit"), "{shown:?}");
-    assert!(!shown[0].contains("taken back"), "{shown:?}");
+    assert!(!shown[0].contains("being undone"), "{shown:?}");
 }

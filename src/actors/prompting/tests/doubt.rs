@@ -167,7 +167,7 @@ async fn person_is_called_where_it_is_not_known_whether_one_is_attached() {
     sessions.guess_attached(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
-    assert!(call(&town, "does not say").await.is_some());
+    assert!(call(&town, "does not report").await.is_some());
     sessions.guess_attached(&charged.session, false);
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);

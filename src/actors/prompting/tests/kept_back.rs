@@ -216,7 +216,7 @@ async fn call_for_a_refused_first_prompt_names_the_session() {
         town.pass(20 * SECOND).await;
     }
     let called = town.escalations().await;
-    let is_refusal = |call: &Relic| call.body.contains("typed and not submitted");
+    let is_refusal = |call: &Relic| call.body.contains("typed, but not submitted");
     assert!(called.iter().any(is_refusal), "{called:?}");
     for call in called {
         assert!(!call.body.contains("NAME"), "{}", call.body);

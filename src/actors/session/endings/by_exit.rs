@@ -46,11 +46,11 @@ pub async fn settle(
         Ok(()) => passed,
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => passed,
         Err(refused) if refused.kind == RefusalKind::NoCommits => Outcome::Stuck {
-            reason: format!("it ended without a commit; it said last:\n{tail}"),
+            reason: format!("it ended without a commit; its last output:\n{tail}"),
         },
         Err(refused) if refused.kind == RefusalKind::BadRequest => Outcome::Stuck {
             reason: format!(
-                "it ended, and its work cannot be taken: {}; it said last:\n{tail}",
+                "it ended, but its work cannot be accepted: {}; its last output:\n{tail}",
                 refused.text()
             ),
         },

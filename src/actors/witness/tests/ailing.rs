@@ -79,7 +79,7 @@ async fn what_fails_of_a_broken_sandbox_names_the_repair() {
     assert_eq!(refused.kind, RefusalKind::Failed, "{refused}");
     assert_eq!(
         refused.hint.unwrap(),
-        format!("`hd raider repair horde/{name}` makes it whole")
+        format!("`hd raider repair horde/{name}` rebuilds it")
     );
     repair::run(&town.world, charged.raider.clone())
         .await

@@ -32,7 +32,7 @@ const WITNESS: &str = "horde/witness";
 const PLAIN: &[Call] = &[
     (
         TOAST,
-        "the owner of its sandbox cannot be read",
+        "whose sandbox it is cannot be read",
         "",
         ProblemKind::Unread,
         None,
@@ -60,7 +60,7 @@ const PLAIN: &[Call] = &[
     ),
     (
         "rig horde",
-        "the budget of rig horde is incomplete: some of the used tokens have no price",
+        "the budget of rig horde does not count all that is used: some tokens have no price",
         "",
         ProblemKind::BudgetUnpriced,
         None,

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::how;
 use crate::cli::context::Context;
+use crate::cli::render::to_seconds;
 use crate::control::client::Flow;
 use crate::control::protocol::{ControlError, Op, args::Events};
 use crate::domain::holder_wire::Ended;
@@ -117,7 +118,8 @@ impl Reason {
         let (kind, cause) = (word(end, "/type"), word(end, "/cause"));
         let group = verb_group(&word(end, "/subject"));
         Some(Self {
-            said: sentence(&kind, &cause, &word(end, "/data/until")).replace("GROUP", group),
+            said: sentence(&kind, &cause, &to_seconds(&word(end, "/data/until")))
+                .replace("GROUP", group),
             // A nuke ends the session first.
             more: group == "raider" && kind == "agent.stopped" && cause == "operator",
         })

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::render::event;
+use crate::cli::render::{event, to_seconds};
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{Events, RelicRef};
 use crate::control::protocol::{Exit, Op};
@@ -226,7 +226,7 @@ fn parked(what: &str, event: &Value) -> String {
     // The text of the session's screen.
     let text = shown::line(word("/data/text").unwrap_or_default());
     match word("/data/until") {
-        Some(until) => format!("{what} until {until}: {text}"),
+        Some(until) => format!("{what} until {}: {text}", to_seconds(until)),
         None => format!("{what}: {text}"),
     }
 }
@@ -247,7 +247,7 @@ fn end(relic: &Value, exhausted: bool) -> Option<End> {
         "closed" => Some(End::Closed),
         "blocked" if exhausted => Some(End::NotMerged),
         "blocked" => Some(End::Blocked),
-        "deferred" => Some(End::Deferred(word("until").map(str::to_owned))),
+        "deferred" => Some(End::Deferred(word("until").map(to_seconds))),
         _ => None,
     }
 }
