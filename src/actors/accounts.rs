@@ -161,8 +161,11 @@ async fn call_for_logins(world: &World) {
             continue;
         };
         if let Err(error) = call(world, &name, &harness.name, &park).await {
-            tracing::warn!(%error, account = name, "the escalation about a login could not be \
-            stored; the next patrol retries");
+            tracing::warn!(
+                %error,
+                account = name,
+                "the escalation about a login could not be stored; the next patrol retries"
+            );
         }
     }
 }
@@ -196,8 +199,10 @@ pub async fn load(world: &World) {
     let stored = match world.store.run(read).await {
         Ok(stored) => stored,
         Err(error) => {
-            tracing::warn!(%error, "the stored parks of accounts cannot be read; the read is \
-            retried");
+            tracing::warn!(
+                %error,
+                "the stored parks of accounts cannot be read; the read is retried"
+            );
             return;
         }
     };
@@ -255,8 +260,11 @@ pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
         // The decision is stored first: it holds for the next supervisor, too.
         write(world).await;
         if let Err(error) = carry_out(world, &name, due).await {
-            tracing::warn!(%error, account = name, "the sessions of an account could not be \
-            resumed; it is retried");
+            tracing::warn!(
+                %error,
+                account = name,
+                "the sessions of an account could not be resumed; it is retried"
+            );
             return world.clock.now().checked_add(AGAIN).ok();
         }
     }

@@ -127,8 +127,10 @@ impl Dispatcher {
         let (me, world) = (me.clone(), Arc::clone(&self.world));
         tokio::spawn(async move {
             if wisps && let Err(error) = retention::collect(&world).await {
-                tracing::warn!(%error, "expired wisps could not be deleted; the next collection \
-                retries");
+                tracing::warn!(
+                    %error,
+                    "expired wisps could not be deleted; the next collection retries"
+                );
             }
             // A restarted dispatcher looks by itself.
             let _restarted = me.cast(DispatcherMsg::Patrol);

@@ -26,21 +26,29 @@ pub async fn looked(world: &World, look: Look) {
     }
     for trouble in &new {
         let (path, says, hint) = (trouble.path.display(), &trouble.says, &trouble.hint);
-        tracing::error!(%path, says, hint, "one of the supervisor's own files was changed by \
-        another program");
+        tracing::error!(
+            %path,
+            says,
+            hint,
+            "one of the supervisor's own files was changed by another program"
+        );
         note(world, EventType::GroundLost, trouble);
     }
     let settled = [over, replaced].concat();
     if !settled.is_empty()
         && let Err(error) = settle(world, settled).await
     {
-        tracing::warn!(%error, "an escalation about a repaired file could not be closed; it stays \
-        open");
+        tracing::warn!(
+            %error,
+            "an escalation about a repaired file could not be closed; it stays open"
+        );
     }
     for trouble in new {
         if let Err(error) = call(world, trouble).await {
-            tracing::warn!(%error, "the escalation about the supervisor's files could not be \
-            stored; no person is called");
+            tracing::warn!(
+                %error,
+                "the escalation about the supervisor's files could not be stored; no person is called"
+            );
         }
     }
 }

@@ -282,8 +282,11 @@ pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy, end
     let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
     if let Ok(Err(error)) = ended {
         // It goes on record all the same: the next run tries again before it starts.
-        tracing::error!(automation = %run.automation, %error, "processes of an interrupted run \
-        could not be ended; the next run retries");
+        tracing::error!(
+            automation = %run.automation,
+            %error,
+            "processes of an interrupted run could not be ended; the next run retries"
+        );
     }
     run.state = RunState::Failed;
     run.end = Some(Cause::Crash);
@@ -317,12 +320,16 @@ async fn settle(world: &World, run: Run) {
         match settled.await {
             Ok(()) => return,
             Err(error) if world.is_stopping() => {
-                tracing::error!(%error, "the end of an automation's run could not be stored \
-                before the stop");
+                tracing::error!(
+                    %error,
+                    "the end of an automation's run could not be stored before the stop"
+                );
                 return;
             }
-            Err(error) => tracing::warn!(%error, "the end of an automation's run could not be \
-            stored; it is retried"),
+            Err(error) => tracing::warn!(
+                %error,
+                "the end of an automation's run could not be stored; it is retried"
+            ),
         }
         tokio::time::sleep(RETRY).await;
     }

@@ -187,7 +187,10 @@ async fn due(world: &Arc<World>, automation: Automation, last: Option<Run>) {
 async fn begin(world: &Arc<World>, automation: &Automation, trigger: Trigger) {
     if let Err(error) = fire::fire(world, automation, trigger).await {
         let automation = automation.id.to_string();
-        tracing::warn!(automation, %error, "a due automation could not be started; the next \
-        patrol retries");
+        tracing::warn!(
+            automation,
+            %error,
+            "a due automation could not be started; the next patrol retries"
+        );
     }
 }

@@ -281,8 +281,11 @@ impl Root {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        tracing::warn!(child = %id, why = %exit, "session not started: its state is unknown or \
-        nothing can be written; the start is delayed");
+        tracing::warn!(
+            child = %id,
+            why = %exit,
+            "session not started: its state is unknown or nothing can be written; the start is delayed"
+        );
         slot.unseen = Some(exit.to_string());
         tell_operators(slot, Some(exit));
         slot.desired = Desired::Up;

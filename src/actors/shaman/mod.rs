@@ -119,15 +119,19 @@ async fn look(world: &Arc<World>) -> Option<Timestamp> {
         .store
         .run(move |txn| reraise::look(txn, reraise, &age));
     if let Err(error) = unkillable::over(world).await {
-        tracing::warn!(%error, "the sessions that could not be ended cannot be checked; their \
-        escalations stay open");
+        tracing::warn!(
+            %error,
+            "the sessions that could not be ended cannot be checked; their escalations stay open"
+        );
     }
     match looked.await {
         // A time beyond the calendar never comes.
         Ok(next) => world.clock.now().checked_add(next?).ok(),
         Err(error) => {
-            tracing::warn!(%error, "the shaman could not read its inbox and escalations; it \
-            retries");
+            tracing::warn!(
+                %error,
+                "the shaman could not read its inbox and escalations; it retries"
+            );
             lookout::retry(world)
         }
     }

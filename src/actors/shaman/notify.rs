@@ -75,8 +75,10 @@ pub(super) fn tell(args: &ShamanArgs) {
     tokio::spawn(async move {
         loop {
             if let Err(error) = tell_all(&args).await {
-                tracing::warn!(%error, "notices could not be sent; the next look of the shaman \
-                retries");
+                tracing::warn!(
+                    %error,
+                    "notices could not be sent; the next look of the shaman retries"
+                );
             }
             match claim.give_back() {
                 Some(again) => claim = again,
@@ -98,8 +100,10 @@ pub(super) fn end_leftovers(args: &ShamanArgs) {
         let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
         if let Ok(Err(error)) = ended {
             // The next command tries again before it starts.
-            tracing::error!(%error, "a leftover command of [notify] could not be ended; the next \
-            command retries");
+            tracing::error!(
+                %error,
+                "a leftover command of [notify] could not be ended; the next command retries"
+            );
         }
         drop(claim);
         tell(&args);

@@ -27,8 +27,10 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
         return;
     }
     if let Err(error) = over(&world).await {
-        tracing::warn!(%error, "the escalation about a session that has ended could not be \
-        closed; it may stay open");
+        tracing::warn!(
+            %error,
+            "the escalation about a session that has ended could not be closed; it may stay open"
+        );
     }
     let subject = subject(&world, &session).await;
     let hint = "check its processes: state D waits for a disk or a network mount";
@@ -53,8 +55,10 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
     match told.await {
         Ok(()) => world.nudge(message::SHAMAN),
         Err(error) => {
-            tracing::error!(%error, "the escalation about a session that does not end could not \
-            be stored; no person is called")
+            tracing::error!(
+                %error,
+                "the escalation about a session that does not end could not be stored; no person is called"
+            )
         }
     }
 }

@@ -60,8 +60,7 @@ pub(super) async fn gather(
     let lone = match hookless(world, rig).await {
         Ok(lone) => lone,
         Err(error) => {
-            tracing::warn!(rig = %rig.name, %error, "the rig's sandboxes without hook cannot be \
-            listed; zombies among them are not found by this patrol");
+            tracing::warn!(rig = %rig.name, %error, "sandboxes without hook cannot be listed; skipped");
             Vec::new()
         }
     };

@@ -334,9 +334,7 @@ fn raider_json(
         (None, None, None) => match session.and_then(|session| idle(world, hook, session)) {
             Some(since) => (
                 Some("waiting"),
-                Some(format!(
-                    "its turn ended at {since:.0}, and it waits for input"
-                )),
+                Some(format!("its turn ended at {since:.0}; it waits for input")),
             ),
             None => {
                 let absence = view.filter(|_| hook.done.is_none());
