@@ -161,7 +161,7 @@ fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     fs::write(tip, format!("{made}\n")).unwrap();
     let facts = city.facts(&sandbox);
     let claimed =
-        "ignored repository vendor/library: commits that only its own refs call pushed: 1";
+        "ignored repository vendor/library: commits that only its own refs list as pushed: 1";
     assert_eq!(facts.special, [claimed]);
     assert!(facts.is_committed(), "it holds nothing up");
     let to = restored(&city, &sandbox);
@@ -208,7 +208,7 @@ fn what_a_repair_set_aside_is_saved_unasked() {
     fs::write(admin.join("index"), "torn").unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     let facts = city.facts(&sandbox);
-    let aside = "only this sandbox references what a repair set aside as index.aside";
+    let aside = "only this sandbox references the work that a repair set aside as index.aside";
     assert_eq!(facts.special, [aside]);
     assert!(facts.is_committed() && !facts.is_clean());
     let to = restored(&city, &sandbox);

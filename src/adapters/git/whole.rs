@@ -54,7 +54,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
         Ok(_) => {
             let aside = share::move_away(repo)?;
             repo.mended(format!(
-                "{} was no directory, and is set aside as {}",
+                "{} was not a directory, and is set aside as {}",
                 dir.display(),
                 aside.display()
             ));
@@ -133,8 +133,8 @@ fn anew(repo: &GitRepo) -> Result<(), RepoError> {
     sandbox::list(repo)?;
     again(repo)?;
     repo.mended(format!(
-        "the repository of the agents, {}, was removed, and was recreated: what only it held of \
-        their commits is lost",
+        "the repository of the agents, {}, was removed, and was recreated: commits that only it \
+        held are lost",
         repo.theirs().display()
     ));
     Ok(())
@@ -152,7 +152,7 @@ fn aside(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
         _ => {
             let at = dir.join(name);
             repo.mended(format!(
-                "{} was no directory, and is set aside as {}",
+                "{} was not a directory, and is set aside as {}",
                 at.display(),
                 to.display()
             ));
@@ -168,7 +168,7 @@ fn open_up(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
     match beneath::open_up(dir, name) {
         Ok(true) => {
             repo.mended(format!(
-                "{} was closed to its owner, and is open again",
+                "{} was not accessible to its owner; its mode is restored",
                 path.display()
             ));
             Ok(())

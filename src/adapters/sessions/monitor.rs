@@ -95,7 +95,7 @@ impl Monitor {
             return Ok(false);
         };
         if proc::is_scarce(&pidfd) {
-            return Err(io::Error::other("there are few descriptors left"));
+            return Err(io::Error::other("few file descriptors are left"));
         }
         watches.last += 1;
         let number = watches.last;

@@ -180,7 +180,7 @@ async fn nobody_is_started_in_a_sandbox_that_is_gone_or_broken_nor_tried_by_a_pr
     assert_eq!(town.parts.tasks.prompts().len(), 1, "nothing is written");
     assert_eq!(town.events(EventType::RaiderHomeless).await.len(), 1);
     repo.give_back(name);
-    repo.damage(name, "its files are not all there yet");
+    repo.damage(name, "some of its files do not exist yet");
     town.pass(PATROL * 3).await;
     assert_eq!(town.starts(&charged.session), 1);
     let refused = town.wake(&id).await.unwrap_err();

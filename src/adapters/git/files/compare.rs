@@ -261,7 +261,7 @@ pub(in super::super) fn read(
     seen: &mut Seen,
 ) -> Result<Option<(Entry, Oid)>, RepoError> {
     let path = root.path().join(bytes::path(&entry.path));
-    let mut last = io::Error::other("it changes while it is read");
+    let mut last = io::Error::other("it keeps changing while it is read");
     for _ in 0..TRIES {
         let began = SystemTime::now();
         let read = match entry.kind {
