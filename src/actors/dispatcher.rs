@@ -108,8 +108,7 @@ impl Actor for DispatcherActor {
         let ended = tokio::time::timeout(LAST_RUNS, automations.ended()).await;
         if ended.is_err() {
             tracing::error!(
-                "a run of an automation did not end before the stop; the next start \
-            ends it"
+                "a run of an automation did not end before the stop; the next start ends it"
             );
         }
         Ok(())

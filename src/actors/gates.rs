@@ -94,8 +94,7 @@ pub async fn run_all(
             (_, Verdict::Infra) => Outcome::Infra {
                 gate: name,
                 why: format!(
-                    "failed, and could not be run on the target itself for \
-                comparison:\n{tail}"
+                    "failed, and could not be run on the target itself for comparison:\n{tail}"
                 ),
             },
             // It cannot run here, confirmed once by `judge`, but can on the target: so the branch is the cause.

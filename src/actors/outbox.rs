@@ -248,10 +248,7 @@ fn done_request(intent: &Intent, now: Timestamp) -> Result<DoneRequest, Refusal>
     let args = Value::Object(intent.args.clone());
     let mut request: DoneRequest = declared::parse_args(raider, &args, now)?;
     let incarnation = intent.incarnation.map(Incarnation);
-    request.incarnation = Some(incarnation.ok_or_else(|| {
-        bad("its incarnation is \
-    missing"
-            .into())
-    })?);
+    request.incarnation =
+        Some(incarnation.ok_or_else(|| bad("its incarnation is missing".into()))?);
     Ok(request)
 }

@@ -269,8 +269,8 @@ fn look_at_sessions(held: &mut Held, path: &Path, look: &mut Look) -> io::Result
         Some(now) if now.is_dir() => {
             let moved = place(dir, &ours)?.unwrap_or_default();
             let says = format!("it was moved to {}", moved.display());
-            let hint = "move away the directory that is in its place; then the original is moved \
-            back";
+            let hint =
+                "move away the directory that is in its place; then the original is moved back";
             look.leave(Part::Sessions, path, says, hint);
         }
         instead => {

@@ -46,13 +46,8 @@ pub(super) async fn build(
     let failed =
         |what: &str, error: &dyn std::fmt::Display| DaemonError::Failed(format!("{what}: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let exe = std::env::current_exe().map_err(|e| {
-        failed(
-            "the path of this program cannot be \
-    found",
-            &e,
-        )
-    })?;
+    let exe = std::env::current_exe()
+        .map_err(|e| failed("the path of this program cannot be found", &e))?;
     let sessions = sessions(city)?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;

@@ -229,14 +229,12 @@ fn orphan(session: &SessionFacts) -> Option<Diagnosis> {
         RunState::Running => "the session runs and belongs to no raider or agent".to_owned(),
         RunState::Lost { why } => {
             format!(
-                "the session belongs to no raider or agent, and some of its processes may be \
-            alive: {why}"
+                "the session belongs to no raider or agent, and some of its processes may be alive: {why}"
             )
         }
         RunState::Unknown { why } => {
             let says = format!(
-                "the session belongs to no raider or agent, and its state cannot \
-            be read: {why}"
+                "the session belongs to no raider or agent, and its state cannot be read: {why}"
             );
             let hint = "it is left running until its state can be read";
             return Some(Finding::new(Kind::Unseen, &session.id, says, hint).into());
@@ -280,8 +278,7 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
         }
         Stray::Kept(why) => {
             let hint = format!(
-                "it is kept; `hd raider nuke {raider} --salvage` saves its work and then \
-                removes it"
+                "it is kept; `hd raider nuke {raider} --salvage` saves its work and then removes it"
             );
             finding(format!("{says}: {why}"), hint).into()
         }
@@ -292,9 +289,9 @@ fn lost_sandbox(raider: &RaiderId, what: &Probed<Ailment>) -> Diagnosis {
     let (kind, says, hint) = match what {
         Probed::Known(what) => {
             let says = match what {
-                Ailment::Gone => "it has a relic on its hook, but its sandbox is \
-                missing"
-                    .to_owned(),
+                Ailment::Gone => {
+                    "it has a relic on its hook, but its sandbox is missing".to_owned()
+                }
                 Ailment::Broken(why) => {
                     format!("it has a relic on its hook, but git cannot use its sandbox: {why}")
                 }
@@ -309,8 +306,7 @@ fn lost_sandbox(raider: &RaiderId, what: &Probed<Ailment>) -> Diagnosis {
 /// The witness reopens a relic when it removes the sandbox; here it finds no sandbox.
 fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     let says = format!(
-        "it is hooked to {raider}, which has neither hook nor sandbox: no raider works \
-        on it"
+        "it is hooked to {raider}, which has neither hook nor sandbox: no raider works on it"
     );
     let hint = "`hd doctor --fix` reopens it; branches that were pushed for it are kept";
     let finding = Finding::new(Kind::LostRelic, relic, says, hint);
@@ -321,12 +317,10 @@ fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
 fn lost_rig((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     let rig = &raider.rig;
     let says = format!(
-        "it is hooked to {relic}, but its rig {rig} is not configured: it is not \
-    supervised"
+        "it is hooked to {relic}, but its rig {rig} is not configured: it is not supervised"
     );
     let hint = format!(
-        "add {rig} to `city.toml` again to continue its work, or abandon it with `hd relic close \
-        {relic}`"
+        "add {rig} to `city.toml` again to continue its work, or abandon it with `hd relic close {relic}`"
     );
     Finding::new(Kind::LostRig, raider, says, hint).into()
 }
@@ -384,10 +378,8 @@ fn no_program(lacking: &Lacking) -> Diagnosis {
 
 fn trashed(entries: &[PathBuf]) -> Diagnosis {
     let (count, first) = (entries.len(), entries[0].display());
-    let says = format!(
-        "{count} removed directories or files still in the trash, for example \
-    {first}"
-    );
+    let says =
+        format!("{count} removed directories or files still in the trash, for example {first}");
     let hint = "`hd doctor --fix` empties the trash; its content is no longer needed";
     Diagnosis::mended_by(
         Finding::new(Kind::Trash, "trash", says, hint),

@@ -279,8 +279,7 @@ impl Reason {
                 return "its input holds a line that a person began and did not submit".into();
             }
             Self::Full => {
-                return "earlier input still waits in its terminal, because its program does not \
-                read"
+                return "earlier input still waits in its terminal, because its program does not read"
                     .into();
             }
             Self::Draining => {
@@ -288,8 +287,7 @@ impl Reason {
                     .into();
             }
             Self::Unsure => {
-                return "the prompt was sent to the terminal, but it is unknown whether the \
-                terminal accepted it"
+                return "the prompt was sent to the terminal, but it is unknown whether the terminal accepted it"
                     .into();
             }
             Self::Doubtful => {
@@ -319,8 +317,7 @@ impl Reason {
                 \"...\"`. `input_patterns` of its harness describe a screen that accepts text."
             }
             Self::Begun => {
-                "The prompt is typed after that line was submitted or cleared, or after ten \
-                minutes without a key."
+                "The prompt is typed after that line was submitted or cleared, or after ten minutes without a key."
             }
             Self::Full => "The prompt is typed when the program reads its input.",
             Self::Draining => "The rest is typed when the program reads its input.",

@@ -55,10 +55,8 @@ impl OtherWork {
     /// Returns the file of this name that a repair set aside.
     #[must_use]
     pub fn set_aside(name: impl fmt::Display) -> Self {
-        let text = format!(
-            "only this sandbox references the work that a repair set aside as \
-        {name}"
-        );
+        let text =
+            format!("only this sandbox references the work that a repair set aside as {name}");
         Self::new(WorkKind::SetAside, text)
     }
 

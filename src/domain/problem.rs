@@ -56,15 +56,13 @@ kinds! {
     /// A budget is spent. The subject is its scope.
     BudgetSpent => "budget_spent", "a budget is spent";
     /// A budget covers tokens without a price. The subject is its scope.
-    BudgetUnpriced => "budget_unpriced", "a budget is incomplete: some of the used tokens have no \
-    price";
+    BudgetUnpriced => "budget_unpriced", "a budget is incomplete: some of the used tokens have no price";
     /// A relic was charged too often without success.
     ChargedInVain => "charged_in_vain", "its charges failed";
     /// Waiting work of a rig cannot be charged.
     ChargesStuck => "charges_stuck", "waiting work cannot be charged";
     /// Work that was declared to need no change has commits.
-    CommitsAfterDone => "commits_after_done", "commits were made after done declared that no \
-    change was needed";
+    CommitsAfterDone => "commits_after_done", "commits were made after done declared that no change was needed";
     /// A finished sandbox cannot be measured.
     FinishedUnmeasured => "finished_unmeasured", "the sandbox cannot be inspected after done";
     /// A finished sandbox holds unsaved work.
@@ -80,18 +78,15 @@ kinds! {
     /// The remote or the target refuses a merge request for good. The subject is the merge request.
     LandingRefused => "landing_refused", "it cannot be landed";
     /// Each session of a child ends at a limit or a login.
-    LimitLoop => "limit_loop", "each of its sessions ends at a limit or a login soon after its \
-    start";
+    LimitLoop => "limit_loop", "each of its sessions ends at a limit or a login soon after its start";
     /// A session could not be told that its limit is over.
-    LimitUntold => "limit_untold", "its limit is over, but the session could not be told to \
-    continue";
+    LimitUntold => "limit_untold", "its limit is over, but the session could not be told to continue";
     /// An account wants a login. The subject is the account.
     LoginWanted => "login_wanted", "its account needs a login";
     /// The witness's look at the raiders hangs.
     LookHangs => "look_hangs", "its patrol of the raiders hangs";
     /// A merge was announced, and the target does not have it.
-    MergeNotOnTarget => "merge_not_on_target", "its merge was announced, but the commit is not on \
-    the target";
+    MergeNotOnTarget => "merge_not_on_target", "its merge was announced, but the commit is not on the target";
     /// A message to a witness cannot be handled. The subject is the relic, or the message.
     MessageStuck => "message_stuck", "a message cannot be handled";
     /// A directory without owner holds a slot.
@@ -133,11 +128,9 @@ kinds! {
     /// The sandboxes of a rig cannot be seen.
     SandboxesUnseen => "sandboxes_unseen", "the sandboxes of its rig cannot be listed";
     /// A stalled session has text in its input that a person began.
-    StalledBegun => "stalled_begun", "it is stalled, and its input holds a line that a person \
-    began";
+    StalledBegun => "stalled_begun", "it is stalled, and its input holds a line that a person began";
     /// All steps were tried with a stalled session.
-    StalledHelpless => "stalled_helpless", "it is stalled, and neither nudges nor a fresh session \
-    helped";
+    StalledHelpless => "stalled_helpless", "it is stalled, and neither nudges nor a fresh session helped";
     /// A stalled session is not replaced.
     StalledKept => "stalled_kept", "it is stalled, and is not restarted";
     /// A stalled session shows only a spinner.

@@ -70,8 +70,7 @@ pub fn compacted(hd: &str) -> String {
 #[must_use]
 pub fn compacts(hd: &str) -> String {
     format!(
-        "From the supervisor: your conversation is being compacted. Commit your finished work, \
-        and hand off to a \
+        "From the supervisor: your conversation is being compacted. Commit your finished work, and hand off to a \
          fresh session with `{hd} handoff -m \"what is done, what is left\"`."
     )
 }
@@ -153,8 +152,7 @@ pub fn respawn(
             "A person ended your last session on this task before it was finished."
         }
         Cause::RateLimit => {
-            "Your last session on this task was ended while your account was at a limit, which is \
-            over."
+            "Your last session on this task was ended while your account was at a limit, which is over."
         }
         _ => "Your last session on this task ended before it was finished.",
     };
@@ -164,8 +162,7 @@ pub fn respawn(
             uncommitted files may be lost."
         }
         _ => {
-            "The worktree is unchanged since then: its commits and its uncommitted files are \
-        there."
+            "The worktree is unchanged since then: its commits and its uncommitted files are there."
         }
     };
     let problem = problem.map_or_else(String::new, |problem| {
@@ -210,10 +207,8 @@ pub fn handoff(brief: &Brief<'_>, note: Option<&str>) -> String {
     let rules = rules(brief);
     format!(
         "{who}\n\n\
-         Your last session on this task handed off to you. The worktree is unchanged since then. \
-         {note}\n\n\
-         Read {task_file}, `git status` and `git log {base}..HEAD`, and continue where it \
-         stopped.\n\n\
+         Your last session on this task handed off to you. The worktree is unchanged since then. {note}\n\n\
+         Read {task_file}, `git status` and `git log {base}..HEAD`, and continue where it stopped.\n\n\
          {task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n"
     )
 }
@@ -368,8 +363,7 @@ fn workflow(brief: &Brief<'_>) -> String {
          4. Test it: run the existing tests, and add the missing ones.\n\
          5. Commit everything to your branch. Uncommitted files do not count.\n\
          6. Review your own work: {review}. When the review finds nothing, the outcome is \
-         `passed`. When it finds something, fix it, commit, and review again. After it has failed \
-         {max} \
+         `passed`. When it finds something, fix it, commit, and review again. After it has failed {max} \
          {times}, stop with the outcome `stuck`.\n\
          7. Write the outcome, and stop."
     )

@@ -66,8 +66,7 @@ impl Deaths {
              until a person acts or the work is done.\n\
              `hd logs {raider}` shows all output, `hd raider unquarantine {raider}` retries now,\n\
              `hd raider nuke {raider} --salvage` saves its work and frees its slot; after that\n\
-             `hd charge {relic} {rig}` gives the relic to a fresh raider, `hd relic close \
-             {relic}` abandons it.\n\
+             `hd charge {relic} {rig}` gives the relic to a fresh raider, `hd relic close {relic}` abandons it.\n\
              Last output:\n{}",
             self.reason(raider),
             self.until,

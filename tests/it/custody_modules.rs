@@ -142,8 +142,7 @@ fn commits_of_a_submodule_that_is_not_checked_out_any_more_are_saved() {
     let commit = taken.commit("lib");
     let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
     git(&taken.sandbox, &deinit);
-    let line = "only this sandbox references the content of submodule .git/modules/lib: unpushed \
-    commits: 1";
+    let line = "only this sandbox references the content of submodule .git/modules/lib: unpushed commits: 1";
     let to = taken.is_kept(line, &commit, "admin/modules/lib");
     with_local(&to, &["submodule", "--quiet", "update", "--init", "lib"]);
     assert_eq!(rev(&to.join("lib"), "mine"), commit);
@@ -168,8 +167,7 @@ fn commits_of_a_submodule_that_was_removed_are_saved() {
     git(&taken.sandbox, &["rm", "--quiet", "lib"]);
     git(&taken.sandbox, &["commit", "--quiet", "-m", "without it"]);
     taken.push();
-    let line = "only this sandbox references the content of submodule .git/modules/lib: unpushed \
-    commits: 1";
+    let line = "only this sandbox references the content of submodule .git/modules/lib: unpushed commits: 1";
     taken.is_kept(line, &commit, "admin/modules/lib");
 }
 
@@ -396,8 +394,7 @@ fn a_git_directory_without_head_is_saved_whole() {
     let admin = taken.city.repo.theirs().join("worktrees/Toast");
     fs::remove_file(admin.join("modules/lib/HEAD")).unwrap();
     let facts = taken.city.facts(&taken.sandbox);
-    let line = "only this sandbox references the content of submodule .git/modules/lib: cannot be \
-    inspected";
+    let line = "only this sandbox references the content of submodule .git/modules/lib: cannot be inspected";
     let [told] = &facts.special[..] else {
         panic!("{facts:?}")
     };

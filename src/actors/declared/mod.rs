@@ -41,8 +41,8 @@ pub fn parse_args(
     let args: Args =
         serde_json::from_value(args.clone()).map_err(|error| bad(error.to_string()))?;
     let read = |text: &str| {
-        let hint = "RFC 3339, seconds since 1970, or in the words of a harness: 7:04am (UTC), \
-        in 2h";
+        let hint =
+            "RFC 3339, seconds since 1970, or in the words of a harness: 7:04am (UTC), in 2h";
         let until = until::declared(text, now, &TimeZone::system());
         until.ok_or_else(|| bad(format!("{text:?} is not a time")).hint(hint))
     };

@@ -220,8 +220,7 @@ pub(super) async fn check(
         tracing::warn!(
             automation,
             ?ended,
-            "the check of an automation failed or timed out; the \
-        automation is not due"
+            "the check of an automation failed or timed out; the automation is not due"
         );
     }
     ended.cause() == Cause::Completed

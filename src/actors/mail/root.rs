@@ -187,8 +187,7 @@ impl StopEnd {
         let count = self.left.len();
         let which = self.left.join(", ");
         format!(
-            "the supervisor has stopped, but {count} of its sessions still run or cannot be \
-            checked: {which}"
+            "the supervisor has stopped, but {count} of its sessions still run or cannot be checked: {which}"
         )
     }
 }

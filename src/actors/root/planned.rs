@@ -149,8 +149,7 @@ impl Root {
                         tracing::warn!(
                             %session,
                             %error,
-                            "the message to a pool member to leave or stay could not be typed; it \
-                            is not repeated"
+                            "the message to a pool member to leave or stay could not be typed; it is not repeated"
                         );
                     }
                 }

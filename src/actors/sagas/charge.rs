@@ -276,8 +276,7 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         let helps = match relic.status {
             RelicStatus::Blocked => {
                 format!(
-                    "; `hd raider unquarantine {who}` retries it, `hd raider nuke {who}` frees \
-                    the relic"
+                    "; `hd raider unquarantine {who}` retries it, `hd raider nuke {who}` frees the relic"
                 )
             }
             _ => String::new(),

@@ -172,10 +172,8 @@ async fn test(
             let event = NewEvent::new(EventType::ForgeRed, &rig.name, Cause::MergeFailed);
             world.store.note(vec![event.with(data)]);
             let target = mr.target.clone();
-            let why = format!(
-                "gate {gate} fails on {target} itself, so no branch is rejected \
-            for it"
-            );
+            let why =
+                format!("gate {gate} fails on {target} itself, so no branch is rejected for it");
             park(world, mr, why).await
         }
         gates::Outcome::Infra { gate, why } => park(world, mr, format!("gate {gate} {why}")).await,

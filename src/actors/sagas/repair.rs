@@ -44,8 +44,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
         // Only its sandbox prevents the unwinding, which goes on after the repair.
         let busy = || {
             Refusal::conflict(format!(
-                "{raider} is busy: its failed charge is being \
-        undone"
+                "{raider} is busy: its failed charge is being undone"
             ))
         };
         let alone = world

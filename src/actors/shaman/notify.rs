@@ -59,8 +59,7 @@ impl Notices {
         let ended = tokio::time::timeout(LAST, running.wait_for(Option::is_none)).await;
         if ended.is_err() {
             tracing::error!(
-                "a command of [notify] did not end before the stop; the next start \
-            ends it"
+                "a command of [notify] did not end before the stop; the next start ends it"
             );
         }
     }

@@ -62,8 +62,7 @@ pub(super) fn begun(view: &ScreenView) -> Refusal {
     Refusal::new(
         RefusalKind::NeedsHuman,
         format!(
-            "its input holds a line that a person began and did not submit, or a person is typing \
-            now:\n{}",
+            "its input holds a line that a person began and did not submit, or a person is typing now:\n{}",
             view.text()
         ),
     )

@@ -192,10 +192,9 @@ async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<
             }
             txn.set(&key, Some(&now))?;
             let follows = match over.budget.on_exceed {
-                OnExceed::Park => format!(
-                    "New work is charged {until}. Running sessions \
-                continue."
-                ),
+                OnExceed::Park => {
+                    format!("New work is charged {until}. Running sessions continue.")
+                }
                 OnExceed::Warn => "Nothing is parked.".to_owned(),
             };
             let escalation = Escalation {

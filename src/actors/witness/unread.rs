@@ -39,8 +39,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
         }
         let path = world.city.sandbox(&raider);
         let evidence = format!(
-            "{} holds its slot and is kept until its owner can be read; fix the cause of the \
-            error: {why}",
+            "{} holds its slot and is kept until its owner can be read; fix the cause of the error: {why}",
             path.display()
         );
         wisps::track_nobodys(args, &raider, &evidence).await?;
@@ -84,8 +83,7 @@ pub(super) async fn blind(args: &WitnessArgs, why: &Refusal) -> Result<(), Refus
         problem: ProblemKind::SandboxesUnseen.into(),
         severity: Severity::High,
         evidence: format!(
-            "{why}\nuntil they can be listed, no sandbox without a session is removed; fix the \
-            cause of the error"
+            "{why}\nuntil they can be listed, no sandbox without a session is removed; fix the cause of the error"
         ),
     };
     raise(args, body).await

@@ -64,8 +64,7 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     share::publish_all(repo);
     *seen = stamp(&file);
     repo.mended(format!(
-        "{} {why}, and is set aside as {aside}; the readable refs are written again, and their \
-        commits are saved",
+        "{} {why}, and is set aside as {aside}; the readable refs are written again, and their commits are saved",
         file.display()
     ));
     Ok(())

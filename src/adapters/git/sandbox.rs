@@ -68,8 +68,7 @@ fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
         let aside = retired::retire(repo, &admin)?;
         if is_strange {
             repo.mended(format!(
-                "{} existed for {} before its charge, and is set aside as {}; its commits are \
-                saved",
+                "{} existed for {} before its charge, and is set aside as {}; its commits are saved",
                 admin.display(),
                 spec.raider,
                 aside.display()

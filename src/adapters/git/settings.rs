@@ -269,8 +269,11 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
     };
     if fs::symlink_metadata(repo.theirs().join("config")).is_ok() {
         // Agents share the configuration: if one breaks it, the others stop.
-        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is \
-        unusable; it is rewritten");
+        tracing::warn!(
+            rig = %repo.name(),
+            why,
+            "the shared configuration of the sandboxes is unusable; it is rewritten"
+        );
     }
     let text = base(repo.object_format()?, THEIRS, &[("include.path", FILE)]);
     share::write(repo, "config", text.as_bytes())
@@ -290,8 +293,12 @@ pub(super) fn keep(repo: &GitRepo) {
     match kept.and_then(|()| share::lend_again(repo)) {
         Ok(()) => *seen = now(),
         Err(why) => {
-            tracing::warn!(rig = %repo.name(), %why, "the shared configuration of the sandboxes \
-            could not be checked or repaired; the next patrol tries again");
+            tracing::warn!(
+                rig = %repo.name(),
+                %why,
+                "the shared configuration of the sandboxes could not be checked or repaired; the next \
+                 patrol tries again"
+            );
         }
     }
 }

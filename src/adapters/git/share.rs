@@ -114,8 +114,11 @@ pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
     match beneath::rename(dir, name, to) {
         Ok(()) => {
             let (at, aside) = (dir.join(name), aside.display());
-            tracing::warn!(at = %at.display(), %aside, "an entry of the agents' repository does \
-            not have the type that its name requires; it is set aside");
+            tracing::warn!(
+                at = %at.display(),
+                %aside,
+                "an entry of the agents' repository does not have the type that its name requires; it is set aside"
+            );
             Ok(())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -140,10 +140,9 @@ fn files(measured: &Measured) -> Vec<OtherWork> {
         let (path, holds) = (bytes::lossy(&inner.path), &inner.holds);
         work.push(match inner.kind {
             Kind::Submodule => OtherWork::unfinished(format!("submodule {path}: {holds}")),
-            Kind::Left => OtherWork::left_behind(format!(
-                "the content of submodule {path}: \
-            {holds}"
-            )),
+            Kind::Left => {
+                OtherWork::left_behind(format!("the content of submodule {path}: {holds}"))
+            }
             Kind::Untracked => OtherWork::unfinished(format!("nested repository {path}: {holds}")),
             Kind::Ignored => OtherWork::hidden(path, holds),
         });

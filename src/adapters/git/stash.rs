@@ -163,8 +163,11 @@ pub(super) fn next(repo: &GitRepo) -> u64 {
     match listed(repo) {
         Ok((_, sighted)) => sighted.next,
         Err(why) => {
-            tracing::warn!(rig = %repo.name(), %why, "existing stash entries could not be \
-            recorded; they count as possible work of the new sandbox");
+            tracing::warn!(
+                rig = %repo.name(),
+                %why,
+                "existing stash entries could not be recorded; they count as possible work of the new sandbox"
+            );
             0
         }
     }

@@ -30,8 +30,11 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
             }
             // A link or a pipe is not a branch; it is set aside as it is.
             Err(why) => {
-                tracing::debug!(above, %why, "a ref above a new branch cannot be read; it is not \
-                a branch and is set aside")
+                tracing::debug!(
+                    above,
+                    %why,
+                    "a ref above a new branch cannot be read; it is not a branch and is set aside"
+                )
             }
         }
         unless_dir(repo, Path::new(above))?;

@@ -133,8 +133,7 @@ fn anew(repo: &GitRepo) -> Result<(), RepoError> {
     sandbox::list(repo)?;
     again(repo)?;
     repo.mended(format!(
-        "the repository of the agents, {}, was removed, and was recreated: commits that only it \
-        held are lost",
+        "the repository of the agents, {}, was removed, and was recreated: commits that only it held are lost",
         repo.theirs().display()
     ));
     Ok(())

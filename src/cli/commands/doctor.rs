@@ -31,8 +31,8 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
             (found(answer["findings"].take())?, Exit::Failed)
         }
         Err(error) if error.exit == Exit::Unreachable => {
-            let hint = "`hd up -d` starts it; then sessions, sandboxes and branches are checked, \
-            too";
+            let hint =
+                "`hd up -d` starts it; then sessions, sandboxes and branches are checked, too";
             answered = false;
             let away = Finding::new(Kind::Supervisor, city.root.display(), error.message, hint);
             (vec![away], Exit::Unreachable)

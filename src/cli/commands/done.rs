@@ -27,8 +27,7 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
             let file = leave(&city.root, &op, &error)?;
             output::say(&format!("hd: {error}"));
             output::say(
-                "hd: your completion is saved; the supervisor handles it when it runs \
-            again",
+                "hd: your completion is saved; the supervisor handles it when it runs again",
             );
             let result = serde_json::json!({"outbox": file, "accepted": false});
             context.print(&result, said::done)
@@ -70,8 +69,7 @@ fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError>
     });
     let within = sandbox.as_ref().and_then(|it| fs::canonicalize(it).ok());
     if !within.is_some_and(|sandbox| intent.cwd.starts_with(sandbox)) {
-        let why = "the supervisor cannot be reached, and outside your sandbox no completion can be \
-            saved for it";
+        let why = "the supervisor cannot be reached, and outside your sandbox no completion can be saved for it";
         let error = CliError::new(protocol::Exit::Unreachable, why);
         return Err(match sandbox {
             Some(sandbox) => error.hint(format!("run it in your sandbox, {}", sandbox.display())),

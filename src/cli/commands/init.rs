@@ -168,10 +168,7 @@ fn place(args: &Init, here: &Path, rig: Option<&Path>) -> Result<PathBuf, CliErr
     }
     if args.here {
         return rig.map(Path::to_owned).ok_or_else(|| {
-            CliError::usage(
-                "--here needs a repository, and this directory is not \
-            one",
-            )
+            CliError::usage("--here needs a repository, and this directory is not one")
         });
     }
     let inside = repository(here);

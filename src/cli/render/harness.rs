@@ -67,8 +67,7 @@ pub(in crate::cli) fn list(rows: &Value, style: Style) -> String {
         ),
         (
             is_unproven,
-            "unproven: this preset was never run with its program. An unrecognised screen \
-            escalates to a person.",
+            "unproven: this preset was never run with its program. An unrecognised screen escalates to a person.",
         ),
     ];
     let mut lines = vec![table.text(style)];
@@ -159,8 +158,7 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
         (Some(file), _) => format!("program: {file}{version}"),
         (None, _) if row["program"].is_null() => {
             format!(
-                "program: {NO_COMMAND}: set `command` of that harness in city.toml to run your \
-                own program"
+                "program: {NO_COMMAND}: set `command` of that harness in city.toml to run your own program"
             )
         }
         (None, Some(_)) => format!("program: {program}, not found"),

@@ -155,8 +155,7 @@ fn nobody_comes(charged: &Value, style: Style) -> Option<String> {
     }
     let (relic, rig) = (at(charged, "/relic"), at(charged, "/rig"));
     let text = format!(
-        "{relic} does not start automatically, because auto_charge is off: hd charge \
-        {relic} {rig}"
+        "{relic} does not start automatically, because auto_charge is off: hd charge {relic} {rig}"
     );
     Some(style.paint(Tone::Waits, &text))
 }

@@ -63,8 +63,7 @@ fn accounts(result: &Value, style: Style) -> Vec<String> {
             true => style.paint(
                 Tone::Bad,
                 &format!(
-                    "! account {name}: needs a login: {detail}; after the login: hd harness \
-                    resume {harness}"
+                    "! account {name}: needs a login: {detail}; after the login: hd harness resume {harness}"
                 ),
             ),
             false => style.paint(

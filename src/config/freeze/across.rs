@@ -37,8 +37,8 @@ pub fn check_idle(rigs: &[Rig], report: &Report) {
             let says = format!(
                 "`idle_timeout` of the raiders of \"{name}\" has no effect beside `stall_after`"
             );
-            let hint = "with `stall_after = \"\"` silent raiders are restarted without a nudge \
-            first";
+            let hint =
+                "with `stall_after = \"\"` silent raiders are restarted without a nudge first";
             report.add(Diagnostic::warning(says).hint(hint));
         }
     }

@@ -128,8 +128,7 @@ fn accept(
     })?;
     if !standing.inside {
         let message = format!(
-            "this process is in the session of {raider}, whose sandbox is {shown}, but its \
-            working directory is {}",
+            "this process is in the session of {raider}, whose sandbox is {shown}, but its working directory is {}",
             standing.dir.display()
         );
         return Err(ControlError::forbidden(message).hint(format!(
@@ -140,8 +139,7 @@ fn accept(
     match standing.claims {
         Some(claimed) if claimed != own.as_str() => {
             let message = format!(
-                "this process is in the session of {raider} ({own}, sandbox {shown}), and its \
-                environment \
+                "this process is in the session of {raider} ({own}, sandbox {shown}), and its environment \
                  names session {claimed}"
             );
             Err(ControlError::forbidden(message)

@@ -79,10 +79,7 @@ async fn agent(world: &World, caller: &Caller) -> Result<String, ControlError> {
     let mut views = views.into_iter();
     let view = views.find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| {
-        ControlError::not_found(format!(
-            "no raider or agent has session \
-    {session}"
-        ))
+        ControlError::not_found(format!("no raider or agent has session {session}"))
     })?;
     Ok(view.spec.id.to_string())
 }

@@ -156,8 +156,7 @@ fn made_for(world: &World, lone: Hookless) -> Result<Hook, ControlError> {
         }
         Probed::Unknown(why) => {
             let message = format!(
-                "the owner of the sandbox {} cannot be read: \
-            {why}",
+                "the owner of the sandbox {} cannot be read: {why}",
                 path.display()
             );
             Err(Refusal::new(RefusalKind::Failed, message).into())
@@ -177,8 +176,7 @@ pub(super) fn configured(world: &World, raider: &RaiderId) -> Result<(), Control
     }
     let path = world.city.sandbox(raider);
     let message = format!(
-        "rig {rig} is no longer configured, but {raider} has work there: its sandbox {} is left \
-        unchanged",
+        "rig {rig} is no longer configured, but {raider} has work there: its sandbox {} is left unchanged",
         path.display()
     );
     let hint = format!("add {rig} to city.toml again, run `hd reload`, then retry");

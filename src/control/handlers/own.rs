@@ -83,10 +83,7 @@ pub(super) async fn handoff(
     let views = ask::views(world).await?;
     let view = views.into_iter().find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| {
-        ControlError::not_found(format!(
-            "no raider or agent has session \
-    {session}"
-        ))
+        ControlError::not_found(format!("no raider or agent has session {session}"))
     })?;
     let id = view.spec.id.clone();
     let mut meant = Meant::any(id.clone(), session.clone());
@@ -240,10 +237,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         let views = ask::views(world).await?;
         let view = views.into_iter().find(|view| view.spec.session == *session);
         let view = view.ok_or_else(|| {
-            ControlError::not_found(format!(
-                "no raider or agent has \
-        session {session}"
-            ))
+            ControlError::not_found(format!("no raider or agent has session {session}"))
         })?;
         let name = view.spec.id.to_string();
         let hd = world.hd();

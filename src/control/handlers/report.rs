@@ -20,13 +20,8 @@ pub(super) async fn hook_event(
     caller: &Caller,
     args: &HookEvent,
 ) -> Result<Value, ControlError> {
-    let unknown = || {
-        ControlError::bad_request(format!(
-            "no harness reports events as \
-    {:?}",
-            args.hooks
-        ))
-    };
+    let unknown =
+        || ControlError::bad_request(format!("no harness reports events as {:?}", args.hooks));
     let hooks = Hooks::named(&args.hooks).ok_or_else(unknown)?;
     let hook = match &caller.who {
         Who::Raider(_) => Some(own_hook(world, caller).await?),

@@ -100,10 +100,8 @@ fn refuse_held(world: &World, view: &ChildView, name: &str) -> Result<(), Contro
         return Ok(());
     };
     accounts::refuse_held(world, harness, &view.spec.id).map_err(|mut refusal| {
-        let anyway = format!(
-            "`hd send {name} --keys` and `hd attach {name}` can type in any \
-        state"
-        );
+        let anyway =
+            format!("`hd send {name} --keys` and `hd attach {name}` can type in any state");
         let hint = refusal.hint.map(|hint| format!("{hint}; {anyway}"));
         refusal.hint = Some(hint.unwrap_or(anyway));
         ControlError::from(refusal)

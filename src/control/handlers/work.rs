@@ -67,10 +67,9 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     let rig = names::rig(world, args.rig.as_deref())?;
     if rig.draining {
         let message = format!("rig {} is no longer configured", rig.name);
-        return Err(ControlError::conflict(message).hint(
-            "it is removed when its last work is \
-        done",
-        ));
+        return Err(
+            ControlError::conflict(message).hint("it is removed when its last work is done")
+        );
     }
     let harness = harness(args.harness.as_deref())?;
     charge::known_harness(world, rig, harness.as_ref())?;

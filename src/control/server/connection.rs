@@ -71,8 +71,7 @@ impl<S: Service> Connection<S> {
                 biased;
                 () = stopped(&mut self.stopping) => return Ok(()),
                 line = self.lines.next() => line,
-                () = self.place.is_needed() => return self.close("another connection needed its \
-                place").await,
+                () = self.place.is_needed() => return self.close("another connection needed its place").await,
                 () = tokio::time::sleep(IDLE_LIMIT) => return self.close("it sent no request").await,
             };
             let Some(line) = line.transpose()? else {
@@ -165,8 +164,7 @@ impl<S: Service> Connection<S> {
                     Body::Failed(ControlError::unavailable("the supervisor is stopping"))
                 }
                 () = self.place.is_needed() => {
-                    Body::Failed(ControlError::unavailable("another connection needed the place \
-                    of this stream"))
+                    Body::Failed(ControlError::unavailable("another connection needed the place of this stream"))
                 }
                 () = hung_up(self.lines.get_ref()) => return Ok(Next::Close),
             };

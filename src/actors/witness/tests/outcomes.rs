@@ -169,8 +169,8 @@ async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalat
         town.pass(Duration::from_millis(200)).await;
         assert_eq!(town.starts(&charged.session), session);
         let prompt = town.parts.tasks.prompts().pop().unwrap();
-        let why = "First fix this: .horde-outcome could not be understood: unknown outcome \
-        \"pased\"";
+        let why =
+            "First fix this: .horde-outcome could not be understood: unknown outcome \"pased\"";
         assert!(prompt.contains(why), "{prompt}");
     }
     assert!(town.escalations().await.is_empty());

@@ -81,8 +81,11 @@ impl<'r> Worktree<'r> {
             match self.bring(commit) {
                 Ok(proved) => return Ok(proved),
                 Err(error) => {
-                    tracing::warn!(path = %self.path.display(), %error, "the gate worktree could \
-                    not be set to the commit; it is recreated");
+                    tracing::warn!(
+                        path = %self.path.display(),
+                        %error,
+                        "the gate worktree could not be set to the commit; it is recreated"
+                    );
                 }
             }
         }

@@ -212,10 +212,9 @@ fn landed(event: &Value) -> Option<String> {
     let word = |at| event.pointer(at).and_then(Value::as_str).map(shown::line);
     let (commit, target) = (word("/data/merge_commit")?, word("/data/target")?);
     Some(match event.pointer("/data/noop") {
-        Some(Value::Bool(true)) => format!(
-            "changed nothing: {target} already has its content, at \
-        {commit}"
-        ),
+        Some(Value::Bool(true)) => {
+            format!("changed nothing: {target} already has its content, at {commit}")
+        }
         _ => format!("landed as {commit} on {target}"),
     })
 }
@@ -270,13 +269,11 @@ fn failure(relic: &str, end: &End) -> Option<CliError> {
             failed(
                 Exit::Failed,
                 &format!(
-                    "is blocked: {raider} is in quarantine, because it died \
-            too often"
+                    "is blocked: {raider} is in quarantine, because it died too often"
                 ),
             )
             .hint(format!(
-                "`hd logs {raider}` shows its last output, `hd raider unquarantine {raider}` \
-                retries it"
+                "`hd logs {raider}` shows its last output, `hd raider unquarantine {raider}` retries it"
             )),
         ),
         End::Parked(why) => Some(
