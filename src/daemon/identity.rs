@@ -131,7 +131,7 @@ fn leads_to(recorded: &Identity, here: &Metadata) -> bool {
 /// elsewhere.
 fn unknown(recorded: &Identity, error: &io::Error) -> bool {
     let was = recorded.path.display();
-    tracing::warn!(%was, %error, "cannot read the place where the city was recorded; the city is taken for moved");
+    tracing::warn!(%was, %error, "cannot read the recorded place of the city; the city counts as moved");
     false
 }
 

@@ -103,10 +103,16 @@ fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> boo
     let Some(repo) = rig.and_then(|rig| world.repo(&rig.name)) else {
         return false;
     };
-    repo.has_committed(sandbox, name, bytes).unwrap_or_else(|error| {
-        tracing::warn!(sandbox = %sandbox.display(), name, %error, "cannot compare the file with the commit; it is taken for the agent's");
-        false
-    })
+    repo.has_committed(sandbox, name, bytes)
+        .unwrap_or_else(|error| {
+            tracing::warn!(
+                sandbox = %sandbox.display(),
+                name,
+                %error,
+                "cannot compare the file with the commit; it counts as the agent's"
+            );
+            false
+        })
 }
 
 fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {

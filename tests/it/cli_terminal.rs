@@ -401,7 +401,10 @@ fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
     ] {
         assert!(modes.contains(mode), "{mode:?} in {modes:?}");
     }
-    assert!(line.starts_with("hd: detached; Toast goes on"), "{line:?}");
+    assert!(
+        line.starts_with("hd: detached; Toast continues"),
+        "{line:?}"
+    );
     assert!(hd.wait().unwrap().success());
     let after = termios::tcgetattr(&end).unwrap();
     assert_eq!(after.local_modes, before.local_modes);

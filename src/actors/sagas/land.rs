@@ -143,7 +143,7 @@ async fn nothing_left(
             world.store.run(noted).await?;
         }
         Err(error) => {
-            let why = format!("there is nothing to land, and its commits cannot be kept: {error}");
+            let why = format!("there is nothing to land, but its commits cannot be saved: {error}");
             return park(world, mr, why).await;
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
     let end = holder.interact(&mut terminal);
     drop(terminal);
     match end? {
-        End::Detached => output::say(&format!("hd: detached; {name} goes on")),
+        End::Detached => output::say(&format!("hd: detached; {name} continues")),
         End::Ended(ended) => {
             let told = end::told(context, &name, &point, &ended);
             output::say(&format!("hd: {told}"));

@@ -134,7 +134,7 @@ fn sentence(kind: &str, cause: &str, until: &str) -> String {
     const AGAIN: &str = "`hd attach NAME` shows its next session";
     match (kind, cause) {
         ("agent.crashed", _) => {
-            "NAME crashed: its session HOW; `hd why NAME` tells what follows".to_owned()
+            "NAME crashed: its session HOW; `hd why NAME` shows what follows".to_owned()
         }
         ("agent.restarted" | "agent.stopped", "ended_by_person") => {
             format!("a key ended the program of NAME, which does not count as a crash; {AGAIN}")

@@ -148,7 +148,7 @@ fn create(city: &City, task: &Task) -> Result<String, CliError> {
     });
     let relic = Client::connect(&city.socket)?.call(&create)?;
     let id = relic.get("id").and_then(Value::as_str);
-    let id = id.ok_or_else(|| CliError::failed("the supervisor named no relic"))?;
+    let id = id.ok_or_else(|| CliError::failed("the supervisor returned no relic"))?;
     Ok(id.to_owned())
 }
 
