@@ -64,7 +64,7 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
             let _task = tokio::task::spawn_blocking(move || {
                 match repo.prepare() {
                     Ok(()) => {
-                        tracing::info!(%rig, "the held rig could be prepared; its work goes on")
+                        tracing::info!(%rig, "the held rig was prepared; its work continues")
                     }
                     Err(why) => tracing::debug!(
                         %rig,

@@ -34,7 +34,7 @@ impl Blind {
             true => "its models have no price",
             false => "its program reports no token usage",
         };
-        format!("the budget of {scope} does not count what harness {harness} uses: {why}")
+        format!("the budget of {scope} does not count the use of harness {harness}: {why}")
     }
 
     /// Returns the remedy.

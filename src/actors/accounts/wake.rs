@@ -256,7 +256,7 @@ impl Kept {
         if found.is_none() && !harness.limit_answer.is_empty() {
             tracing::warn!(
                 child = %self.child, ?labels, limit_answer = harness.limit_answer,
-                "no choice of the dialog is the one that the harness's limit_answer names; it is left to a person"
+                "no choice of the dialog matches limit_answer of the harness; a person must answer it"
             );
         }
         found

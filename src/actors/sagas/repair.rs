@@ -92,7 +92,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
 
 /// Returns the hook that a sandbox without hook was made for.
 async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
-    let nobody = || Refusal::not_found(format!("{raider} holds no slot"));
+    let nobody = || Refusal::not_found(format!("{raider} has no slot"));
     let rig = world.city.rig(&raider.rig).ok_or_else(nobody)?;
     let lone = sandboxes::hookless(world, rig).await?.into_iter();
     let mut own = lone.filter(|lone| lone.raider == *raider);

@@ -246,7 +246,7 @@ async fn start_session(
         if let Err(error) = read.await {
             tracing::warn!(
                 %error,
-                "a handoff note could not be marked as read; the next session is told it again"
+                "a handoff note could not be marked as read; the next session gets it again"
             );
         }
     }

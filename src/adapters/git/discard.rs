@@ -167,7 +167,7 @@ pub(super) fn forget(
 /// Refuses if a person's directory or a disk is mounted in the sandbox: its files would be deleted, too.
 fn unmounted(sandbox: &Path) -> Result<(), RepoError> {
     let mounts = mounts::below(sandbox);
-    let mounts = mounts.map_err(|error| failed("cannot look for mounts in", sandbox, &error))?;
+    let mounts = mounts.map_err(|error| failed("cannot list the mounts in", sandbox, &error))?;
     match mounts.first() {
         None => Ok(()),
         Some(mount) => Err(RepoError::Failed(format!(

@@ -264,7 +264,7 @@ impl GitRepo {
                 "{} is not a directory: the repository of the agents was replaced",
                 theirs.display()
             ))),
-            Err(error) => Err(failed("cannot look at", theirs, &error)),
+            Err(error) => Err(failed("cannot inspect", theirs, &error)),
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
             return Err(RepoError::Failed(what));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(failed("cannot look at", dir, &error)),
+        Err(error) => return Err(failed("cannot inspect", dir, &error)),
     }
     let fresh = super::admin::scratch(repo)?;
     let made = fresh.path().join("repo.git");

@@ -48,7 +48,7 @@ pub(super) fn heal(repo: &GitRepo) {
 
 fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
-    let fail = |error: std::io::Error| failed("cannot look at", dir, &error);
+    let fail = |error: std::io::Error| failed("cannot inspect", dir, &error);
     match fs::symlink_metadata(dir) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {

@@ -280,7 +280,11 @@ impl Sessions for LocalSessions {
                 .filter(|_| sight.facts.state == RunState::Running)?;
             proc::agent_lives(&state.agent, &state.holder, names, &mut listed)
                 .inspect_err(|error| {
-                    tracing::warn!(session = %id, %error, "the processes of a session cannot be listed; it is unknown whether its agent lives");
+                    tracing::warn!(
+                        session = %id,
+                        %error,
+                        "the processes of a session cannot be listed; it is unknown whether its agent runs"
+                    );
                 })
                 .ok()
         });

@@ -155,8 +155,8 @@ fn without_agent(harness: Option<&str>) -> Vec<String> {
         format!(
             "hd: city.toml names {DEFAULT}. Install it, or another one of them, and set `harness` in city.toml to it"
         ),
-        "hd: a program of your own gets a [harness.NAME] with its `command`; `hd harness list` shows what there is, \
-         and `hd harness test NAME` tries it"
+        "hd: a program of your own gets a [harness.NAME] with its `command`; `hd harness list` \
+        lists all, and `hd harness test NAME` tests one"
             .to_owned(),
     ]
 }

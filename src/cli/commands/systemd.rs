@@ -164,7 +164,7 @@ fn program(path: &Path) -> Result<String, CliError> {
 fn word(path: &Path) -> Result<String, CliError> {
     let text = path.to_str().ok_or_else(|| {
         let path = path.display();
-        CliError::failed(format!("a unit can only name what is text: {path}"))
+        CliError::failed(format!("a unit can contain only UTF-8 text: {path}"))
     })?;
     Ok(quoted(text))
 }

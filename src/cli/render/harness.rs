@@ -179,7 +179,7 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
         (None, None) => "login: unknown".to_owned(),
     });
     let key = match row["api_key"].as_str() {
-        Some("configured") => "ANTHROPIC_API_KEY is used, as `env` of the harness says",
+        Some("configured") => "ANTHROPIC_API_KEY is used, because `env` of the harness sets it",
         Some("used") => "ANTHROPIC_API_KEY is used: no other login was found",
         Some(_) => {
             "ANTHROPIC_API_KEY of the environment is not passed to sessions, because there is \

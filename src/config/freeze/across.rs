@@ -65,7 +65,7 @@ fn prefixes(rigs: &[ReadRig], report: &Report) {
             let error = Diagnostic::error(message)
                 .at(place)
                 .related(first, "the first one")
-                .hint("relic ids must tell rigs apart: give one of them another `prefix`");
+                .hint("relic ids must be unique per rig: give one of them another `prefix`");
             report.add(error);
             continue;
         }

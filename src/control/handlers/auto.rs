@@ -100,7 +100,7 @@ pub(super) async fn switch(world: &World, name: &str, on: bool) -> Result<Value,
     if on && !automation.enabled {
         let message = format!("the file of {} says `enabled = false`", automation.id);
         return Err(ControlError::conflict(message)
-            .hint("remove that line; `hd auto run` runs it all the same"));
+            .hint("remove that line; `hd auto run` runs it in any case"));
     }
     let id = automation.id.clone();
     let switched = world

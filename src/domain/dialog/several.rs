@@ -86,7 +86,7 @@ impl Ticking {
             }
             Some(now) if asks_to_submit(now) => {
                 match std::mem::replace(&mut self.confirmed, true) {
-                    true => Step::Stuck("it still asks whether the choices are right"),
+                    true => Step::Stuck("it still asks for a confirmation of the choices"),
                     false => Step::Press(ENTER.to_vec()),
                 }
             }

@@ -130,7 +130,7 @@ pub fn repository(rig: &str, path: &Path, seen: &Result<Repository, String>) -> 
                 false => ("partial", "git fetch --refetch --no-filter"),
             };
             let says = format!(
-                "{} is a {what} clone without an origin to get the rest from",
+                "{} is a {what} clone without an origin to fetch the rest from",
                 path.display()
             );
             (

@@ -111,11 +111,11 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ),
     (
         "{hooks_trust}",
-        "what makes the harness run these hooks without asking",
+        "the setting that makes the harness run these hooks without asking",
     ),
     (
         "{rules}",
-        "the file that says what the harness may run without asking",
+        "the file of commands that the harness may run without asking",
     ),
     ("{gitdir}", "the worktree's own directory of git"),
     (

@@ -78,7 +78,7 @@ fn commits_and_files_of_a_salvaged_attempt_are_shown_by_the_commands_of_the_task
 #[test]
 fn attempt_that_only_left_files_is_said_to_have_no_commit() {
     let (told, shown) = told_after(&["printf 'in no commit\\n' >untracked.txt", "rm README"]);
-    assert!(told.contains("no commit that is new"), "{told}");
+    assert!(told.contains("no new commit"), "{told}");
     let [diff] = &shown[..] else {
         panic!("{told}: {shown:?}");
     };

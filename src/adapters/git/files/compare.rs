@@ -274,7 +274,7 @@ pub(in super::super) fn read(
             }),
         };
         let now = root.stat(&entry.path);
-        let Some(now) = now.map_err(|error| failed("cannot look at", &path, &error))? else {
+        let Some(now) = now.map_err(|error| failed("cannot inspect", &path, &error))? else {
             return Ok(None);
         };
         let before = std::mem::replace(&mut entry.stamp, stamp(&now));
