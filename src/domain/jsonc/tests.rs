@@ -95,8 +95,8 @@ fn what_is_no_json_or_of_another_kind_is_refused() {
         ("{\"a\" 1}", "line 1: a colon is missing"),
         ("{\"a\\\"", "line 1: this is not a value"),
         ("{ /* x", "line 1: a comment does not end"),
-        ("[]", "`` is no object"),
-        ("{\"a\": [1]}", "`a` is no object"),
+        ("[]", "`` is not an object"),
+        ("{\"a\": [1]}", "`a` is not an object"),
     ] {
         let refused = apply_one(text, set(&["a", "b"], json!(1)));
         assert_eq!(refused.unwrap_err().to_string(), says, "{text}");
@@ -105,7 +105,7 @@ fn what_is_no_json_or_of_another_kind_is_refused() {
     assert!(apply_one(&deep, set(&["a"], json!(1))).is_err());
     let add = edit(&["a"], Put::Add(json!("x")));
     let refused = apply_one("{\"a\": 1}", add).unwrap_err();
-    assert_eq!(refused.to_string(), "`a` is no array");
+    assert_eq!(refused.to_string(), "`a` is not an array");
 }
 
 #[test]
