@@ -143,7 +143,10 @@ fn refusal(city: &Path, original: &Path) -> String {
     let (city, original) = (city.display(), original.display());
     format!(
         "{city} is a copy of the city {original}, which still exists: the sessions in its records \
-        belong to the original, and its sandboxes use the original's repositories. Nothing was started or ended. To replace the original by the copy, stop the original, move it away and move the copy to {original}. For a second city, copy only city.toml and the files that it names, without .horde and the directories of the rigs"
+        belong to the original, and its sandboxes use the original's repositories. Nothing was started or ended. \
+        To replace the original by the copy, stop the original, move it away and move the copy to {original}. \
+        For a second city, copy only city.toml and the files that it names, without .horde and the directories \
+        of the rigs"
     )
 }
 

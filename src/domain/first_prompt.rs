@@ -325,7 +325,8 @@ impl Reason {
             Self::Untaken(_) | Self::EndUntaken(_) => "Each patrol retries it.",
             Self::Unsure | Self::Doubtful | Self::Unsubmitted => {
                 "The prompt is not typed again. `hd attach NAME` shows the screen; submit the \
-                prompt there if it is needed. `hd escalations ack` or `hd relic close` of this escalation marks the prompt as no longer due; `hd agent restart NAME` starts over."
+                prompt there if it is needed. `hd escalations ack` or `hd relic close` of this escalation marks \
+                the prompt as no longer due; `hd agent restart NAME` starts over."
             }
         };
         text.replace("NAME", name)

@@ -226,7 +226,9 @@ pub fn silent(relic: &RelicId, silence: Duration, hd: &str) -> String {
     let silence = SpanPrinter::new().duration_to_string(&silence);
     format!(
         "From the supervisor: your work on {relic} has shown no progress for {silence}. Continue \
-        if you can. If you wait for something, declare it: `{hd} wait 30m --reason \"what for\"`. If you are finished, or cannot continue, write the outcome to {OUTCOME_FILE}, or run `{hd} done` or `{hd} done --status escalated --reason \"why\"`. Without progress, this session is replaced by a fresh one."
+        if you can. If you wait for something, declare it: `{hd} wait 30m --reason \"what for\"`. If you are \
+        finished, or cannot continue, write the outcome to {OUTCOME_FILE}, or run `{hd} done` or `{hd} done \
+        --status escalated --reason \"why\"`. Without progress, this session is replaced by a fresh one."
     )
 }
 

@@ -68,6 +68,7 @@ pub(super) fn begun(view: &ScreenView) -> Refusal {
     )
     .hint(
         "finish it with `hd attach NAME`; `hd send NAME --keys C-u` clears it in most programs, \
-        C-c also after an arrow key; ten minutes after its last key it counts as abandoned; `--force` sends both as one message",
+        C-c also after an arrow key; ten minutes after its last key it counts as abandoned; `--force` sends both \
+        as one message",
     )
 }
