@@ -161,7 +161,7 @@ impl NukePermit {
 
 /// The decision of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a verdict that nobody reads protects nothing"]
+#[must_use = "an unused verdict protects no work"]
 pub enum Judgement {
     /// Remove it.
     Permit(Box<NukePermit>),
