@@ -90,7 +90,7 @@ fn failed(what: &str) -> impl Fn(std::io::Error) -> DaemonError + '_ {
 }
 
 /// Advice for a city whose disk takes no writes.
-const NO_ROOM: &str = "is there room on its disk, and may it be written to?";
+const NO_ROOM: &str = "check that its disk has free space and is writable";
 
 fn failed_at(path: &Path, what: &str) -> impl Fn(std::io::Error) -> DaemonError {
     use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
@@ -178,7 +178,7 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     match left.is_empty() {
         true => result,
         false => result.and(Err(DaemonError::Failed(format!(
-            "processes that the supervisor started for itself do not end: {left:?}"
+            "the supervisor's own processes do not end: {left:?}"
         )))),
     }
 }
@@ -248,7 +248,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
 fn bind(socket: &Path) -> Result<Bound, DaemonError> {
     server::bind(socket).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => DaemonError::Held {
-            pid: format!("unknown, it listens at {}", socket.display()),
+            pid: format!("unknown; it listens at {}", socket.display()),
         },
         _ => failed_at(socket, "cannot be made: it is the control socket")(error),
     })
@@ -352,7 +352,7 @@ async fn until_stopped(
         };
     }
     let Some(mode) = stopping else {
-        let what = "the root supervisor ended by itself";
+        let what = "the root supervisor ended unexpectedly";
         return Err(DaemonError::Failed(what.into()));
     };
     let left = match mode {
@@ -409,7 +409,7 @@ impl Signals {
 fn reopen_log() {
     match telemetry::reopen() {
         Ok(Some(path)) => tracing::info!(path = %path.display(), "log file reopened after SIGUSR1"),
-        Ok(None) => tracing::info!("SIGUSR1 ignored: the log goes to no file"),
+        Ok(None) => tracing::info!("SIGUSR1 ignored: the log is not a file"),
         Err(error) => tracing::error!(%error, "log file not reopened; the old one stays in use"),
     }
 }

@@ -75,7 +75,7 @@ pub fn regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() {
         return Ok(());
     }
-    let message = format!("it is {}, and no regular file", kind(found));
+    let message = format!("it is {}, not a regular file", kind(found));
     Err(io::Error::new(ErrorKind::InvalidData, message))
 }
 

@@ -59,7 +59,7 @@ pub fn refuse_held(world: &World, harness: &HarnessName, child: &ChildId) -> Res
 fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
     let what = match park.why {
         Why::RateLimited => "is at a limit",
-        Why::Auth => "wants a login",
+        Why::Auth => "needs a login",
     };
     let until = park
         .until
@@ -71,7 +71,7 @@ fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
     );
     let hint = match park.why {
         Why::RateLimited => {
-            format!("its sessions are resumed then; `hd harness resume {harness}` resumes them now")
+            format!("its sessions resume then; `hd harness resume {harness}` resumes them now")
         }
         Why::Auth => format!(
             "log in (`hd attach` shows a session of it), then `hd harness resume {harness}`"
@@ -166,7 +166,11 @@ async fn call_for_logins(world: &World) {
             continue;
         };
         if let Err(error) = call(world, &name, &harness.name, &park).await {
-            tracing::warn!(%error, account = name, "a person could not be called for a login yet");
+            tracing::warn!(
+                %error,
+                account = name,
+                "the escalation about a login could not be stored; the next patrol retries"
+            );
         }
     }
 }
@@ -184,7 +188,7 @@ async fn call(
         severity: Severity::High,
         evidence: format!(
             "{}\nseen at {}\nAll sessions of the account are parked. `hd attach {}` shows that session; \
-             after a login anywhere else, `hd harness resume {harness}` lets them go on.",
+             after a login in another terminal, `hd harness resume {harness}` resumes them.",
             park.text, park.told_by, park.told_by
         ),
     };
@@ -200,7 +204,10 @@ pub async fn load(world: &World) {
     let stored = match world.store.run(read).await {
         Ok(stored) => stored,
         Err(error) => {
-            tracing::warn!(%error, "what is known of accounts cannot be read yet");
+            tracing::warn!(
+                %error,
+                "the stored parks of accounts cannot be read; the read is retried"
+            );
             return;
         }
     };
@@ -224,7 +231,7 @@ fn read(txn: &mut dyn Txn) -> Result<BTreeMap<String, Record>, StoreError> {
     };
     Ok(serde_json::from_str(&text).unwrap_or_else(|error| {
         // Its sessions report their limits and logins again.
-        tracing::warn!(%error, "the stored parks of accounts cannot be read and are forgotten");
+        tracing::warn!(%error, "the stored parks of accounts are invalid and are dropped");
         BTreeMap::new()
     }))
 }
@@ -240,7 +247,7 @@ async fn write(world: &World) {
         false => txn.set(PARKED, text.as_deref()),
     });
     if let Err(error) = written.await {
-        tracing::warn!(%error, "a parked account is not stored yet");
+        tracing::warn!(%error, "the park of an account could not be stored; it is retried");
         world.directory.accounts.known().changed = true;
     }
 }
@@ -258,7 +265,11 @@ pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
         // The decision is stored first: it holds for the next supervisor, too.
         write(world).await;
         if let Err(error) = carry_out(world, &name, due).await {
-            tracing::warn!(%error, account = name, "its sessions cannot go on yet");
+            tracing::warn!(
+                %error,
+                account = name,
+                "the sessions of an account could not be resumed; it is retried"
+            );
             return world.clock.now().checked_add(AGAIN).ok();
         }
     }
@@ -274,7 +285,7 @@ async fn in_use(world: &World) -> Option<BTreeSet<String>> {
     let hooks = match world.store.run(|txn| txn.hooks(None)).await {
         Ok(hooks) => hooks,
         Err(error) => {
-            tracing::warn!(%error, "which accounts are in use cannot be read yet");
+            tracing::warn!(%error, "the accounts in use cannot be read; the read is retried");
             return None;
         }
     };
@@ -373,6 +384,6 @@ async fn close_login_escalation(world: &World, name: &str) {
         escalations::close_matching(txn, &[ProblemKind::LoginWanted], |who, _| who == subject)
     });
     if let Err(error) = settled.await {
-        tracing::warn!(%error, "the call for a login stays open");
+        tracing::warn!(%error, "the escalation about a login could not be closed; it stays open");
     }
 }

@@ -30,7 +30,7 @@ pub async fn ask<M, T>(
     let unavailable = || {
         Refusal::new(
             RefusalKind::Unavailable,
-            "that part of the supervisor is being restarted",
+            "that part of the supervisor is restarting",
         )
     };
     let actor = actor.ok_or_else(unavailable)?;

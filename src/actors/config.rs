@@ -316,7 +316,7 @@ impl Config {
         let world = self.args.world.newest();
         let pending = (!self.last.pending.is_empty()).then(|| {
             format!(
-                "takes effect at the next start: {}",
+                "takes effect at the next start of the supervisor: {}",
                 self.last.pending.join(", ")
             )
         });

@@ -107,7 +107,9 @@ impl Actor for DispatcherActor {
         automations.stop_all();
         let ended = tokio::time::timeout(LAST_RUNS, automations.ended()).await;
         if ended.is_err() {
-            tracing::error!("a run of an automation did not end in time");
+            tracing::error!(
+                "a run of an automation did not end before the stop; the next start ends it"
+            );
         }
         Ok(())
     }
@@ -124,7 +126,10 @@ impl Dispatcher {
         let (me, world) = (me.clone(), Arc::clone(&self.world));
         tokio::spawn(async move {
             if wisps && let Err(error) = retention::collect(&world).await {
-                tracing::warn!(%error, "wisps could not be collected");
+                tracing::warn!(
+                    %error,
+                    "expired wisps could not be deleted; the next collection retries"
+                );
             }
             // A restarted dispatcher looks by itself.
             let _restarted = me.cast(DispatcherMsg::Patrol);
@@ -175,7 +180,7 @@ fn empty_outbox(world: &Arc<World>) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
         if let Err(error) = outbox::empty(&world).await {
-            tracing::warn!(%error, "the outbox could not be read");
+            tracing::warn!(%error, "the outbox could not be read; the next patrol retries");
         }
     });
 }
@@ -184,7 +189,7 @@ fn reopen_deferred(world: &Arc<World>) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
         if let Err(error) = reopen_due(&world).await {
-            tracing::warn!(%error, "deferred relics could not be looked at");
+            tracing::warn!(%error, "deferred relics could not be read; the next patrol retries");
         }
     });
 }

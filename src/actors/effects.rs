@@ -64,7 +64,7 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
             let _task = tokio::task::spawn_blocking(move || {
                 match repo.prepare() {
                     Ok(()) => {
-                        tracing::info!(%rig, "the held rig could be prepared; its work goes on")
+                        tracing::info!(%rig, "the held rig was prepared; its work continues")
                     }
                     Err(why) => tracing::debug!(
                         %rig,
@@ -95,7 +95,7 @@ pub async fn discard(world: &World, permit: NukePermit) -> Result<(), RepoError>
             // If the provider no longer knows the session, it has ended.
             match seen.as_ref().is_none_or(|seen| permit.is_for(seen)) {
                 true => Ok(()),
-                false => Err(RepoError::PermitStale("it has a later session".into())),
+                false => Err(RepoError::PermitStale("it has a newer session".into())),
             }
         };
         // Checked first, to spare git a useless measurement.
@@ -314,7 +314,7 @@ pub fn errand_env(world: &World, pass: &[String]) -> BTreeMap<String, String> {
 /// The check failed, took too long, or printed no number.
 pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
     let Some(pool) = &agent.pool else {
-        return Err("it is no pool".into());
+        return Err("it is not a pool".into());
     };
     let Some(line) = pool.check.clone() else {
         return Ok(pool.min);

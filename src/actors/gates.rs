@@ -93,7 +93,9 @@ pub async fn run_all(
             },
             (_, Verdict::Infra) => Outcome::Infra {
                 gate: name,
-                why: format!("failed, and cannot run on the target itself:\n{tail}"),
+                why: format!(
+                    "failed, and could not be run on the target itself for comparison:\n{tail}"
+                ),
             },
             // It cannot run here, confirmed once by `judge`, but can on the target: so the branch is the cause.
             (_, Verdict::Pass) => Outcome::Red {
@@ -241,7 +243,7 @@ fn describe(run: &GateRun, gate: &Gate) -> String {
             Some(0) => format!("changed tracked files: {}", run.changed.join(", ")),
             Some(code @ (126 | 127)) => format!("could not run: `{line}` exited with {code}"),
             Some(code) => format!("failed: `{line}` exited with {code}"),
-            None => format!("could not run: how `{line}` ended is not known"),
+            None => format!("could not run: the end of `{line}` is unknown"),
         }
     };
     match run.tail.trim_end() {

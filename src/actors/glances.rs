@@ -51,7 +51,11 @@ pub fn patrol(world: &World, rig: &RigName) {
     tokio::spawn(async move {
         match moved(&world, &rig).await {
             Ok(due) => refresh_counts(world, rig, due, alone).await,
-            Err(error) => tracing::warn!(%rig, %error, "no counts of sandboxes are refreshed"),
+            Err(error) => tracing::warn!(
+                %rig,
+                %error,
+                "git counts of the sandboxes could not be refreshed; the next patrol retries"
+            ),
         }
     });
 }

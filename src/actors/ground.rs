@@ -21,23 +21,34 @@ pub async fn looked(world: &World, look: Look) {
     } = world.directory.ground.take(&look);
     for trouble in look.mended.iter().chain(&over) {
         let (path, says) = (trouble.path.display(), &trouble.says);
-        tracing::warn!(%path, says, "it is in order again");
+        tracing::warn!(%path, says, "one of the supervisor's own files is repaired");
         journal_fault(world, EventType::GroundMended, trouble);
     }
     for trouble in &new {
         let (path, says, hint) = (trouble.path.display(), &trouble.says, &trouble.hint);
-        tracing::error!(%path, says, hint, "one of the supervisor's own files is not as it was left");
+        tracing::error!(
+            %path,
+            says,
+            hint,
+            "one of the supervisor's own files was changed by another program"
+        );
         journal_fault(world, EventType::GroundLost, trouble);
     }
     let settled = [over, replaced].concat();
     if !settled.is_empty()
         && let Err(error) = close_escalations(world, settled).await
     {
-        tracing::warn!(%error, "a call that is over stays open");
+        tracing::warn!(
+            %error,
+            "an escalation about a repaired file could not be closed; it stays open"
+        );
     }
     for trouble in new {
         if let Err(error) = call(world, trouble).await {
-            tracing::warn!(%error, "no person could be called about the supervisor's files");
+            tracing::warn!(
+                %error,
+                "the escalation about the supervisor's files could not be stored; no person is called"
+            );
         }
     }
 }

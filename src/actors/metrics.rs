@@ -79,18 +79,18 @@ impl Metrics {
             "Runs of gates, by verdict.",
             GATES,
         );
-        let patrols = timed("horde_patrol_seconds", "Looks at all sessions.", PATROLS);
+        let patrols = timed("horde_patrol_seconds", "Checks of all sessions.", PATROLS);
         let patrols = Histogram::with_opts(patrols).expect("a name that is right");
-        let request_help = "From a request over the control socket to its answer.";
+        let request_help = "Time from a request over the control socket to its answer.";
         let request_seconds = timed("horde_control_request_seconds", request_help, REQUESTS);
-        let refused_help = "Commits that the relic store could not write.";
+        let refused_help = "Transactions that the relic store could not write.";
         let refused = IntCounter::new("horde_store_refused_commits_total", refused_help);
         let metrics = Self {
             events: of("horde_events_total", "Events of the journal.", &["type"]),
             starts: of("horde_session_starts_total", "Sessions started.", &["name"]),
             adoptions: of(
                 "horde_session_adoptions_total",
-                "Sessions found running and taken over.",
+                "Sessions that were found running and adopted.",
                 &["name"],
             ),
             deaths: of(
@@ -106,7 +106,7 @@ impl Metrics {
             landings: of("horde_landings_total", "Branches that landed.", &["rig"]),
             automations: of(
                 "horde_automation_runs_total",
-                "Runs of automations that are over, or were skipped.",
+                "Finished or skipped runs of automations.",
                 &["automation", "result"],
             ),
             gates: per(gates, &["rig", "verdict"]),

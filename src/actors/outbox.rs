@@ -183,10 +183,12 @@ async fn mismatch(
     };
     let (raider, session) = (&hook.raider, hook.raider.session_id());
     if intent.session.as_deref() != Some(session.as_str()) {
-        return Ok(Some(format!("it was not left by the session of {raider}")));
+        return Ok(Some(format!(
+            "it was not written by the session of {raider}"
+        )));
     }
     if intent.relic.as_deref() != Some(hook.relic.as_str()) {
-        return Ok(Some(format!("{raider} is not at work on that relic")));
+        return Ok(Some(format!("{raider} does not work on that relic")));
     }
     let (cwd, sandbox) = (intent.cwd.clone(), world.city.sandbox(raider));
     let within = move |tasks: &dyn TaskFiles| Ok(tasks.is_within(&cwd, &sandbox));
@@ -231,7 +233,7 @@ async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {
 fn done_request(intent: &Intent, now: Timestamp) -> Result<DoneRequest, Refusal> {
     let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
     if intent.op != "done" {
-        return Err(bad(format!("{} cannot be left in the outbox", intent.op)));
+        return Err(bad(format!("{} is not accepted in the outbox", intent.op)));
     }
     let raider = intent.raider.as_deref().unwrap_or_default();
     let rig = intent.rig.as_deref().unwrap_or_default();
@@ -246,6 +248,7 @@ fn done_request(intent: &Intent, now: Timestamp) -> Result<DoneRequest, Refusal>
     let args = Value::Object(intent.args.clone());
     let mut request: DoneRequest = declared::parse_args(raider, &args, now)?;
     let incarnation = intent.incarnation.map(Incarnation);
-    request.incarnation = Some(incarnation.ok_or_else(|| bad("it names no incarnation".into()))?);
+    request.incarnation =
+        Some(incarnation.ok_or_else(|| bad("its incarnation is missing".into()))?);
     Ok(request)
 }

@@ -188,7 +188,7 @@ impl From<RepoError> for Refusal {
                     name.to_string_lossy().into_owned()
                 };
                 let (rig, name) = (part(sandbox.ancestors().nth(2)), part(Some(sandbox)));
-                refusal.hint(format!("`hd raider repair {rig}/{name}` makes it whole"))
+                refusal.hint(format!("`hd raider repair {rig}/{name}` rebuilds it"))
             }
             _ => refusal,
         }

@@ -27,7 +27,7 @@ const GLIMPSE: Duration = Duration::from_millis(50);
 const TURN: Duration = Duration::from_secs(30);
 
 /// The reason when it is unknown whether a person is attached.
-const UNASKED: &str = "its terminal's server does not say whether a person is attached";
+const UNASKED: &str = "the terminal's server does not report whether a person is attached";
 
 /// The judgement whether text may be typed into a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +143,7 @@ async fn turn(world: &World, handle: &SessionHandle) -> Result<Claim, Refusal> {
         }
         if world.clock.mono() >= deadline {
             return Err(Refusal::conflict(
-                "something else is typed into the session",
+                "another text is being typed into the session",
             ));
         }
         tokio::time::sleep(GLIMPSE).await;
@@ -269,7 +269,7 @@ async fn paste(
             false => refuse_unless_ready(ready, &view),
         };
         return refused.map_err(|mut why| {
-            why.message = format!("the text was typed and not submitted: {}", why.message);
+            why.message = format!("the text was typed, but not submitted: {}", why.message);
             pasted(why, anew)
         });
     }
@@ -358,7 +358,7 @@ pub async fn end_input(
 fn full(view: &ScreenView) -> Refusal {
     let waits = view.queued.unwrap_or_default();
     Refusal::conflict(format!(
-        "{waits} bytes that were typed before wait in its terminal, because its program does not read"
+        "{waits} bytes of earlier input wait in its terminal, because its program does not read"
     ))
     .hint("`hd peek NAME` shows what the program does")
 }
@@ -368,11 +368,11 @@ fn doubtful(view: &ScreenView) -> Refusal {
     Refusal::new(
         RefusalKind::NeedsHuman,
         format!(
-            "an earlier text was typed and not submitted, and may still stand in the input line:\n{}",
+            "an earlier text was typed, but not submitted, and may still be in the input line:\n{}",
             view.text()
         ),
     )
-    .hint("`hd send NAME --keys Enter` submits it; the same `hd send` again types the text all the same")
+    .hint("`hd send NAME --keys Enter` submits it; repeat `hd send` to type the new text anyway")
 }
 
 fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusal> {
@@ -381,10 +381,7 @@ fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusa
         Readiness::Asks(dialog) => Err(open(&dialog)),
         Readiness::Unrecognised => Err(Refusal::new(
             RefusalKind::NeedsHuman,
-            format!(
-                "the screen does not show that the program waits for text:\n{}",
-                view.text()
-            ),
+            format!("the screen shows no input line:\n{}", view.text()),
         )
         .hint("`hd send NAME --keys \"...\"` types keys, `hd attach NAME` shows the terminal")),
     }
@@ -401,17 +398,16 @@ fn open(dialog: &Dialog) -> Refusal {
     }
     let hint = match dialog.form {
         Form::Unrecognised => {
-            "how it is answered is not known: `hd attach NAME`, or `hd send NAME --keys \"...\"`"
+            "the way to answer it is unknown: use `hd attach NAME` or `hd send NAME --keys \"...\"`"
         }
         Form::Menu {
             several: Some(_), ..
-        } => {
-            "it takes several choices: `hd answer NAME 1,3` ticks these and no others, and submits them"
-        }
+        } => "it takes several choices: `hd answer NAME 1,3` selects only these and submits",
         Form::Menu { multiple: true, .. } => {
-            "it takes several choices, by keys that are not known: `hd attach NAME`, or `hd send NAME --keys \"...\"`"
+            "it takes several choices, but its keys are unknown: use `hd attach NAME` or `hd send \
+            NAME --keys \"...\"`"
         }
-        Form::AnyKey => "`hd answer NAME enter` goes on",
+        Form::AnyKey => "`hd answer NAME enter` continues",
         Form::Secret => "`hd answer NAME TEXT` types it",
         Form::Menu { .. } | Form::Letters { .. } => "`hd answer NAME CHOICE` answers it",
     };

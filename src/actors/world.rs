@@ -132,7 +132,7 @@ impl World {
         } else {
             debug_assert!(
                 role.starts_with("raiders/"),
-                "nobody owns the mailbox {address}"
+                "the mailbox {address} has no owner"
             );
         }
     }

@@ -77,7 +77,7 @@ pub fn append(root: &Path, name: &Path) -> io::Result<File> {
         let meta = file.metadata()?;
         match meta.is_file() && meta.nlink() == 1 {
             true => Ok(file),
-            false => Err(odd("it is not a regular file of one name")),
+            false => Err(odd("it is not a regular file with exactly one name")),
         }
     };
     match open_with(root, name, how).and_then(alone) {
@@ -300,7 +300,7 @@ fn odd(what: &str) -> io::Error {
 /// Converts the error of a lookup: a link on the path is told from other failures.
 fn named(error: io::Error) -> io::Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::LOOP | Errno::XDEV) => odd("a link is on the way to it"),
+        Some(Errno::LOOP | Errno::XDEV) => odd("a symbolic link is in its path"),
         // A socket, or a pipe without a reader.
         Some(Errno::NXIO) => odd("it is not a regular file"),
         Some(Errno::ISDIR) => odd("it is a directory"),
@@ -344,7 +344,9 @@ fn open_with(root: &Path, name: &Path, how: OFlags) -> io::Result<File> {
 
 /// Opens the parent directory of a name. Returns it with the last part of the name.
 fn parent<'a>(root: &Path, name: &'a Path) -> io::Result<(OwnedFd, &'a std::ffi::OsStr)> {
-    let last = name.file_name().ok_or_else(|| odd("it names no file"))?;
+    let last = name
+        .file_name()
+        .ok_or_else(|| odd("it is not the path of a file"))?;
     let above = name.parent().unwrap_or(Path::new(""));
     Ok((open_dir(root, above).map_err(named)?, last))
 }
@@ -358,7 +360,9 @@ fn or_itself(dir: &Path) -> &Path {
 
 /// Returns the path at which the new version of a file is written.
 fn beside(name: &Path) -> io::Result<OsString> {
-    let last = name.file_name().ok_or_else(|| odd("it names no file"))?;
+    let last = name
+        .file_name()
+        .ok_or_else(|| odd("it is not the path of a file"))?;
     let mut part = last.to_owned();
     part.push(".new");
     Ok(name.with_file_name(part).into_os_string())

@@ -41,7 +41,7 @@ pub fn none_in(dir: &Path) -> io::Result<()> {
     match beside.into_iter().find(|point| point.starts_with(&real)) {
         None => Ok(()),
         Some(mount) => {
-            let what = format!("{} is a mount point: `umount` it first", mount.display());
+            let what = format!("{} is a mount point: run `umount` first", mount.display());
             Err(io::Error::new(io::ErrorKind::ResourceBusy, what))
         }
     }

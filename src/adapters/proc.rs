@@ -93,7 +93,7 @@ fn stat_in(proc: &Path, pid: u32) -> io::Result<Option<Stat>> {
         // A program's name need not be text.
         Ok(bytes) => Stat::parse(&String::from_utf8_lossy(&bytes))
             .map(Some)
-            .ok_or_else(|| io::Error::other(format!("{} is not understood", path.display()))),
+            .ok_or_else(|| io::Error::other(format!("{} cannot be parsed", path.display()))),
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -163,7 +163,9 @@ pub fn ancestry(pid: u32) -> io::Result<Vec<ProcessId>> {
             return Ok(line);
         }
     }
-    Err(io::Error::other(format!("the ancestors of {pid} change")))
+    Err(io::Error::other(format!(
+        "the ancestors of {pid} keep changing"
+    )))
 }
 
 /// Returns true if exactly this process lives (a zombie does not).
@@ -185,7 +187,7 @@ pub fn own_usage() -> io::Result<Usage> {
     let mut lines = status.lines();
     let resident = lines.find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
     let kib: Option<u64> = resident.and_then(|kib| kib.trim().parse().ok());
-    let kib = kib.ok_or_else(|| io::Error::other("/proc/self/status is not understood"))?;
+    let kib = kib.ok_or_else(|| io::Error::other("/proc/self/status cannot be parsed"))?;
     Ok(Usage {
         cpu_seconds: used.as_secs_f64(),
         resident_bytes: kib * 1024,

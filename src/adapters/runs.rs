@@ -222,7 +222,10 @@ pub fn end_leftovers(dir: &Path) -> io::Result<()> {
         if under_way().get(&token).is_none_or(of) {
             Run { record, token }.end()?;
         } else {
-            tracing::warn!(record = %record.display(), "a record names a run in progress of another directory; the record is removed and the run goes on");
+            tracing::warn!(
+                record = %record.display(),
+                "a record names a run in progress of another directory; the record is removed and the run continues"
+            );
             fs::remove_file(record)?;
         }
     }

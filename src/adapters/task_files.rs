@@ -471,7 +471,7 @@ fn throw_away(
     match trash::stays(path, uses)? {
         Some(Stays::Used(used)) => {
             let used = used.display();
-            tracing::info!(%used, "{shown} is in the trash but still in use by a process; it is deleted later");
+            tracing::info!(%used, "{shown} is in the trash, but a process still uses it; it is deleted later");
             return Ok(None);
         }
         Some(Stays::Written(written)) => return Ok(Some(written)),

@@ -60,11 +60,11 @@ pub(super) enum Verb {
     Up(Up),
     /// Stop the supervisor and its sessions; returns when all have ended
     Stop(args::Stop),
-    /// Apply what changed in the configuration; says what becomes of each agent
+    /// Apply changes of the configuration; prints the effect on each agent
     Reload(args::Reload),
-    /// Ask whether the supervisor lives
+    /// Check that the supervisor answers
     Ping,
-    /// Everything on one screen, what needs a person first
+    /// Everything on one screen; rows that need a person come first
     Status(Status),
     /// Make a relic of each task and charge it to a raider
     Run(Run),
@@ -73,9 +73,9 @@ pub(super) enum Verb {
     Charge(args::Charge),
     /// From inside a session: the work is finished
     Done(args::Done),
-    /// From inside a session: go on in a fresh one, with a note
+    /// From inside a session: continue in a fresh one, with a note
     Handoff(args::Handoff),
-    /// From inside a session: this takes a while, do not take me for stuck
+    /// From inside a session: declare a wait, so that it does not count as a stall
     Wait(args::Wait),
     /// An event of the harness of this session, as JSON on standard input
     #[command(hide = true)]
@@ -85,7 +85,7 @@ pub(super) enum Verb {
         /// The name of the event, where the event does not tell it
         name: Option<String>,
     },
-    /// From inside a session: what am I, what is my work, where was I
+    /// From inside a session: print its identity, its task and its progress
     #[command(visible_alias = "prime")]
     Rally,
     /// From inside a session: the relic this raider is bound to
@@ -102,7 +102,7 @@ pub(super) enum Verb {
     Peek(args::Named),
     /// Submit a text to the terminal of a raider or agent
     Send(args::Send),
-    /// Answer the dialog that a raider or agent shows, and see it gone
+    /// Answer the dialog of a raider or agent, and wait until it has closed
     Answer(args::Answer),
     /// The terminal log of a raider or agent; a line marks the beginning of each session
     Logs(Logs),
@@ -112,12 +112,12 @@ pub(super) enum Verb {
     /// The merge queue
     #[command(subcommand)]
     Mq(MqVerb),
-    /// Automations: what runs by schedule, condition or event
+    /// Automations: commands that run by schedule, condition or event
     #[command(subcommand)]
     Auto(AutoVerb),
     /// Numbers for Prometheus, as its text format
     Metrics,
-    /// Tokens and money, as the transcripts of sessions tell
+    /// Tokens and money, from the transcripts of sessions
     Cost(args::Cost),
     /// The events of the journal
     Events(args::Events),
@@ -127,9 +127,9 @@ pub(super) enum Verb {
     /// The saved contents of removed sandboxes
     #[command(subcommand)]
     Salvage(SalvageVerb),
-    /// Call a person: from inside a session about itself, from outside about anybody
+    /// Call a person, inside a session about itself, outside about any raider or agent
     Escalate(args::Escalate),
-    /// Calls for a person; `hd relic close ID` ends one that is settled
+    /// Open escalations; `hd relic close ID` closes a resolved one
     Escalations(Escalations),
     /// The configuration
     #[command(subcommand)]
@@ -137,9 +137,9 @@ pub(super) enum Verb {
     /// The programs that can work as raiders and agents
     #[command(subcommand)]
     Harness(HarnessVerb),
-    /// Faults of the city, and what to do about each
+    /// Problems of the city, and their remedies
     Doctor(args::Doctor),
-    /// A city made for looking: raiders land real commits on a real repository
+    /// A demonstration city: raiders land real commits on a real repository
     Demo(Demo),
     /// Completions for a shell
     Completions {
@@ -212,7 +212,7 @@ pub(super) struct Escalations {
 /// Verbs of `hd escalations`.
 #[derive(Debug, Subcommand)]
 pub(super) enum EscalationsVerb {
-    /// Mark it as known: it stays open, and is not raised again
+    /// Acknowledge it: it stays open, and is not raised again
     Ack(args::EscalationRef),
 }
 
@@ -239,9 +239,9 @@ pub(super) enum RelicVerb {
     Show(args::RelicRef),
     /// Relics, by priority then age
     List(args::RelicList),
-    /// Close a relic; a hooked one only with consent
+    /// Close a relic; a hooked one only with confirmation
     Close(args::RelicClose),
-    /// Open a blocked, deferred or closed relic again
+    /// Reopen a blocked, deferred or closed relic
     Reopen(args::RelicRef),
 }
 
@@ -260,7 +260,7 @@ pub(super) enum RaiderVerb {
     Suspend(args::Named),
     /// The end of a suspension
     Resume(args::Named),
-    /// Let one out of quarantine
+    /// End the quarantine of one
     Unquarantine(args::Named),
     /// Does not exist; says what to do instead
     #[command(hide = true)]
@@ -282,7 +282,7 @@ pub(super) enum RaiderVerb {
 pub(super) struct Logs {
     #[command(flatten)]
     pub logs: args::Logs,
-    /// Show the screen and go on with what is written
+    /// Show the screen and follow its output
     #[arg(short, long, conflicts_with_all = ["bytes", "raw"])]
     pub follow: bool,
 }
@@ -302,7 +302,7 @@ pub(super) enum AgentVerb {
     Suspend(args::Named),
     /// The end of a suspension
     Resume(args::Named),
-    /// Let one out of quarantine
+    /// End the quarantine of one
     Unquarantine(args::Named),
 }
 
@@ -313,11 +313,11 @@ pub(super) enum MqVerb {
     List(MqList),
     /// A merge request, with the results of its gates
     Show(args::MrRef),
-    /// Try one again now
+    /// Retry one now
     Retry(args::MrRef),
     /// Let one that waits for a person land
     Approve(args::MrRef),
-    /// Say no to one that waits for a person; a fresh raider takes the work up
+    /// Reject one that waits for a person; a fresh raider gets the work
     Reject(args::MqReject),
 }
 
@@ -330,9 +330,9 @@ pub(super) enum AutoVerb {
     Run(AutoRun),
     /// Runs and their ends, the newest first
     History(args::AutoHistory),
-    /// Let its gate open again; what came while it was disabled is over
+    /// Let its gate open again; times and events that passed while disabled are dropped
     Enable(args::AutoRef),
-    /// Keep its gate closed, over restarts too; a run under way goes on
+    /// Keep its gate closed, over restarts too; a current run continues
     Disable(args::AutoRef),
 }
 
@@ -367,14 +367,14 @@ pub(super) enum SalvageVerb {
     Show(args::SalvageRef),
     /// Make a worktree as the sandbox was, untracked files included
     Restore(args::SalvageRestore),
-    /// Destroy salvages for good: those named, or those that are old enough
+    /// Destroy salvages for good: the named ones, or the expired ones
     Prune(args::SalvagePrune),
 }
 
 /// Verbs of `hd config`.
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigVerb {
-    /// Say everything that is wrong with city.toml; needs no supervisor
+    /// Report all errors of city.toml; needs no supervisor
     Check,
     /// The configuration in force, defaults included; needs no supervisor
     Show,

@@ -61,7 +61,7 @@ impl Context {
             // about it.
             let ours = !client::is_foreign(&city.socket);
             if let (Some(hint), true) = (&mut error.hint, ours && log.is_file()) {
-                hint.push_str(&format!("; what it did is told in {}", log.display()));
+                hint.push_str(&format!("; its log is {}", log.display()));
             }
             error.into()
         })
@@ -117,7 +117,7 @@ impl Context {
         }
         if !Self::can_ask() {
             return Err(
-                CliError::usage(format!("not done without consent: {question}")).hint("pass --yes"),
+                CliError::usage(format!("this needs confirmation: {question}")).hint("pass --yes"),
             );
         }
         eprint!("{} [y/N] ", shown::lines(question));

@@ -37,12 +37,12 @@ name = {rig}
 [rigs.raiders]
 harness = {harness}           # claude, codex, gemini, opencode, pi ... or your own [harness.<name>]
 max = 4                      # raiders at work at the same time
-# auto_charge = true         # hand ready relics to free raiders without being asked
+# auto_charge = true         # charge ready relics to free slots automatically
 # setup = ["npm ci"]         # runs in every fresh worktree
 # copy = [".env"]            # untracked files that every worktree needs
 
 [rigs.forge]
-# What must be green before work lands on the default branch. Without gates everything lands.
+# Commands that must succeed before work lands on the default branch. Without gates everything lands.
 gates = [
   # {{ name = "test", run = "cargo test", timeout = "30m" }},
 ]
@@ -56,16 +56,16 @@ gates = [
         None => commented(&rig),
     };
     format!(
-        r#"# A city: the repositories that agents work on, and how they are looked after.
-# `hd config check` tells what is wrong with this file, `hd config show` every key and default.
+        r#"# A city: the repositories that agents work on, and how they are supervised.
+# `hd config check` reports the errors of this file, `hd config show` prints every key and default.
 
 [workspace]
 name = {workspace}
 
 # One [[rigs]] per repository. Your checkout is left alone: raiders work in worktrees of a copy
-# that lives beside this file.
+# beside this file.
 {rig}
-# How often a raider's session may die before it is left alone for a while:
+# The number of deaths of a raider's sessions before its quarantine:
 # [daemon]
 # max_restarts = 5
 # restart_window = "1h"

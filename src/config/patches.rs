@@ -30,7 +30,7 @@ pub fn apply(root: &mut Node, report: &Report) {
     };
     let agents = take(&mut patches.node, "agents");
     for (key, entry) in patches.node.table().into_iter().flatten() {
-        let error = Diagnostic::error(format!("there are no patches of `{key}`"));
+        let error = Diagnostic::error(format!("`{key}` cannot be patched"));
         report.add(error.at(&entry.key).hint("only [[patches.agents]]"));
     }
     if patches.node.table().is_none() {

@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
             }
             let error = if later.contains(&key.as_str()) {
                 let message = format!("`{key}` is not supported yet");
-                Diagnostic::error(message).hint("take it out: this version would not honour it")
+                Diagnostic::error(message).hint("remove it: this version would ignore it")
             } else {
                 let error = Diagnostic::error(format!("unknown key `{key}`"));
                 let known = self.asked.iter().chain(later).chain(elsewhere).copied();

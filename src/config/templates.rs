@@ -104,8 +104,8 @@ fn drop_foreign_reduced(name: &str, harness: &mut Node, report: &Report) {
     }
     let message = format!("`{name}` gets another command, but no `reduced` arguments for it");
     let warning = Diagnostic::warning(message).at(&command.key).hint(
-        "after a crash it is started with the same arguments as before; \
-         set `reduced` to start it with less permission, or to [] to say that you know",
+        "after a crash it starts with the same arguments as before; set `reduced` to start it \
+        with fewer permissions, or to [] to confirm this",
     );
     report.add(warning);
     table.remove("reduced");

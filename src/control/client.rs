@@ -61,7 +61,7 @@ impl Client {
                 Body::Done(result) if response.id == id => return Ok(result),
                 Body::Failed(error) => return Err(error),
                 Body::Item(_) => {}
-                Body::Done(_) => return Err(strange("it answers what was not asked")),
+                Body::Done(_) => return Err(strange("it answered another request")),
             }
         }
     }
@@ -130,8 +130,10 @@ impl Client {
         loop {
             let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Err(ControlError::timeout(format!("{op} did not end in time"))
-                    .hint("it may still end; see `hd events` and `hd status`"));
+                return Err(
+                    ControlError::timeout(format!("{op} did not finish in time"))
+                        .hint("it may still finish; see `hd events` and `hd status`"),
+                );
             }
             let wait = left.map(|left| left.min(silence).max(Duration::from_millis(1)));
             self.reader
@@ -166,7 +168,7 @@ impl Client {
             "the supervisor at {} does not answer",
             self.path.display()
         ))
-        .hint("its process may hang or be stopped; it can be killed and started again safely"))
+        .hint("its process may hang or be stopped; killing and restarting it is safe"))
     }
 
     /// Returns whether the supervisor answers at all; a refusal for too many connections counts.
@@ -260,12 +262,14 @@ fn silent(error: &io::Error) -> bool {
 fn unreachable(path: &Path, error: &io::Error) -> ControlError {
     let inner = error.get_ref();
     if let Some(foreign) = inner.and_then(|inner| inner.downcast_ref::<Foreign>()) {
-        return ControlError::unavailable(format!("nothing is said to the socket: {foreign}"))
+        return ControlError::unavailable(format!("the socket is not used: {foreign}"))
             .hint(foreign.hint.clone());
     }
     let why = match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "nothing listens".to_owned(),
-        io::ErrorKind::WouldBlock => "it takes no more connections".to_owned(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            "no process listens".to_owned()
+        }
+        io::ErrorKind::WouldBlock => "it accepts no more connections".to_owned(),
         _ => error.to_string(),
     };
     ControlError::unavailable(format!(
@@ -284,5 +288,7 @@ fn hung_up(path: &Path) -> ControlError {
 }
 
 fn strange(why: &str) -> ControlError {
-    ControlError::internal(format!("what answers is no supervisor: {why}"))
+    ControlError::internal(format!(
+        "the process that answers is not a supervisor: {why}"
+    ))
 }

@@ -190,27 +190,27 @@ fn allow(
     }
     Err(match who {
         Who::Operator => ControlError::forbidden(format!(
-            "{op} is called from inside a session, and this process is in none"
+            "{op} must be called from inside a session, and this process is not in one"
         ))
-        .hint("a raider calls it; to act on one from outside see `hd raider --help`"),
+        .hint("only a raider calls it; to act on a raider from outside see `hd raider --help`"),
         Who::Raider(session) => ControlError::forbidden(format!(
-            "a raider may act only as itself, and {op} is not its own ({session})"
+            "a raider may act only on itself, and {op} acts on more ({session})"
         ))
-        .hint("done, handoff, wait, escalate, hook, rally and what only reads are yours"),
+        .hint("allowed: done, handoff, wait, escalate, hook, rally and all verbs that only read"),
         Who::Agent(session) => {
-            ControlError::forbidden(format!("{op} is not this agent's to do ({session})"))
-                .hint("ask a person to do it, or to give the agent more `rights` in city.toml")
+            ControlError::forbidden(format!("this agent has no right to {op} ({session})"))
+                .hint("ask a person to do it, or to raise `rights` of the agent in city.toml")
         }
         Who::Errand(_) => ControlError::forbidden(format!(
-            "{op} is not to be done by what the supervisor runs of an agent's work"
+            "gates and set-up commands have no right to {op}"
         ))
-        .hint("gates and set-up commands only look; ask a person to do it"),
+        .hint("they may only read; ask a person to do it"),
         Who::Invisible => ControlError::forbidden(format!(
             "{op} changes something, and the supervisor cannot see where the calling process comes from: it has ended, \
              runs in another pid namespace, or names a session that it does not belong to"
         ))
-        .hint("call from the same pid namespace as the supervisor, without the HD_ variables of a session, and stay until \
-               the answer is there"),
+        .hint("call it from the pid namespace of the supervisor, without the HD_ variables of a \
+        session, and wait for the answer"),
     })
 }
 

@@ -151,9 +151,9 @@ fn admit<S: Service>(
     service: &S,
     places: &Arc<Places>,
 ) -> Result<(Caller, Place), ControlError> {
-    let peer = stream
-        .peer_cred()
-        .map_err(|error| ControlError::internal(format!("the peer cannot be seen: {error}")))?;
+    let peer = stream.peer_cred().map_err(|error| {
+        ControlError::internal(format!("the peer process cannot be identified: {error}"))
+    })?;
     let own = rustix::process::geteuid().as_raw();
     let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
     let pid = pid.filter(|pid| *pid != 0);

@@ -56,7 +56,7 @@ impl Ground {
         let root = open_dir(city).map_err(failed_at(city, "cannot be opened"))?;
         lock::directory(&root, city)?;
         let path = city.join(STATE);
-        let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be made ready"))?;
+        let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be prepared"))?;
         let lock = lock::file(&state, &path)?;
         identity::verify(city, &path, &root)?;
         let held = Mutex::new(Handles {
@@ -80,7 +80,7 @@ impl Ground {
             look.leave(
                 Part::City,
                 &self.city,
-                format!("it cannot be seen: {error}"),
+                format!("it cannot be checked: {error}"),
                 "",
             );
         }
@@ -92,7 +92,7 @@ impl Ground {
                 look.leave(
                     Part::State,
                     state,
-                    format!("it cannot be seen: {error}"),
+                    format!("it cannot be checked: {error}"),
                     "",
                 );
                 return look;
@@ -105,7 +105,7 @@ impl Ground {
         }
         let lock = state.join(lock::FILE);
         if let Err(error) = look_at_lock(&mut held, &lock, &mut look) {
-            let hint = "move it away; the lock is made again then";
+            let hint = "move it away; then the lock is recreated";
             look.leave(
                 Part::Lock,
                 lock,
@@ -132,8 +132,7 @@ impl Ground {
                 (format!("the city's directory was moved to {moved}"), back)
             }
             None => {
-                let hint =
-                    "end this supervisor (SIGTERM): nothing is left that it could look after";
+                let hint = "end this supervisor (SIGTERM): its city no longer exists";
                 (
                     "the city's directory was removed".to_owned(),
                     hint.to_owned(),
@@ -151,7 +150,7 @@ impl Ground {
         match found(&place_of)? {
             Some(now) if same(&now, &ours) => {
                 if private(&held.state)? {
-                    look.mend(Part::State, path, "others could look into it");
+                    look.mend(Part::State, path, "other users can read it");
                 }
                 Ok(true)
             }
@@ -166,10 +165,10 @@ impl Ground {
                 let kind = regular::kind(&now);
                 let hint = match place(&held.state, &ours)? {
                     Some(moved) => format!(
-                        "move {kind} away that is in its place; what was moved to {} is moved back then",
+                        "move away {kind} that is in its place; then {} is moved back",
                         moved.display()
                     ),
-                    None => format!("move {kind} away that is in its place"),
+                    None => format!("move away {kind} that is in its place"),
                 };
                 look.leave(Part::State, path, "it was replaced", hint);
                 Ok(false)
@@ -192,7 +191,7 @@ impl Ground {
         if let Err(error) = identity::verify(&self.city, path, &self.root) {
             tracing::warn!(%error, "could not check and record the city's place after .horde was made again");
         }
-        look.mend(Part::State, path, "it was removed, and is made again");
+        look.mend(Part::State, path, "it was removed, and was recreated");
         Ok(true)
     }
 
@@ -265,12 +264,13 @@ fn look_at_sessions(held: &mut Handles, path: &Path, look: &mut Look) -> io::Res
         Some(now) if same(&now, &ours) => {}
         _ if ours.nlink() == 0 => {
             held.sessions = Some(room(&held.state, SESSIONS)?);
-            look.mend(Part::Sessions, path, "it was removed, and is made again");
+            look.mend(Part::Sessions, path, "it was removed, and was recreated");
         }
         Some(now) if now.is_dir() => {
             let moved = place(dir, &ours)?.unwrap_or_default();
             let says = format!("it was moved to {}", moved.display());
-            let hint = "move the directory away that is in its place; it is moved back then";
+            let hint =
+                "move away the directory that is in its place; then the original is moved back";
             look.leave(Part::Sessions, path, says, hint);
         }
         instead => {
@@ -292,11 +292,11 @@ fn look_at_lock(held: &mut Handles, path: &Path, look: &mut Look) -> io::Result<
             look.mend(
                 Part::Lock,
                 path,
-                "it was removed or replaced, and is locked again",
+                "it was removed or replaced, and was locked again",
             );
         }
         None => {
-            let hint = "find out which process holds it, and end that; the city itself is locked";
+            let hint = "find and end the process that holds it; the city itself is locked";
             look.leave(
                 Part::Lock,
                 path,
@@ -358,7 +358,7 @@ fn private_dir(root: &File, shown: &Path) -> io::Result<File> {
     make_private(&path)?;
     let seen = fs::symlink_metadata(&path)?;
     if !seen.is_dir() {
-        let message = format!("it is {}, and no directory", regular::kind(&seen));
+        let message = format!("it is {}, not a directory", regular::kind(&seen));
         return Err(io::Error::new(ErrorKind::NotADirectory, message));
     }
     let dir = open_dir(&path)?;

@@ -131,7 +131,7 @@ fn leads_to(recorded: &Identity, here: &Metadata) -> bool {
 /// elsewhere.
 fn unknown(recorded: &Identity, error: &io::Error) -> bool {
     let was = recorded.path.display();
-    tracing::warn!(%was, %error, "cannot read the place where the city was recorded; the city is taken for moved");
+    tracing::warn!(%was, %error, "cannot read the recorded place of the city; the city counts as moved");
     false
 }
 
@@ -142,11 +142,11 @@ fn is_nothing(error: &io::Error) -> bool {
 fn refusal(city: &Path, original: &Path) -> String {
     let (city, original) = (city.display(), original.display());
     format!(
-        "{city} is a copy of the city {original}, which is there: the sessions that it knows of are the \
-         original's, and its sandboxes lead into the original's repositories. Nothing was started or ended. \
-         To use the copy in place of the original, stop that one, move it away and move the copy to \
-         {original}. For a second city, copy only city.toml and what it names, without .horde and the \
-         directories of the rigs"
+        "{city} is a copy of the city {original}, which still exists: the sessions in its records \
+        belong to the original, and its sandboxes use the original's repositories. Nothing was started or ended. \
+        To replace the original by the copy, stop the original, move it away and move the copy to {original}. \
+        For a second city, copy only city.toml and the files that it names, without .horde and the directories \
+        of the rigs"
     )
 }
 

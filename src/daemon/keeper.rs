@@ -53,28 +53,29 @@ impl Keeper {
             let world = world.newest();
             if let Some(why) = world.store.trouble() {
                 let path = world.city.state_dir().join("relics.db");
-                let hint = "sessions run on; nothing is taken on until the store can be written";
+                let hint = "sessions run on; no new work starts until the store can be written";
                 look.leave(Part::Store, path, why, hint);
             }
             if let Some(why) = world.tasks.unwatched() {
-                let hint = "patrols look all the same; raise the sysctl fs.inotify.max_user_instances or \
-                            max_user_watches";
-                let says = format!("changes of files are not seen: {why}");
+                let hint = "only patrols see changes; raise the sysctl \
+                fs.inotify.max_user_instances or max_user_watches";
+                let says = format!("changes of files are not watched: {why}");
                 look.leave(Part::Watch, world.city.outbox_dir(), says, hint);
             }
             for (entry, file) in world.tasks.written_in_trash() {
                 let says = format!(
-                    "{} was written after its sandbox had been judged and removed: it is in no commit and no salvage",
+                    "{} was written after its sandbox was checked and removed: neither a commit \
+                    nor a salvage has it",
                     shown::line(&file.to_string_lossy())
                 );
-                let hint = "take what you need out of it, and delete the directory";
+                let hint = "save what you need from it, then delete the directory";
                 look.leave(Part::Trash, entry, says, hint);
             }
             // Entries of the trash may no longer be in use.
             effects::empty_trash(&world);
             for (rig, why) in effects::prepare_held(&world) {
                 let says = format!("rig {rig} is held: {why}");
-                let hint = "the other rigs are worked on; this one is tried again at each patrol";
+                let hint = "the other rigs work on; each patrol retries this one";
                 look.leave(Part::Rig, world.city.rig_dir(&rig), says, hint);
             }
             for (rig, repo) in &world.repos {
@@ -109,7 +110,7 @@ impl Keeper {
                 Ok(()) => look.mend(
                     Part::Socket,
                     path,
-                    "the control socket was removed, and is made again",
+                    "the control socket was removed, and was recreated",
                 ),
                 Err(error) => {
                     let says = format!("the control socket is gone and cannot be made: {error}");
@@ -122,12 +123,17 @@ impl Keeper {
                 }
             },
             AtSocket::Taken(what) => {
-                let says = format!("in the place of the control socket is {what}");
-                let hint = "move it away; the socket is made again then";
+                let says = format!("the control socket was replaced by {what}");
+                let hint = "move it away; then the socket is recreated";
                 look.leave(Part::Socket, path, says, hint);
             }
             AtSocket::Unseen(why) => {
-                look.leave(Part::Socket, path, format!("it cannot be seen: {why}"), "");
+                look.leave(
+                    Part::Socket,
+                    path,
+                    format!("it cannot be checked: {why}"),
+                    "",
+                );
             }
         }
     }

@@ -135,7 +135,7 @@ fn status_of_reload(refused: Option<&str>) -> String {
     }
 }
 
-const REFUSED: &str = "the configuration on disk is refused, the one before stays in force";
+const REFUSED: &str = "the configuration on disk is refused; the previous one stays in force";
 
 /// Returns the line for `systemctl status`: `12 sessions running, 1 quarantined`.
 fn status(views: &[ChildView], reload_error: Option<&str>) -> String {

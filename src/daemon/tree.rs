@@ -46,7 +46,8 @@ pub(super) async fn build(
     let failed =
         |what: &str, error: &dyn std::fmt::Display| DaemonError::Failed(format!("{what}: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let exe = std::env::current_exe().map_err(|e| failed("the program cannot find itself", &e))?;
+    let exe = std::env::current_exe()
+        .map_err(|e| failed("the path of this program cannot be found", &e))?;
     let sessions = sessions(city)?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
@@ -57,7 +58,7 @@ pub(super) async fn build(
         _ => failed("the relic store cannot be opened", &error),
     })?;
     let dir = city.state_dir();
-    let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be made ready"))?;
+    let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be prepared"))?;
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(start.file));
     let repos = repos(city).await?;
     let tasks = Arc::new(tasks);
@@ -102,10 +103,16 @@ fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> boo
     let Some(repo) = rig.and_then(|rig| world.repo(&rig.name)) else {
         return false;
     };
-    repo.has_committed(sandbox, name, bytes).unwrap_or_else(|error| {
-        tracing::warn!(sandbox = %sandbox.display(), name, %error, "cannot compare the file with the commit; it is taken for the agent's");
-        false
-    })
+    repo.has_committed(sandbox, name, bytes)
+        .unwrap_or_else(|error| {
+            tracing::warn!(
+                sandbox = %sandbox.display(),
+                name,
+                %error,
+                "cannot compare the file with the commit; it counts as the agent's"
+            );
+            false
+        })
 }
 
 fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {
@@ -115,7 +122,7 @@ fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let dir = city.state_dir().join("sessions");
     let sessions = LocalSessions::new(dir.clone(), exe, &server);
-    let sessions = sessions.map_err(failed_at(&dir, "cannot be made ready"))?;
+    let sessions = sessions.map_err(failed_at(&dir, "cannot be prepared"))?;
     sessions
         .make_ready(city.session.provider)
         .map_err(|why| DaemonError::Failed(format!("no session can be started: {why}")))?;

@@ -31,10 +31,10 @@ impl Blind {
     pub fn says(&self) -> String {
         let Self { scope, harness, .. } = self;
         let why = match self.counted {
-            true => "none of its models has a price",
-            false => "its program tells of no tokens",
+            true => "its models have no price",
+            false => "its program reports no token usage",
         };
-        format!("the budget of {scope} does not count what harness {harness} uses: {why}")
+        format!("the budget of {scope} does not count the use of harness {harness}: {why}")
     }
 
     /// Returns the remedy.
@@ -42,7 +42,7 @@ impl Blind {
     pub fn hint(&self) -> String {
         let harness = &self.harness;
         match self.counted {
-            true => format!("`[harness.{harness}] prices` tells what its models cost"),
+            true => format!("set the prices of its models in `[harness.{harness}] prices`"),
             false => "use a harness whose tokens are known, or limit its account at the provider"
                 .to_owned(),
         }
@@ -85,7 +85,7 @@ pub fn blind(city: &City) -> Vec<Blind> {
 #[must_use]
 pub fn unpriced(scope: &Scope) -> Problem {
     ProblemKind::BudgetUnpriced.in_words(format!(
-        "the budget of {scope} does not count all that is used: some tokens have no price"
+        "the budget of {scope} is incomplete: some of the used tokens have no price"
     ))
 }
 
@@ -273,9 +273,9 @@ mod tests {
         };
         for (name, says) in [
             ("claude", None),
-            ("codex", Some("none of its models has a price")),
+            ("codex", Some("its models have no price")),
             ("pi", None),
-            ("aider", Some("its program tells of no tokens")),
+            ("aider", Some("its program reports no token usage")),
         ] {
             city.rigs[0].raiders.harness = HarnessName::new(name).unwrap();
             assert_eq!(said(&city), Vec::<String>::new(), "{name}: no budget");

@@ -53,37 +53,37 @@ macro_rules! causes {
 }
 
 causes! {
-    /// A person or program asked over the control socket.
+    /// A person or a program asked for it over the control socket.
     Operator => "operator",
-    /// A program in the session of a standing agent asked over the control socket.
+    /// A program in the session of a standing agent asked for it over the control socket.
     Agent => "agent",
-    /// A command of an automation asked over the control socket.
+    /// A command of an automation asked for it over the control socket.
     Automation => "automation",
     /// The configuration wants it.
     Config => "config",
     /// A relic was charged.
     Charged => "charged",
-    /// The supervisor started and found it so.
+    /// The supervisor found this state at its start.
     Recovered => "recovered",
-    /// The supervisor started and the session was running.
+    /// The supervisor found the session running at its start.
     Adopted => "adopted",
     /// The session's process ended by itself.
     SessionDied => "session_died",
-    /// The session's holder is gone without an exit on record.
+    /// The session's holder ended without a record of the session's end.
     SessionLost => "session_lost",
     /// A person who was attached to the session's terminal typed something, and the program ended within seconds.
     EndedByPerson => "ended_by_person",
     /// The session could not be started.
     StartFailed => "start_failed",
-    /// More deaths than `max_restarts` within `restart_window`.
+    /// It died more than `max_restarts` times within `restart_window`.
     TooManyDeaths => "too_many_deaths",
-    /// The quarantine's last counted death left the window.
+    /// Its oldest counted death left `restart_window`: the quarantine is over.
     WindowPassed => "window_passed",
     /// The agent declared its work done.
     Done => "done",
     /// The agent asked for a fresh session.
     Handoff => "handoff",
-    /// Its sessions hand off again and again, and nothing changes in between.
+    /// Its sessions hand off repeatedly without progress.
     HandoffLoop => "handoff_loop",
     /// Done, pushed and clean: nothing is lost by removing the sandbox.
     DoneCleanPushed => "done_clean_pushed",
@@ -105,49 +105,49 @@ causes! {
     Shutdown => "shutdown",
     /// An interrupted operation was resumed.
     Resumed => "resumed",
-    /// An outcome file said so.
+    /// An outcome file declared it.
     OutcomeFile => "outcome_file",
     /// A cleanup report disagreed with what git says.
     ReportMismatch => "report_mismatch",
     /// `done` took longer than `done_intent_timeout`.
     DoneTimeout => "done_timeout",
-    /// Its sandbox has lingered for `keep_dirty`.
+    /// Its sandbox was kept for `keep_dirty`.
     KeptLongEnough => "kept_long_enough",
     /// The relic was closed elsewhere.
     RelicClosed => "relic_closed",
-    /// A sandbox was found that no hook is tied to.
+    /// A sandbox without a hook was found.
     HookLost => "hook_lost",
-    /// The session was up, and the agent not among its processes.
+    /// The session was up, but the agent's process was not among its processes.
     AgentDead => "agent_dead",
     /// The agent asked for help or declared itself stuck.
     Stuck => "stuck",
     /// A session that should work showed no progress.
     Stalled => "stalled",
-    /// The agent asks something on its screen.
+    /// The agent's screen shows a question.
     Question => "question",
-    /// Nothing is known of what its screen shows.
+    /// The agent's screen is not recognised.
     UnknownScreen => "unknown_screen",
-    /// A person has begun a line in its input, and left it.
+    /// The agent's input holds a line that a person began and left.
     LineLeft => "line_left",
     /// The account of its harness is at a limit.
     RateLimit => "rate_limit",
-    /// Its harness wants a login.
+    /// Its harness needs a login.
     Login => "login",
-    /// A stalled session goes on.
+    /// A stalled session made progress.
     Progress => "progress",
     /// The agent declared a wait.
     Wait => "wait",
-    /// The agent put the work off.
+    /// The agent deferred the work.
     Deferred => "deferred",
-    /// Rework was tried as often as allowed.
+    /// All allowed rework attempts were used.
     ReworkExhausted => "rework_exhausted",
     /// No longer configured.
     Removed => "removed",
     /// An internal task failed.
     Internal => "internal",
-    /// A caller asked for what it has no right to.
+    /// A caller asked for an operation that it has no right to.
     Forbidden => "forbidden",
-    /// The patrol found it so.
+    /// The patrol found this state.
     Patrol => "patrol",
     /// A sandbox was rebuilt.
     Repair => "repair",
@@ -157,17 +157,17 @@ causes! {
     Idle => "idle",
     /// City, rig, agent or raider is suspended.
     Suspended => "suspended",
-    /// It is not suspended any more.
+    /// It is no longer suspended.
     Unsuspended => "unsuspended",
-    /// The pool needs fewer.
+    /// The pool needs fewer members.
     Drained => "drained",
     /// A member of its group died.
     Group => "group",
     /// An automation's cooldown is over.
     Cooldown => "cooldown",
-    /// A slot of an automation's schedule has come.
+    /// A time of an automation's schedule has come.
     Cron => "cron",
-    /// An automation's check says so.
+    /// An automation's check succeeded.
     Condition => "condition",
     /// An event that an automation waits for.
     Event => "event",
@@ -177,21 +177,21 @@ causes! {
     ExitCode => "exit_code",
     /// A signal ended it.
     Signal => "signal",
-    /// It took longer than it may.
+    /// It exceeded its time limit.
     Timeout => "timeout",
-    /// The supervisor ended in the middle of it.
+    /// The supervisor ended before it was finished.
     Crash => "crash",
-    /// The run before is not over.
+    /// The previous run is still running.
     StillRunning => "still_running",
-    /// More waits than is kept.
+    /// Its queue is full.
     QueueFull => "queue_full",
-    /// Its time came while the supervisor was away.
+    /// Its scheduled time passed while the supervisor was not running.
     Missed => "missed",
     /// It was kept for as long as the configuration says.
     Expired => "expired",
     /// No person acknowledged it.
     Unanswered => "unanswered",
-    /// The matter that it was about is over.
+    /// Its subject no longer exists or is resolved.
     Vanished => "vanished",
 }
 

@@ -337,7 +337,7 @@ impl Rig {
         match (city.suspended, self.suspended, self.draining) {
             (true, _, _) => Some("the city is suspended"),
             (false, true, _) => Some("the rig is suspended"),
-            (false, false, true) => Some("the rig is not configured any more"),
+            (false, false, true) => Some("the rig is no longer configured"),
             (false, false, false) => None,
         }
     }

@@ -152,7 +152,7 @@ pub struct BranchFacts {
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The advice for facts that could not be observed.
-const AGAIN: &str = "look again; the supervisor's log may say more";
+const AGAIN: &str = "run `hd doctor` again; the supervisor's log may have more";
 
 /// Returns all faults, in a stable order.
 #[must_use]
@@ -226,13 +226,17 @@ fn known_or_unseen<'a, T>(
 fn orphan(session: &SessionFacts) -> Option<Diagnosis> {
     let says = match &session.state {
         RunState::Exited(_) => return None,
-        RunState::Running => "it runs, and no raider or agent is it".to_owned(),
+        RunState::Running => "the session runs and belongs to no raider or agent".to_owned(),
         RunState::Lost { why } => {
-            format!("no raider or agent is it, and processes of it may live: {why}")
+            format!(
+                "the session belongs to no raider or agent, and some of its processes may be alive: {why}"
+            )
         }
         RunState::Unknown { why } => {
-            let says = format!("no raider or agent is it, and it cannot be seen: {why}");
-            let hint = "it is left alone until it can be seen";
+            let says = format!(
+                "the session belongs to no raider or agent, and its state cannot be read: {why}"
+            );
+            let hint = "it is left running until its state can be read";
             return Some(Finding::new(Kind::Unseen, &session.id, says, hint).into());
         }
     };
@@ -246,8 +250,9 @@ fn unseen_session(session: &SessionFacts) -> Option<Diagnosis> {
     let RunState::Unknown { why } = &session.state else {
         return None;
     };
-    let says = format!("it cannot be seen whether it runs: {why}");
-    let hint = "none is started in its place until it can be seen; look at its directory in `.horde/sessions`";
+    let says = format!("the state of the session cannot be read: {why}");
+    let hint = "no session starts in its place until its state can be read; look at its directory \
+    in `.horde/sessions`";
     Some(Finding::new(Kind::Unseen, &session.id, says, hint).into())
 }
 
@@ -255,25 +260,26 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
     let raider = RaiderId::new(rig.rig.clone(), name.clone());
     let finding =
         |says: String, hint: String| Finding::new(Kind::StraySandbox, &raider, says, hint);
-    let says = "its sandbox is there, and no relic is on its hook; the slot is not free";
+    let says = "its sandbox exists, but its hook is empty; the slot stays taken";
     match stray {
         Stray::Spare => {
-            let hint = "`hd doctor --fix` removes it: nothing in it would be lost";
+            let hint = "`hd doctor --fix` removes it; no work would be lost";
             let finding = finding(says.to_owned(), hint.to_owned());
             Diagnosis::mended_by(finding, Remedy::Nuke(raider.clone()))
         }
         Stray::Unowned => {
-            let hint = "it is kept; look at what is in it and move it elsewhere";
-            finding(format!("{says}: nothing tells whose it is"), hint.into()).into()
+            let hint = "it is kept; look at its content and move it elsewhere";
+            finding(format!("{says}: its owner is unknown"), hint.into()).into()
         }
         Stray::Unreadable(why) => {
-            let says = format!("no relic is on its hook, and its sandbox cannot be read: {why}");
-            let hint = "it is kept until it can be read; look for what is in the way";
+            let says = format!("its hook is empty, and its sandbox cannot be read: {why}");
+            let hint = "it is kept until it can be read; fix the cause of the error";
             Finding::new(Kind::Unseen, &raider, says, hint).into()
         }
         Stray::Kept(why) => {
-            let hint =
-                format!("it is kept; `hd raider nuke {raider} --salvage` saves its work first");
+            let hint = format!(
+                "it is kept; `hd raider nuke {raider} --salvage` saves its work and then removes it"
+            );
             finding(format!("{says}: {why}"), hint).into()
         }
     }
@@ -283,9 +289,9 @@ fn lost_sandbox(raider: &RaiderId, what: &Probed<SandboxFault>) -> Diagnosis {
     let (kind, says, hint) = match what {
         Probed::Known(what) => {
             let says = match what {
-                SandboxFault::Gone => "it has work, and its sandbox is gone".to_owned(),
+                SandboxFault::Gone => "it has a relic on its hook, but its sandbox is missing".to_owned(),
                 SandboxFault::Broken(why) => {
-                    format!("it has work, and git cannot use its sandbox: {why}")
+                    format!("it has a relic on its hook, but git cannot use its sandbox: {why}")
                 }
             };
             (Kind::LostSandbox, says, what.advice(raider))
@@ -297,9 +303,10 @@ fn lost_sandbox(raider: &RaiderId, what: &Probed<SandboxFault>) -> Diagnosis {
 
 /// The witness reopens a relic when it removes the sandbox; here it finds no sandbox.
 fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
-    let says =
-        format!("it is hooked to {raider}, who has neither hook nor sandbox: nobody is at it");
-    let hint = "`hd doctor --fix` opens it again; what was pushed for it is where it was";
+    let says = format!(
+        "it is hooked to {raider}, which has neither hook nor sandbox: no raider works on it"
+    );
+    let hint = "`hd doctor --fix` reopens it; branches that were pushed for it are kept";
     let finding = Finding::new(Kind::LostRelic, relic, says, hint);
     Diagnosis::mended_by(finding, Remedy::Reopen(relic.clone(), raider.clone()))
 }
@@ -307,9 +314,11 @@ fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
 /// No witness watches the raider, and only a person knows if the rig is to come back.
 fn lost_rig((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     let rig = &raider.rig;
-    let says = format!("it works at {relic}, and its rig {rig} is not configured: nobody is at it");
+    let says = format!(
+        "it is hooked to {relic}, but its rig {rig} is not configured: it is not supervised"
+    );
     let hint = format!(
-        "with {rig} in `city.toml` again its work goes on; `hd relic close {relic}` gives it up"
+        "add {rig} to `city.toml` again to continue its work, or abandon it with `hd relic close {relic}`"
     );
     Finding::new(Kind::LostRig, raider, says, hint).into()
 }
@@ -327,14 +336,14 @@ fn stray_branch(rig: &RigFacts, branch: &BranchFacts) -> Option<Diagnosis> {
         return None;
     }
     let subject = format!("{} {}", rig.rig, branch.name);
-    let says = "no raider has it, and its relic is closed or gone";
+    let says = "no raider uses it, and its relic is closed or deleted";
     if branch.reachable {
         let hint = "`hd doctor --fix` deletes it: another ref reaches its commits";
         let finding = Finding::new(Kind::StrayBranch, subject, says, hint);
         let remedy = Remedy::Drop(rig.rig.clone(), branch.name.clone());
         return Some(Diagnosis::mended_by(finding, remedy));
     }
-    let says = format!("{says}; nothing else holds its commits");
+    let says = format!("{says}; no other ref holds its commits");
     let hint = "it is kept: merge what you need of it, then delete it in the rig's repo.git";
     Some(Finding::new(Kind::StrayBranch, subject, says, hint).into())
 }
@@ -348,27 +357,28 @@ fn no_program(lacking: &Lacking) -> Diagnosis {
     } = lacking;
     if let Some(why) = unseen {
         let users = users.join(", ");
-        let says = format!("whether {users} finds {program} cannot be seen: {why}");
-        let hint = "look at that path, or take it off the PATH that sessions have";
+        let says = format!("cannot check whether {users} finds {program}: {why}");
+        let hint = "check that path, or remove it from the PATH of sessions";
         return Finding::new(Kind::Unseen, of, says, hint).into();
     }
     let place = match program.starts_with('/') {
-        true => "is not there, or cannot be executed",
-        false => "is in no directory of the PATH that sessions have",
+        true => "does not exist or is not executable",
+        false => "is not in the PATH of sessions",
     };
     let says = format!(
-        "{program} {place}: no session of {} starts",
+        "{program} {place}: sessions of {} cannot start",
         users.join(", ")
     );
-    let hint =
-        "install it, or start the supervisor with a PATH that it is on; `command` names another";
+    let hint = "install it, or add its directory to the PATH of the supervisor, or set `command` to \
+        another program";
     Finding::new(Kind::Program, of, says, hint).into()
 }
 
 fn trashed(entries: &[PathBuf]) -> Diagnosis {
     let (count, first) = (entries.len(), entries[0].display());
-    let says = format!("{count} left of what was removed, as {first}");
-    let hint = "`hd doctor --fix` deletes it; nothing in it is needed any more";
+    let says =
+        format!("{count} removed directories or files still in the trash, for example {first}");
+    let hint = "`hd doctor --fix` empties the trash; its content is no longer needed";
     Diagnosis::mended_by(
         Finding::new(Kind::Trash, "trash", says, hint),
         Remedy::Empty,
@@ -379,15 +389,15 @@ fn waiting(file: &Path, written: Option<Timestamp>, now: Timestamp) -> Option<Di
     let old = written.is_none_or(|at| now.duration_since(at) > PATIENCE);
     let name = file.file_name()?.to_str().unwrap_or_default();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let remove = "`hd doctor --fix` removes it; read it first if you wonder who wrote it";
+    let remove = "`hd doctor --fix` removes it; read it first if you need to know its writer";
     let (says, hint) = match ending {
         "json" if old => {
             let hint =
-                "`hd doctor --fix` tries it again; the supervisor's log says what it waits for";
+                "`hd doctor --fix` retries it; the supervisor's log has the reason for the delay";
             let finding = Finding::new(
                 Kind::Outbox,
                 file.display(),
-                "an intent is not carried out",
+                "an intent in the outbox has not been carried out",
                 hint,
             );
             return Some(Diagnosis::mended_by(
@@ -396,13 +406,13 @@ fn waiting(file: &Path, written: Option<Timestamp>, now: Timestamp) -> Option<Di
             ));
         }
         "refused" => {
-            let says = "it is no intent, or not what it says, and was set aside";
+            let says = "it is not an intent, or its signature or origin is wrong; it was set aside";
             (says, remove)
         }
-        _ if name.starts_with(".new-") && old => ("an intent was never finished", remove),
+        _ if name.starts_with(".new-") && old => ("an intent was not written completely", remove),
         _ if name.starts_with(".new-") || ending == "json" => return None,
         _ => {
-            let says = "it is no intent, and nothing of ours";
+            let says = "it is not an intent, and the supervisor did not write it";
             return Some(
                 Finding::new(Kind::Outbox, file.display(), says, "remove it yourself").into(),
             );

@@ -265,22 +265,21 @@ impl Reason {
     #[must_use]
     pub fn text(&self) -> String {
         let (what, why) = match self {
-            Self::Unread(why) => ("whether a first prompt is owed to it cannot be read", why),
-            Self::Unseen(why) => ("its session or its screen cannot be seen", why),
+            Self::Unread(why) => ("cannot read whether its first prompt is still due", why),
+            Self::Unseen(why) => ("its session or its screen cannot be read", why),
             Self::EndUntaken(why) => (
-                "the prompt was typed, and its terminal does not take the end of its input",
+                "the prompt was typed, but the terminal does not accept the end of the input",
                 why,
             ),
             Self::Refused(why, _) | Self::Untaken(why) => return bare(why).to_owned(),
             Self::Unknown => {
-                return "its screen shows neither an input line nor a dialog that is known".into();
+                return "its screen shows neither an input line nor a known dialog".into();
             }
             Self::Begun => {
-                return "a line that a person has begun and not submitted stands in its input"
-                    .into();
+                return "its input holds a line that a person began and did not submit".into();
             }
             Self::Full => {
-                return "what was typed into its terminal before waits there, because its program does not read"
+                return "earlier input still waits in its terminal, because its program does not read"
                     .into();
             }
             Self::Draining => {
@@ -288,17 +287,17 @@ impl Reason {
                     .into();
             }
             Self::Unsure => {
-                return "it was sent to its terminal, and whether that has taken it is not known"
+                return "the prompt was sent to the terminal, but it is unknown whether the terminal accepted it"
                     .into();
             }
             Self::Doubtful => {
-                return "it stood in the input line, and has gone from there while a person was at the terminal: whether \
-                        they submitted it is not known"
+                return "the prompt left the input line while a person was attached: it is unknown \
+                whether that person submitted it"
                     .into();
             }
             Self::Unsubmitted => {
                 return format!(
-                    "it was pasted {MOST_PASTES} times, and its program has not submitted it"
+                    "the prompt was pasted {MOST_PASTES} times, and the program did not submit it"
                 );
             }
         };
@@ -312,22 +311,22 @@ impl Reason {
     #[must_use]
     pub fn advice(&self, name: &str) -> String {
         let text = match self {
-            Self::Unread(_) | Self::Unseen(_) => "The prompt is typed once that can be seen.",
+            Self::Unread(_) | Self::Unseen(_) => "The prompt is typed as soon as that can be read.",
             Self::Unknown => {
-                "`hd attach NAME` or `hd send NAME --keys \"...\"` brings it to where it takes text. `input_patterns` of \
-                 its harness say how a screen that takes text looks."
+                "Bring it to its input line with `hd attach NAME` or `hd send NAME --keys \
+                \"...\"`. `input_patterns` of its harness describe a screen that accepts text."
             }
             Self::Begun => {
-                "It goes on once that line is submitted or emptied, or was left for ten minutes."
+                "The prompt is typed after that line was submitted or cleared, or after ten minutes without a key."
             }
-            Self::Full => "The prompt is typed once the program reads.",
-            Self::Draining => "The rest of it is typed when the program reads.",
+            Self::Full => "The prompt is typed when the program reads its input.",
+            Self::Draining => "The rest is typed when the program reads its input.",
             Self::Refused(_, advice) => return sentence(advice).replace("NAME", name),
-            Self::Untaken(_) | Self::EndUntaken(_) => "It is tried again at each patrol.",
+            Self::Untaken(_) | Self::EndUntaken(_) => "Each patrol retries it.",
             Self::Unsure | Self::Doubtful | Self::Unsubmitted => {
-                "It is typed no more. `hd attach NAME` shows what the program does with it; submit it there if it is needed. \
-                 `hd escalations ack` or `hd relic close` of this call says that it is not owed any more; \
-                 `hd agent restart NAME` begins again."
+                "The prompt is not typed again. `hd attach NAME` shows the screen; submit the \
+                prompt there if it is needed. `hd escalations ack` or `hd relic close` of this escalation marks \
+                the prompt as no longer due; `hd agent restart NAME` starts over."
             }
         };
         text.replace("NAME", name)

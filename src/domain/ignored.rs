@@ -74,10 +74,12 @@ impl Ignored {
             (Some(named), _) if named.is_empty() => return None,
             (Some(named), _) if self.more == 0 => named.join(", "),
             (Some(named), _) => format!("{} and {} more", named.join(", "), self.more),
-            (None, Some(why)) => format!("it is not known which ({why})"),
+            (None, Some(why)) => format!("their names are unknown ({why})"),
             (None, None) => return None,
         };
-        Some(format!("ignored files, which no salvage keeps: {which}"))
+        Some(format!(
+            "ignored files, which salvage does not keep: {which}"
+        ))
     }
 }
 
@@ -92,7 +94,7 @@ mod tests {
         let json = |ignored: &Ignored| serde_json::to_value(ignored).unwrap();
         assert_eq!(of(0).line(), None);
         assert_eq!(json(&of(0)), json!({ "ignored": [] }));
-        let two = "ignored files, which no salvage keeps: 0.key, 1.key";
+        let two = "ignored files, which salvage does not keep: 0.key, 1.key";
         assert_eq!(of(2).line().unwrap(), two);
         let many = of(NAMED + 3);
         assert!(many.line().unwrap().ends_with("19.key and 3 more"));
@@ -106,7 +108,7 @@ mod tests {
         let unseen = Ignored::unknown("git took too long");
         assert!(!unseen.is_known() && Ignored::known(std::iter::empty()).is_known());
         let line = unseen.line().unwrap();
-        assert!(line.contains("not known") && line.contains("git took too long"));
+        assert!(line.contains("unknown") && line.contains("git took too long"));
         let json = serde_json::to_value(&unseen).unwrap();
         assert_eq!(
             json,

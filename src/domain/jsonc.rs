@@ -39,7 +39,7 @@ pub enum Unchangeable {
         what: &'static str,
     },
     /// A value on the way is of another kind.
-    #[error("`{key}` is no {wanted}")]
+    #[error("`{key}` is not an {wanted}")]
     Kind {
         /// The keys that lead to it, with dots; empty for the whole text.
         key: String,

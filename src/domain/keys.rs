@@ -50,13 +50,13 @@ pub fn bytes(keys: &str) -> Result<Vec<u8>, String> {
         all.extend(key(word).ok_or_else(|| {
             let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
             format!(
-                "{word:?} is no key: use {}, C-x, M-x or single characters",
+                "{word:?} is not a key: use {}, C-x, M-x or single characters",
                 names.join(", ")
             )
         })?);
     }
     match all.is_empty() {
-        true => Err("no key is named".to_owned()),
+        true => Err("no key is given".to_owned()),
         false => Ok(all),
     }
 }

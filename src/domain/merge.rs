@@ -298,8 +298,8 @@ impl Chase {
             moves => format!("{moves} times"),
         };
         format!(
-            "{target} moved {times} while this was tested and pushed; what was tested is not what \
-             would land, so it is tested again"
+            "{target} moved {times} while this was tested and pushed; the tested tree is no \
+            longer the one that would land, so it is tested again"
         )
     }
 }

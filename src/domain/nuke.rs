@@ -161,7 +161,7 @@ impl NukePermit {
 
 /// The decision of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a verdict that nobody reads protects nothing"]
+#[must_use = "an unused verdict protects no work"]
 pub enum Judgement {
     /// Remove it.
     Permit(Box<NukePermit>),
@@ -197,7 +197,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
     let git = match git {
         Probed::Known(git) => git,
         Probed::Unknown(why) => {
-            let losses = vec![format!("the sandbox cannot be judged: {why}")];
+            let losses = vec![format!("the sandbox cannot be inspected: {why}")];
             return Judgement::Escalate {
                 status: None,
                 losses,
@@ -214,7 +214,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
             };
         }
         Probed::Unknown(why) => {
-            let losses = vec![format!("it is not known whether a session runs: {why}")];
+            let losses = vec![format!("it is unknown whether a session runs: {why}")];
             return Judgement::Escalate {
                 status: None,
                 losses,

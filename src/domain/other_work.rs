@@ -48,14 +48,15 @@ impl OtherWork {
     pub fn left_behind(what: impl fmt::Display) -> Self {
         Self::new(
             WorkKind::LeftBehind,
-            format!("only this sandbox names {what}"),
+            format!("only this sandbox references {what}"),
         )
     }
 
     /// Returns the file of this name that a repair set aside.
     #[must_use]
     pub fn set_aside(name: impl fmt::Display) -> Self {
-        let text = format!("only this sandbox names what a repair set aside as {name}");
+        let text =
+            format!("only this sandbox references the work that a repair set aside as {name}");
         Self::new(WorkKind::SetAside, text)
     }
 
@@ -127,13 +128,13 @@ mod tests {
     /// The words of another kind in a text decide nothing.
     #[test]
     fn kind_says_whether_work_is_finished_whatever_the_text() {
-        let names = "only this sandbox names abc";
+        let names = "only this sandbox references abc";
         for (work, text, finished) in [
             (OtherWork::unfinished(names), names, false),
             (OtherWork::left_behind("abc"), names, true),
             (
                 OtherWork::set_aside("index.aside"),
-                "only this sandbox names what a repair set aside as index.aside",
+                "only this sandbox references the work that a repair set aside as index.aside",
                 true,
             ),
             (

@@ -55,7 +55,7 @@ pub fn parse(text: &str, relic: &RelicId) -> OutcomeFile {
     if let Some(id) = raw.id
         && id != relic.as_str()
     {
-        return OutcomeFile::Unclear(format!("it is about {id}, this is {relic}"));
+        return OutcomeFile::Unclear(format!("it names {id}, but this sandbox works on {relic}"));
     }
     let reason = raw.reason.unwrap_or_default();
     OutcomeFile::Said(match raw.outcome.as_str() {

@@ -56,67 +56,67 @@ kinds! {
     /// A budget is spent. The subject is its scope.
     BudgetSpent => "budget_spent", "a budget is spent";
     /// A budget covers tokens without a price. The subject is its scope.
-    BudgetUnpriced => "budget_unpriced", "a budget does not count all that is used: some tokens have no price";
+    BudgetUnpriced => "budget_unpriced", "a budget is incomplete: some of the used tokens have no price";
     /// A relic was charged too often without success.
-    ChargedInVain => "charged_in_vain", "it was charged in vain";
+    ChargedInVain => "charged_in_vain", "its charges failed";
     /// Waiting work of a rig cannot be charged.
     ChargesStuck => "charges_stuck", "waiting work cannot be charged";
     /// Work that was declared to need no change has commits.
-    CommitsAfterDone => "commits_after_done", "commits were made after done said that nothing had to change";
+    CommitsAfterDone => "commits_after_done", "commits were made after done declared that no change was needed";
     /// A finished sandbox cannot be measured.
-    FinishedUnmeasured => "finished_unmeasured", "the sandbox cannot be measured after done";
+    FinishedUnmeasured => "finished_unmeasured", "the sandbox cannot be inspected after done";
     /// A finished sandbox holds unsaved work.
     FinishedUnsaved => "finished_unsaved", "a finished sandbox holds unsaved work";
     /// A file of the supervisor was changed by another program. The subject is its path.
-    Ground => "ground", "one of the supervisor's own files is not as it was left";
+    Ground => "ground", "one of the supervisor's own files was changed by another program";
     /// A child hands off in a loop.
-    HandoffLoop => "handoff_loop", "it hands off again and again, and nothing changes in between";
+    HandoffLoop => "handoff_loop", "its sessions hand off repeatedly without progress";
     /// A sandbox without hook holds work.
     Hookless => "hookless", "its hook is gone, and its sandbox holds work";
     /// A merge request was tried too often. The subject is the merge request.
-    LandingParked => "landing_parked", "it was tried again and again and cannot be landed yet";
+    LandingParked => "landing_parked", "it could not be landed in repeated attempts";
     /// The remote or the target refuses a merge request for good. The subject is the merge request.
     LandingRefused => "landing_refused", "it cannot be landed";
     /// Each session of a child ends at a limit or a login.
     LimitLoop => "limit_loop", "each of its sessions ends at a limit or a login soon after its start";
     /// A session could not be told that its limit is over.
-    LimitUntold => "limit_untold", "its limit is over, and it could not be told to go on";
+    LimitUntold => "limit_untold", "its limit is over, but the session could not be told to continue";
     /// An account wants a login. The subject is the account.
-    LoginWanted => "login_wanted", "its account wants a login";
+    LoginWanted => "login_wanted", "its account needs a login";
     /// The witness's look at the raiders hangs.
-    LookHangs => "look_hangs", "its look at the raiders does not come to an end";
+    LookHangs => "look_hangs", "its patrol of the raiders hangs";
     /// A merge was announced, and the target does not have it.
-    MergeNotOnTarget => "merge_not_on_target", "its merge was announced and is not on the target";
+    MergeNotOnTarget => "merge_not_on_target", "its merge was announced, but the commit is not on the target";
     /// A message to a witness cannot be handled. The subject is the relic, or the message.
-    MessageStuck => "message_stuck", "a message cannot be dealt with";
+    MessageStuck => "message_stuck", "a message cannot be handled";
     /// A directory without owner holds a slot.
-    Nameless => "nameless", "a directory that is no sandbox holds its slot";
+    Nameless => "nameless", "its slot is taken by a directory that is not a sandbox";
     /// A nuke fails again and again.
-    NukeStuck => "nuke_stuck", "its nuke does not get on";
+    NukeStuck => "nuke_stuck", "its nuke fails repeatedly";
     /// Another branch is checked out in a finished sandbox.
     OtherBranch => "other_branch", "another branch is checked out after done";
     /// A declared outcome cannot be accepted.
-    OutcomeRefused => "outcome_refused", "an outcome was declared that cannot be accepted";
+    OutcomeRefused => "outcome_refused", "its declared outcome cannot be accepted";
     /// The first prompt of a session cannot be typed.
     PromptUntyped => "prompt_untyped", "its first prompt cannot be typed";
     /// The remote does not take a finished branch.
-    PushBlocked => "push_blocked", "the remote does not take the finished branch";
+    PushBlocked => "push_blocked", "the remote refuses the finished branch";
     /// A raider died too often.
     Quarantined => "quarantined", "its sessions died too often: it is in quarantine, and its relic is blocked";
     /// Finished work cannot be queued.
-    QueueRefused => "queue_refused", "its finished work cannot be taken into the queue";
+    QueueRefused => "queue_refused", "its finished work cannot be queued";
     /// The relic of a raider was closed elsewhere, and its sandbox holds work.
     RelicClosed => "relic_closed", "its relic was closed elsewhere, and its sandbox holds work";
     /// A raider without work cannot be removed.
-    ReleaseStuck => "release_stuck", "it has no work any more and cannot be removed";
+    ReleaseStuck => "release_stuck", "it has no work left and cannot be removed";
     /// A relic was reworked too often.
-    ReworkExhausted => "rework_exhausted", "it could not be landed after its reworks";
+    ReworkExhausted => "rework_exhausted", "it could not be landed after all its reworks";
     /// A saga was begun by another version. The subject is the kind of saga.
-    SagaForeign => "saga_foreign", "it was begun by another version and cannot go on";
+    SagaForeign => "saga_foreign", "it was started by another version and cannot continue";
     /// A saga cannot go on. The subject is the kind of saga, with the saga's subject where a witness reports it.
-    SagaStuck => "saga_stuck", "it cannot go on";
+    SagaStuck => "saga_stuck", "it cannot continue";
     /// There is no room for salvage.
-    SalvageFull => "salvage_full", "its sandbox holds more than salvage has room for";
+    SalvageFull => "salvage_full", "its sandbox is larger than the space left for salvage";
     /// The sandbox of a working raider cannot be used.
     SandboxBroken => "sandbox_broken", "its sandbox is broken";
     /// A finished sandbox was changed.
@@ -126,31 +126,31 @@ kinds! {
     /// A finished sandbox is missing, and its branch has more than the remote.
     SandboxGoneUnpushed => "sandbox_gone_unpushed", "the sandbox is gone after done, and its branch holds more than was pushed";
     /// The sandboxes of a rig cannot be seen.
-    SandboxesUnseen => "sandboxes_unseen", "the sandboxes of its rig cannot be seen";
+    SandboxesUnseen => "sandboxes_unseen", "the sandboxes of its rig cannot be listed";
     /// A stalled session has text in its input that a person began.
-    StalledBegun => "stalled_begun", "it is stalled, and a line that a person has begun stands in its input";
+    StalledBegun => "stalled_begun", "it is stalled, and its input holds a line that a person began";
     /// All steps were tried with a stalled session.
-    StalledHelpless => "stalled_helpless", "it is stalled, and nothing helps";
+    StalledHelpless => "stalled_helpless", "it is stalled, and neither nudges nor a fresh session helped";
     /// A stalled session is not replaced.
-    StalledKept => "stalled_kept", "it is stalled, and gets no fresh session";
+    StalledKept => "stalled_kept", "it is stalled, and is not restarted";
     /// A stalled session shows only a spinner.
-    StalledSpins => "stalled_spins", "it shows a spinner, and does nothing else";
+    StalledSpins => "stalled_spins", "it shows a spinner and makes no other progress";
     /// The screen of a stalled session is not recognised.
     StalledUnrecognised => "stalled_unrecognised", "it is stalled, and its screen is not recognised";
     /// The terminal of a stalled session takes no input.
-    StalledUntold => "stalled_untold", "it is stalled, and cannot be told";
+    StalledUntold => "stalled_untold", "it is stalled, and its terminal accepts no nudge";
     /// A target moves faster than a merge request can be landed. The subject is the merge request.
-    TargetMoves => "target_moves", "it cannot be landed: its target moves all the time";
+    TargetMoves => "target_moves", "it cannot be landed: its target keeps moving";
     /// A session outlives every signal. The subject is its token.
     Unkillable => "unkillable", "its session could not be ended";
     /// A finished branch cannot be pushed again.
     Unpushed => "unpushed", "the finished branch cannot be pushed as it is";
     /// The owner of a sandbox without hook cannot be read.
-    Unread => "unread", "whose sandbox it is cannot be read";
+    Unread => "unread", "the owner of its sandbox cannot be read";
     /// A session cannot be seen.
-    Unseen => "unseen", "whether it gets on cannot be seen";
+    Unseen => "unseen", "its progress cannot be observed";
     /// A zombie cannot be removed.
-    ZombieStuck => "zombie_stuck", "it is a zombie that cannot be dealt with";
+    ZombieStuck => "zombie_stuck", "it is a zombie that cannot be removed";
 }
 
 impl ProblemKind {

@@ -37,12 +37,12 @@ impl PoolNotice {
     pub fn text(self, hd: &str) -> String {
         match self {
             Self::Leave => format!(
-                "You are not needed here any more. Finish what you are doing, begin nothing new, and then \
-                 run `{hd} done`: it ends this session."
+                "The pool needs fewer members. Finish your current work, start nothing new, then \
+                run `{hd} done`: it ends this session."
             ),
             Self::Stay => format!(
-                "You are needed here after all. Go on with your work, and do not run `{hd} done` until you \
-                 are asked again."
+                "The pool needs you after all. Continue your work, and do not run `{hd} done` \
+                until you are asked again."
             ),
         }
     }
@@ -52,8 +52,8 @@ impl PoolNotice {
 #[must_use]
 pub fn limit_over(hd: &str) -> String {
     format!(
-        "From the supervisor: the limit of your account is over. Go on with your task where it was \
-         interrupted; `{hd} rally` prints it."
+        "From the supervisor: the limit of your account is over. Continue your task where it was \
+        interrupted; `{hd} rally` prints it."
     )
 }
 
@@ -61,8 +61,8 @@ pub fn limit_over(hd: &str) -> String {
 #[must_use]
 pub fn compacted(hd: &str) -> String {
     format!(
-        "From the supervisor: your conversation was shortened. `{hd} rally` prints your task, your branch and \
-         where you were; read it before you go on."
+        "From the supervisor: your conversation was compacted. `{hd} rally` prints your task, \
+        your branch and your progress; read it before you continue."
     )
 }
 
@@ -70,7 +70,7 @@ pub fn compacted(hd: &str) -> String {
 #[must_use]
 pub fn compacts(hd: &str) -> String {
     format!(
-        "From the supervisor: your conversation is being shortened. Commit what is finished, and hand off to a \
+        "From the supervisor: your conversation is being compacted. Commit your finished work, and hand off to a \
          fresh session with `{hd} handoff -m \"what is done, what is left\"`."
     )
 }
@@ -145,8 +145,8 @@ pub fn respawn(
     let who = introduction(brief);
     let last = match cause {
         Cause::Stalled => {
-            "The supervisor ended your last session on this task: for a long time it did nothing, and \
-             telling it so did not help. Find out what it hung on, and do not hang on it again."
+            "The supervisor ended your last session on this task: it made no progress for a long \
+            time and did not react to messages. Find out what blocked it, and avoid that."
         }
         Cause::EndedByPerson => {
             "A person ended your last session on this task before it was finished."
@@ -158,17 +158,19 @@ pub fn respawn(
     };
     let left = match cause {
         Cause::Repair => {
-            "The worktree was broken and has been repaired since: its commits are there, and files that \
-             were in no commit may be gone."
+            "The worktree was broken and has been repaired: its commits are there, but \
+            uncommitted files may be lost."
         }
-        _ => "The worktree is as it was left: its commits, and files that are in no commit yet.",
+        _ => {
+            "The worktree is unchanged since then: its commits and its uncommitted files are there."
+        }
     };
     let problem = problem.map_or_else(String::new, |problem| {
-        format!("First of all: {}\n\n", explain(brief, problem))
+        format!("First fix this: {}\n\n", explain(brief, problem))
     });
     let less = if reduced {
-        "\n\nYou have fewer permissions than before: you may edit files, and other things may \
-         have to be approved. If you cannot go on without approval, the outcome is `stuck`."
+        "\n\nYou have fewer permissions than before: you may edit files, but other actions may \
+        need approval. If you cannot continue without approval, write the outcome `stuck`."
     } else {
         ""
     };
@@ -181,12 +183,11 @@ pub fn respawn(
         "{who}\n\n\
          {last} {left}{less}\n\n\
          {problem}\
-         Look into {OUTCOME_FILE} before you do anything else:\n\
-         - It says `passed` for {relic}: write {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}} to \
-         it and stop. Nothing else is left to do.\n\
-         - It says `stuck`, or it is empty or missing: go on with the work. Read {task_file}, \
-         `git status` and `git log {base}..HEAD` to see how far it is; do not start over, and do \
-         not throw anything away.\n\n\
+         Read {OUTCOME_FILE} before you do anything else:\n\
+         - It says `passed` for {relic}: write {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}} \
+         to it and stop. The work is finished.\n\
+         - It says `stuck`, or it is empty or missing: continue the work. Read {task_file}, `git \
+         status` and `git log {base}..HEAD` to see its progress; do not start over, and do not discard anything.\n\n\
          {task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n"
     )
 }
@@ -206,9 +207,8 @@ pub fn handoff(brief: &Brief<'_>, note: Option<&str>) -> String {
     let rules = rules(brief);
     format!(
         "{who}\n\n\
-         Your last session on this task handed over to you on purpose. The worktree is as it was \
-         left. {note}\n\n\
-         Read {task_file}, `git status` and `git log {base}..HEAD`, and go on where it stopped.\n\n\
+         Your last session on this task handed off to you. The worktree is unchanged since then. {note}\n\n\
+         Read {task_file}, `git status` and `git log {base}..HEAD`, and continue where it stopped.\n\n\
          {task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n"
     )
 }
@@ -225,11 +225,10 @@ pub fn silent(relic: &RelicId, silence: Duration, hd: &str) -> String {
     let silence = SignedDuration::try_from(silence).unwrap_or(SignedDuration::MAX);
     let silence = SpanPrinter::new().duration_to_string(&silence);
     format!(
-        "From the supervisor: nothing has been seen of your work on {relic} for {silence}. If you can, \
-         go on. If you wait for something, say so: `{hd} wait 30m --reason \"what for\"`. If you are \
-         finished, or cannot go on, write the outcome to {OUTCOME_FILE}, or run `{hd} done` or `{hd} done \
-         --status escalated --reason \"why\"`. If nothing happens, this session is replaced by a \
-         fresh one."
+        "From the supervisor: your work on {relic} has shown no progress for {silence}. Continue \
+        if you can. If you wait for something, declare it: `{hd} wait 30m --reason \"what for\"`. If you are \
+        finished, or cannot continue, write the outcome to {OUTCOME_FILE}, or run `{hd} done` or `{hd} done \
+        --status escalated --reason \"why\"`. Without progress, this session is replaced by a fresh one."
     )
 }
 
@@ -241,15 +240,15 @@ pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
     let earlier = earlier(&failed.head, branch, began);
     let what = match failed.failure_type {
         FailureType::Conflict => format!("it conflicts with `{target}`"),
-        FailureType::Tests => "a gate was red".to_owned(),
-        FailureType::Build => "it could not be built".to_owned(),
+        FailureType::Tests => "a gate failed".to_owned(),
+        FailureType::Build => "its build failed".to_owned(),
         FailureType::Push => "the remote refused it".to_owned(),
         FailureType::Infra => "its gates could not be run".to_owned(),
         FailureType::Unrelated => format!("it shares no history with `{target}`"),
     };
     let mut text = format!(
         "An earlier attempt at this task did not land: {what}.\n\n\
-         {earlier} Take over what is right, on top of `{target}` as it is now, and mend what was wrong."
+         {earlier} Reuse what is right, on top of the present `{target}`, and fix what was wrong."
     );
     if !failed.conflict_files.is_empty() {
         let files = file_list(&failed.conflict_files);
@@ -257,7 +256,7 @@ pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
     }
     if !failed.error.trim().is_empty() {
         let error = quoted(&failed.error);
-        text.push_str(&format!("\n\nWhat was said last:\n\n{error}"));
+        text.push_str(&format!("\n\nLast output:\n\n{error}"));
     }
     text
 }
@@ -267,11 +266,11 @@ pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
 pub fn rejected(mr: &MergeRequest, note: Option<&str>) -> String {
     let earlier = earlier(&mr.head, &mr.branch, mr.began.as_ref());
     let mut text = format!(
-        "A person looked at an earlier attempt at this task and said no.\n\n\
-         {earlier} Take over what is right, and mend what was wrong."
+        "A person reviewed an earlier attempt at this task and rejected it.\n\n\
+         {earlier} Reuse what is right, and fix what was wrong."
     );
     if let Some(note) = note {
-        text.push_str(&format!("\n\nWhat was said:\n\n{}", quoted(note)));
+        text.push_str(&format!("\n\nReason given:\n\n{}", quoted(note)));
     }
     text
 }
@@ -290,9 +289,9 @@ const SALVAGED: &str = "An earlier attempt at this task was given up, and its wo
 /// context.
 #[must_use]
 pub fn salvaged(before: Option<&str>, id: &str, work: Option<&SavedWork>) -> String {
-    let unknown = "What it has was not noted by the version that wrote it.";
+    let unknown = "The version that saved it did not record its contents.";
     let told = work.map_or_else(|| unknown.to_owned(), SavedWork::describe);
-    let text = format!("{SALVAGED} as salvage {id}. {told} Take over what is right.");
+    let text = format!("{SALVAGED} as salvage {id}. {told} Reuse what is right.");
     let before = before.map(|text| text.split(SALVAGED).next().unwrap_or(text).trim());
     match before {
         Some(before) if !before.is_empty() => format!("{before}\n\n{text}"),
@@ -322,7 +321,7 @@ pub fn task_file(brief: &Brief<'_>) -> String {
 fn introduction(brief: &Brief<'_>) -> String {
     format!(
         "You are {}, an autonomous coding agent with one task, in a git worktree of your own. \
-         Nobody watches your terminal: decide for yourself, and do not wait for an answer.",
+         No person watches your terminal: make decisions yourself, and do not wait for an answer.",
         brief.raider
     )
 }
@@ -363,10 +362,10 @@ fn workflow(brief: &Brief<'_>) -> String {
          1. Read {task_file}: the whole task.\n\
          2. Read CLAUDE.md and AGENTS.md, where the repository has them, and keep to them.\n\
          3. Implement the task.\n\
-         4. Test it: run the tests that there are, and add those that are missing.\n\
-         5. Commit everything to your branch. What is in no commit does not count.\n\
+         4. Test it: run the existing tests, and add the missing ones.\n\
+         5. Commit everything to your branch. Uncommitted files do not count.\n\
          6. Review your own work: {review}. When the review finds nothing, the outcome is \
-         `passed`. When it finds something, mend it, commit, and review again. After it has failed {max} \
+         `passed`. When it finds something, fix it, commit, and review again. After it has failed {max} \
          {times}, stop with the outcome `stuck`.\n\
          7. Write the outcome, and stop."
     )
@@ -375,15 +374,15 @@ fn workflow(brief: &Brief<'_>) -> String {
 fn outcome(brief: &Brief<'_>) -> String {
     let (relic, hd) = (brief.relic, brief.hd);
     format!(
-        "Before you stop, you must write how it ended to {OUTCOME_FILE}, as one line of JSON:\n\
+        "Before you stop, you must write the outcome to {OUTCOME_FILE}, as one line of JSON:\n\
          - finished: {{\"id\":\"{relic}\",\"outcome\":\"passed\"}}\n\
          - finished, but a person should look: {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}}\n\
-         - you cannot go on: {{\"id\":\"{relic}\",\"outcome\":\"stuck\",\"reason\":\"...\"}}\n\
-         - nothing had to change: {{\"id\":\"{relic}\",\"outcome\":\"passed\",\"no_change\":true,\
+         - you cannot continue: {{\"id\":\"{relic}\",\"outcome\":\"stuck\",\"reason\":\"...\"}}\n\
+         - no change was needed: {{\"id\":\"{relic}\",\"outcome\":\"passed\",\"no_change\":true,\
          \"reason\":\"...\"}}\n\
          Instead of writing the file you may run `{hd} done`, `{hd} done --status escalated --reason \
-         \"...\"`, or `{hd} done --no-change --reason \"...\"`. Give the path as it stands here, and run it \
-         in this worktree: a shell may know another program by the name `hd`. `horde` is the same program."
+         \"...\"`, or `{hd} done --no-change --reason \"...\"`. Use the path exactly as written \
+         here, and run it in this worktree: in a shell, `hd` may be another program. `horde` is the same program."
     )
 }
 
@@ -394,10 +393,10 @@ fn rules(brief: &Brief<'_>) -> String {
          branch and lands it on {}.\n\
          - Do not use `git stash`: worktrees share it. Commit instead.\n\
          - Stay in this worktree.\n\
-         - When you have to wait for something outside, say so: `{hd} wait 30m --reason \"what for\"`. Who \
-         shows no progress for long is taken for stuck.\n\
-         - When your context runs full, commit and run `{hd} handoff -m \"where you are\"`: a fresh \
-         session goes on. `{hd} rally` tells you again who you are and what your work is.",
+         - When you have to wait for something external, declare it: `{hd} wait 30m --reason \
+         \"what for\"`. A session without progress is restarted after a while.\n\
+         - When your context is nearly full, commit and run `{hd} handoff -m \"where you are\"`: \
+         a fresh session continues. `{hd} rally` prints your identity and your task again.",
         brief.target,
         hd = brief.hd,
     )
@@ -407,20 +406,20 @@ fn explain(brief: &Brief<'_>, problem: &Problem) -> String {
     let relic = brief.relic;
     match problem {
         Problem::Dirty(files) => format!(
-            "the outcome of {relic} was not taken, because these files are in no commit:\n{}\n\
+            "the outcome of {relic} was not accepted, because these files are not committed:\n{}\n\
              Commit what belongs to the work, remove what does not, then write the outcome again.",
             file_list(files)
         ),
         Problem::NoCommits => format!(
-            "the outcome of {relic} was not taken, because {} has no commit of its own. Commit \
-             your work and write the outcome again; or, if nothing had to change, say so with \
+            "the outcome of {relic} was not accepted, because {} has no commit of its own. Commit \
+             your work and write the outcome again; or, if no change was needed, declare it with \
              \"no_change\":true and a reason.",
             brief.branch
         ),
         Problem::Refused { why, hint } => {
             let hint = hint.as_ref().map(|hint| format!("What to do: {hint}.\n"));
             format!(
-                "the outcome of {relic} was not taken: {why}.\n{}Then write the outcome again.",
+                "the outcome of {relic} was not accepted: {why}.\n{}Then write the outcome again.",
                 hint.unwrap_or_default()
             )
         }

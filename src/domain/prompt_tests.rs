@@ -59,7 +59,7 @@ const FIRST_POINTS: &[(&str, &str)] = &[
     ),
     (
         "must write outcome before stopping",
-        "Before you stop, you must write how it ended to .horde-outcome",
+        "Before you stop, you must write the outcome to .horde-outcome",
     ),
     ("outcome passed", r#"{"id":"gt-7","outcome":"passed"}"#),
     (
@@ -77,7 +77,7 @@ const FIRST_POINTS: &[(&str, &str)] = &[
 const RESPAWN_POINTS: &[(&str, &str)] = &[
     (
         "check the outcome first",
-        "Look into .horde-outcome before you do anything else",
+        "Read .horde-outcome before you do anything else",
     ),
     (
         "already passed: write reviewing and stop",
@@ -85,7 +85,7 @@ const RESPAWN_POINTS: &[(&str, &str)] = &[
     ),
     (
         "stuck or missing: continue",
-        "It says `stuck`, or it is empty or missing: go on with the work",
+        "It says `stuck`, or it is empty or missing: continue the work",
     ),
     (
         "reduced permissions, accept edits only",
@@ -120,9 +120,9 @@ fn a_respawn_on_a_dirty_tree_says_so_before_all_else() {
         let dirty = Problem::Dirty(vec!["src/a.rs".into()]);
         let text = respawn(&brief, Cause::SessionDied, Some(&dirty), false);
         let told = text
-            .find("First of all: the outcome of gt-7 was not taken")
+            .find("First fix this: the outcome of gt-7 was not accepted")
             .unwrap();
-        assert!(told < text.find("Look into .horde-outcome").unwrap());
+        assert!(told < text.find("Read .horde-outcome").unwrap());
     });
 }
 
@@ -153,8 +153,8 @@ fn nudges_name_the_problem_and_the_way_out() {
         assert!(dirty.contains("- src/file20.rs\n- and 3 more\n"), "{dirty}");
         let none = nudge(&brief, &Problem::NoCommits);
         assert!(none.contains("\"no_change\":true"), "{none}");
-        let unclear = nudge(&brief, &Problem::Unclear("it is about gt-9".into()));
-        assert!(unclear.contains("it is about gt-9"), "{unclear}");
+        let unclear = nudge(&brief, &Problem::Unclear("it names gt-9".into()));
+        assert!(unclear.contains("it names gt-9"), "{unclear}");
         let refused = nudge(
             &brief,
             &Problem::Refused {
@@ -242,7 +242,10 @@ fn a_stalled_session_and_its_successor_are_told_why() {
             assert!(told.contains(part), "{part}: {told}");
         }
         let next = respawn(&brief, Cause::Stalled, None, false);
-        assert!(next.contains("for a long time it did nothing"), "{next}");
+        assert!(
+            next.contains("it made no progress for a long time"),
+            "{next}"
+        );
         assert!(!next.contains("ended before it was finished"), "{next}");
     });
 }
@@ -252,8 +255,8 @@ fn a_stalled_session_and_its_successor_are_told_why() {
 fn after_a_repair_no_files_are_claimed_that_may_be_gone() {
     with_brief(|brief| {
         let next = respawn(&brief, Cause::Repair, None, false);
-        assert!(next.contains("has been repaired since"), "{next}");
-        assert!(!next.contains("as it was left"), "{next}");
+        assert!(next.contains("has been repaired"), "{next}");
+        assert!(!next.contains("uncommitted files are there"), "{next}");
     });
 }
 
@@ -265,15 +268,15 @@ fn salvaged_work_is_described_once_behind_the_earlier_context() {
         commits: Some(1),
         ..SavedWork::default()
     };
-    let first = salvaged(Some("A gate was red."), "horde-Toast-1", Some(&work));
+    let first = salvaged(Some("A gate failed."), "horde-Toast-1", Some(&work));
     assert!(
-        first.starts_with("A gate was red.\n\nAn earlier attempt"),
+        first.starts_with("A gate failed.\n\nAn earlier attempt"),
         "{first}"
     );
     assert!(first.contains("kept as salvage horde-Toast-1."), "{first}");
     assert!(first.contains(&work.describe()), "{first}");
     let again = salvaged(Some(&first), "horde-Toast-2", None);
-    assert!(again.starts_with("A gate was red."), "{again}");
+    assert!(again.starts_with("A gate failed."), "{again}");
     assert_eq!(again.matches("An earlier attempt").count(), 1, "{again}");
     assert!(
         again.contains("horde-Toast-2") && !again.contains("git "),
@@ -289,7 +292,7 @@ fn every_text_names_hd_by_its_path() {
             hd: "'/opt/my horde/hd'",
             ..brief
         };
-        let problem = Problem::Unclear("it is about gt-9".into());
+        let problem = Problem::Unclear("it names gt-9".into());
         for text in [
             first(&brief),
             respawn(&brief, Cause::SessionDied, Some(&problem), true),

@@ -37,7 +37,7 @@ impl Deaths {
             Some(within) => {
                 format!("{count} sessions of {raider} died within {within}, the last with {last}")
             }
-            None => format!("{raider} was tried again after its quarantine and died with {last}"),
+            None => format!("{raider} was retried after its quarantine and died with {last}"),
         }
     }
 
@@ -62,11 +62,11 @@ impl Deaths {
         let rig = &raider.rig;
         format!(
             "{relic} ({title}): {}.\n\
-             No session of it starts before {}; then it is tried once more. {relic} stays blocked until \
-             a person acts or the work is done.\n\
-             `hd logs {raider}` shows all output, `hd raider unquarantine {raider}` tries again now,\n\
-             `hd raider nuke {raider} --salvage` saves what it made and frees its slot; after that\n\
-             `hd charge {relic} {rig}` gives the work to a fresh raider, `hd relic close {relic}` gives it up.\n\
+             No session starts before {:.0}; then one more session is tried. {relic} stays blocked \
+             until a person acts or the work is done.\n\
+             `hd logs {raider}` shows all output, `hd raider unquarantine {raider}` retries now,\n\
+             `hd raider nuke {raider} --salvage` saves its work and frees its slot; after that\n\
+             `hd charge {relic} {rig}` gives the relic to a fresh raider, `hd relic close {relic}` abandons it.\n\
              Last output:\n{}",
             self.reason(raider),
             self.until,
@@ -89,7 +89,7 @@ fn quoted(output: &str) -> String {
     let lines: Vec<_> = output.lines().map(str::trim_end).collect();
     let lines: Vec<_> = lines.into_iter().filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {
-        return "(it wrote nothing)".to_owned();
+        return "(no output)".to_owned();
     }
     let newest = &lines[lines.len().saturating_sub(QUOTED)..];
     let quoted: Vec<_> = newest.iter().map(|line| format!("| {line}")).collect();
@@ -136,7 +136,7 @@ mod tests {
             "1970-01-01T01:00:00Z",
             "hd raider unquarantine horde/raiders/Toast",
             "hd charge gt-1 horde`",
-            "(it wrote nothing)",
+            "(no output)",
         ] {
             assert!(told.contains(part), "{part} in {told}");
         }

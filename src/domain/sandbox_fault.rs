@@ -42,7 +42,7 @@ impl SandboxFault {
     pub fn says(&self, sandbox: &Path) -> String {
         let sandbox = sandbox.display();
         match self {
-            Self::Gone => format!("{sandbox} is not there"),
+            Self::Gone => format!("the sandbox {sandbox} does not exist"),
             Self::Broken(why) => format!("git cannot use {sandbox}: {why}"),
         }
     }
@@ -52,10 +52,11 @@ impl SandboxFault {
     pub fn advice(&self, raider: &RaiderId) -> String {
         match self {
             Self::Gone => format!(
-                "`hd raider repair {raider}` makes it anew from its branch, `hd raider nuke {raider}` gives it up"
+                "`hd raider repair {raider}` recreates it from its branch, `hd raider nuke \
+                {raider}` removes the raider"
             ),
             Self::Broken(_) => {
-                format!("`hd raider repair {raider}` makes it whole around what it holds")
+                format!("`hd raider repair {raider}` rebuilds it around its files")
             }
         }
     }

@@ -47,17 +47,16 @@ impl SavedWork {
         });
         let mut told = match (commits, files) {
             (Some(commits), Some(files)) => {
-                format!("`{commits}` shows its commits. `{files}` shows what it had not committed.")
+                format!("`{commits}` shows its commits. `{files}` shows its uncommitted files.")
             }
             (Some(commits), None) => {
                 format!("`{commits}` shows its commits. There is no commit of other files.")
             }
-            (None, Some(files)) => format!(
-                "It has no commit that is new. `{files}` shows its files that were in no commit."
-            ),
+            (None, Some(files)) => {
+                format!("It has no new commit. `{files}` shows its uncommitted files.")
+            }
             (None, None) => {
-                "Its branch has no commit that is new, and there is no commit of other files."
-                    .to_owned()
+                "Its branch has no new commit, and there is no commit of other files.".to_owned()
             }
         };
         if !self.left.is_empty() {
@@ -107,7 +106,7 @@ mod tests {
             ..full.clone()
         };
         let told = only_files.describe();
-        assert!(told.contains("no commit that is new") && told.contains(&diff));
+        assert!(told.contains("no new commit") && told.contains(&diff));
         assert!(!told.contains("git log"), "{told}");
         let unborn = SavedWork {
             files: id("c"),

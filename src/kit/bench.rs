@@ -136,7 +136,7 @@ impl Bench {
         });
         let relic = self.ask(&create)?;
         let relic = relic.get("id").and_then(Value::as_str);
-        let relic = relic.ok_or_else(|| Ended::failed("the supervisor named no relic"))?;
+        let relic = relic.ok_or_else(|| Ended::failed("the supervisor returned no relic"))?;
         Ok(relic.to_owned())
     }
 
@@ -321,10 +321,9 @@ impl Bench {
             let shown = self.ask(&relic)?;
             match shown.get("status").and_then(Value::as_str) {
                 Some("closed") => Ok(Some(())),
-                Some("blocked" | "deferred") => Err(self.failed(
-                    raider,
-                    "the relic is blocked: its work did not come to an end",
-                )),
+                Some("blocked" | "deferred") => {
+                    Err(self.failed(raider, "the relic is blocked: its work failed"))
+                }
                 _ => Ok(None),
             }
         })?;
@@ -336,7 +335,7 @@ impl Bench {
             return Ok(());
         }
         Err(Ended::failed(format!(
-            "the relic is closed, and {wanted} is not on main"
+            "the relic is closed, but {wanted} is not on main"
         )))
     }
 
@@ -383,7 +382,9 @@ impl Bench {
             }
             if Instant::now() >= deadline {
                 let names = names.join(", ");
-                return Err(Ended::failed(format!("these raiders do not go: {names}")));
+                return Err(Ended::failed(format!(
+                    "these raiders are not removed: {names}"
+                )));
             }
             thread::sleep(LOOK_EVERY);
         }
@@ -437,7 +438,7 @@ pub fn file_of(marker: &str) -> String {
 fn refused(op: &Op, error: &ControlError) -> Ended {
     let name = op.name();
     match error.kind {
-        ErrorKind::Unavailable => Ended::failed(format!("{name}: the supervisor has gone")),
+        ErrorKind::Unavailable => Ended::failed(format!("{name}: the supervisor has ended")),
         _ => Ended::failed(format!("{name}: {}", error.message)),
     }
 }

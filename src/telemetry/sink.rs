@@ -159,7 +159,7 @@ impl Sink {
 fn dropped_line(dropped: u64) -> Vec<u8> {
     let line = serde_json::json!({
         "ts": Timestamp::now().to_string(), "level": "warn", "target": module_path!(),
-        "message": "log lines were dropped: standard error took nothing", "dropped": dropped,
+        "message": "log lines were dropped: standard error was blocked", "dropped": dropped,
     });
     format!("{line}\n").into_bytes()
 }

@@ -351,7 +351,7 @@ fn done_waits_in_the_outbox_while_the_supervisor_is_away() {
     assert!(ran.stderr.contains("no key"), "{}", ran.stderr);
     let ran = run(done.env("HD_KEY", "the key"));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stderr.contains("written down"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("completion is saved"), "{}", ran.stderr);
     let files: Vec<_> = fs::read_dir(city.root().join(".horde/outbox"))
         .unwrap()
         .collect();

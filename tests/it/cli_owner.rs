@@ -14,7 +14,11 @@ fn socket_in_a_directory_that_others_may_write_to_is_not_spoken_to() {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
     let ran = run(city.hd().args(["status"]));
     assert_eq!(ran.code, 3);
-    assert!(ran.stderr.contains("others may write to"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("other users may write to"),
+        "{}",
+        ran.stderr
+    );
     assert!(city.fake.asked("status").is_empty());
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(run(city.hd().args(["--json", "status"])).code, 0);

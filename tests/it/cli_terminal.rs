@@ -227,7 +227,7 @@ fn run_ends_with_the_commit_that_the_work_landed_as() {
 #[test]
 fn run_ends_when_nothing_moves_without_a_person() {
     let died = json!({"type": "agent.quarantined", "subject": "horde/raiders/Toast", "data": {}});
-    let note = "a person must look: hd mq approve gt-2 or hd mq reject gt-2";
+    let note = "needs a review: hd mq approve gt-2 or hd mq reject gt-2";
     let held = json!({"type": "mr.held", "subject": "gt-2",
         "data": {"relic": "gt-1", "note": note}});
     let parked = |kind: &str| {
@@ -330,7 +330,7 @@ fn loss_is_shown_before_consent_is_asked() {
     let city = FakeCity::start();
     let looked = json!({
         "safe": false, "losses": ["2 commits"], "message": "work would be lost",
-        "hint": "`--salvage` keeps all of it",
+        "hint": "`--salvage` saves all of it",
     });
     city.fake.answer("raider.nuke", Ok(looked));
     let (mut seat, end) = terminal();
@@ -401,7 +401,10 @@ fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
     ] {
         assert!(modes.contains(mode), "{mode:?} in {modes:?}");
     }
-    assert!(line.starts_with("hd: detached; Toast goes on"), "{line:?}");
+    assert!(
+        line.starts_with("hd: detached; Toast continues"),
+        "{line:?}"
+    );
     assert!(hd.wait().unwrap().success());
     let after = termios::tcgetattr(&end).unwrap();
     assert_eq!(after.local_modes, before.local_modes);

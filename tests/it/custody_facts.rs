@@ -256,7 +256,9 @@ fn directory_that_is_no_worktree_of_the_rig_cannot_be_judged() {
     fs::rename(sandbox.join(".git"), sandbox.join("dot-git")).unwrap();
     let told = |what: &str| {
         let special = city.facts(&sandbox).special;
-        let broken = special.iter().any(|line| line.contains("not the link"));
+        let broken = special
+            .iter()
+            .any(|line| line.contains("not its original link"));
         assert!(broken, "{what}: {special:?}");
     };
     told("without its link");

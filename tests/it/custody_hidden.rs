@@ -76,7 +76,7 @@ fn commits_only_in_an_inner_worktree_are_saved() {
     let aside = fs::read_to_string(admin.join("rebase-merge/autostash")).unwrap();
     let facts = city.facts(&sandbox);
     let rebase = "ignored repository .trees/rebased: a rebase in progress";
-    let named = format!("only this sandbox names {}", &commit[..10]);
+    let named = format!("only this sandbox references {}", &commit[..10]);
     assert_eq!(facts.special, [rebase, &named]);
     assert!(facts.is_committed(), "it holds up nothing");
     city.repo
@@ -161,7 +161,7 @@ fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     fs::write(tip, format!("{made}\n")).unwrap();
     let facts = city.facts(&sandbox);
     let claimed =
-        "ignored repository vendor/library: commits that only its own refs call pushed: 1";
+        "ignored repository vendor/library: commits that only its own refs list as pushed: 1";
     assert_eq!(facts.special, [claimed]);
     assert!(facts.is_committed(), "it holds nothing up");
     let to = restored(&city, &sandbox);
@@ -208,7 +208,7 @@ fn files_set_aside_by_a_repair_are_saved_unasked() {
     fs::write(admin.join("index"), "torn").unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     let facts = city.facts(&sandbox);
-    let aside = "only this sandbox names what a repair set aside as index.aside";
+    let aside = "only this sandbox references the work that a repair set aside as index.aside";
     assert_eq!(facts.special, [aside]);
     assert!(facts.is_committed() && !facts.is_clean());
     let to = restored(&city, &sandbox);

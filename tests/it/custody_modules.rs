@@ -116,7 +116,7 @@ impl Taken {
 fn commits_that_a_submodule_has_left_are_saved() {
     let taken = Taken::new();
     let commit = taken.leave("lib");
-    let line = "only this sandbox names what submodule lib holds: unpushed commits: 1";
+    let line = "only this sandbox references the content of submodule lib: unpushed commits: 1";
     let to = taken.is_kept(line, &commit, "lib/.git");
     assert!(git(&to.join("lib"), &["reflog"]).contains("only here"));
 }
@@ -125,7 +125,8 @@ fn commits_that_a_submodule_has_left_are_saved() {
 fn so_are_those_of_a_submodule_inside_it() {
     let taken = Taken::new();
     let commit = taken.leave("lib/inner");
-    let line = "only this sandbox names what submodule lib/inner holds: unpushed commits: 1";
+    let line =
+        "only this sandbox references the content of submodule lib/inner: unpushed commits: 1";
     let facts = taken.city.facts(&taken.sandbox);
     assert_eq!(facts.special[0], line);
     assert!(only_left_behind(&facts), "{facts:?}");
@@ -141,7 +142,7 @@ fn commits_of_a_submodule_that_is_not_checked_out_any_more_are_saved() {
     let commit = taken.commit("lib");
     let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
     git(&taken.sandbox, &deinit);
-    let line = "only this sandbox names what submodule .git/modules/lib holds: unpushed commits: 1";
+    let line = "only this sandbox references the content of submodule .git/modules/lib: unpushed commits: 1";
     let to = taken.is_kept(line, &commit, "admin/modules/lib");
     with_local(&to, &["submodule", "--quiet", "update", "--init", "lib"]);
     assert_eq!(rev(&to.join("lib"), "mine"), commit);
@@ -153,7 +154,7 @@ fn so_are_those_of_one_inside_it() {
     let commit = taken.commit("lib/inner");
     let deinit = ["submodule", "--quiet", "deinit", "-f", "inner"];
     git(&taken.sandbox.join("lib"), &deinit);
-    let line = "only this sandbox names what submodule .git/modules/lib/modules/inner holds: \
+    let line = "only this sandbox references the content of submodule .git/modules/lib/modules/inner: \
                 unpushed commits: 1";
     taken.is_kept(line, &commit, "admin/modules/lib/modules/inner");
 }
@@ -166,7 +167,7 @@ fn commits_of_a_submodule_that_was_removed_are_saved() {
     git(&taken.sandbox, &["rm", "--quiet", "lib"]);
     git(&taken.sandbox, &["commit", "--quiet", "-m", "without it"]);
     taken.push();
-    let line = "only this sandbox names what submodule .git/modules/lib holds: unpushed commits: 1";
+    let line = "only this sandbox references the content of submodule .git/modules/lib: unpushed commits: 1";
     taken.is_kept(line, &commit, "admin/modules/lib");
 }
 
@@ -185,8 +186,9 @@ fn so_are_its_stash_and_its_index() {
         hold(&taken.sandbox.join("lib"), how);
         let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
         git(&taken.sandbox, &deinit);
-        let line =
-            format!("only this sandbox names what submodule .git/modules/lib holds: {holds}");
+        let line = format!(
+            "only this sandbox references the content of submodule .git/modules/lib: {holds}"
+        );
         assert_eq!(taken.city.facts(&taken.sandbox).special, [line]);
     }
 }
@@ -253,8 +255,8 @@ fn commits_that_only_a_submodule_calls_pushed_are_saved() {
     git(&lib, &["checkout", "--quiet", "-B", "mine", "HEAD@{1}"]);
     git(&lib, &["push", "--quiet", "origin", "mine"]);
     git(&taken.sandbox, &["submodule", "--quiet", "update"]);
-    let line = "only this sandbox names what submodule lib holds: \
-                commits that only its own refs call pushed: 3";
+    let line = "only this sandbox references the content of submodule lib: \
+                commits that only its own refs list as pushed: 3";
     taken.is_kept(line, &commit, "lib/.git");
 }
 
@@ -302,7 +304,8 @@ fn false_remotes_of_a_submodule_hide_no_commit() {
             }
             let facts = taken.city.facts(&taken.sandbox);
             let line = format!(
-                "only this sandbox names what submodule {name} holds: commits that only its own refs call pushed: "
+                "only this sandbox references the content of submodule {name}: commits that only \
+                its own refs list as pushed: "
             );
             let told = facts.special.first().map_or("", |work| work);
             assert!(told.starts_with(&line), "{facts:?}");
@@ -391,7 +394,7 @@ fn a_git_directory_without_head_is_saved_whole() {
     let admin = taken.city.repo.theirs().join("worktrees/Toast");
     fs::remove_file(admin.join("modules/lib/HEAD")).unwrap();
     let facts = taken.city.facts(&taken.sandbox);
-    let line = "only this sandbox names what submodule .git/modules/lib holds: cannot be judged";
+    let line = "only this sandbox references the content of submodule .git/modules/lib: cannot be inspected";
     let [told] = &facts.special[..] else {
         panic!("{facts:?}")
     };

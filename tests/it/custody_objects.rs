@@ -400,7 +400,7 @@ fn false_remotes_of_a_hidden_clone_hide_no_commit() {
         let mine = rev(&clone, "HEAD");
         let facts = city.facts(&sandbox);
         let line =
-            "ignored repository vendor/library: commits that only its own refs call pushed: 1";
+            "ignored repository vendor/library: commits that only its own refs list as pushed: 1";
         assert_eq!(facts.special, [line], "{nth}");
         assert!(only_left_behind(&facts), "{facts:?}");
         let (record, to) = roundtrip(&city, &sandbox, "a");
@@ -468,7 +468,7 @@ fn clone_of_a_repository_that_is_gone_is_work() {
         fs::remove_dir_all(&made).unwrap();
         let facts = city.facts(&sandbox);
         let line =
-            format!("ignored repository {to}: commits that only its own refs call pushed: 1");
+            format!("ignored repository {to}: commits that only its own refs list as pushed: 1");
         assert_eq!(facts.special, [line]);
         assert!(only_left_behind(&facts), "{facts:?}");
         let (_, back) = roundtrip(&city, &sandbox, "a");
@@ -492,7 +492,7 @@ fn pipe_among_the_objects_of_a_hidden_clone_is_not_waited_for() {
     mkfifo(&clone.join(".git/objects/pack/pack-1.idx"), Mode::S_IRWXU).unwrap();
     let special = city.facts(&sandbox).special;
     assert!(
-        special[0].contains("pack-1.idx is no regular file"),
+        special[0].contains("pack-1.idx is not a regular file"),
         "{special:?}"
     );
 }

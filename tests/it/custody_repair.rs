@@ -313,7 +313,7 @@ fn a_work_tree_that_cannot_be_filled_is_not_repaired() {
     };
     smudge("false");
     city.repo.repair_sandbox(&city.spec(1)).unwrap_err();
-    let half = "its files are not all there yet".to_owned();
+    let half = "some of its files do not exist yet".to_owned();
     assert_eq!(
         city.repo.sandbox_fault(&sandbox),
         Ok(Some(SandboxFault::Broken(half)))

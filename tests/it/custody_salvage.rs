@@ -380,7 +380,7 @@ fn commits_that_only_the_reflog_names_are_kept() {
     assert!(facts.head_reachable);
     assert_eq!(
         facts.special,
-        [format!("only this sandbox names {}", &lost[..10])]
+        [format!("only this sandbox references {}", &lost[..10])]
     );
     assert!(facts.is_committed() && !facts.is_clean());
     let (record, to) = roundtrip(&city, &sandbox, "a");

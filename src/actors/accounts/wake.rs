@@ -210,17 +210,17 @@ impl ParkedSession {
             world.directory.conditions.pass(handle);
         }
         match typing {
-            Typing::Unseen(why) => return Err(format!("its session cannot be seen: {why}")),
+            Typing::Unseen(why) => return Err(format!("its session cannot be read: {why}")),
             // It is gone, and the next session is told when it starts; or its dialog calls a person.
             Typing::Gone | Typing::Asks(_) => return Ok(()),
             // It tries again by itself.
             _ if self.works().await => return Ok(()),
             Typing::Attended => return Err("a person is attached".to_owned()),
             Typing::Begun(_) => {
-                return Err("a line that a person has begun stands in its input".to_owned());
+                return Err("its input holds a line that a person began".to_owned());
             }
             Typing::Unrecognised(_) => {
-                return Err("its screen does not show that it waits for text".to_owned());
+                return Err("its screen shows no input line".to_owned());
             }
             Typing::Free => {}
         }
@@ -256,7 +256,7 @@ impl ParkedSession {
         if found.is_none() && !harness.limit_answer.is_empty() {
             tracing::warn!(
                 child = %self.child, ?labels, limit_answer = harness.limit_answer,
-                "no choice of the dialog is the one that the harness's limit_answer names; it is left to a person"
+                "no choice of the dialog matches limit_answer of the harness; a person must answer it"
             );
         }
         found

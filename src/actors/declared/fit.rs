@@ -26,9 +26,9 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
             let message = format!("a commit of {} cannot land: {why}", hook.branch);
             let base = git.merge_base.as_ref().unwrap_or(&hook.base);
             let hint = format!(
-                "make one commit of the files as they are (git reset --soft {base} && git commit), which takes the place \
-                 of all commits of the branch and of what they merged; or, to keep the others, make only that commit anew \
-                 (git rebase -i --rebase-merges {base}). Then say `hd done` again"
+                "make one commit of the present files (git reset --soft {base} && git commit), \
+                which replaces all commits and merges of the branch; or, to keep the others, \
+                recreate only that commit (git rebase -i --rebase-merges {base}). Then run `hd done` again"
             );
             Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
         }
@@ -70,11 +70,11 @@ pub(super) async fn on_branch(world: &World, hook: &Hook, git: &GitFacts) -> Res
     let back = match (is_there(world, hook).await, &git.branch) {
         (true, _) => format!("git checkout {branch} && git merge {from}"),
         (false, Some(other)) => {
-            format!("there is no {branch} any more: git branch -m {other} {branch}")
+            format!("{branch} no longer exists: git branch -m {other} {branch}")
         }
-        (false, None) => format!("there is no {branch} any more: git checkout -b {branch}"),
+        (false, None) => format!("{branch} no longer exists: git checkout -b {branch}"),
     };
-    let hint = format!("{back}, then say `hd done` again");
+    let hint = format!("{back}, then run `hd done` again");
     Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
 }
 

@@ -43,7 +43,8 @@ pub fn parse_args(
     let args: Args =
         serde_json::from_value(args.clone()).map_err(|error| bad(error.to_string()))?;
     let read = |text: &str| {
-        let hint = "RFC 3339, seconds since 1970, or as a harness says it: 7:04am (UTC), in 2h";
+        let hint =
+            "RFC 3339, seconds since 1970, or in the words of a harness: 7:04am (UTC), in 2h";
         let until = until::declared(text, now, &TimeZone::system());
         until.ok_or_else(|| bad(format!("{text:?} is not a time")).hint(hint))
     };
@@ -128,7 +129,7 @@ async fn is_complete(
     if !git.is_committed() {
         let losses = nuke::losses(git);
         let message = "the work tree is not clean";
-        let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
+        let hint = "commit what belongs to the work, remove what does not, and run `hd done` again";
         return Err(Refusal::work_at_risk(message, losses).hint(hint));
     }
     fit::on_branch(world, hook, git).await?;
@@ -142,15 +143,14 @@ async fn is_complete(
         }
         if git.ahead > 0 {
             let message = format!("{} has {} commits of its own", hook.branch, git.ahead);
-            let hint = "leave --no-change away to land them";
+            let hint = "omit --no-change to land them";
             return Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint));
         }
         return Ok(());
     }
     if git.ahead == 0 {
         let message = format!("{} has no commits", hook.branch);
-        let hint =
-            "commit the work; or, if nothing had to change: hd done --no-change --reason WHY";
+        let hint = "commit the work; or, if no change was needed: hd done --no-change --reason WHY";
         return Err(Refusal::new(RefusalKind::NoCommits, message).hint(hint));
     }
     Ok(())

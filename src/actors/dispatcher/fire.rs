@@ -200,7 +200,7 @@ pub(super) async fn by_hand(world: &Arc<World>, id: &AutomationId) -> Result<(Ru
     }
     let begun = fire(world, &automation, Trigger::Operator).await?;
     begun.ok_or_else(|| {
-        Refusal::conflict(format!("{id} is running already"))
+        Refusal::conflict(format!("{id} already runs"))
             .hint(format!("`hd auto history {id}` shows since when"))
     })
 }
@@ -217,7 +217,11 @@ pub(super) async fn check(
     let ended = attempt(world, command, busy).await;
     if ended.timed_out || ended.why.is_some() {
         let automation = automation.id.to_string();
-        tracing::warn!(automation, ?ended, "a check could not be answered");
+        tracing::warn!(
+            automation,
+            ?ended,
+            "the check of an automation failed or timed out; the automation is not due"
+        );
     }
     ended.cause() == Cause::Completed
 }
@@ -277,7 +281,11 @@ pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy, end
     let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
     if let Ok(Err(error)) = ended {
         // It goes on record all the same: the next run tries again before it starts.
-        tracing::error!(automation = %run.automation, %error, "an interrupted run cannot be ended");
+        tracing::error!(
+            automation = %run.automation,
+            %error,
+            "processes of an interrupted run could not be ended; the next run retries"
+        );
     }
     run.state = RunState::Failed;
     run.end = Some(Cause::Crash);
@@ -311,10 +319,16 @@ async fn record_end(world: &World, run: Run) {
         match settled.await {
             Ok(()) => return,
             Err(error) if world.is_stopping() => {
-                tracing::error!(%error, "the end of a run could not be recorded");
+                tracing::error!(
+                    %error,
+                    "the end of an automation's run could not be stored before the stop"
+                );
                 return;
             }
-            Err(error) => tracing::warn!(%error, "the end of a run waits for the store"),
+            Err(error) => tracing::warn!(
+                %error,
+                "the end of an automation's run could not be stored; it is retried"
+            ),
         }
         tokio::time::sleep(RETRY).await;
     }

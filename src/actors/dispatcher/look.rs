@@ -38,7 +38,7 @@ pub(super) async fn run_due(world: &Arc<World>) -> Option<Timestamp> {
     let (seen, open) = match seen {
         Ok(seen) => seen,
         Err(error) => {
-            tracing::warn!(%error, "automations cannot be looked at; the patrol tries again");
+            tracing::warn!(%error, "the automations cannot be read; the next patrol retries");
             return None;
         }
     };
@@ -187,6 +187,10 @@ async fn due(world: &Arc<World>, automation: Automation, last: Option<Run>) {
 async fn begin(world: &Arc<World>, automation: &Automation, trigger: Trigger) {
     if let Err(error) = fire::fire(world, automation, trigger).await {
         let automation = automation.id.to_string();
-        tracing::warn!(automation, %error, "an automation that is due could not be run");
+        tracing::warn!(
+            automation,
+            %error,
+            "a due automation could not be started; the next patrol retries"
+        );
     }
 }

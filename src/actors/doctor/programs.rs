@@ -40,7 +40,7 @@ pub(super) async fn lacking(world: &World, hooks: &[Hook]) -> Probed<Vec<Lacking
         };
         wanted.into_iter().filter_map(lacks).collect()
     });
-    Probed::from(looked.await.ok_or("the look for them was broken off"))
+    Probed::from(looked.await.ok_or("the search was interrupted"))
 }
 
 fn wanted(world: &World, hooks: &[Hook]) -> BTreeMap<Wanted, BTreeSet<String>> {

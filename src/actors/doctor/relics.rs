@@ -78,7 +78,7 @@ pub(super) async fn reopen(world: &World, id: RelicId, raider: RaiderId) -> Resu
     let meant = (id.clone(), raider);
     let opened = world.store.run(move |txn| {
         if !lost(txn, &sandboxes)?.contains(&meant) {
-            let why = format!("somebody is at {id} by now, or it is over");
+            let why = format!("a raider works on {id} by now, or it is closed");
             return Err(StoreError::Conflict(why));
         }
         let mut relic = txn.relic(&id)?;

@@ -38,7 +38,7 @@ pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), Stri
         Remedy::CarryOut(file) => {
             outbox::drain(world).await;
             match is_left(world, &file).await? {
-                true => Err("it waits on; the supervisor's log says what for".to_owned()),
+                true => Err("it still waits; the supervisor's log has the reason".to_owned()),
                 false => Ok(()),
             }
         }
@@ -56,7 +56,7 @@ async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
         .map_err(|e| e.to_string())?;
     let SessionFacts { id, token, .. } = session;
     if wanted.contains(&id) || world.city.is_agents(&id) {
-        return Err("somebody asks for it by now".to_owned());
+        return Err("a raider or agent needs it by now".to_owned());
     }
     let (subject, why) = (
         id.to_string(),
@@ -79,13 +79,13 @@ async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
 /// Removes a sandbox that is still there without a hook; the fence keeps out every other nuke of the slot, and the
 /// sandbox itself keeps out charges.
 async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
-    let gone = || format!("rig {} is not configured any more", raider.rig);
+    let gone = || format!("rig {} is no longer configured", raider.rig);
     let rig = world.city.rig(&raider.rig).ok_or_else(gone)?;
     let removed = async {
         let lone = sandboxes::hookless(world, rig).await?;
         let mut was = lone.iter().filter_map(Hookless::hook);
         let was = was.find(|hook| hook.raider == raider);
-        let held = || Refusal::conflict("it is gone, or a raider has it by now");
+        let held = || Refusal::conflict("it was removed, or a raider uses it by now");
         let target = NukeTarget::of(was.ok_or_else(held)?, Cause::Operator);
         let _alone = nuke::fence(world, &target, false).await?;
         let judged = nuke::permitted(world, target).await?;
@@ -103,7 +103,7 @@ async fn drop_branch(world: &World, rig: RigName, branch: String) -> Result<(), 
     match effects::repo(world, &rig, move |repo| repo.drop_branch(&name)).await {
         Ok(true) => {}
         Ok(false) => {
-            return Err("nothing else reaches its commits, or it is checked out".to_owned());
+            return Err("no other ref reaches its commits, or it is checked out".to_owned());
         }
         Err(error) => return Err(error.to_string()),
     }
@@ -120,7 +120,7 @@ async fn empty(world: &World) -> Result<(), String> {
     };
     match emptied.await {
         Ok(left) if left.trash.is_empty() => Ok(()),
-        Ok(left) => Err(format!("{} of it stay", left.trash.len())),
+        Ok(left) => Err(format!("{} entries could not be deleted", left.trash.len())),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -166,15 +166,15 @@ impl ChildView {
     #[must_use]
     pub fn absence(&self) -> Option<String> {
         let until = self.retry_at.or(self.quarantined_until);
-        let again = until.map(|at| format!(", starts again at {at}"));
+        let again = until.map(|at| format!(", starts again at {at:.0}"));
         let why = match self.state {
             ChildState::Starting | ChildState::Running | ChildState::Ending => return None,
-            ChildState::Blocked => "an agent that it depends on is not up",
+            ChildState::Blocked => "an agent that it depends on is not running",
             ChildState::Backoff => "its session ended",
             ChildState::Quarantined => "it died too often",
-            ChildState::Finished => "its session ended as if its work were done",
+            ChildState::Finished => "its session ended successfully",
             ChildState::Stopped if self.suspended => "it is suspended",
-            ChildState::Stopped if self.parked == Some(Cause::Login) => "its account wants a login",
+            ChildState::Stopped if self.parked == Some(Cause::Login) => "its account needs a login",
             ChildState::Stopped if self.parked.is_some() => "its account is at a limit",
             ChildState::Stopped => "it was stopped",
         };

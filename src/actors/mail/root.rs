@@ -139,7 +139,7 @@ pub enum EndRefused {
         why: String,
     },
     /// The incarnation that was meant is gone. Its successor was left alone.
-    #[error("somebody else goes by the name of {0} now")]
+    #[error("another child has the name {0} now")]
     Another(ChildId),
 }
 
@@ -187,7 +187,7 @@ impl StopEnd {
         let count = self.left.len();
         let which = self.left.join(", ");
         format!(
-            "the supervisor has stopped, and {count} of its sessions run on or cannot be seen: {which}"
+            "the supervisor has stopped, but {count} of its sessions still run or cannot be checked: {which}"
         )
     }
 }

@@ -153,7 +153,7 @@ async fn first_prompt_waits_while_a_line_that_a_person_has_begun_stands_in_the_i
     assert_eq!(typed(&town, &charged), 0);
     assert_eq!(condition(&town, &charged).await, Some("unrecognised"));
     let called = town.escalations().await;
-    assert!(called[0].body.contains("has begun"), "{called:?}");
+    assert!(called[0].body.contains("a person began"), "{called:?}");
     sessions.begin_line(&charged.session, None);
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
@@ -264,7 +264,7 @@ async fn first_prompt_that_is_refused_for_long_calls_a_person() {
     assert_eq!(typed(&town, &charged), 0);
     let called = town.escalations().await;
     assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("something else"), "{called:?}");
+    assert!(called[0].body.contains("another text"), "{called:?}");
     drop(other);
     town.pass(120 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
@@ -334,7 +334,9 @@ async fn line_that_a_person_has_begun_is_no_question_while_a_condition_keeps_the
     assert_eq!(condition(&town, &charged).await, Some("rate_limited"));
     let called = town.escalations().await;
     assert!(
-        !called.iter().any(|call| call.body.contains("has begun")),
+        !called
+            .iter()
+            .any(|call| call.body.contains("a person began")),
         "{called:?}"
     );
 }
@@ -349,7 +351,7 @@ async fn another_reason_that_keeps_the_first_prompt_back_is_told_as_well() {
     sessions.begin_line(&charged.session, Some(town.world.clock.now()));
     town.pass(60 * SECOND).await;
     let first = town.escalations().await;
-    assert!(first[0].body.contains("has begun"), "{first:?}");
+    assert!(first[0].body.contains("a person began"), "{first:?}");
     sessions.deafen(&charged.session, true);
     sessions.begin_line(&charged.session, None);
     town.pass(120 * SECOND).await;

@@ -34,9 +34,8 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
         let body = Body::Escalation(Escalation {
             agent: witness.clone(),
             relic: Some(id.clone()),
-            problem: ProblemKind::ChargedInVain.in_words(format!(
-                "{id} was charged in vain, {ATTEMPTS} times in a row"
-            )),
+            problem: ProblemKind::ChargedInVain
+                .in_words(format!("{ATTEMPTS} charges of {id} failed in a row")),
             severity: Severity::High,
             evidence: why.to_owned(),
         });

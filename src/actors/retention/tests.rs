@@ -461,7 +461,7 @@ async fn salvage_max_keeps_a_sandbox_that_there_is_no_room_for() {
     let raised = town.escalations().await;
     assert_eq!(raised.len(), 1, "{raised:?}");
     assert!(raised[0].body.contains("salvage prune"), "{raised:?}");
-    assert!(town.runs(&raider.session_id()), "it works on");
+    assert!(town.runs(&raider.session_id()), "its raider works again");
     town.reload(|city| city.retention.salvage_max = Some(1))
         .await;
     town.nuke(&raider, true).await.unwrap();

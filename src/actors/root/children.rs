@@ -286,8 +286,11 @@ impl Root {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        tracing::warn!(child = %id, why = %exit, "session not started: its state is unknown or \
-                                                 nothing can be written; the start is put off");
+        tracing::warn!(
+            child = %id,
+            why = %exit,
+            "session not started: its state is unknown or nothing can be written; the start is delayed"
+        );
         slot.unseen = Some(exit.to_string());
         answer_operators(slot, Some(exit));
         slot.desired = Desired::Up;
@@ -354,7 +357,7 @@ impl Root {
         };
         slot.become_state(ChildState::Stopped, now);
         answer(&mut slot.waiting_end, &Ok(()));
-        slot.no_session("it was laid to rest");
+        slot.no_session("it was suspended or stopped");
         let kind = match cause {
             Cause::Suspended => EventType::AgentSuspended,
             _ => EventType::AgentStopped,

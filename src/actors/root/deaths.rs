@@ -192,7 +192,7 @@ impl Root {
             return;
         };
         if !std::mem::replace(&mut slot.homeless, true) {
-            let hint = format!("`hd raider repair {id}` makes it whole");
+            let hint = format!("`hd raider repair {id}` rebuilds it");
             let data = serde_json::json!({ "error": why, "hint": hint });
             let event = NewEvent::new(EventType::RaiderHomeless, id, Cause::StartFailed);
             self.world.store.journal(vec![event.with(data)]);

@@ -336,7 +336,7 @@ impl Root {
             let group = self.group_of(&id);
             let together = group.and_then(|group| self.together.get(&group));
             let why = together.map_or_else(
-                || "it waits to be started again".to_owned(),
+                || "it waits for its restart".to_owned(),
                 |together| {
                     format!(
                         "it starts with its group, which waits for {}",

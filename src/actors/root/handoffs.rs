@@ -126,9 +126,9 @@ fn call(
     let within = humantime::format_duration(std::time::Duration::from_secs(row.within.as_secs()));
     let Row { count, until, .. } = row;
     let evidence = format!(
-        "{count} handoffs in a row within {within}, and no commit, step or change of its relic in between.\n\
-         Its next session starts at {until}; each further one waits longer, up to ten minutes.\n\
-         `hd logs {child}` shows what its sessions wrote, `hd agent stop {child}` ends them, \
+        "{count} handoffs in a row within {within}, without a commit, a step or a change of its relic.\n\
+         Its next session starts at {until:.0}; each further one waits longer, up to ten minutes.\n\
+         `hd logs {child}` shows the output of its sessions, `hd agent stop {child}` ends them, \
          `hd agent start {child}` starts the next one now.\n\
          Its last note: {note}"
     );

@@ -320,8 +320,14 @@ fn ended(sessions: &[SessionFacts], up: &BTreeMap<SessionId, String>) -> Vec<Ses
                 RunState::Lost { why } => Some(SessionEvent::Lost(handle, why.clone())),
                 RunState::Running | RunState::Unknown { .. } => None,
             },
-            Some(_) => Some(SessionEvent::Lost(handle, "another took its name".into())),
-            None => Some(SessionEvent::Lost(handle, "no trace is left of it".into())),
+            Some(_) => Some(SessionEvent::Lost(
+                handle,
+                "another session has its name".into(),
+            )),
+            None => Some(SessionEvent::Lost(
+                handle,
+                "its records and processes are gone".into(),
+            )),
         }
     });
     ended.collect()

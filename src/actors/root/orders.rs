@@ -248,7 +248,7 @@ impl Root {
     ) {
         let id = &meant.id;
         let result = match self.slots.get_mut(id) {
-            Some(slot) if !slot.is_meant(meant) => Err(format!("{id} has another session by now")),
+            Some(slot) if !slot.is_meant(meant) => Err(format!("{id} has another session now")),
             Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
                 slot.desired = Desired::Cycle(cause);
                 slot.tail = tail;
@@ -260,7 +260,7 @@ impl Root {
             // A cycle is already under way.
             Some(slot) if matches!(slot.desired, Desired::Cycle(_)) => Ok(()),
             Some(_) => Err(format!("{id} has no session to cycle")),
-            None => Err(format!("{id} is not known")),
+            None => Err(format!("{id} is unknown")),
         };
         let _gave_up = reply.send(result);
     }
@@ -315,7 +315,7 @@ impl Root {
         }
         let stopping = self.stopping.is_some();
         let Some(slot) = self.slots.get_mut(&id) else {
-            let _gave_up = reply.send(Err(format!("{id} is not known")));
+            let _gave_up = reply.send(Err(format!("{id} is unknown")));
             return;
         };
         if slot.is_ending() || stopping {

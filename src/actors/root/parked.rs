@@ -173,9 +173,10 @@ impl Root {
             problem: ProblemKind::LimitLoop.into(),
             severity: Severity::Medium,
             evidence: format!(
-                "{MOST_PARKS} sessions in a row ended within {} minutes of their start. The last one said: {text}\n\
-                 It is started again whenever its account is open. `hd logs {id}` shows what its sessions wrote, \
-                 `hd agent stop {id}` ends them.",
+                "{MOST_PARKS} sessions in a row ended within {} minutes of their start. The last \
+                one reported: {text}\n\
+                 It is restarted whenever its account is open. `hd logs {id}` shows the output of \
+                 its sessions, `hd agent stop {id}` ends them.",
                 SOON.as_secs() / 60
             ),
         };

@@ -149,8 +149,7 @@ impl Root {
                         tracing::warn!(
                             %session,
                             %error,
-                            "a pool member could not be told to leave or stay; it is not told \
-                            again"
+                            "the message to a pool member to leave or stay could not be typed; it is not repeated"
                         );
                     }
                 }

@@ -42,7 +42,7 @@ impl Root {
 }
 
 async fn call(world: Arc<World>, id: ChildId, why: String) {
-    let hint = "nothing is done to it, and none is started in its place, while that lasts";
+    let hint = "until its state can be read, it is left alone and no session starts in its place";
     let body = Escalation {
         agent: id.to_string(),
         relic: None,

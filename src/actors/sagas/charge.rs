@@ -276,7 +276,7 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         let helps = match relic.status {
             RelicStatus::Blocked => {
                 format!(
-                    "; `hd raider unquarantine {who}` tries again, `hd raider nuke {who}` ends that"
+                    "; `hd raider unquarantine {who}` retries it, `hd raider nuke {who}` frees the relic"
                 )
             }
             _ => String::new(),
@@ -319,7 +319,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
     let mut plan: Plan = unpack(&saga)?;
     if saga.step == "unwind" {
         unwind(world, &saga, &plan).await?;
-        let message = "the charge had failed and was unwound";
+        let message = "the charge failed and was undone";
         return Err(Refusal::new(RefusalKind::Failed, message));
     }
     match forward(world, &mut saga, &plan).await {
@@ -339,7 +339,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
             tracing::warn!(
                 raider = %plan.raider,
                 error = %failure,
-                "a charge failed; it is unwound"
+                "a charge failed and is undone"
             );
             // A person who asked for it sees the error; a transient failure is retried without being counted.
             let counts = !plan.cause.is_asked() && !failure.is_passing();
@@ -395,7 +395,7 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refu
 /// # Errors
 /// The store's; [`StoreError::Conflict`] when no session is wanted, or no longer.
 pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
-    let busy = || StoreError::Conflict(format!("the charge of {} is under way", saga.subject));
+    let busy = || StoreError::Conflict(format!("the charge of {} is still running", saga.subject));
     let plan: Plan = unpack(saga).map_err(|_| busy())?;
     if saga.step != "hook" {
         return Err(busy());

@@ -75,7 +75,7 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
             let error = format!("{} shares no history with {}", mr.head, mr.target);
             return fail(world, None, mr, FailureType::Unrelated, error, Vec::new()).await;
         }
-        Err(error) => return park(world, mr, format!("the merge cannot be made: {error}")).await,
+        Err(error) => return park(world, mr, format!("the merge failed: {error}")).await,
     };
     if !rig.forge.gates.is_empty() {
         // No gate runs while the checkout cannot move.
@@ -143,7 +143,7 @@ async fn land_empty_merge(
             world.store.run(noted).await?;
         }
         Err(error) => {
-            let why = format!("there is nothing to land, and its commits cannot be kept: {error}");
+            let why = format!("there is nothing to land, but its commits cannot be saved: {error}");
             return park(world, mr, why).await;
         }
     }
@@ -172,7 +172,8 @@ async fn test(
             let event = NewEvent::new(EventType::ForgeRed, &rig.name, Cause::MergeFailed);
             world.store.journal(vec![event.with(data)]);
             let target = mr.target.clone();
-            let why = format!("gate {gate} fails on {target} itself; nobody is blamed");
+            let why =
+                format!("gate {gate} fails on {target} itself, so no branch is rejected for it");
             park(world, mr, why).await
         }
         gates::Outcome::Infra { gate, why } => park(world, mr, format!("gate {gate} {why}")).await,

@@ -75,7 +75,7 @@ fn claimed(claims: &Claims, saga: Saga) -> Result<(Saga, Claim), StoreError> {
     match claims.claim(ClaimKey::Saga(saga.id)) {
         Some(claim) => Ok((saga, claim)),
         None => Err(StoreError::Failed(format!(
-            "saga {} is claimed already",
+            "saga {} is already claimed",
             saga.id
         ))),
     }

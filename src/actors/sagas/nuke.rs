@@ -106,9 +106,9 @@ async fn admitted(world: &World, target: &NukeTarget, salvage: bool) -> Result<(
         Some(saga) if done::is_pushing(&saga) && gives_up(target, salvage) => {}
         Some(saga) => {
             let (raider, kind) = (&target.raider, saga.kind.as_str());
-            let message = format!("{raider} is busy: {kind} is under way");
+            let message = format!("{raider} is busy: {kind} is running");
             let refusal = Refusal::conflict(message);
-            let hint = "`--salvage` gives the branch up and keeps its work";
+            let hint = "`--salvage` saves its work and abandons the branch";
             let pushing = done::is_pushing(&saga);
             return Err(if pushing { refusal.hint(hint) } else { refusal });
         }
@@ -167,7 +167,7 @@ pub async fn begin(world: &World, judged: &Judged) -> Result<(Saga, Claim), Refu
             }
             for kind in [SagaKind::Charge, SagaKind::Done] {
                 if txn.saga_of(kind, &subject)?.is_some() {
-                    let why = format!("{subject} is busy: {} is under way", kind.as_str());
+                    let why = format!("{subject} is busy: {} is running", kind.as_str());
                     return Err(StoreError::Conflict(why));
                 }
             }
@@ -183,15 +183,15 @@ pub async fn begin(world: &World, judged: &Judged) -> Result<(Saga, Claim), Refu
 fn still_so(txn: &mut dyn Txn, target: &NukeTarget, hook: &Hook) -> Result<(), StoreError> {
     let raider = &target.raider;
     let changed = if hook.done.is_some() != target.done {
-        "is finished, or is not any more,"
+        "was finished or reopened"
     } else if target.cause == Cause::RelicClosed
         && txn.relic(&hook.relic)?.status != RelicStatus::Closed
     {
-        "has a relic that was opened again"
+        "has a relic that was reopened"
     } else {
         return Ok(());
     };
-    let why = format!("{raider} {changed} since this was decided");
+    let why = format!("{raider} {changed} after this was decided");
     Err(StoreError::Conflict(why))
 }
 

@@ -82,7 +82,7 @@ async fn begin(
         let mut sagas = txn.sagas(Some(&entry.rig))?.into_iter();
         if let Some(saga) = sagas.find(|saga| saga.subject == raider) {
             // A nuke may be about to remove a sandbox because this salvage holds its work.
-            let why = format!("{raider} is busy: {} is under way", saga.kind.as_str());
+            let why = format!("{raider} is busy: {} is running", saga.kind.as_str());
             return Err(StoreError::Conflict(why));
         }
         let (rig, data) = (&entry.rig, pack(&plan));

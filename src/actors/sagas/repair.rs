@@ -42,7 +42,11 @@ pub struct Repaired {
 pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     if let Some((saga, hook)) = charge::stranded(world, &raider).await? {
         // Only its sandbox prevents the unwinding, which goes on after the repair.
-        let busy = || Refusal::conflict(format!("{raider} is busy: its charge is taken back"));
+        let busy = || {
+            Refusal::conflict(format!(
+                "{raider} is busy: its failed charge is being undone"
+            ))
+        };
         let alone = world
             .claims
             .claim(ClaimKey::Saga(saga.id))
@@ -88,14 +92,14 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
 
 /// Returns the hook that a sandbox without hook was made for.
 async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
-    let nobody = || Refusal::not_found(format!("{raider} holds no slot"));
+    let nobody = || Refusal::not_found(format!("{raider} has no slot"));
     let rig = world.city.rig(&raider.rig).ok_or_else(nobody)?;
     let lone = sandboxes::hookless(world, rig).await?.into_iter();
     let mut own = lone.filter(|lone| lone.raider == *raider);
     match own.next().ok_or_else(nobody)?.was {
         Probed::Known(was) => was.ok_or_else(nobody),
         Probed::Unknown(why) => {
-            let message = format!("whose sandbox {raider} is cannot be read: {why}");
+            let message = format!("the owner of the sandbox of {raider} cannot be read: {why}");
             Err(Refusal::new(RefusalKind::Failed, message))
         }
     }

@@ -62,10 +62,10 @@ pub enum ChildExit {
         tail: String,
     },
     /// The run state of its session is unknown: none was started.
-    #[error("its session cannot be seen: {0}")]
+    #[error("its session cannot be read: {0}")]
     Unseen(String),
     /// Files or records of the session cannot be written: none was started.
-    #[error("no session can be written down: {0}")]
+    #[error("the session cannot be recorded: {0}")]
     Unwritable(String),
     /// No session could be started.
     #[error("the session could not be started: {0}")]

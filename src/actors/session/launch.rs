@@ -114,7 +114,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
                 return adopt(world, facts).await;
             }
             RunState::Running if facts.incarnation > incarnation => {
-                return Err(failed("a later incarnation has its name".into()));
+                return Err(failed("a later incarnation uses its name".into()));
             }
             RunState::Running => {
                 let stopped = effects::stop_seen(world, facts.clone(), spec.grace).await;
@@ -244,7 +244,7 @@ async fn start_session(
         if let Err(error) = read.await {
             tracing::warn!(
                 %error,
-                "a handoff note could not be marked as read; the next session is told it again"
+                "a handoff note could not be marked as read; the next session gets it again"
             );
         }
     }

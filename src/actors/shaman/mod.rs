@@ -117,13 +117,19 @@ async fn run_look(world: &Arc<World>) -> Option<Timestamp> {
     let age = move |key: &str, stamp| own.age(key, stamp);
     let looked = world.store.run(move |txn| reraise::run(txn, reraise, &age));
     if let Err(error) = unkillable::close_ended(world).await {
-        tracing::warn!(%error, "whether sessions that hung have ended cannot be seen");
+        tracing::warn!(
+            %error,
+            "the sessions that could not be ended cannot be checked; their escalations stay open"
+        );
     }
     match looked.await {
         // A time beyond the calendar never comes.
         Ok(next) => world.clock.now().checked_add(next?).ok(),
         Err(error) => {
-            tracing::warn!(%error, "the shaman could not look");
+            tracing::warn!(
+                %error,
+                "the shaman could not read its inbox and escalations; it retries"
+            );
             look_timer::retry(world)
         }
     }

@@ -58,7 +58,9 @@ impl Notices {
         // The sender is our own, so it is not dropped.
         let ended = tokio::time::timeout(LAST, running.wait_for(Option::is_none)).await;
         if ended.is_err() {
-            tracing::error!("a command of [notify] did not end in time");
+            tracing::error!(
+                "a command of [notify] did not end before the stop; the next start ends it"
+            );
         }
     }
 }
@@ -72,7 +74,10 @@ pub(super) fn send_waiting(args: &ShamanArgs) {
     tokio::spawn(async move {
         loop {
             if let Err(error) = send_all(&args).await {
-                tracing::warn!(%error, "people could not be told; the next look tries again");
+                tracing::warn!(
+                    %error,
+                    "notices could not be sent; the next look of the shaman retries"
+                );
             }
             match claim.give_back() {
                 Some(again) => claim = again,
@@ -94,7 +99,10 @@ pub(super) fn end_leftovers(args: &ShamanArgs) {
         let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
         if let Ok(Err(error)) = ended {
             // The next command tries again before it starts.
-            tracing::error!(%error, "a command of [notify] that was left behind cannot be ended");
+            tracing::error!(
+                %error,
+                "a leftover command of [notify] could not be ended; the next command retries"
+            );
         }
         drop(claim);
         send_waiting(&args);

@@ -27,11 +27,13 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
         return;
     }
     if let Err(error) = close_ended(&world).await {
-        tracing::warn!(%error, "a call about a session that has ended may stay open");
+        tracing::warn!(
+            %error,
+            "the escalation about a session that has ended could not be closed; it may stay open"
+        );
     }
     let subject = subject(&world, &session).await;
-    let hint =
-        "look for its processes (state D) and for what they wait for: a disk, a network mount";
+    let hint = "check its processes: state D waits for a disk or a network mount";
     let body = Escalation {
         agent: subject,
         relic: None,
@@ -53,7 +55,10 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
     match told.await {
         Ok(()) => world.nudge(message::SHAMAN),
         Err(error) => {
-            tracing::error!(%error, "nobody could be told of a session that does not end")
+            tracing::error!(
+                %error,
+                "the escalation about a session that does not end could not be stored; no person is called"
+            )
         }
     }
 }

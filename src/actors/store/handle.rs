@@ -77,7 +77,7 @@ impl StoreHandle {
             reply,
         };
         self.queue.push(Box::new(call));
-        let lost = || StoreError::Unavailable("the store went away before it answered".to_owned());
+        let lost = || StoreError::Unavailable("the store stopped before it answered".to_owned());
         #[cfg(any(test, feature = "testing"))]
         let in_memory = self.keeper.is_some();
         async move {

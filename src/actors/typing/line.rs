@@ -47,7 +47,7 @@ pub(super) fn submitted(
     let minutes = age(world, typed).as_secs() / 60;
     let told = Condition::Unrecognised {
         text: format!(
-            "a text was typed behind a line that a person had begun and left {minutes} minutes before"
+            "a text was typed behind a line that a person began and left {minutes} minutes before"
         ),
         screen: view.text(),
     };
@@ -62,12 +62,13 @@ pub(super) fn begun(view: &ScreenView) -> Refusal {
     Refusal::new(
         RefusalKind::NeedsHuman,
         format!(
-            "a person has begun a line in its input and not submitted it, or typed there just now:\n{}",
+            "its input holds a line that a person began and did not submit, or a person is typing now:\n{}",
             view.text()
         ),
     )
     .hint(
-        "`hd attach NAME` goes on with it; `hd send NAME --keys C-u` empties it in most programs, C-c also after an arrow; \
-         ten minutes after its last key it is taken to be left; with `--force` both become one message",
+        "finish it with `hd attach NAME`; `hd send NAME --keys C-u` clears it in most programs, \
+        C-c also after an arrow key; ten minutes after its last key it counts as abandoned; `--force` sends both \
+        as one message",
     )
 }

@@ -73,11 +73,10 @@ impl Unanswered {
     pub(super) fn of_a_paste(self) -> Refusal {
         let mut why = self.why;
         if self.fate == Fate::Unknown {
-            let said = "the text, or a part of it, was typed and not submitted";
+            let said = "the text, or a part of it, was typed, but not submitted";
             why.message = format!("{said}: {}", why.message);
-            why.hint = Some(
-                "the same `hd send` again submits it where it stands in the input line".into(),
-            );
+            why.hint =
+                Some("repeat the same `hd send` to submit it if it is in the input line".into());
         }
         why
     }
@@ -110,12 +109,12 @@ impl From<Unanswered> for Refusal {
         let (message, hint) = match (sent.fate, sent.waits) {
             (Fate::Untouched | Fate::Taken, _) => return sent.why,
             (Fate::Unknown, true) => (
-                "a part of it was typed, and the rest is typed when the program reads",
-                "do not send it again: `hd peek NAME` shows what becomes of it",
+                "a part of the text was typed; the rest is typed when the program reads",
+                "do not send it again: `hd peek NAME` shows its progress",
             ),
             (Fate::Unknown, false) => (
-                "it was sent, and whether it was typed is not known",
-                "`hd peek NAME` shows whether it was: send it again only if it was not",
+                "the text was sent, but it is unknown whether it was typed",
+                "check with `hd peek NAME`, and send it again only if it is missing",
             ),
         };
         let said = format!("{message}: {}", sent.why.message);

@@ -138,7 +138,7 @@ fn report_unpriced(
         txn.set(&key, Some(&now))?;
         let tokens = Sum::of(unpriced.iter().copied()).unpriced;
         let models = unpriced.iter().map(|row| match row.model.as_str() {
-            "" => format!("a model of {} that is not named", row.owner.harness),
+            "" => format!("an unnamed model of {}", row.owner.harness),
             model => format!("{model} ({})", row.owner.harness),
         });
         let models: BTreeSet<_> = models.collect();
@@ -152,7 +152,8 @@ fn report_unpriced(
             problem: budget::unpriced(scope),
             severity: Severity::Medium,
             evidence: format!(
-                "{tokens} tokens of today have no price, of {}. The budget of {:.2} USD a day is not held for them.\n                 `prices` of the harness tells what its models cost; `hd cost --by model` shows what is used.",
+                "{tokens} tokens of today have no price (models: {}), so the budget of {:.2} USD \
+                a day does not limit them. Set `prices` of the harness; `hd cost --by model` shows the used models.",
                 models.join(", "),
                 budget.usd_per_day,
             ),
@@ -165,7 +166,7 @@ fn report_unpriced(
 
 /// Returns when a spent budget parks no longer.
 fn until(world: &World) -> String {
-    let raised = "or when the budget is raised and `hd reload` is said";
+    let raised = "or when the budget is raised and `hd reload` is run";
     match budget::midnight(world.clock.now(), &TimeZone::system()) {
         Some(midnight) => format!("after {}, {raised}", midnight.strftime("%F %R %Z")),
         None => format!("tomorrow, {raised}"),
@@ -194,7 +195,9 @@ async fn report_spent(
             }
             txn.set(&key, Some(&now))?;
             let follows = match over.budget.on_exceed {
-                OnExceed::Park => format!("New work is charged {until}. Sessions that run go on."),
+                OnExceed::Park => {
+                    format!("New work is charged {until}. Running sessions continue.")
+                }
                 OnExceed::Warn => "Nothing is parked.".to_owned(),
             };
             let escalation = Escalation {
@@ -202,7 +205,7 @@ async fn report_spent(
                 relic: None,
                 problem: over.problem(),
                 severity: Severity::Medium,
-                evidence: format!("{follows} `hd cost --by raider` tells where it went."),
+                evidence: format!("{follows} `hd cost --by raider` shows the usage."),
             };
             escalations::report(txn, "supervisor", &escalation)?;
             called = true;

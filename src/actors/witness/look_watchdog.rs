@@ -15,8 +15,8 @@ pub(super) async fn call(args: &WitnessArgs) {
         problem: ProblemKind::LookHangs.into(),
         severity: Severity::High,
         evidence:
-            "until it does, nothing of this rig is noticed: neither messages nor zombies; look for \
-                   a disk or a network mount that does not answer"
+            "until it finishes, messages and zombies of this rig are not handled; check for a \
+            disk or a network mount that does not answer"
                 .to_owned(),
     };
     if let Err(error) = inbox::raise(args, body).await {

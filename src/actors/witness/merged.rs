@@ -34,7 +34,7 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
             relic: Some(merged.relic.clone()),
             problem: ProblemKind::MergeNotOnTarget.into(),
             severity: Severity::High,
-            evidence: format!("{} says {commit}, which is not on {target}", merged.mr),
+            evidence: format!("{} names {commit}, which is not on {target}", merged.mr),
         };
         escalations::escalate(world, &message::witness(&args.rig), body).await?;
         return Ok(Handled::AtPatrol);

@@ -60,7 +60,7 @@ pub(super) async fn gather(
     let lone = match hookless(world, rig).await {
         Ok(lone) => lone,
         Err(error) => {
-            tracing::warn!(rig = %rig.name, %error, "sandboxes without hook cannot be listed");
+            tracing::warn!(rig = %rig.name, %error, "sandboxes without hook cannot be listed; skipped");
             Vec::new()
         }
     };
@@ -70,7 +70,7 @@ pub(super) async fn gather(
     let gone = lone.into_iter().filter_map(|lone| match lone.was {
         Probed::Known(was) => Some((lone.raider, was, Stands::Gone)),
         Probed::Unknown(why) => {
-            tracing::warn!(raider = %lone.raider, why, "sandbox of unknown owner is left alone");
+            tracing::warn!(raider = %lone.raider, why, "a sandbox of unknown owner is left alone");
             None
         }
     });

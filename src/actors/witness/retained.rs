@@ -119,7 +119,7 @@ async fn escalate(args: &WitnessArgs, kept: &Retained<'_>) -> Result<(), Refusal
     let helps = match (kept.refused.status, &kept.refused.hint) {
         (None, Some(hint)) => hint.clone(),
         _ => format!(
-            "`hd raider nuke {} --salvage` keeps it and frees the slot",
+            "`hd raider nuke {} --salvage` saves its work and frees the slot",
             hook.raider
         ),
     };

@@ -327,7 +327,7 @@ async fn lost(
     if remember(args, raider, |watch, now| watch.is_lost(policy, now)) != Some(true) {
         return Ok(());
     }
-    let hint = format!("`hd attach {raider}` may show what it does");
+    let hint = format!("`hd attach {raider}` may show its terminal");
     escalate(args, hook, ProblemKind::Unseen, format!("{why}\n{hint}")).await
 }
 
@@ -341,7 +341,7 @@ async fn sound(args: &WitnessArgs, seen: &ObservedRaider) -> Result<Depth, Refus
     let changes = effects::repo(world, &args.rig, move |repo| repo.changes(&sandbox)).await?;
     let id = seen.facts.id.clone();
     let cpu = effects::sessions(world, &seen.facts.id, move |provider| {
-        let why = "what its processes use cannot be seen".to_owned();
+        let why = "the CPU use of its processes cannot be read".to_owned();
         provider.cpu(&id).ok_or(SessionError::Failed { id, why })
     });
     let cpu = cpu.await?;
@@ -442,8 +442,8 @@ async fn call(args: &WitnessArgs, policy: &Policy, seen: &ObservedRaider) -> Res
     let hook = &seen.hook;
     let tail = effects::tail(&args.world, &seen.facts.id).await;
     let evidence = format!(
-        "no progress for {:?}, although it was told {} times and given a fresh session; `hd attach \
-         {}` shows what it does. The end of its terminal:\n{tail}",
+        "no progress for {:?} after {} nudges and a fresh session; `hd attach {}` shows its \
+        terminal. The end of its terminal:\n{tail}",
         policy.after,
         seen.steps.as_ref().map_or(0, |steps| steps.nudges),
         hook.raider

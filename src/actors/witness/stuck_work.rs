@@ -64,7 +64,7 @@ impl RetryLedger {
 /// Returns the problem of a saga that needs another program version, or a repair of this one.
 pub(super) fn of_another_version(kind: SagaKind) -> Problem {
     let kind = kind.as_str();
-    let text = format!("its {kind} was begun by another version and cannot go on");
+    let text = format!("its {kind} was started by another version and cannot continue");
     ProblemKind::SagaForeign.of(kind, text)
 }
 
@@ -78,17 +78,17 @@ fn call(args: &WitnessArgs, piece: &Piece) -> (String, Problem) {
                 Some((raider, relic)) => format!("{relic} of {raider}"),
                 None => format!("message {}", message.id),
             };
-            let text = format!("what became of {of} cannot be dealt with");
+            let text = format!("the message about {of} cannot be handled");
             (witness(), ProblemKind::MessageStuck.of(of, text))
         }
         Piece::Saga(saga) if saga.subject.parse::<RaiderId>().is_ok() => {
             let kind = saga.kind.as_str();
-            let text = format!("its {kind} cannot go on");
+            let text = format!("its {kind} cannot continue");
             (saga.subject.clone(), ProblemKind::SagaStuck.of(kind, text))
         }
         Piece::Saga(saga) => {
             let of = format!("{} of {}", saga.kind.as_str(), saga.subject);
-            let text = format!("the {of} cannot go on");
+            let text = format!("the {of} cannot continue");
             (witness(), ProblemKind::SagaStuck.of(of, text))
         }
         Piece::Release(raider) => (raider.to_string(), ProblemKind::ReleaseStuck.into()),

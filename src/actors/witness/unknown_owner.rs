@@ -39,7 +39,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
         }
         let path = world.city.sandbox(&raider);
         let evidence = format!(
-            "{} holds its slot and is kept until it can be read; look for what is in the way: {why}",
+            "{} holds its slot and is kept until its owner can be read; fix the cause of the error: {why}",
             path.display()
         );
         wisps::track_unowned(args, &raider, &evidence).await?;
@@ -83,7 +83,7 @@ pub(super) async fn unlistable(args: &WitnessArgs, why: &Refusal) -> Result<(), 
         problem: ProblemKind::SandboxesUnseen.into(),
         severity: Severity::High,
         evidence: format!(
-            "{why}\nuntil they can, none that nobody works in is removed; look for what is in the way"
+            "{why}\nuntil they can be listed, no sandbox without a session is removed; fix the cause of the error"
         ),
     };
     raise(args, body).await

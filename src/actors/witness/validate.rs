@@ -282,7 +282,7 @@ async fn lost_commits(
     let mr = mr.map_or_else(String::new, |mr| mr.id.to_string());
     let problem = ProblemKind::BranchLostCommits;
     let lost = vec![
-        format!("done said {said}, now it is at {}", facts.head),
+        format!("done declared {said}, now it is at {}", facts.head),
         format!("`hd mq reject {mr}` gives the work to a fresh raider"),
     ];
     let refused = Refusal {
@@ -371,7 +371,7 @@ fn hold(txn: &mut dyn Txn, mut mr: MergeRequest, head: &Oid) -> Result<Handled, 
         Review::None | Review::Wanted => "",
     };
     let note = format!(
-        "{moved}a person must look: hd mq approve {0} or hd mq reject {0}",
+        "{moved}needs a review: hd mq approve {0} or hd mq reject {0}",
         mr.id
     );
     let head = head.clone();

@@ -88,7 +88,7 @@ pub fn unowned(
     for wisp in wisps(txn, wisp::cycle(rig), RelicStatus::Open)? {
         let about = About::of(&wisp).filter(About::is_unowned);
         if about.is_some_and(|about| !these.contains(&about.raider)) {
-            close(txn, wisp, "it can be told whose it is".to_owned())?;
+            close(txn, wisp, "its owner is known again".to_owned())?;
         }
     }
     Ok(())
@@ -145,7 +145,7 @@ fn close(txn: &mut dyn Txn, mut wisp: Relic, end: String) -> Result<(), StoreErr
 /// Returns how a wisp ended; none while it applies.
 fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &WispEvidence) -> Result<Option<String>, StoreError> {
     let (Some(about), Some(state)) = (About::of(wisp), Cleanup::of(wisp)) else {
-        return Ok(Some("nobody knows what it was about".to_owned()));
+        return Ok(Some("its subject is unknown".to_owned()));
     };
     if state == Cleanup::MergeRequested {
         let mr = match &about.relic {
@@ -165,7 +165,7 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &WispEvidence) -> Result<Option<St
         // A raider that is retried while its relic is blocked has not recovered.
         let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
         let works = open && hook.done.is_none() && is_in(&seen.well) == Some(true);
-        return Ok(works.then(|| "it works on".to_owned()));
+        return Ok(works.then(|| "its raider works again".to_owned()));
     }
     Ok((is_in(&seen.lone) == Some(false)).then(|| "removed".to_owned()))
 }

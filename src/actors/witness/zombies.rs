@@ -175,7 +175,7 @@ async fn remove(
 async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refusal> {
     let path = args.world.city.sandbox(raider);
     let evidence = format!(
-        "nothing tells whose {} is; look at what is in it and move it elsewhere",
+        "the owner of {} is unknown; look at its content and move it elsewhere",
         path.display()
     );
     wisps::track_unowned(args, raider, &evidence).await?;

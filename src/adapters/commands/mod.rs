@@ -75,7 +75,11 @@ fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
         Err(error) if command.alone => return Err(error),
         Err(error) => {
             let line = &command.line;
-            tracing::error!(line, %error, "processes of an earlier run of this command could not be ended; it runs all the same");
+            tracing::error!(
+                line,
+                %error,
+                "processes of an earlier run of this command could not be ended; the command runs nevertheless"
+            );
         }
         Ok(()) => {}
     }

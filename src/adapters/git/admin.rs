@@ -219,7 +219,7 @@ pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError>
         return Err(broken(sandbox, "its .git link leads elsewhere"));
     }
     if !leads_back(&admin, sandbox) {
-        return Err(broken(sandbox, "repo.git knows it under another path"));
+        return Err(broken(sandbox, "repo.git has it under another path"));
     }
     Ok(Place { admin })
 }

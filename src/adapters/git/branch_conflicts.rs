@@ -30,7 +30,11 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
             }
             // A link or a pipe is not a branch; it is set aside as it is.
             Err(why) => {
-                tracing::debug!(above, %why, "a ref above a new branch cannot be read; it counts as no branch and is set aside")
+                tracing::debug!(
+                    above,
+                    %why,
+                    "a ref above a new branch cannot be read; it is not a branch and is set aside"
+                )
             }
         }
         unless_dir(repo, Path::new(above))?;
@@ -130,15 +134,15 @@ fn rename(
             theirs.delete(name, tip)? || (unlock(repo, name)? && theirs.delete(name, tip)?);
         if !is_gone {
             return Err(RepoError::Failed(format!(
-                "{name} has the place of {wanted}, and cannot be renamed: git holds its lock in {}, \
-                 which is taken for left behind after a minute",
+                "{name} is in the place of {wanted}, and cannot be renamed: git holds its lock in \
+                {}, which counts as stale after a minute",
                 repo.theirs().display()
             )));
         }
     }
     repo.mended(format!(
-        "{place} of the repository of the agents had the place of the branch {wanted}, and is {aside} now; its commits \
-         are saved"
+        "{place} of the repository of the agents was in the place of the branch {wanted}, and is \
+        set aside as {aside}; its commits are saved"
     ));
     Ok(())
 }
@@ -216,7 +220,7 @@ fn unless(
         Err(error) if !admin::is_nothing(&error) => Err(failed("cannot rename", &at, &error)),
         _ => {
             repo.mended(format!(
-                "{} had the place of something that git needs, and is set aside as {}",
+                "{} was in the place of a file that git needs, and is set aside as {}",
                 at.display(),
                 to.display()
             ));

@@ -30,7 +30,7 @@ const UNDERWAY: &[(&str, &str)] = &[
     ("sequencer", "a sequence of cherry-picks or reverts"),
     ("BISECT_START", "a bisect"),
     ("BISECT_LOG", "a bisect"),
-    ("index.lock", "a git command, or one left index.lock behind"),
+    ("index.lock", "a git command, or a leftover index.lock"),
 ];
 
 /// Files that name the branch of a rebase or bisect, which is checked out again at its end.

@@ -175,7 +175,7 @@ impl<R: Read + AsFd> Output<R> {
                 Err(error) => return Err(error),
             }
             if self.bytes.len() > OUTPUT_MAX {
-                return Err(io::Error::other("it printed more than can be handled"));
+                return Err(io::Error::other("its output is too large"));
             }
         }
         Ok(())

@@ -336,7 +336,7 @@ fn entries(text: &[u8], id_len: usize) -> Option<Vec<Entry>> {
 /// Returns the faults of a tree with this text.
 fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
     let Some(entries) = entries(text, tree.as_str().len() / 2) else {
-        return vec![Fault::whole("one of its trees is garbled")];
+        return vec![Fault::whole("one of its trees is damaged")];
     };
     let mut names = BTreeSet::new();
     let mut faults = Vec::new();
@@ -350,7 +350,7 @@ fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
         let (why, asked) = match entry.name.as_slice() {
             b"" => ("an entry of a tree without a name".to_owned(), None),
             b"." | b".." => (format!("an entry of a tree named {}", shown()), None),
-            name if name.contains(&b'/') => (format!("a path for a name: {}", shown()), None),
+            name if name.contains(&b'/') => (format!("a name that is a path: {}", shown()), None),
             name if is_dot_git(name) => {
                 let why = "in a tree, which some file systems take for .git";
                 (format!("{:?} {why}", shown()), None)
@@ -359,7 +359,7 @@ fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
             _ if is_twice => (format!("{} twice in a tree", shown()), None),
             _ if entry.is_padded => (format!("a mode that begins with 0: {}", shown()), None),
             _ if entry.id.as_str().bytes().all(|digit| digit == b'0') => {
-                (format!("an entry that names nothing: {}", shown()), None)
+                (format!("an entry without an object: {}", shown()), None)
             }
             name if is_read_by_git(name) => (String::new(), Some(tree.clone())),
             _ => continue,

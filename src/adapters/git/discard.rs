@@ -113,7 +113,7 @@ fn remove(
         return Err(why);
     }
     // From now on, a later write (by a shell that works in it) keeps it from being deleted.
-    note_use(to, since).map_err(|error| failed("cannot look who is in", to, &error))
+    note_use(to, since).map_err(|error| failed("cannot list the processes in", to, &error))
 }
 
 /// Forgets the sandbox, and deletes its branches if another ref reaches them.
@@ -167,11 +167,11 @@ pub(super) fn forget(
 /// Refuses if a person's directory or a disk is mounted in the sandbox: its files would be deleted, too.
 fn unmounted(sandbox: &Path) -> Result<(), RepoError> {
     let mounts = mounts::below(sandbox);
-    let mounts = mounts.map_err(|error| failed("cannot look for mounts in", sandbox, &error))?;
+    let mounts = mounts.map_err(|error| failed("cannot list the mounts in", sandbox, &error))?;
     match mounts.first() {
         None => Ok(()),
         Some(mount) => Err(RepoError::Failed(format!(
-            "{} is a mount point: `umount` it, then the sandbox can go",
+            "{} is a mount point: run `umount`, then the sandbox can be removed",
             mount.display()
         ))),
     }
@@ -251,7 +251,7 @@ fn rename_free(from: &Path, to: &Path) -> io::Result<()> {
 
 fn difference(judged: &GitFacts, now: &GitFacts) -> Option<String> {
     let lost = judged.head_reachable && !now.head_reachable;
-    let less = lost.then(|| "HEAD is not reachable any more".to_owned());
+    let less = lost.then(|| "HEAD is no longer reachable".to_owned());
     now.changed_since(judged).or(less)
 }
 

@@ -122,7 +122,7 @@ fn find_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
         && commit(repo, head)?.is_none()
     {
         ground.garbled = Some(format!(
-            "its HEAD names {}, which is no commit",
+            "its HEAD names {}, which is not a commit",
             head.short()
         ));
         ground.head = None;

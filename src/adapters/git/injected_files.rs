@@ -143,7 +143,7 @@ pub(super) fn copy(repo: &GitRepo, spec: &SandboxSpec, note: &mut Note) -> Resul
         let source = from.join(&relative);
         let meta = fs::symlink_metadata(&source).map_err(|error| {
             let why = failed("cannot read", &source, &error);
-            RepoError::NotFound(format!("{name:?}, which is to be copied: {why}"))
+            RepoError::NotFound(format!("{name:?} in `copy`: {why}"))
         })?;
         if !meta.is_dir() {
             copy_one(&source, &spec.path, &relative, note)?;

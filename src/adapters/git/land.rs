@@ -20,7 +20,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
     // A lease switches git's own fast-forward check off.
     if !repo.is_ancestor(old, new)? {
         return Err(RepoError::Failed(format!(
-            "{new} does not contain {old}: landing it would take commits off {target}"
+            "{new} does not contain {old}: landing it would remove commits from {target}"
         )));
     }
     if !repo.pushes() {

@@ -86,8 +86,8 @@ pub(super) fn watch(
         }
     })();
     Ok(match found {
-        Ok(late) => late.map(|what| format!("{what} was written while it was removed")),
-        Err(error) => Some(format!("what was written to it last: {error}")),
+        Ok(late) => late.map(|what| format!("{what} was written to while it was removed")),
+        Err(error) => Some(format!("its latest content: {error}")),
     })
 }
 

@@ -64,7 +64,7 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     share::publish_all(repo);
     *seen = stamp(&file);
     repo.mended(format!(
-        "{} {why}, and is set aside as {aside}; the refs that could be read are written again, and their commits are saved",
+        "{} {why}, and is set aside as {aside}; the readable refs are written again, and their commits are saved",
         file.display()
     ));
     Ok(())
@@ -131,7 +131,7 @@ fn garbled(text: &[u8], format: &str) -> Option<String> {
             },
         };
         if !sound {
-            return Some(format!("was garbled in line {}", nth + 1));
+            return Some(format!("was damaged in line {}", nth + 1));
         }
     }
     None
@@ -222,7 +222,7 @@ fn mend_shallow(repo: &GitRepo) -> Result<(), RepoError> {
     }
     let aside = set_aside(repo, SHALLOW)?;
     repo.mended(format!(
-        "{} cut off the history of all sandboxes, and is set aside as {aside}",
+        "{} truncated the history of all sandboxes, and is set aside as {aside}",
         file.display()
     ));
     Ok(())

@@ -244,7 +244,7 @@ fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), R
     }
     if let Some(id) = missing(git(), names)?.first() {
         return Err(RepoError::Failed(format!(
-            "the object {id} of {} is damaged: its content is another than its name says",
+            "the object {id} of {} is damaged: its content does not match its id",
             repo.theirs().display()
         )));
     }

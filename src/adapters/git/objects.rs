@@ -74,7 +74,7 @@ fn open_fans(repo: &GitRepo, objects: &Path) -> Result<(), RepoError> {
         let opened = beneath::open_up(repo.theirs(), &Path::new("objects").join(&name));
         if opened.map_err(|error| failed("cannot open", &dir, &error))? {
             repo.mended(format!(
-                "{} was closed to its owner, and is open again",
+                "{} was not accessible to its owner; its mode is restored",
                 dir.display()
             ));
         }
@@ -233,7 +233,7 @@ fn unquoted(line: &[u8]) -> Vec<u8> {
 fn odd(path: &Path, wanted: &str) -> RepoError {
     let path = path.display();
     RepoError::Failed(format!(
-        "{path} is no {wanted}: git would wait for it or follow it. Remove it, then this goes on"
+        "{path} is not a {wanted}: git would wait for it or follow it. Remove it to continue"
     ))
 }
 

@@ -74,7 +74,7 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<OtherWork>, RepoError> {
     work.extend(measured.dropped.iter().map(|commit| {
         let short = commit.short();
         OtherWork::left_behind(format!(
-            "{short}, a stash entry that is in the list no more"
+            "{short}, a stash entry that is no longer in the list"
         ))
     }));
     if let Some(admin) = &ground.admin {
@@ -100,21 +100,19 @@ fn state(measured: &Measured) -> Vec<String> {
     let ground = &measured.ground;
     let mut lines = Vec::new();
     if let Some(why) = &ground.broken {
-        lines.push(format!(
-            "its .git is not the link that was made with it: {why}"
-        ));
+        lines.push(format!("its .git is not its original link: {why}"));
     }
     lines.extend(ground.garbled.clone());
     if let Some(why) = &measured.index.odd {
         lines.push(format!("its index cannot be read: {why}"));
     }
     if let Some(why) = &measured.odd_log {
-        lines.push(format!("it cannot be told which commits HEAD left: {why}"));
+        lines.push(format!("the commits that HEAD left are unknown: {why}"));
     }
     for path in &measured.mounts {
         let path = bytes::lossy(path);
         lines.push(format!(
-            "{path} is a mount point: what is behind it is not the sandbox's; `umount` it"
+            "{path} is a mount point: its content does not belong to the sandbox; run `umount`"
         ));
     }
     lines.extend(ground.admin.iter().flat_map(|admin| in_progress(admin)));
@@ -142,7 +140,9 @@ fn files(measured: &Measured) -> Vec<OtherWork> {
         let (path, holds) = (bytes::lossy(&inner.path), &inner.holds);
         work.push(match inner.kind {
             Kind::Submodule => OtherWork::unfinished(format!("submodule {path}: {holds}")),
-            Kind::Left => OtherWork::left_behind(format!("what submodule {path} holds: {holds}")),
+            Kind::Left => {
+                OtherWork::left_behind(format!("the content of submodule {path}: {holds}"))
+            }
             Kind::Untracked => OtherWork::unfinished(format!("nested repository {path}: {holds}")),
             Kind::Ignored => OtherWork::hidden(path, holds),
         });
@@ -159,7 +159,7 @@ fn files(measured: &Measured) -> Vec<OtherWork> {
         for staged in edited {
             let path = bytes::lossy(&staged.path);
             work.push(OtherWork::unfinished(format!(
-                "edited behind skip-worktree or assume-unchanged: {path}"
+                "edited, but hidden by skip-worktree or assume-unchanged: {path}"
             )));
         }
     }

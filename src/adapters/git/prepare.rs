@@ -64,7 +64,10 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         // Theirs borrows from ours only after the migration. If it does and ours is new, ours was removed.
         if share::borrows(repo) {
             let lost = repo.repo_dir().display();
-            repo.mended(format!("the supervisor's own repository of the rig, {lost}, was removed, and is made again from its remote: the salvage that it held is lost"));
+            repo.mended(format!(
+                "the supervisor's own repository of the rig, {lost}, was removed, \
+            and was recreated from its remote: its salvages are lost"
+            ));
         } else {
             adopt::adopt(repo)?;
         }
@@ -166,7 +169,7 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
 
 /// Removes others' access to a directory of ours: it holds the agents' work and credentials of remotes.
 fn close(dir: &Path) -> Result<(), RepoError> {
-    let fail = |error: std::io::Error| failed("cannot close to others", dir, &error);
+    let fail = |error: std::io::Error| failed("cannot restrict the mode of", dir, &error);
     let found = fs::symlink_metadata(dir).map_err(fail)?;
     if !found.is_dir() || found.permissions().mode() & 0o077 == 0 {
         return Ok(());

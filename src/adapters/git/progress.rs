@@ -60,7 +60,7 @@ fn stamp(mark: &mut String, path: &Path) -> Result<(), RepoError> {
     let text = match fs::symlink_metadata(path) {
         Ok(found) => fingerprint(&found),
         Err(error) if error.kind() == ErrorKind::NotFound => "-".to_owned(),
-        Err(error) => return Err(failed("cannot look at", path, &error)),
+        Err(error) => return Err(failed("cannot inspect", path, &error)),
     };
     // Writing to a string cannot fail.
     let _written = writeln!(mark, "{text}");

@@ -58,7 +58,7 @@ pub(super) fn has_committed(
     let found = hash::bytes(Format::of(&blob), bytes);
     found
         .map(|found| found == blob)
-        .map_err(|error| failed("cannot hash what is in", sandbox, &error))
+        .map_err(|error| failed("cannot hash the content of", sandbox, &error))
 }
 
 fn by_note(raider: &RaiderId, note: Note) -> Option<Provenance> {
@@ -90,7 +90,7 @@ fn by_branch(
     // git writes this file once, when it makes the worktree.
     let first = admin.join("commondir");
     let made = fs::metadata(&first).and_then(|found| found.modified());
-    let made = made.map_err(|error| failed("cannot look at", &first, &error))?;
+    let made = made.map_err(|error| failed("cannot inspect", &first, &error))?;
     let bad = |error: jiff::Error| RepoError::Failed(error.to_string());
     Ok(Some(Provenance {
         incarnation,

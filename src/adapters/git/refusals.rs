@@ -44,7 +44,7 @@ pub(super) fn refused(listed: &[u8], format: impl FnOnce() -> Option<String>) ->
         let value = value.as_deref();
         if BOOLS.contains(&key.as_str()) && value.is_some_and(|value| truth(value).is_none()) {
             let value = value.unwrap_or_default();
-            return Some(format!("{key} is {value:?}, which is neither yes nor no"));
+            return Some(format!("{key} is {value:?}, which is not a boolean"));
         }
     }
     let last = |key: &str| {
@@ -66,7 +66,7 @@ pub(super) fn refused(listed: &[u8], format: impl FnOnce() -> Option<String>) ->
         (!EXTENSIONS.contains(&name)).then_some(name)
     });
     if let Some(unknown) = extensions.next() {
-        return Some(format!("the extension {unknown:?} is not known here"));
+        return Some(format!("the extension {unknown:?} is not supported"));
     }
     match last("extensions.objectformat") {
         Some(claimed) if claimed.map(str::to_owned) != format() => {

@@ -121,7 +121,7 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     branch_conflicts::clear(repo, name)?;
     theirs.create(name, &tip)?;
     repo.mended(format!(
-        "the branch {} was removed, and is made again at {}",
+        "the branch {} was removed, and was recreated at {}",
         branch.note.branch,
         tip.short()
     ));

@@ -264,10 +264,10 @@ impl GitRepo {
         match std::fs::symlink_metadata(theirs) {
             Ok(found) if found.is_dir() => Ok(theirs),
             Ok(_) => Err(RepoError::Failed(format!(
-                "{} is no directory: something was put in the place of the repository of the agents",
+                "{} is not a directory: the repository of the agents was replaced",
                 theirs.display()
             ))),
-            Err(error) => Err(failed("cannot look at", theirs, &error)),
+            Err(error) => Err(failed("cannot inspect", theirs, &error)),
         }
     }
 
@@ -377,7 +377,7 @@ impl GitRepo {
             return Ok(output.text());
         }
         Err(RepoError::Failed(format!(
-            "{} has no {PUSH_URL_KEY}: it was not prepared",
+            "{} has no {PUSH_URL_KEY}: the rig was not prepared",
             self.rig.ours.display()
         )))
     }

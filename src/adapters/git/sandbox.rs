@@ -69,7 +69,7 @@ fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
         let aside = retired::retire(repo, &admin)?;
         if is_strange {
             repo.mended(format!(
-                "{} was there for {} before it was charged, and is set aside as {}; what it names is saved",
+                "{} existed for {} before its charge, and is set aside as {}; its commits are saved",
                 admin.display(),
                 spec.raider,
                 aside.display()
@@ -103,8 +103,8 @@ fn check_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), Re
         return Ok(());
     }
     Err(RepoError::Failed(format!(
-        "{} is not on its branch {} at {}: something else than the supervisor wrote to {} while it was made. Look which \
-         raider of the rig does that; then charge again",
+        "{} is not on its branch {} at {}: another process wrote to {} during the charge. Find \
+        the raider of the rig that does that, then charge again",
         spec.path.display(),
         spec.branch,
         spec.base.short(),
@@ -119,13 +119,13 @@ pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError>
     inside(repo, &spec.path)?;
     if &spec.raider.rig != repo.name() {
         return Err(RepoError::Failed(format!(
-            "{} is not of the rig {}",
+            "{} does not belong to the rig {}",
             spec.raider,
             repo.name()
         )));
     }
     if !git2::Reference::is_valid_name(&format!("refs/heads/{}", spec.branch)) {
-        let what = format!("{:?} is no name of a branch", spec.branch);
+        let what = format!("{:?} is not a branch name", spec.branch);
         return Err(RepoError::Failed(what));
     }
     if let Some(note) = Note::read(repo, &spec.path)
@@ -239,8 +239,8 @@ pub(super) fn refresh(git: Git) -> Result<(), RepoError> {
 fn missing(dir: &Path) -> RepoError {
     let dir = dir.display();
     RepoError::Failed(format!(
-        "{dir}, where sandboxes were made, is not there: mount its disk, or make it anew (`mkdir`) if they are \
-         really gone"
+        "{dir}, the directory of the sandboxes, does not exist: mount its disk, or create it \
+        (`mkdir`) if the sandboxes are really lost"
     ))
 }
 

@@ -42,7 +42,7 @@ pub(super) fn find(repo: &GitRepo, sandbox: &Path) -> Result<Option<SandboxFault
         return Ok(Some(SandboxFault::Broken(why)));
     }
     let half = Note::read(repo, sandbox).is_some_and(|note| note.unfilled || !note.complete);
-    Ok(half.then(|| SandboxFault::Broken("its files are not all there yet".to_owned())))
+    Ok(half.then(|| SandboxFault::Broken("some of its files do not exist yet".to_owned())))
 }
 
 /// Returns true for the start of a branch's name or of a commit's.

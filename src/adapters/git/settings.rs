@@ -269,7 +269,11 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
     };
     if fs::symlink_metadata(repo.theirs().join("config")).is_ok() {
         // Agents share the configuration: if one breaks it, the others stop.
-        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is unusable; it is written anew");
+        tracing::warn!(
+            rig = %repo.name(),
+            why,
+            "the shared configuration of the sandboxes is unusable; it is rewritten"
+        );
     }
     let text = base(repo.object_format()?, THEIRS, &[("include.path", FILE)]);
     share::write(repo, "config", text.as_bytes())
@@ -289,7 +293,12 @@ pub(super) fn keep(repo: &GitRepo) {
     match kept.and_then(|()| share::lend_again(repo)) {
         Ok(()) => *seen = now(),
         Err(why) => {
-            tracing::warn!(rig = %repo.name(), %why, "the shared configuration of the sandboxes could not be checked or repaired; the next patrol tries again");
+            tracing::warn!(
+                rig = %repo.name(),
+                %why,
+                "the shared configuration of the sandboxes could not be checked or repaired; the next \
+                 patrol tries again"
+            );
         }
     }
 }
@@ -299,7 +308,7 @@ pub(super) fn keep(repo: &GitRepo) {
 fn unusable(repo: &GitRepo) -> Result<Option<String>, RepoError> {
     let text = match beneath::read(repo.theirs(), Path::new("config"), CONFIG_MAX) {
         Ok(Some(text)) => text,
-        Ok(None) => return Ok(Some("it is not there".to_owned())),
+        Ok(None) => return Ok(Some("it does not exist".to_owned())),
         Err(error) => return Ok(Some(error.to_string())),
     };
     let list = Git::in_dir(Path::new("/"))

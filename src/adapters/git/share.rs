@@ -34,11 +34,11 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
         // A killed start may have left half of a repository.
         Ok(found) if found.is_dir() || is_adopted(repo) => drop(move_away(repo)?),
         Ok(_) => {
-            let what = format!("{} is no directory: move it away", dir.display());
+            let what = format!("{} is not a directory: move it away", dir.display());
             return Err(RepoError::Failed(what));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(failed("cannot look at", dir, &error)),
+        Err(error) => return Err(failed("cannot inspect", dir, &error)),
     }
     let fresh = super::admin::scratch(repo)?;
     let made = fresh.path().join("repo.git");
@@ -114,7 +114,11 @@ pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
     match beneath::rename(dir, name, to) {
         Ok(()) => {
             let (at, aside) = (dir.join(name), aside.display());
-            tracing::warn!(at = %at.display(), %aside, "an entry of the agents' repository cannot be read as what its name says; it is set aside");
+            tracing::warn!(
+                at = %at.display(),
+                %aside,
+                "an entry of the agents' repository does not have the type that its name requires; it is set aside"
+            );
             Ok(())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -51,13 +51,13 @@ pub(super) fn heal(repo: &GitRepo) {
 
 fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
-    let fail = |error: std::io::Error| failed("cannot look at", dir, &error);
+    let fail = |error: std::io::Error| failed("cannot inspect", dir, &error);
     match fs::symlink_metadata(dir) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
             let aside = share::move_away(repo)?;
             repo.mended(format!(
-                "{} was no directory, and is set aside as {}",
+                "{} was not a directory, and is set aside as {}",
                 dir.display(),
                 aside.display()
             ));
@@ -88,7 +88,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
         share::own_dir(repo, Path::new(name))?;
         let at = dir.join(name);
         repo.mended(format!(
-            "{} of the repository of the agents was removed, and is made again",
+            "{} of the repository of the agents was removed, and was recreated",
             at.display()
         ));
     }
@@ -116,7 +116,7 @@ fn mend_files(repo: &GitRepo) -> Result<(), RepoError> {
     if !matches!(theirs::head(dir), Ok(Some(_))) {
         share::write(repo, "HEAD", HEAD.as_bytes())?;
         repo.mended(format!(
-            "the HEAD of {} was removed or garbled, and is made again",
+            "the HEAD of {} was removed or garbled, and was recreated",
             dir.display()
         ));
     }
@@ -136,7 +136,7 @@ fn anew(repo: &GitRepo) -> Result<(), RepoError> {
     sandbox::list(repo)?;
     again(repo)?;
     repo.mended(format!(
-        "the repository of the agents, {}, was removed, and is made again: what only it held of their commits is lost",
+        "the repository of the agents, {}, was removed, and was recreated: commits that only it held are lost",
         repo.theirs().display()
     ));
     Ok(())
@@ -154,7 +154,7 @@ fn aside(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
         _ => {
             let at = dir.join(name);
             repo.mended(format!(
-                "{} was no directory, and is set aside as {}",
+                "{} was not a directory, and is set aside as {}",
                 at.display(),
                 to.display()
             ));
@@ -170,7 +170,7 @@ fn open_up(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
     match beneath::open_up(dir, name) {
         Ok(true) => {
             repo.mended(format!(
-                "{} was closed to its owner, and is open again",
+                "{} was not accessible to its owner; its mode is restored",
                 path.display()
             ));
             Ok(())

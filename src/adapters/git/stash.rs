@@ -214,7 +214,11 @@ pub(super) fn next(repo: &GitRepo) -> u64 {
     match listed(repo) {
         Ok(listed) => listed.sighted.next,
         Err(why) => {
-            tracing::warn!(rig = %repo.name(), %why, "existing stash entries could not be recorded; all of them count as possibly the new sandbox's");
+            tracing::warn!(
+                rig = %repo.name(),
+                %why,
+                "existing stash entries could not be recorded; they count as possible work of the new sandbox"
+            );
             0
         }
     }

@@ -248,11 +248,11 @@ impl Theirs<'_> {
 
     fn write(&self, name: &str, text: &str) -> Result<(), RepoError> {
         if !is_ref(name) {
-            return Err(RepoError::Failed(format!("{name} is no name of a ref")));
+            return Err(RepoError::Failed(format!("{name} is not a ref name")));
         }
         if !is_dir(self.dir) {
             // A link may lead to a repository of a person.
-            let what = format!("{} is no directory", self.dir.display());
+            let what = format!("{} is not a directory", self.dir.display());
             return Err(RepoError::Failed(what));
         }
         let path = self.dir.join(name);

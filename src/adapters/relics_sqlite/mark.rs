@@ -18,7 +18,8 @@ const KEY: &str = "store:id";
 /// The prefix of the name of a saved copy of a store.
 pub(super) const SAVED: &str = "relics-saved-";
 /// The ways for an operator to continue.
-const GO_ON: &str = "put the store back (from a backup), or start once with `--accept-store` to go on with what is there";
+const GO_ON: &str = "restore the store (from a backup), or start once with `--accept-store` to \
+accept the present one";
 
 /// The expectation about a store that is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub(super) fn refuse_missing(
 ) -> Result<(), StoreError> {
     if known == Expectation::Marked && bytes == 0 {
         return Err(StoreError::Failed(format!(
-            "there is none, and there was one: raiders or a mark are left of it in {}; {GO_ON}",
+            "the store is missing, but existed before: raiders or a mark are left in {}; {GO_ON}",
             store.parent().unwrap_or(store).display()
         )));
     }
@@ -111,7 +112,7 @@ pub(super) fn refuse_empty(
 ) -> Result<(), StoreError> {
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if known == Expectation::Marked && version == 0 && is_there(store) {
-        let why = format!("it is empty, and it was not: its newest commits are lost; {GO_ON}");
+        let why = format!("it is empty, but was not before: its newest commits are lost; {GO_ON}");
         return Err(StoreError::Failed(why));
     }
     Ok(())
@@ -127,12 +128,12 @@ pub(super) fn verify(
     let marked = read(store)?;
     if let (Expectation::Marked, Some(marked)) = (known, &marked) {
         if own.as_ref() != Some(&marked.id) {
-            let why = format!("it is another store than the one that was here; {GO_ON}");
+            let why = format!("it is another store than the recorded one; {GO_ON}");
             return Err(StoreError::Failed(why));
         }
         if seq < marked.seq {
             return Err(StoreError::Failed(format!(
-                "it is older than it was: its newest event is {seq}, and it had {}; {GO_ON}",
+                "it is older than recorded: its newest event is {seq}, but it had {}; {GO_ON}",
                 marked.seq
             )));
         }

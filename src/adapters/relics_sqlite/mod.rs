@@ -97,7 +97,7 @@ impl SqliteRelics {
             private_file(path).map_err(|error| at(StoreError::Unavailable(error.to_string())))?;
         // SQLite takes such a stub for an empty database and would write over it.
         if (1..HEADER).contains(&length) {
-            let why = format!("the file is damaged: it is cut to {length} bytes");
+            let why = format!("the file is damaged: it is truncated to {length} bytes");
             return Err(at(StoreError::Failed(why)));
         }
         let conn = Connection::open(path).map_err(|error| at(error.into()))?;

@@ -46,7 +46,7 @@ enum FileState {
 
 impl Place {
     pub(super) fn new(path: &Path, mark: Mark) -> Result<Self, StoreError> {
-        let gone = || StoreError::Unavailable("it was removed while it was opened".to_owned());
+        let gone = || StoreError::Unavailable("it was removed during its opening".to_owned());
         let dir = File::open(path.parent().unwrap_or(Path::new(".")));
         Ok(Self {
             dir: dir.map_err(|error| StoreError::Unavailable(error.to_string()))?,
@@ -96,13 +96,13 @@ impl Place {
                 let path = self.path.display();
                 return Err(StoreError::Unavailable(match saved {
                     Ok(saved) => format!(
-                        "{path} was removed while it is in use; all that it held is in {}: move that to \
-                         {path}, and the supervisor goes on with it",
+                        "{path} was removed while in use; its content is saved in {}: move that \
+                        to {path}, and the supervisor uses it again",
                         saved.display()
                     ),
                     Err(error) => format!(
-                        "{path} was removed while it is in use, and what it held cannot be saved: {error}; \
-                         put it back from a backup"
+                        "{path} was removed while in use, and its content cannot be saved: \
+                        {error}; restore it from a backup"
                     ),
                 }));
             }

@@ -215,7 +215,7 @@ fn refuse_cycle(conn: &Connection, id: &RelicId) -> Result<(), StoreError> {
         )?
         .exists([id.as_str()])?;
     if waits_for_itself {
-        return Err(StoreError::Conflict(format!("{id} would wait for itself")));
+        return Err(StoreError::Conflict(format!("{id} would depend on itself")));
     }
     Ok(())
 }

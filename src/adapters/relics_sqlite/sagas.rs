@@ -40,7 +40,7 @@ pub(super) fn open(
 ) -> Result<Saga, StoreError> {
     if let Some(other) = of(txn.conn, kind, subject)? {
         return Err(StoreError::Conflict(format!(
-            "a {} of {subject} is under way (at {})",
+            "a {} of {subject} is already running (at {})",
             kind.as_str(),
             other.step
         )));

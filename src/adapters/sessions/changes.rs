@@ -187,14 +187,14 @@ impl Watcher {
         let mut client =
             Client::hurried(&wish.dir, &wish.handle.token).map_err(|error| error.to_string())?;
         if client.version < WITH_VIEWS {
-            return Err("its holder is of an older version".to_owned());
+            return Err("its holder has an older version".to_owned());
         }
         client
             .send(&Request::Watch)
             .map_err(|error| error.to_string())?;
         let (stream, frames) = client.into_parts();
         if proc::is_scarce(&stream) {
-            return Err("there are few descriptors left".to_owned());
+            return Err("few file descriptors are left".to_owned());
         }
         let set_up = || -> io::Result<()> {
             stream.set_nonblocking(true)?;

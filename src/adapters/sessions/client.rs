@@ -50,9 +50,9 @@ impl From<io::Error> for Trouble {
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Gone => f.write_str("the session is over"),
+            Self::Gone => f.write_str("the session has ended"),
             Self::Refused(why) => f.write_str(why),
-            Self::Foreign(error) => write!(f, "its holder is of another version: {error}"),
+            Self::Foreign(error) => write!(f, "its holder has another version: {error}"),
             Self::Silent(error) if error.kind() == ErrorKind::WouldBlock => {
                 f.write_str("its holder does not answer")
             }

@@ -171,7 +171,7 @@ pub fn converse<W: Write, R: Read + AsFd>(
     let line = first_line(from)?;
     serde_json::from_str(&line).map_err(|error| {
         io::Error::other(format!(
-            "the holder's reply {line:?} makes no sense: {error}"
+            "the holder's reply {line:?} cannot be parsed: {error}"
         ))
     })
 }

@@ -311,7 +311,7 @@ impl LocalSessions {
         let recorded = files::read_end(&dir, &state.token)?;
         match recorded {
             Some(ended) if ended.undead > 0 => Err(io::Error::other(format!(
-                "{} processes do not die",
+                "{} processes do not end",
                 ended.undead
             ))),
             Some(ended) if ended.killed => Ok(Stopped::Killed),
@@ -319,7 +319,7 @@ impl LocalSessions {
             None => match remains::end(&dir, Some(state))? {
                 remains::Ending {
                     some_live: true, ..
-                } => Err(io::Error::other("some of its processes do not die")),
+                } => Err(io::Error::other("some of its processes do not end")),
                 remains::Ending { .. } => Ok(Stopped::Killed),
             },
         }

@@ -95,7 +95,7 @@ impl Monitor {
             return Ok(false);
         };
         if proc::is_scarce(&pidfd) {
-            return Err(io::Error::other("there are few descriptors left"));
+            return Err(io::Error::other("few file descriptors are left"));
         }
         watches.last += 1;
         let number = watches.last;
@@ -119,7 +119,7 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         if let Err(error) = rustix::io::write(&self.shared.close, &1_u64.to_ne_bytes()) {
-            tracing::error!(%error, "the session monitor could not be told to end; its thread is left running");
+            tracing::error!(%error, "the session monitor could not be stopped; its thread is left running");
             return;
         }
         if let Some(thread) = self.thread.take()

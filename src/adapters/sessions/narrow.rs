@@ -61,7 +61,7 @@ impl Narrow {
         if self.free.is_none() || !proc::is_among_last(&File::open("/dev/null")?, LEFT) {
             return Ok(());
         }
-        let message = "there are few descriptors left; raise `ulimit -n`";
+        let message = "few file descriptors are left; raise `ulimit -n`";
         Err(io::Error::new(io::ErrorKind::QuotaExceeded, message))
     }
 }

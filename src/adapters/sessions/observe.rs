@@ -108,7 +108,7 @@ fn ended_as(dir: &Path, state: &SessionRecord, ended: Ended) -> RunState {
     match lives {
         false => RunState::Exited(ended.exit),
         true => RunState::Lost {
-            why: format!("{} of its processes do not die", ended.undead),
+            why: format!("{} of its processes do not end", ended.undead),
         },
     }
 }
@@ -139,12 +139,12 @@ pub fn why_lost(dir: &Path, state: &SessionRecord) -> String {
         state.holder.pid
     );
     if proc::lives(&state.agent).unwrap_or(false) {
-        why.push_str(&format!(", its agent (pid {}) lives on", state.agent.pid));
+        why.push_str(&format!(", its agent (pid {}) still runs", state.agent.pid));
     }
     let complaint = files::read_text(dir, files::COMPLAINT, COMPLAINT_MAX);
     let complaint = complaint.ok().flatten().unwrap_or_default();
     if let Some(last) = complaint.lines().rfind(|line| !line.trim().is_empty()) {
-        why.push_str(&format!("; it said: {last}"));
+        why.push_str(&format!("; its last output: {last}"));
     }
     why
 }
@@ -259,7 +259,7 @@ mod tests {
         let RunState::Lost { why } = seen(dir.path()) else {
             panic!("not lost");
         };
-        assert!(why.contains("lives on") && why.contains("oh no"), "{why}");
+        assert!(why.contains("still runs") && why.contains("oh no"), "{why}");
     }
 
     /// Every process with write access to the city can forge a record.
@@ -315,7 +315,7 @@ mod tests {
         let RunState::Lost { why } = seen(dir.path()) else {
             panic!("it is said to be over");
         };
-        assert!(why.contains("do not die"), "{why}");
+        assert!(why.contains("do not end"), "{why}");
         drop(undead.stdin.take());
         undead.wait().unwrap();
         assert!(matches!(seen(dir.path()), RunState::Exited(_)));

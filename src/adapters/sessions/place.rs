@@ -96,7 +96,7 @@ pub fn put_back(dir: &Path, holder: u32) -> io::Result<()> {
     };
     let moved = fs::read_link(&cwd)?;
     if fs::symlink_metadata(&moved).map(id)? != ours {
-        return Err(io::Error::other("where it was moved to cannot be told"));
+        return Err(io::Error::other("its new place is unknown"));
     }
     rustix::fs::renameat_with(CWD, &moved, CWD, dir, how)?;
     let (dir, moved) = (dir.display(), moved.display());
@@ -118,7 +118,7 @@ pub fn set_aside(dir: &Path) -> io::Result<()> {
         _ => dir.with_added_extension(format!("aside-{count}")),
     });
     let aside = places.find(|place| fs::symlink_metadata(place).is_err());
-    let aside = aside.ok_or_else(|| io::Error::other("no name is free"))?;
+    let aside = aside.ok_or_else(|| io::Error::other("no free name was found"))?;
     rustix::fs::renameat_with(CWD, dir, CWD, &aside, RenameFlags::NOREPLACE)?;
     let (kind, dir, aside) = (regular::kind(&found), dir.display(), aside.display());
     tracing::warn!(%dir, %aside, "{kind} was in place of a session's directory; it is set aside");
@@ -128,7 +128,7 @@ pub fn set_aside(dir: &Path) -> io::Result<()> {
 fn open(dir: &Path) -> io::Result<File> {
     let found = fs::symlink_metadata(dir)?;
     if !found.is_dir() {
-        let message = format!("it is {}, and no directory", regular::kind(&found));
+        let message = format!("it is {}, not a directory", regular::kind(&found));
         return Err(io::Error::new(io::ErrorKind::NotADirectory, message));
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;

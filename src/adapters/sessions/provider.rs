@@ -128,7 +128,7 @@ impl Sessions for LocalSessions {
                     match ending {
                         remains::Ending {
                             some_live: true, ..
-                        } => Err(std::io::Error::other("some of its processes do not die")),
+                        } => Err(std::io::Error::other("some of its processes do not end")),
                         remains::Ending { killed: 0, .. } => Ok(Stopped::Already),
                         remains::Ending { .. } => Ok(Stopped::Killed),
                     }
@@ -280,7 +280,11 @@ impl Sessions for LocalSessions {
                 .filter(|_| sight.facts.state == RunState::Running)?;
             proc::agent_lives(&state.agent, &state.holder, names, &mut listed)
                 .inspect_err(|error| {
-                    tracing::warn!(session = %id, %error, "the processes of a session cannot be listed; it is unknown whether its agent lives");
+                    tracing::warn!(
+                        session = %id,
+                        %error,
+                        "the processes of a session cannot be listed; it is unknown whether its agent runs"
+                    );
                 })
                 .ok()
         });
@@ -350,7 +354,7 @@ impl Sessions for LocalSessions {
             return Err(failed(id, "it may still be running"));
         }
         if files::is_locked(&dir).map_err(|error| failed(id, error))? {
-            return Err(failed(id, "some of its processes live on"));
+            return Err(failed(id, "some of its processes still run"));
         }
         self.members.remove(id);
         if let Some(state) = sight.and_then(|sight| sight.state) {
@@ -378,7 +382,7 @@ impl LocalSessions {
         let client = Client::connect(&self.dir(&handle.id), &handle.token);
         let pasted = client.and_then(|mut client| match client.version < WITH_VIEWS {
             true => Err(Trouble::Refused(
-                "its holder is of an older version, which submits what it pastes".to_owned(),
+                "its holder has an older version, which submits pasted text".to_owned(),
             )),
             false => client.ask(&Request::Paste(text.to_owned())),
         });

@@ -62,7 +62,7 @@ fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<SessionRecor
     let mut marked = below
         .into_iter()
         .filter_map(|process| Some((token_of(&process)?, process)));
-    let (token, agent) = marked.next().ok_or("no process of it carries a token")?;
+    let (token, agent) = marked.next().ok_or("none of its processes has a token")?;
     let spec: Result<RecordRead<Spec>, _> = files::read(dir, files::SPEC);
     let spec = spec.ok().and_then(RecordRead::record);
     let spec = spec.filter(|spec| spec.token == token);

@@ -19,7 +19,7 @@ pub(in crate::cli) enum HarnessVerb {
         /// The harness
         name: String,
     },
-    /// Let the sessions of its account go on now: a person logged in, or the limit is over
+    /// Resume the sessions of its account now, after a login or the end of a limit
     Resume(args::HarnessRef),
     /// Answer in your own settings of its program what it would ask for at its start; shows the change,
     /// asks, and keeps a copy of each file. Needs no supervisor
@@ -55,7 +55,7 @@ pub(in crate::cli) struct HarnessTest {
     /// once, and the accounts are resumed as by `hd harness resume`
     #[arg(long)]
     pub short: bool,
-    /// Keep the city with its logs, and say where it is
+    /// Keep the city with its logs, and print its path
     #[arg(long)]
     pub keep: bool,
     /// Write what its terminal showed in each condition into this directory, one file each

@@ -55,7 +55,7 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
     let end = holder.interact(&mut terminal);
     drop(terminal);
     match end? {
-        End::Detached => output::message(&format!("hd: detached; {name} goes on")),
+        End::Detached => output::message(&format!("hd: detached; {name} continues")),
         End::Ended(ended) => {
             let told = end::end_message(context, &name, &point, &ended);
             output::message(&format!("hd: {told}"));
@@ -112,7 +112,7 @@ fn how(ended: &Ended) -> String {
 }
 
 fn dropped() -> CliError {
-    CliError::failed("the session let go of this terminal, which did not keep up")
+    CliError::failed("the session disconnected this terminal, which was too slow")
         .hint("attach again")
 }
 
@@ -267,7 +267,7 @@ impl Holder {
 }
 
 fn strange() -> CliError {
-    CliError::failed("the supervisor did not say where the session is")
+    CliError::failed("the supervisor did not report the session's socket")
 }
 
 /// Waits for the keyboard, a signal or the session.

@@ -65,7 +65,7 @@ fn summary(loaded: &Loaded) -> String {
     let city = &loaded.city;
     let (rigs, agents) = (city.rigs.len(), city.agents.len());
     format!(
-        "{} is right: rigs {rigs}, agents {agents} ({})",
+        "{} is valid: rigs {rigs}, agents {agents} ({})",
         city.name, city.revision
     )
 }

@@ -23,7 +23,7 @@ const GONE_LIMIT: Duration = Duration::from_secs(30);
 pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     let city = context.city()?;
     if let Ok(answer) = supervisor::ping(&city) {
-        output::message("hd: it is running already");
+        output::message("hd: the supervisor runs already");
         return context.print(&answer, runs);
     }
     let words: &[&str] = match args.accept_store {
@@ -36,7 +36,7 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     let mut background = supervisor::start(&city, Lives::Detached, words)?;
     let answer = background.ready(&city)?;
     output::message(&format!(
-        "hd: started; it logs to {}",
+        "hd: the supervisor has started; its log is {}",
         background.log.display()
     ));
     context.print(&answer, runs)
@@ -50,7 +50,7 @@ pub(super) fn stop(args: args::Stop, context: &mut Context) -> Result<(), CliErr
     if process.is_some_and(|process| !gone(&process)) {
         return Err(CliError::new(
             Exit::TimedOut,
-            "it has stopped its work, but its process stays",
+            "the supervisor has stopped its work, but its process still exists",
         ));
     }
     let result = if result.is_null() { json!({}) } else { result };
@@ -67,7 +67,7 @@ pub(super) fn reload(args: args::Reload, context: &mut Context) -> Result<(), Cl
     context.print(&result, outcome_lines::reloaded)?;
     let errors = result["errors"].as_array().map_or(0, Vec::len);
     if errors > 0 {
-        let message = "the configuration is not applied; the one before stays in force";
+        let message = "the configuration is not applied; the previous one stays in force";
         return Err(CliError::new(Exit::Usage, message));
     }
     Ok(())

@@ -31,7 +31,8 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
             (found(answer["findings"].take())?, Exit::Failed)
         }
         Err(error) if error.exit == Exit::Unreachable => {
-            let hint = "`hd up -d` starts it; sessions, sandboxes and branches are looked at then";
+            let hint =
+                "`hd up -d` starts it; then sessions, sandboxes and branches are checked, too";
             answered = false;
             let away = Finding::new(Kind::Supervisor, city.root.display(), error.message, hint);
             (vec![away], Exit::Unreachable)
@@ -56,8 +57,8 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
     context.print(&result, show::findings)?;
     match left {
         0 => Ok(()),
-        1 => Err(CliError::new(exit, "something is wrong")),
-        _ => Err(CliError::new(exit, format!("{left} things are wrong"))),
+        1 => Err(CliError::new(exit, "1 problem found")),
+        _ => Err(CliError::new(exit, format!("{left} problems found"))),
     }
 }
 

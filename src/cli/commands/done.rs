@@ -27,7 +27,7 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
             let file = leave(&city.root, &op, &error)?;
             output::message(&format!("hd: {error}"));
             output::message(
-                "hd: your completion is written down and will be taken up when it is back",
+                "hd: your completion is saved; the supervisor handles it when it runs again",
             );
             let result = serde_json::json!({"outbox": file, "accepted": false});
             context.print(&result, outcome_lines::done)
@@ -57,9 +57,9 @@ fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError>
     if intent.raider.is_none() {
         return Err(CliError::new(
             protocol::Exit::Unreachable,
-            "the supervisor cannot be reached, and this is no raider's session",
+            "the supervisor cannot be reached, and this process is not in a raider's session",
         )
-        .hint("`hd done` is called from inside a session"));
+        .hint("run `hd done` inside a session"));
     }
     let actor: Option<RaiderId> = intent.raider.as_deref().and_then(|it| it.parse().ok());
     let sandbox = actor.map(|it| {
@@ -69,18 +69,17 @@ fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError>
     });
     let within = sandbox.as_ref().and_then(|it| fs::canonicalize(it).ok());
     if !within.is_some_and(|sandbox| intent.cwd.starts_with(sandbox)) {
-        let why =
-            "the supervisor cannot be reached, and nothing is written down for it out of here";
+        let why = "the supervisor cannot be reached, and outside your sandbox no completion can be saved for it";
         let error = CliError::new(protocol::Exit::Unreachable, why);
         return Err(match sandbox {
-            Some(sandbox) => error.hint(format!("call it in your sandbox, {}", sandbox.display())),
+            Some(sandbox) => error.hint(format!("run it in your sandbox, {}", sandbox.display())),
             None => error,
         });
     }
     let key = var(KEY_VARIABLE).ok_or_else(|| {
         let why =
-            format!("{away}; nor can it be written down: this session has no key to sign it with");
-        let hint = "say it again when the supervisor is back";
+            format!("{away}; the completion cannot be saved: this session has no key to sign it");
+        let hint = "run it again when the supervisor runs";
         CliError::new(protocol::Exit::Unreachable, why).hint(hint)
     })?;
     let intent = intent
@@ -88,8 +87,8 @@ fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError>
         .map_err(|error| CliError::failed(error.to_string()))?;
     let dir = root.join(".horde/outbox");
     write(&dir, &intent).map_err(|error| {
-        let message = format!("{away}; nor can it be written down: {error}");
-        let hint = "nothing of your work is lost: say it again when that can be written";
+        let message = format!("{away}; the completion cannot be saved: {error}");
+        let hint = "no work is lost: run it again when the outbox can be written";
         CliError::new(protocol::Exit::Unreachable, message).hint(hint)
     })
 }

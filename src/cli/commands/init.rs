@@ -118,9 +118,9 @@ fn examined(file: &Path, harness: &str) -> Vec<Finding> {
 fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
     match OpenOptions::new().write(true).create_new(true).open(file) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CliError::failed(
-            format!("{} is there already", file.display()),
+            format!("{} exists already", file.display()),
         )
-        .hint("a city is never overwritten")),
+        .hint("`hd init` never overwrites a city")),
         opened => opened
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .doing(file.display()),
@@ -155,8 +155,8 @@ fn without_agent(harness: Option<&str>) -> Vec<String> {
         format!(
             "hd: city.toml names {DEFAULT}. Install it, or another one of them, and set `harness` in city.toml to it"
         ),
-        "hd: a program of your own gets a [harness.NAME] with its `command`; `hd harness list` shows what there is, \
-         and `hd harness test NAME` tries it"
+        "hd: a program of your own gets a [harness.NAME] with its `command`; `hd harness list` \
+        lists all, and `hd harness test NAME` tests one"
             .to_owned(),
     ]
 }
@@ -167,9 +167,9 @@ fn place(args: &Init, here: &Path, rig: Option<&Path>) -> Result<PathBuf, CliErr
         return Ok(dir.clone());
     }
     if args.here {
-        return rig
-            .map(Path::to_owned)
-            .ok_or_else(|| CliError::usage("--here is for a repository, and this is none"));
+        return rig.map(Path::to_owned).ok_or_else(|| {
+            CliError::usage("--here needs a repository, and this directory is not one")
+        });
     }
     let inside = repository(here);
     Ok(

@@ -113,7 +113,7 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
         MqVerb::Retry(args) => context.show(&Op::MqRetry(args), outcome_lines::merge_request),
         MqVerb::Approve(args) => context.show(&Op::MqApprove(args), outcome_lines::merge_request),
         MqVerb::Reject(mut args) => {
-            context.consent(&format!("say no to {}?", args.mr))?;
+            context.consent(&format!("reject {}?", args.mr))?;
             args.yes = true;
             context.show(&Op::MqReject(args), outcome_lines::merge_request)
         }
@@ -131,8 +131,8 @@ fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
         }
         SalvageVerb::Prune(mut args) => {
             let which = match (&args.id[..], &args.older_than) {
-                ([], None) => "every salvage that is old enough".to_owned(),
-                ([], Some(age)) => format!("every salvage that is older than {age}"),
+                ([], None) => "every expired salvage".to_owned(),
+                ([], Some(age)) => format!("every salvage older than {age}"),
                 (ids, _) => ids.join(", "),
             };
             context.consent(&format!("destroy {which} for good?"))?;

@@ -29,7 +29,7 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
             context.show(&Op::RaiderNuke(args), outcome_lines::nuked)
         }
         RaiderVerb::Repair(mut args) => {
-            let what = "end its session, save what it holds, make its sandbox whole";
+            let what = "end its session, save its work, rebuild its sandbox";
             context.consent(&format!("repair {}: {what}?", args.name))?;
             args.yes = true;
             context.show(&Op::RaiderRepair(args), outcome_lines::repaired)
@@ -67,7 +67,7 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliEr
     let looked = context.ask(&Op::RaiderNuke(look))?;
     let seen = looked.get("incarnation").and_then(Value::as_u64);
     if looked.get("safe") != Some(&Value::Bool(false)) {
-        let safe = format!("hd: nothing of {} would be lost", args.name);
+        let safe = format!("hd: no work of {} would be lost", args.name);
         output::message(&outcome_lines::with_ignored(safe, &looked));
         return Ok(seen);
     }

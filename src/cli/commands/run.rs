@@ -42,10 +42,10 @@ fn uncharged(result: &Value) -> Result<(), CliError> {
         return Ok(());
     };
     error.message = format!(
-        "{relic} was made and could not be charged: {}",
+        "{relic} was created, but could not be charged: {}",
         error.message
     );
-    let again = format!("`hd charge {relic} RIG` charges it, where `auto_charge` does not");
+    let again = format!("charge it with `hd charge {relic} RIG`, unless `auto_charge` does");
     error.hint = Some(
         error
             .hint

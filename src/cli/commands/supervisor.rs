@@ -139,7 +139,7 @@ fn start_by(mut command: Command, city: &City, lives: Lives) -> Result<Backgroun
     if !found.is_dir() {
         let what = regular::kind(&found);
         return Err(CliError::failed(format!(
-            "{} is {what}, and no directory",
+            "{} is {what}, not a directory",
             state.display()
         )));
     }
@@ -212,7 +212,7 @@ impl Background {
         let said = last_words(&written);
         match code {
             Some(2) => CliError::usage(format!("the configuration is invalid\n{said}"))
-                .hint("`hd config check` says it in full"),
+                .hint("`hd config check` shows all errors"),
             Some(HELD_BY_ANOTHER) => CliError::failed("another supervisor holds this city"),
             _ => CliError::failed(format!("the supervisor ended at once\n{said}"))
                 .hint(format!("see {}", self.log.display())),

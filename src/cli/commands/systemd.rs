@@ -68,30 +68,30 @@ fn text(facts: &Facts<'_>) -> Result<String, CliError> {
         r#"{manual}
 [Unit]
 Description=Coding agents of the city {name}
-{after}# However often it fails: what it waits for, a network for example, may come.
+{after}# No limit on restarts: the cause may be transient, for example a missing network.
 StartLimitIntervalSec=0
 
 [Service]
-# It says itself when it is ready, when it reloads, and that it lives.
+# The supervisor reports its start, its reloads and its liveness (watchdog) itself.
 Type=notify
 NotifyAccess=main
 WatchdogSec=60
-# Repositories may have to be cloned first.
+# The first start may have to clone repositories.
 TimeoutStartSec=900
 ExecStart={supervisor} {argument}
-# Returns when the configuration is in force, and fails, saying why, when it is wrong. A SIGHUP to
+# Returns when the configuration is in force; fails with the errors when it is invalid. A SIGHUP to
 # the main process does the same without waiting.
 ExecReload={hd} --city {argument} reload
-{who}# What sessions find their programs by. Variables that `env_pass` names, API keys for example, are
+{who}# The PATH of the sessions. Variables that `env_pass` names, API keys for example, are
 # added with `systemctl edit`, as Environment= or EnvironmentFile=.
 Environment={path}
 
-# Only the supervisor is signalled, and it looks after its sessions itself. With
+# Only the supervisor is signalled; it ends its sessions itself. With
 #   on_term = "stop"    in [daemon], a stop of the unit ends all of them;
-#   on_term = "detach"  they run on, and the next start takes them over: `systemctl restart` ends none.
+#   on_term = "detach"  they run on, and the next start adopts them: `systemctl restart` ends none.
 {on_term}
 KillMode=process
-# Longer than all the time that sessions are given to end.
+# Longer than the grace periods of all sessions together.
 TimeoutStopSec={stop}
 # Sessions have cgroups of their own below this one.
 Delegate=yes
@@ -101,7 +101,7 @@ TasksMax=infinity
 
 Restart=on-failure
 RestartSec=1
-# Trying again helps against neither a wrong configuration (2) nor another supervisor (4).
+# A restart does not help against an invalid configuration (2) or another supervisor (4).
 RestartPreventExitStatus=2 4
 
 [Install]
@@ -164,7 +164,7 @@ fn program(path: &Path) -> Result<String, CliError> {
 fn word(path: &Path) -> Result<String, CliError> {
     let text = path.to_str().ok_or_else(|| {
         let path = path.display();
-        CliError::failed(format!("a unit can only name what is text: {path}"))
+        CliError::failed(format!("a unit can contain only UTF-8 text: {path}"))
     })?;
     Ok(quoted(text))
 }

@@ -18,7 +18,7 @@ pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
     if rows.is_empty() {
         return style.paint(
             Tone::Faint,
-            &format!("no tokens are known of since {since}"),
+            &format!("no token usage is recorded since {since}"),
         );
     }
     let head = match by {
@@ -46,7 +46,7 @@ pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
     let unpriced = total["unpriced"].as_u64().unwrap_or(0);
     if unpriced > 0 {
         let says = format!(
-            "\n+, ? : the price of {} tokens is not known; `prices` of the harness tells it",
+            "\n+, ? : {} tokens have no price; set `prices` of the harness",
             count(unpriced)
         );
         text.push_str(&style.paint(Tone::Faint, &says));

@@ -35,10 +35,14 @@ pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
     parts.join("  ")
 }
 
-/// Returns the name of the cause; for `Vanished` and `Unanswered` also the meaning.
+/// Returns the name of the cause; where the name alone misleads, also the meaning.
 fn cause(event: &Value) -> String {
     let name = at(event, "/cause");
     match Cause::named(&name) {
+        // The merge request stays in the queue.
+        Some(Cause::MergeFailed) if at(event, "/type") == "mr.held" => {
+            format!("{name}: the forge retries it")
+        }
         Some(cause @ (Cause::Vanished | Cause::Unanswered)) => {
             let meaning = cause.meaning().trim_end_matches('.');
             format!("{name}: {}", meaning.to_lowercase())
@@ -82,7 +86,7 @@ pub(in crate::cli) fn why(result: &Value, style: Style) -> String {
     }
     let heading = style.paint(Tone::Strong, &at(result, "/subject"));
     let cut = result.get("first_kept").and_then(Value::as_u64);
-    let cut = cut.map(|first| format!("\nevents before {first} are not kept any more"));
+    let cut = cut.map(|first| format!("\nevents before {first} were deleted by retention"));
     let cut = cut.map(|cut| style.paint(Tone::Faint, &cut));
     format!("{heading}{}\n{}", cut.unwrap_or_default(), lines.join("\n"))
 }
@@ -128,6 +132,22 @@ fn in_words(value: &Value) -> String {
     }
 }
 
+/// Returns false for an empty field, and for the number of repeated notices when there were none.
+fn says_something(key: &str, value: &Value) -> bool {
+    !value.is_null() && *value != json!([]) && !(key == "again" && *value == json!(0))
+}
+
+/// Returns a field's value in words.
+fn field(key: &str, value: &Value) -> String {
+    let words = match (key, value.as_str()) {
+        ("how", Some("Already")) => "had ended before",
+        ("how", Some("Gracefully")) => "within the grace period",
+        ("how", Some("Killed")) => "killed after the grace period",
+        _ => return in_words(value),
+    };
+    words.to_owned()
+}
+
 /// Renders the short fields as `key=value`: long texts and whole hashes are in `--json`. Of an output the end is shown,
 /// because it says most.
 fn particulars(data: Option<&Value>, left: usize) -> String {
@@ -140,8 +160,8 @@ fn particulars(data: Option<&Value>, left: usize) -> String {
     let is_hash = |text: &str| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let short = data
         .iter()
-        .filter(|(key, value)| !value.is_null() && **value != json!([]) && *key != TAIL)
-        .map(|(key, value)| match in_words(value) {
+        .filter(|(key, value)| says_something(key, value) && *key != TAIL)
+        .map(|(key, value)| match field(key, value) {
             hash if is_hash(&hash) => format!("{key}={}", &hash[..HASH]),
             text => format!("{key}={}", cut(&text, LONG)),
         });

@@ -15,7 +15,7 @@ pub(in crate::cli) fn resumed(result: &Value, _style: Style) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match result["resumed"].as_bool() {
         Some(true) => format!(
-            "the sessions of account {} ({}) go on, one after another",
+            "the sessions of account {} ({}) continue, one after another",
             text(account),
             text(harness)
         ),
@@ -63,11 +63,11 @@ pub(in crate::cli) fn list(rows: &Value, style: Style) -> String {
     let notes = [
         (
             has_none,
-            "(no command): give that harness a `command` in city.toml to run a program of your own.",
+            "(no command): set `command` of that harness in city.toml to run your own program.",
         ),
         (
             is_unproven,
-            "unproven: this preset was never tried against its program. An unknown screen calls a person.",
+            "unproven: this preset was never run with its program. An unrecognised screen escalates to a person.",
         ),
     ];
     let mut lines = vec![table.text(style)];
@@ -158,7 +158,7 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
         (Some(file), _) => format!("program: {file}{version}"),
         (None, _) if row["program"].is_null() => {
             format!(
-                "program: {NO_COMMAND}: give that harness a `command` in city.toml to run a program of your own"
+                "program: {NO_COMMAND}: set `command` of that harness in city.toml to run your own program"
             )
         }
         (None, Some(_)) => format!("program: {program}, not found"),
@@ -171,19 +171,19 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
         lines.push(format!("proven with: {proven}"));
     }
     if row["unproven"] == true {
-        lines.push("unproven: never tried against the real program".to_owned());
+        lines.push("unproven: never run with the real program".to_owned());
     }
     lines.push(match (row["login"].as_str(), row["logged_in"].as_bool()) {
         (Some(login), _) => format!("login: {login}"),
-        (None, Some(_)) => "login: none is seen".to_owned(),
-        (None, None) => "login: not known".to_owned(),
+        (None, Some(_)) => "login: none found".to_owned(),
+        (None, None) => "login: unknown".to_owned(),
     });
     let key = match row["api_key"].as_str() {
-        Some("configured") => "ANTHROPIC_API_KEY is used, as `env` of the harness says",
-        Some("used") => "ANTHROPIC_API_KEY is used: no other login is seen",
+        Some("configured") => "ANTHROPIC_API_KEY is used, because `env` of the harness sets it",
+        Some("used") => "ANTHROPIC_API_KEY is used: no other login was found",
         Some(_) => {
-            "ANTHROPIC_API_KEY of the environment is not given to sessions, since there is another login; \
-             `env` of the harness sets it"
+            "ANTHROPIC_API_KEY of the environment is not passed to sessions, because there is \
+            another login; `env` of the harness sets it"
         }
         None => "",
     };
@@ -249,7 +249,7 @@ pub(in crate::cli) fn changed(result: &Value) -> String {
     let told = changes.map(|change| {
         let file = change["file"].as_str().unwrap_or_default();
         match change["backup"].as_str() {
-            Some(backup) => format!("changed {file}; as it was: {backup}"),
+            Some(backup) => format!("changed {file}; backup: {backup}"),
             None => format!("wrote {file}"),
         }
     });

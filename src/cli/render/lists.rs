@@ -117,8 +117,8 @@ pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
     match items(result).first() {
         Some(first) => {
             let close = format!(
-                "`hd relic show ID` says more; `hd escalations ack ID` keeps one from being raised \
-                 again; `hd relic close ID` ends one that is settled, as in: hd relic close {}",
+                "`hd relic show ID` shows details; `hd escalations ack ID` stops repeated \
+                notices; `hd relic close ID` closes a resolved one, for example: hd relic close {}",
                 at(first, "/id")
             );
             format!("{none}\n{}", style.paint(Tone::Faint, &close))
@@ -223,7 +223,7 @@ pub(in crate::cli) fn raiders(result: &Value, style: Style) -> String {
             at(raider, "/restarts").into(),
         ]);
     }
-    or_none(&table, "no raiders: nothing is being worked on", style)
+    or_none(&table, "no raiders: no work in progress", style)
 }
 
 /// Returns a child's state with its condition, and the tone for it.

@@ -11,6 +11,8 @@ pub(super) mod status;
 mod table;
 mod words;
 
+pub(super) use words::to_seconds;
+
 #[cfg(test)]
 mod people_tests;
 #[cfg(test)]

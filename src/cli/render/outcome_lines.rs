@@ -15,7 +15,7 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
     match at(told, "/state").as_str() {
         "stopped" => format!("{name} is stopped, until `hd agent start {name}`"),
         "suspended" => format!("{name} is suspended, until `hd {group} resume {name}`"),
-        "draining" => format!("{name} has finished and is let go"),
+        "draining" => format!("{name} has finished and leaves the pool"),
         state => format!("{name} is {state}"),
     }
 }
@@ -24,8 +24,8 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
 pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let raider = at(told, "/raider");
     let gone = match at(told, "/salvage").as_str() {
-        "-" => format!("{raider} is gone; nothing of it had to be kept"),
-        id => format!("{raider} is gone; what it held is kept: hd salvage restore {id}"),
+        "-" => format!("{raider} is removed; it held no work that had to be saved"),
+        id => format!("{raider} is removed; its work is saved: hd salvage restore {id}"),
     };
     with_ignored(gone, told)
 }
@@ -57,15 +57,18 @@ pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     let raider = at(told, "/raider");
     let would = at(told, "/would");
     if told.get("safe") != Some(&Value::Bool(false)) && would != "salvage" {
-        let safe = format!("{raider} would go; nothing of it would be lost");
+        let safe = format!("{raider} would be removed; no work would be lost");
         return with_ignored(safe, told);
     }
     let head = match would.as_str() {
         "salvage" => style.paint(
             Tone::Waits,
-            &format!("{raider} would go, and salvage refs would keep of it:"),
+            &format!("{raider} would be removed, and salvage refs would keep:"),
         ),
-        _ => style.paint(Tone::Bad, &format!("{raider} would be kept, for it holds:")),
+        _ => style.paint(
+            Tone::Bad,
+            &format!("{raider} would be kept, because it holds:"),
+        ),
     };
     with_ignored(with_losses(head, told), told)
 }
@@ -73,17 +76,17 @@ pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
 /// Tells that a sandbox was repaired.
 pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
     let sandbox = format!(
-        "{} of {} is whole",
+        "{} of {} is usable",
         at(told, "/sandbox"),
         at(told, "/raider")
     );
     let was = match at(told, "/was").as_str() {
         "-" => String::new(),
-        was => format!("; it was not: {was}"),
+        was => format!("; fault found: {was}"),
     };
     match at(told, "/salvage").as_str() {
         "-" => sandbox + &was,
-        id => format!("{sandbox}{was}; what it held is kept as {id}"),
+        id => format!("{sandbox}{was}; its earlier content is saved as {id}"),
     }
 }
 
@@ -120,7 +123,7 @@ pub(in crate::cli) fn switched(told: &Value, _: Style) -> String {
 pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
     let name = at(told, "/name");
     format!(
-        "run {} of {name} has begun: hd auto history {name}",
+        "run {} of {name} has started: hd auto history {name}",
         at(told, "/run")
     )
 }
@@ -129,10 +132,10 @@ pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
 pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
     let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
     let how = match (is("known"), is("called"), is("acked")) {
-        (false, ..) => "is open, a person is called",
-        (true, true, _) => "was open, and is worse than people knew: a person is called again",
-        (true, false, true) => "is open, and somebody knows already: nobody is called again",
-        (true, false, false) => "is open already: nobody is called again for now",
+        (false, ..) => "is open; people are notified",
+        (true, true, _) => "was open with a lower severity; people are notified again",
+        (true, false, true) => "is open and was acknowledged; no new notice is sent",
+        (true, false, false) => "is open already; no new notice is sent for now",
     };
     format!("{} {how}: {}", at(told, "/id"), at(told, "/title"))
 }
@@ -140,22 +143,22 @@ pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
 /// Tells that an escalation was acknowledged.
 pub(in crate::cli) fn acked(told: &Value, _: Style) -> String {
     let id = at(told, "/id");
-    format!("{id} is known, and not raised again; `hd relic close {id}` ends it")
+    format!("{id} is acknowledged and sends no more notices; `hd relic close {id}` closes it")
 }
 
 /// Tells that a text was typed into a terminal.
 pub(in crate::cli) fn taken(told: &Value, _: Style) -> String {
-    format!("{} has taken it", at(told, "/name"))
+    format!("{} accepted the text", at(told, "/name"))
 }
 
 /// Tells that a dialog was answered.
 pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
     let next = told.get("next").and_then(Value::as_str);
     let next = next.map_or_else(String::new, |next| {
-        format!("; it asks now: {}", clean(next))
+        format!("; its next question: {}", clean(next))
     });
     format!(
-        "{} took the answer {}{next}",
+        "{} accepted the answer {}{next}",
         at(told, "/name"),
         at(told, "/answer")
     )
@@ -164,13 +167,13 @@ pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
 /// Tells that a completion was declared.
 pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
     if told.get("outbox").is_some() {
-        return format!("it waits in {}", at(told, "/outbox"));
+        return format!("it is saved in {}", at(told, "/outbox"));
     }
     if told.get("state").is_some() {
         return child(told, style);
     }
     let declared = match told.get("already") == Some(&Value::Bool(true)) {
-        true => "was declared before",
+        true => "is already declared",
         false => "is declared",
     };
     format!(
@@ -183,14 +186,14 @@ pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
 
 /// Tells that a session makes room for a fresh one.
 pub(in crate::cli) fn handed_off(told: &Value, _: Style) -> String {
-    format!("{} goes on in a fresh session", at(told, "/name"))
+    format!("{} continues in a fresh session", at(told, "/name"))
 }
 
 /// Tells that a wait was declared.
 pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
     let (name, until) = (at(told, "/name"), at(told, "/until"));
     format!(
-        "{name} may be silent until {until}: {}",
+        "{name} declared a wait until {until}: {}",
         at(told, "/reason")
     )
 }
@@ -215,7 +218,7 @@ pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
     };
     if result["unchanged"] == true {
         let since = at(result, "/applied_at");
-        let same = format!("nothing has changed since {since}");
+        let same = format!("the configuration has not changed since {since}");
         return style.paint(Tone::Faint, &same);
     }
     // With file, line and caret.
@@ -238,17 +241,14 @@ pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
         let (raider, action) = (cell(&change["raider"]), cell(&change["action"]));
         let why = match action.as_str() {
             "drain" => "it is suspended, and its session ends".to_owned(),
-            _ => format!(
-                "its next session is driven by the new {}",
-                cell(&change["harness"])
-            ),
+            _ => format!("its next session uses the new {}", cell(&change["harness"])),
         };
         lines.push(format!("{action:<9} {raider}: {why}"));
     }
     let pending = texts("pending").into_iter();
     lines.extend(pending.map(|key| format!("at the next start: {key}")));
     if lines.is_empty() {
-        lines.push(style.paint(Tone::Faint, "nobody is concerned"));
+        lines.push(style.paint(Tone::Faint, "no agent, raider or rig is affected"));
     }
     lines.join("\n")
 }

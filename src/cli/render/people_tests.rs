@@ -56,14 +56,14 @@ fn cost_is_a_table_with_a_total_and_says_what_is_not_priced() {
     horde/raiders/Toast  9999   20.5k   1.2M        0            1.50
     -                    7      20.5k   1.2M        0            ?
     total                10.0k  20.5k   1.2M        0            1.50+
-    +, ? : the price of 12.0k tokens is not known; `prices` of the harness tells it
+    +, ? : 12.0k tokens have no price; set `prices` of the harness
     the transcripts of pi cannot be read
     ");
     let none = cost::cost(
         &json!({"by": "day", "since": "2026-01-31", "rows": []}),
         PLAIN,
     );
-    assert_eq!(none, "no tokens are known of since 2026-01-31");
+    assert_eq!(none, "no token usage is recorded since 2026-01-31");
 }
 
 #[test]
@@ -72,7 +72,8 @@ fn quarantine_says_what_it_died_of() {
         "quarantined_until": "2026-01-31T12:00:00Z", "died_of": "exit code 1: no\u{1b}[2J model"});
     let shown = json!({"rigs": [{"name": "r", "raiders": [raider]}]});
     let screen = status::status(&shown, PLAIN);
-    let line = "! r/Ash: quarantined until 2026-01-31T12:00:00Z; it died of exit code 1: no\\x1b[2J model; hd raider unquarantine r/Ash";
+    let line = "! r/Ash: quarantined until 2026-01-31T12:00:00Z; last death: exit code 1: \
+    no\\x1b[2J model; hd raider unquarantine r/Ash";
     assert!(screen.lines().any(|said| said == line), "{screen}");
 }
 
@@ -117,7 +118,7 @@ fn call_that_ended_by_itself_is_told_in_words() {
         "subject": "gt-5", "cause": "vanished", "data": {}});
     let line = event::event(&acked, PLAIN);
     assert!(
-        line.contains("(vanished: the matter that it was about is over)"),
+        line.contains("(vanished: its subject no longer exists or is resolved)"),
         "{line}"
     );
 }

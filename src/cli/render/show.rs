@@ -48,7 +48,7 @@ pub(in crate::cli) fn findings(result: &Value, style: Style) -> String {
     });
     let told: Vec<_> = told.collect();
     match told.is_empty() {
-        true => style.paint(Tone::Good, "nothing is wrong"),
+        true => style.paint(Tone::Good, "no problems found"),
         false => told.join("\n"),
     }
 }
@@ -158,8 +158,9 @@ fn auto_charge_hint(charged: &Value, style: Style) -> Option<String> {
         return None;
     }
     let (relic, rig) = (at(charged, "/relic"), at(charged, "/rig"));
-    let text =
-        format!("nobody starts {relic} by itself, auto_charge is off: hd charge {relic} {rig}");
+    let text = format!(
+        "{relic} does not start automatically, because auto_charge is off: hd charge {relic} {rig}"
+    );
     Some(style.paint(Tone::Waits, &text))
 }
 

@@ -40,7 +40,7 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
     screen.extend(budgets(result, style));
     let children = children(result);
     if children.is_empty() {
-        screen.push(style.paint(Tone::Faint, "nothing is being worked on"));
+        screen.push(style.paint(Tone::Faint, "no work in progress"));
     } else {
         screen.push(table(&children, style, now));
     }
@@ -63,7 +63,7 @@ fn accounts(result: &Value, style: Style) -> Vec<String> {
             true => style.paint(
                 Tone::Bad,
                 &format!(
-                    "! account {name}: wants a login: {detail}; after it: hd harness resume {harness}"
+                    "! account {name}: needs a login: {detail}; after the login: hd harness resume {harness}"
                 ),
             ),
             false => style.paint(
@@ -71,7 +71,11 @@ fn accounts(result: &Value, style: Style) -> Vec<String> {
                 &format!(
                     "  account {name}: at a limit until {}{}: {detail}",
                     at(account, "/until"),
-                    if account["guessed"] == true { " (a guess)" } else { "" },
+                    if account["guessed"] == true {
+                        " (estimated)"
+                    } else {
+                        ""
+                    },
                 ),
             ),
         }
@@ -192,7 +196,7 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
             let died_of = at(child.value, "/died_of");
             let died_of = match died_of == "-" {
                 true => String::new(),
-                false => format!("; it died of {died_of}"),
+                false => format!("; last death: {died_of}"),
             };
             let text = format!(
                 "! {}: quarantined until {}{died_of}; hd {} unquarantine {}",
@@ -206,10 +210,10 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
         if child.value.get("deferred") == Some(&Value::Bool(true)) {
             let until = match condition(child.value) {
                 Some((kind, _)) if kind == "needs_input" => "its question is answered",
-                _ => "nobody is attached any more",
+                _ => "no terminal is attached",
             };
             let text = format!(
-                "  {}: deferred: it gets a session of its new configuration when {until}",
+                "  {}: deferred: its new configuration takes effect when {until}",
                 child.name
             );
             lines.push(style.paint(Tone::Waits, &text));
@@ -264,18 +268,18 @@ fn why(child: &Child<'_>) -> Option<String> {
     let name = &child.name;
     let told = |key: &str| Some(at(child.value, key)).filter(|text| text != "-");
     Some(match derived(child.value).as_str() {
-        "backoff" => format!("it is tried again at {}: hd why {name}", told("/retry_at")?),
+        "backoff" => format!("it is restarted at {}: hd why {name}", told("/retry_at")?),
         "stalled" => match told("/stalled_since") {
-            Some(since) => format!("found without progress at {since}: hd peek {name}"),
+            Some(since) => format!("no progress since {since}: hd peek {name}"),
             None => {
                 let why = told("/detail").unwrap_or_else(|| "it has no session".to_owned());
                 format!("{why}: hd why {name}")
             }
         },
         "zombie" => told("/detail").unwrap_or_else(|| {
-            format!("its work is done and its session is still there: hd why {name}")
+            format!("its work is done, but its session still runs: hd why {name}")
         }),
-        "blocked" => "an agent that it depends on is not up".to_owned(),
+        "blocked" => "an agent that it depends on is not running".to_owned(),
         _ => return None,
     })
 }

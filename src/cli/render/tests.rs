@@ -109,7 +109,7 @@ fn an_empty_city_and_a_bad_reload_are_said() {
         text.contains("the last reload failed: city.toml:3: no"),
         "{text}"
     );
-    assert!(text.contains("nothing is being worked on"), "{text}");
+    assert!(text.contains("no work in progress"), "{text}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn charged_and_waiting_relics_are_told_apart() {
     gt-2 waits: no free slot
     gt-3 waits: no free slot
     gt-4 is not charged
-    nobody starts gt-2 by itself, auto_charge is off: hd charge gt-2 horde
+    gt-2 does not start automatically, because auto_charge is off: hd charge gt-2 horde
     ");
 }
 
@@ -231,7 +231,7 @@ fn an_escalation_says_how_urgent_it_is_about_what_and_how_to_close_it() {
     ID    SEVERITY  STATE  ABOUT                     CREATED               PROBLEM
     hd-2  high      acked  horde/raiders/Toast gt-1  2026-01-31T12:00:00Z  its work cannot be pushed
     hd-1  low       new    horde/forge               2026-01-31T11:00:00Z  the disk is full
-    `hd relic show ID` says more; `hd escalations ack ID` keeps one from being raised again; `hd relic close ID` ends one that is settled, as in: hd relic close hd-2
+    `hd relic show ID` shows details; `hd escalations ack ID` stops repeated notices; `hd relic close ID` closes a resolved one, for example: hd relic close hd-2
     ");
     assert!(!lists::escalations(&json!([]), PLAIN).contains("close"));
 }
@@ -322,11 +322,11 @@ fn marked_child_has_its_reason_below_the_table() {
     assert_eq!(screen.lines().filter(marked).count(), 5, "{screen}");
     for line in [
         "! r/Yew: stalled: it was stopped: hd why r/Yew",
-        "! r/Ash: stalled: found without progress at 2026-01-31T11:00:00Z: hd peek r/Ash",
+        "! r/Ash: stalled: no progress since 2026-01-31T11:00:00Z: hd peek r/Ash",
         "! r/Rust: stalled: it has no session: hd why r/Rust",
-        "  r/Oak: backoff: it is tried again at 2026-01-31T11:00:00Z: hd why r/Oak",
+        "  r/Oak: backoff: it is restarted at 2026-01-31T11:00:00Z: hd why r/Oak",
         "! r/Elm: zombie: its hook is gone",
-        "! api: blocked: an agent that it depends on is not up",
+        "! api: blocked: an agent that it depends on is not running",
     ] {
         assert!(screen.lines().any(|said| said == line), "{line}\n{screen}");
     }
@@ -350,29 +350,29 @@ fn an_action_is_said_in_a_sentence() {
         (
             outcome_lines::nuked,
             nuked,
-            "horde/raiders/Toast is gone; what it held is kept: hd salvage restore horde-Toast-1",
+            "horde/raiders/Toast is removed; its work is saved: hd salvage restore horde-Toast-1",
         ),
         (
             outcome_lines::nuked,
             bare,
-            "horde/raiders/Toast is gone; nothing of it had to be kept\n  \
-             ignored files, which no salvage keeps: .env, a\\x07 and 2 more",
+            "horde/raiders/Toast is removed; it held no work that had to be saved\n  \
+             ignored files, which salvage does not keep: .env, a\\x07 and 2 more",
         ),
         (
             outcome_lines::rehearsed,
             unseen,
-            "horde/raiders/Toast would go; nothing of it would be lost\n  \
-             ignored files, which no salvage keeps: it is not known which (why)",
+            "horde/raiders/Toast would be removed; no work would be lost\n  \
+             ignored files, which salvage does not keep: their names are unknown (why)",
         ),
         (
             outcome_lines::rehearsed,
             kept,
-            "horde/raiders/Toast would be kept, for it holds:\n  untracked: x",
+            "horde/raiders/Toast would be kept, because it holds:\n  untracked: x",
         ),
         (
             outcome_lines::repaired,
             whole,
-            "/c/Toast of horde/raiders/Toast is whole; what it held is kept as s-1",
+            "/c/Toast of horde/raiders/Toast is usable; its earlier content is saved as s-1",
         ),
         (outcome_lines::merge_request, mr, "gt-2 of gt-1 is queued"),
         (
@@ -383,7 +383,7 @@ fn an_action_is_said_in_a_sentence() {
         (
             outcome_lines::waits,
             wait,
-            "horde/raiders/Toast may be silent until 2026-01-31T12:00:00Z: the CI runs",
+            "horde/raiders/Toast declared a wait until 2026-01-31T12:00:00Z: the CI runs",
         ),
         (
             outcome_lines::switched,
@@ -393,7 +393,7 @@ fn an_action_is_said_in_a_sentence() {
         (
             outcome_lines::begun,
             json!({"name": "x", "run": 3}),
-            "run 3 of x has begun: hd auto history x",
+            "run 3 of x has started: hd auto history x",
         ),
     ];
     for (render, told, text) in said {
@@ -423,9 +423,9 @@ fn a_restart_that_waits_is_said_with_what_it_waits_for() {
     city["agents"][0]["deferred"] = json!(true);
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
     let text = status::at_time(&city, PLAIN, now);
-    let waits = "mayor: deferred: it gets a session of its new configuration when";
+    let waits = "mayor: deferred: its new configuration takes effect when";
     assert!(
-        text.contains(&format!("{waits} nobody is attached any more")),
+        text.contains(&format!("{waits} no terminal is attached")),
         "{text}"
     );
     city["agents"][0]["condition"] = json!("needs_input");
@@ -445,9 +445,9 @@ fn reload_names_every_child_that_is_concerned() {
     insta::assert_snapshot!(outcome_lines::reloaded(&told, PLAIN), @r"
     none      mayor
     added     rig spare
-    deferred  horde/raiders/Toast: its next session is driven by the new pi
+    deferred  horde/raiders/Toast: its next session uses the new pi
     ");
-    assert!(outcome_lines::reloaded(&json!({}), PLAIN).contains("nobody is concerned"));
+    assert!(outcome_lines::reloaded(&json!({}), PLAIN).contains("no agent, raider or rig is affected"));
 }
 
 /// Git counts that are old are shown with their age.

@@ -21,7 +21,7 @@ pub(super) fn cell(value: &Value) -> String {
 }
 
 /// Cuts the fraction of a second off times, also in the middle of a text.
-fn to_seconds(text: &str) -> String {
+pub(in crate::cli) fn to_seconds(text: &str) -> String {
     static TIME: LazyLock<Regex> = LazyLock::new(|| {
         let time = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z";
         Regex::new(time).expect("a pattern that is right")

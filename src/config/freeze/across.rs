@@ -37,7 +37,8 @@ pub fn check_idle(rigs: &[Rig], report: &Report) {
             let says = format!(
                 "`idle_timeout` of the raiders of \"{name}\" has no effect beside `stall_after`"
             );
-            let hint = "with `stall_after = \"\"` silent raiders are started again, and nobody is told first";
+            let hint =
+                "with `stall_after = \"\"` silent raiders are restarted without a nudge first";
             report.add(Diagnostic::warning(says).hint(hint));
         }
     }
@@ -48,7 +49,7 @@ fn different(what: &str, names: impl Iterator<Item = (String, Place)>, report: &
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     for (name, place) in names {
         if let Some(first) = seen.get(&name.to_lowercase()) {
-            let error = Diagnostic::error(format!("{what} \"{name}\" is there twice"));
+            let error = Diagnostic::error(format!("{what} \"{name}\" is defined twice"));
             report.add(error.at(&place).related(first, "the first one"));
             continue;
         }
@@ -64,7 +65,7 @@ fn prefixes(rigs: &[ReadRig], report: &Report) {
             let error = Diagnostic::error(message)
                 .at(place)
                 .related(first, "the first one")
-                .hint("relic ids must tell rigs apart: give one of them another `prefix`");
+                .hint("relic ids must be unique per rig: give one of them another `prefix`");
             report.add(error);
             continue;
         }

@@ -327,7 +327,7 @@ fn zone(node: &Node) -> Parsed<TimeZone> {
 fn pattern(node: &Node) -> Parsed<Pattern> {
     let on = text(node)?;
     Pattern::parse(&on).map_err(|near| {
-        let error = Diagnostic::error(format!("no event is of the type {on:?}")).at(&node.place);
+        let error = Diagnostic::error(format!("no event has the type {on:?}")).at(&node.place);
         vec![match near {
             Some(near) => error.hint(format!("did you mean \"{near}\"?")),
             None => error.hint("a type such as \"raider.merged\", or \"raider.*\""),

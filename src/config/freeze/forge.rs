@@ -52,7 +52,7 @@ fn gates(reader: &mut Reader<'_>) -> Option<Vec<Gate>> {
         let at = gate.place("name");
         if let Some(name) = &name {
             if let Some((_, first)) = seen.iter().find(|(other, _)| other == name) {
-                let error = Diagnostic::error(format!("gate \"{name}\" is there twice"));
+                let error = Diagnostic::error(format!("gate \"{name}\" is defined twice"));
                 let error = error.at(&at).related(first, "the first one");
                 gate.report.add(error);
             }

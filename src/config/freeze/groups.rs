@@ -43,7 +43,7 @@ fn one(
     for (member, place) in members.iter().flatten().zip(places) {
         if known(member, &place, agents, reader.report).is_some_and(|agent| agent.is_pool) {
             let error = Diagnostic::error(format!("\"{member}\" is a pool"));
-            let hint = "the members of a pool come and go; a group is of single agents";
+            let hint = "pool members come and go; a group consists of single agents";
             reader.report.add(error.at(&place).hint(hint));
         }
         if let Some(first) = taken.get(member) {
@@ -80,7 +80,7 @@ fn check_order<'a>(
         for (need, place) in needs {
             if members.clone().skip(index + 1).any(|later| later == need) {
                 let message = format!("\"{member}\" comes before \"{need}\" in their group");
-                let hint = "the members of a group start in its order: name first what others need";
+                let hint = "the members of a group start in its order: list dependencies first";
                 report.add(Diagnostic::error(message).at(place).hint(hint));
             }
         }

@@ -42,8 +42,11 @@ pub(super) fn dir_of(socket: &Path) -> io::Result<File> {
     if found.mode() & 0o022 != 0 {
         let mode = found.mode() & 0o777;
         return Err(Foreign {
-            message: format!("others may write to {} (mode {mode:o})", parent.display()),
-            hint: format!("close it: chmod 700 {}", parent.display()),
+            message: format!(
+                "other users may write to {} (mode {mode:o})",
+                parent.display()
+            ),
+            hint: format!("run: chmod 700 {}", parent.display()),
         }
         .into());
     }

@@ -59,7 +59,7 @@ pub(super) fn condition(
 fn its_turn(turn: Timestamp) -> Condition {
     let turn = turn.round(Unit::Second).unwrap_or(turn);
     Condition::RateLimited {
-        text: format!("the limit is over; it goes on at {turn}, in its turn"),
+        text: format!("the limit is over; it continues at {turn}, in its turn"),
         until: Some(turn),
     }
 }

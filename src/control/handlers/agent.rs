@@ -87,12 +87,12 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     {
         let message = format!("{by} is suspended");
         let group = verb_group(&by.to_string());
-        let hint = format!("`hd {group} resume {by}` ends that");
+        let hint = format!("`hd {group} resume {by}` resumes it");
         return Err(ControlError::conflict(message).hint(hint));
     }
     if world.city.suspends(&id) {
         let message = format!("{name} is suspended by the configuration");
-        return Err(ControlError::conflict(message).hint("`suspended = false` ends that"));
+        return Err(ControlError::conflict(message).hint("set `suspended = false`"));
     }
     let rested = match &id {
         ChildId::Agent(agent) => said.resting.get(agent).cloned(),

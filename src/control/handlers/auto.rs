@@ -66,11 +66,13 @@ fn find<'a>(world: &'a World, name: &str) -> Result<&'a Automation, ControlError
     match short.as_slice() {
         [only] => Ok(only),
         [] => Err(ControlError::not_found(format!("no automation {name}"))
-            .hint("`hd auto list` shows what there is")),
+            .hint("`hd auto list` lists them")),
         several => {
             let ids: Vec<_> = several.iter().map(|one| one.id.to_string()).collect();
             let ids = ids.join(" or ");
-            Err(ControlError::conflict(format!("{name} may be {ids}")))
+            Err(ControlError::conflict(format!(
+                "{name} is ambiguous: {ids}"
+            )))
         }
     }
 }
@@ -98,7 +100,7 @@ pub(super) async fn switch(world: &World, name: &str, on: bool) -> Result<Value,
     if on && !automation.enabled {
         let message = format!("the file of {} says `enabled = false`", automation.id);
         return Err(ControlError::conflict(message)
-            .hint("take that out; `hd auto run` runs it in any case"));
+            .hint("remove that line; `hd auto run` runs it in any case"));
     }
     let id = automation.id.clone();
     let switched = world

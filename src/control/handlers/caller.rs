@@ -28,7 +28,7 @@ pub(super) fn own_member(world: &World, caller: &Caller) -> Result<Member, Contr
         {
             Ok(member)
         }
-        _ => Err(ControlError::forbidden("this process is in no session")),
+        _ => Err(ControlError::forbidden("this process is not in a session")),
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, Con
     })?;
     if hook.incarnation != incarnation {
         return Err(ControlError::forbidden(format!(
-            "this process is of incarnation {incarnation}, and {} is at {} by now",
+            "this process belongs to incarnation {incarnation}, but {} is now at incarnation {}",
             hook.raider, hook.incarnation
         )));
     }
@@ -103,12 +103,12 @@ async fn stands_in_sandbox(
             let seen = look.await;
             seen.unwrap_or_else(|error: SessionError| Err(error.to_string()))
         }
-        None => Err("its pid cannot be seen".to_owned()),
+        None => Err("its pid is unknown".to_owned()),
     };
     // The directory is the caller's only if the pid still is.
     let standing = standing.and_then(|standing| match caller.peer.lives() {
         true => Ok(standing),
-        false => Err("it is gone".to_owned()),
+        false => Err("it has ended".to_owned()),
     });
     accept(hook, &sandbox, standing)
 }
@@ -122,18 +122,18 @@ fn accept(
     let shown = sandbox.display();
     let standing = standing.map_err(|why| {
         let message = format!(
-            "it cannot be told whether this process of {raider} is inside the sandbox {shown}: {why}"
+            "cannot check whether this process of {raider} is inside the sandbox {shown}: {why}"
         );
-        ControlError::forbidden(message).hint("stay until the answer is there")
+        ControlError::forbidden(message).hint("wait for the answer")
     })?;
     if !standing.inside {
         let message = format!(
-            "this process is in the session of {raider}, whose sandbox is {shown}, and stands in {}",
+            "this process is in the session of {raider}, whose sandbox is {shown}, but its working directory is {}",
             standing.dir.display()
         );
         return Err(ControlError::forbidden(message).hint(format!(
-            "call it inside {shown}; if that is not your sandbox, a program that you share with {raider} \
-             ran this command"
+            "run it inside {shown}; if that is not your sandbox, a program that you share with \
+            {raider} ran this command"
         )));
     }
     match standing.claims {
@@ -143,7 +143,7 @@ fn accept(
                  names session {claimed}"
             );
             Err(ControlError::forbidden(message)
-                .hint("call it with HD_SESSION as the session set it"))
+                .hint("run it with the HD_SESSION that the session set"))
         }
         Some(_) | None => Ok(()),
     }

@@ -40,8 +40,8 @@ pub(super) async fn escalate(
     };
     let of_itself = caller.who != Who::Operator;
     if of_itself && args.about.is_some() {
-        let message = format!("{agent} may call a person about itself only");
-        return Err(ControlError::forbidden(message).hint("leave --about out"));
+        let message = format!("{agent} may escalate only about itself");
+        return Err(ControlError::forbidden(message).hint("omit --about"));
     }
     let (problem, evidence) = in_one_line(&args.problem, &args.evidence)?;
     let call = Escalation {
@@ -59,7 +59,7 @@ pub(super) async fn escalate(
         let before = escalations::find(txn, &call)?;
         escalations::send(txn, &from, body.clone())?;
         escalations::read_inbox(txn)?;
-        let lost = || StoreError::Failed("the shaman did not take the call up".to_owned());
+        let lost = || StoreError::Failed("the shaman did not store the escalation".to_owned());
         Ok((before, escalations::find(txn, &call)?.ok_or_else(lost)?))
     });
     let (before, entry) = taken.await?;
@@ -78,7 +78,9 @@ async fn agent(world: &World, caller: &Caller) -> Result<String, ControlError> {
     let views = ask::views(world).await?;
     let mut views = views.into_iter();
     let view = views.find(|view| view.spec.session == session);
-    let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
+    let view = view.ok_or_else(|| {
+        ControlError::not_found(format!("no raider or agent has session {session}"))
+    })?;
     Ok(view.spec.id.to_string())
 }
 
@@ -92,8 +94,8 @@ fn in_one_line(problem: &str, evidence: &str) -> Result<(String, String), Contro
         .take(LINE)
         .collect();
     if line.is_empty() {
-        let error = ControlError::bad_request("the problem is empty");
-        return Err(error.hint("say what a person must know"));
+        let error = ControlError::bad_request("the problem text is empty");
+        return Err(error.hint("describe what a person must know"));
     }
     let evidence = match line == problem {
         true => evidence.to_owned(),

@@ -58,10 +58,10 @@ pub(super) async fn events(world: &Arc<World>, args: Events) -> Result<Items, Co
 }
 
 fn no_such(kind: &str, meant: Option<&str>) -> ControlError {
-    let error = ControlError::bad_request(format!("no event is of the type {kind}"));
+    let error = ControlError::bad_request(format!("no event has the type {kind}"));
     match meant {
         Some(meant) => error.hint(format!("did you mean {meant}?")),
-        None => error.hint("`raider.*`, `agent.*` and the like stand for all of a kind"),
+        None => error.hint("`raider.*`, `agent.*` and so on match all types of a kind"),
     }
 }
 
@@ -183,11 +183,13 @@ pub(super) async fn why(world: &World, name: &str) -> Result<Value, ControlError
     };
     let first = world.store.run(|txn| txn.first_seq()).await?;
     if events.is_empty() {
-        let mut hint = "a raider, an agent, a relic, a merge request or a rig".to_owned();
+        let mut hint = "name a raider, an agent, a relic, a merge request or a rig".to_owned();
         if first > 1 {
-            hint.push_str(&format!("; events before {first} are not kept any more"));
+            hint.push_str(&format!(
+                "; events before {first} were deleted by retention"
+            ));
         }
-        return Err(ControlError::not_found(format!("nothing is known of {name}")).hint(hint));
+        return Err(ControlError::not_found(format!("no events about {name}")).hint(hint));
     }
     let mut story = json!({ "subject": subject, "events": to_json(&events)? });
     if first > 1 {

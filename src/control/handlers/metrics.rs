@@ -29,7 +29,7 @@ pub(super) async fn metrics(world: &World, started: Duration) -> Result<Value, C
     }
     let uptime = world.clock.mono().saturating_sub(started);
     let text = text(world, &views, &stored, &hookless, uptime).map_err(|error| {
-        let message = format!("the numbers cannot be written down: {error}");
+        let message = format!("the metrics cannot be encoded: {error}");
         ControlError::internal(message)
     })?;
     Ok(json!({ "content_type": prometheus::TEXT_FORMAT, "text": text }))
@@ -77,19 +77,24 @@ fn city(
     stored: &StatusRecords,
     uptime: Duration,
 ) -> prometheus::Result<()> {
-    let build = ("horde_build_info", "The version that runs; always 1.");
+    let build = ("horde_build_info", "The running version; always 1.");
     let version = vec![env!("CARGO_PKG_VERSION").to_owned()];
     gauge(now, build, &["version"], [(version, 1.0)])?;
     let up = uptime.as_secs_f64();
-    plain(now, "horde_uptime_seconds", "Since the socket answers.", up)?;
+    plain(
+        now,
+        "horde_uptime_seconds",
+        "Seconds since the socket answers.",
+        up,
+    )?;
     let rejected = f64::from(u8::from(world.directory.reload_error().is_some()));
-    let help = "Whether what is on disk is not in force (1), as last_reload_error says.";
+    let help = "1 when the configuration on disk is not in force (see last_reload_error).";
     plain(now, "horde_config_not_in_force", help, rejected)?;
     let degraded = f64::from(u8::from(world.store.is_degraded()));
-    let help = "Whether the relic store cannot write (1).";
+    let help = "1 when the relic store cannot write.";
     plain(now, "horde_store_degraded", help, degraded)?;
     let escalations = number(stored.escalations);
-    let help = "Escalations that nobody has settled.";
+    let help = "Open escalations.";
     plain(now, "horde_escalations_open", help, escalations)?;
     match (world.usage)() {
         Some(used) => process(now, used),
@@ -110,7 +115,7 @@ fn tokens(now: &Registry, stored: &StatusRecords) -> prometheus::Result<()> {
         ]
         .map(|(kind, count)| (vec![harness.clone(), kind.to_owned()], count as f64))
     });
-    let help = "Tokens used since midnight, as transcripts tell.";
+    let help = "Tokens used since midnight, from transcripts.";
     gauge(
         now,
         ("horde_tokens_today", help),
@@ -120,16 +125,16 @@ fn tokens(now: &Registry, stored: &StatusRecords) -> prometheus::Result<()> {
     let rows = today
         .iter()
         .map(|(harness, sum)| (vec![harness.clone()], sum.usd));
-    let help = "What they cost, as far as prices are known.";
+    let help = "Cost since midnight in USD, as far as prices are known.";
     gauge(now, ("horde_cost_today_usd", help), &["harness"], rows)?;
     let unpriced = today.iter();
     let unpriced = unpriced.map(|(harness, sum)| (vec![harness.clone()], sum.unpriced as f64));
-    let help = "Tokens of today whose price is not known: no budget counts them.";
+    let help = "Tokens used today without a known price; budgets do not count them.";
     let name = "horde_unpriced_tokens_today";
     gauge(now, (name, help), &["harness"], unpriced)?;
     let rigs = || stored.usage.rigs.iter();
     let rows = rigs().map(|(rig, sum)| (vec![rig.clone()], sum.usd));
-    let help = "What the raiders of a rig cost since midnight, as far as prices are known.";
+    let help = "Cost of the raiders of a rig since midnight in USD, as far as prices are known.";
     gauge(now, ("horde_rig_cost_today_usd", help), &["rig"], rows)?;
     let rows = rigs().map(|(rig, sum)| (vec![rig.clone()], sum.tokens.all() as f64));
     let help = "Tokens that the raiders of a rig used since midnight.";
@@ -169,25 +174,22 @@ fn children(
     let hookless = hookless.iter();
     let hookless = hookless.map(|raider| vec![raider.rig.to_string(), "hookless".to_owned()]);
     let raiders = count(hooked.chain(hookless));
-    let help = "Raiders, by rig and state; hookless is a sandbox that no hook is tied to.";
+    let help = "Raiders, by rig and state; hookless is a sandbox without a hook.";
     let about = ("horde_raiders", help);
     gauge(now, about, &["rig", "state"], raiders)?;
     let running = views.iter().filter(|view| view.session.is_some()).count();
-    let help = "Sessions that are up.";
+    let help = "Running sessions.";
     plain(now, "horde_sessions_running", help, number(running))?;
     let quarantined = |view: &&ChildView| view.state == ChildState::Quarantined;
     let quarantined = number(views.iter().filter(quarantined).count());
-    let help = "Children that died too often and wait.";
+    let help = "Raiders and agents in quarantine.";
     plain(now, "horde_quarantined", help, quarantined)
 }
 
 fn queues(now: &Registry, world: &World, stored: &StatusRecords) -> prometheus::Result<()> {
     let mrs = stored.queue.iter();
     let mrs = count(mrs.map(|mr| vec![mr.rig.to_string(), word(&mr.state)]));
-    let about = (
-        "horde_merge_requests",
-        "Merge requests that are not over, by state.",
-    );
+    let about = ("horde_merge_requests", "Open merge requests, by state.");
     gauge(now, about, &["rig", "state"], mrs)?;
     let relics = world.city.rigs.iter().flat_map(|rig| {
         let of = stored

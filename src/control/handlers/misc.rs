@@ -28,18 +28,18 @@ pub(super) async fn stop(
         StopMode::Graceful
     };
     let (done, stopped) = oneshot::channel();
-    let gone = || ControlError::unavailable("the supervisor is stopping already");
+    let gone = || ControlError::unavailable("the supervisor is already stopping");
     stop.send((mode, done)).await.map_err(|_| gone())?;
     let end = stopped.await.map_err(|_| gone())?;
     let kept = end.mode == StopMode::KeepSessions;
     let sessions = if kept { "kept" } else { "ended" };
     if kept != args.keep_sessions {
-        let message = format!("a stop was under way already: the sessions were {sessions}");
+        let message = format!("another stop was already running: the sessions were {sessions}");
         return Err(ControlError::conflict(message));
     }
     if !end.left.is_empty() {
-        let hint = "look for its processes: state D waits for a disk or a network mount; \
-                    the next start of the supervisor ends what it finds";
+        let hint = "check the processes of these sessions: state D waits for a disk or a network \
+        mount; the next start of the supervisor ends them";
         return Err(ControlError::conflict(end.says()).hint(hint));
     }
     Ok(json!({ "stopped": true, "sessions": sessions }))

@@ -85,7 +85,7 @@ pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Val
             if mr.review != Review::Wanted {
                 return Err(unverified(txn, &mr)?);
             }
-            let note = "approved: it is measured once more, then it is queued".to_owned();
+            let note = "approved: it is checked again, then queued".to_owned();
             land::take(txn, &mut mr, &Step::Approved { note })?;
             land::record_mr(txn, EventType::MrApproved, &mr, &asker)?;
             Ok(mr)
@@ -111,8 +111,7 @@ fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreE
         None => "its raider's work is being verified".to_owned(),
     };
     let id = &mr.id;
-    let message =
-        format!("{id} does not wait for a person: {why}; `hd mq reject {id}` gives it up");
+    let message = format!("{id} does not wait for a person: {why}; `hd mq reject {id}` rejects it");
     Ok(StoreError::Conflict(message))
 }
 

@@ -18,7 +18,7 @@ use crate::domain::saga::SagaKind;
 /// Checks that a task is not empty.
 pub(super) fn require_non_empty(task: &str) -> Result<(), ControlError> {
     match task.trim().is_empty() {
-        true => Err(ControlError::bad_request("the task is empty").hint("say what is to be done")),
+        true => Err(ControlError::bad_request("the task is empty").hint("describe the task")),
         false => Ok(()),
     }
 }
@@ -39,8 +39,8 @@ pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, C
         }
         None => match rigs.as_slice() {
             [only] => Ok(only),
-            [] => Err(ControlError::not_found("the city has no rig")),
-            _ => Err(ControlError::bad_request("which rig?").hint(known())),
+            [] => Err(ControlError::not_found("the city has no rigs")),
+            _ => Err(ControlError::bad_request("the rig is missing").hint(known())),
         },
     }
 }
@@ -94,7 +94,7 @@ pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlErr
     match (found.pop(), found.as_slice()) {
         (Some(hook), []) => Ok(hook),
         (None, _) => Err(ControlError::not_found(format!("no raider named {name}"))
-            .hint("`hd raider list` shows who there is")),
+            .hint("`hd raider list` lists them")),
         (Some(last), others) => {
             let names = others
                 .iter()
@@ -102,7 +102,7 @@ pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlErr
                 .map(|hook| hook.raider.to_string());
             let names: Vec<_> = names.collect();
             Err(ControlError::conflict(format!(
-                "{name} may be {}",
+                "{name} is ambiguous: {}",
                 names.join(" or ")
             )))
         }
@@ -138,7 +138,9 @@ pub(super) async fn hookless(
             let all = others.iter().chain([&last]);
             let names: Vec<_> = all.map(|lone| lone.raider.to_string()).collect();
             let names = names.join(" or ");
-            Err(ControlError::conflict(format!("{name} may be {names}")))
+            Err(ControlError::conflict(format!(
+                "{name} is ambiguous: {names}"
+            )))
         }
     }
 }
@@ -148,12 +150,15 @@ fn made_for(world: &World, lone: Hookless) -> Result<Hook, ControlError> {
     match lone.was {
         Probed::Known(Some(hook)) => Ok(hook),
         Probed::Known(None) => {
-            let message = format!("{} is no sandbox", path.display());
-            let hint = "look at what is in it and move it elsewhere: that frees the slot";
+            let message = format!("{} is not a sandbox", path.display());
+            let hint = "look at its content and move it elsewhere: that frees the slot";
             Err(ControlError::conflict(message).hint(hint))
         }
         Probed::Unknown(why) => {
-            let message = format!("whose sandbox {} is cannot be read: {why}", path.display());
+            let message = format!(
+                "the owner of the sandbox {} cannot be read: {why}",
+                path.display()
+            );
             Err(Refusal::new(RefusalKind::Failed, message).into())
         }
     }
@@ -171,10 +176,10 @@ pub(super) fn configured(world: &World, raider: &RaiderId) -> Result<(), Control
     }
     let path = world.city.sandbox(raider);
     let message = format!(
-        "rig {rig} is not configured any more, and {raider} has work there: nothing touches its sandbox {}",
+        "rig {rig} is no longer configured, but {raider} has work there: its sandbox {} is left unchanged",
         path.display()
     );
-    let hint = format!("put {rig} into city.toml again and `hd reload`; then this can be done");
+    let hint = format!("add {rig} to city.toml again, run `hd reload`, then retry");
     Err(ControlError::conflict(message).hint(hint))
 }
 
@@ -208,8 +213,10 @@ pub(super) async fn child(world: &World, name: &str) -> Result<ChildView, Contro
         .collect();
     match (found.pop(), found.as_slice()) {
         (Some(view), []) => Ok(view),
-        (None, _) => Err(ControlError::not_found(format!("nobody named {name}"))
-            .hint("`hd status` shows who there is")),
+        (None, _) => Err(
+            ControlError::not_found(format!("no raider or agent named {name}"))
+                .hint("`hd status` lists them"),
+        ),
         (Some(last), others) => {
             let names: Vec<_> = others
                 .iter()
@@ -217,7 +224,7 @@ pub(super) async fn child(world: &World, name: &str) -> Result<ChildView, Contro
                 .map(|view| view.spec.id.to_string())
                 .collect();
             Err(ControlError::conflict(format!(
-                "{name} may be {}",
+                "{name} is ambiguous: {}",
                 names.join(" or ")
             )))
         }
@@ -260,7 +267,7 @@ pub(super) async fn single(world: &World, name: &str) -> Result<ChildId, Control
         .filter(|agent| agent.pool.is_some());
     match pools.any(|pool| ChildId::Agent(pool.name.clone()) == id) {
         true => Err(ControlError::not_found(format!("{name} is a pool"))
-            .hint("name one of its members; `hd agent list` shows them")),
+            .hint("name one of its members; `hd agent list` lists them")),
         false => Ok(id),
     }
 }

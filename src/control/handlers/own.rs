@@ -63,8 +63,8 @@ async fn drained(
     let view = views.into_iter().find(|view| view.spec.session == *session);
     let id = view.filter(|view| view.draining).map(|view| view.spec.id);
     let id = id.ok_or_else(|| {
-        let hint = "`hd done` is for raiders, and for members of a pool that are to end";
-        ControlError::conflict("this agent is not asked to end").hint(hint)
+        let hint = "`hd done` is for raiders, and for pool members that were asked to leave";
+        ControlError::conflict("this agent was not asked to leave its pool").hint(hint)
     })?;
     let name = id.to_string();
     world
@@ -82,13 +82,16 @@ pub(super) async fn handoff(
     let session = own_member(world, caller)?.session;
     let views = ask::views(world).await?;
     let view = views.into_iter().find(|view| view.spec.session == session);
-    let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
+    let view = view.ok_or_else(|| {
+        ControlError::not_found(format!("no raider or agent has session {session}"))
+    })?;
     let id = view.spec.id.clone();
     let mut meant = ChildRef::any(id.clone(), session.clone());
     let mut progress = None;
     if !matches!(id, ChildId::Raider(_)) && args.message.as_ref().is_some_and(|it| !it.is_empty()) {
-        let hint = "write it into a file, and hand off without `-m`: the next session begins with its own prompt";
-        let why = "nothing passes the note of a standing agent on";
+        let hint = "write the note into a file and hand off without `-m`: the next session starts \
+        with its configured prompt";
+        let why = "the note of a standing agent is not passed to its next session";
         return Err(ControlError::conflict(why).hint(hint));
     }
     if let ChildId::Raider(_) = &id {
@@ -188,21 +191,21 @@ pub(super) async fn wait(
         ));
     }
     let wrong = |why: String| {
-        ControlError::bad_request(format!("{:?} is no duration: {why}", args.duration))
+        ControlError::bad_request(format!("{:?} is not a duration: {why}", args.duration))
             .hint("such as 30s, 10m or 2h")
     };
     let length = humantime::parse_duration(&args.duration).map_err(|e| wrong(e.to_string()))?;
     if length > WAIT_MAX {
         let message = format!("{} is too long: a wait is 24h at most", args.duration);
         return Err(ControlError::bad_request(message)
-            .hint("declare it again when it is over, or call a person with `hd escalate`"));
+            .hint("declare another wait after it, or escalate with `hd escalate`"));
     }
     let at = world.clock.now();
     let until = at.checked_add(length).map_err(|e| wrong(e.to_string()))?;
     let facts = effects::facts(world, &hook.raider.session_id())
         .await
         .map_err(Refusal::from)?;
-    let facts = facts.ok_or_else(|| ControlError::forbidden("this process is in no session"))?;
+    let facts = facts.ok_or_else(|| ControlError::forbidden("this process is not in a session"))?;
     let wait = Wait {
         session: facts.token,
         at,
@@ -233,7 +236,9 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         own_member(world, caller)?;
         let views = ask::views(world).await?;
         let view = views.into_iter().find(|view| view.spec.session == *session);
-        let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
+        let view = view.ok_or_else(|| {
+            ControlError::not_found(format!("no raider or agent has session {session}"))
+        })?;
         let name = view.spec.id.to_string();
         let hd = world.hd();
         return Ok(json!({

@@ -43,11 +43,11 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (Some(_), false) => Err(ControlError::conflict(format!(
-            "there is a {name} in several rigs; say RIG/{name}"
+            "several rigs have a raider {name}; use RIG/{name}"
         ))),
         // The raider may have gone between the two looks.
         (None, _) => Err(ControlError::not_found(format!("no raider named {name}"))
-            .hint("`hd raider list` shows who there is")),
+            .hint("`hd raider list` lists them")),
     }
 }
 
@@ -65,8 +65,8 @@ pub(super) async fn nuke(
     names::configured(world, &hook.raider)?;
     let meant = args.incarnation.map(Incarnation);
     if meant.is_some_and(|meant| meant != hook.incarnation) {
-        let message = format!("{} is incarnation {} by now", hook.raider, hook.incarnation);
-        let hint = "`--dry-run` says what would be lost of that one";
+        let message = format!("{} is now at incarnation {}", hook.raider, hook.incarnation);
+        let hint = "`--dry-run` shows what that incarnation would lose";
         return Err(ControlError::conflict(message).hint(hint));
     }
     let target = NukeTarget {

@@ -121,7 +121,7 @@ fn may_close(
     let work = match (&hook, &open) {
         (Some(raider), _) => format!("{id} is hooked to {raider}: closing it ends that work"),
         (None, Some(mr)) => format!(
-            "the work at {id} waits to land ({}): closing it ends that",
+            "the work on {id} waits to land ({}): closing it withdraws the work",
             mr.id
         ),
         (None, None) => return Ok(Ok(())),
@@ -129,7 +129,7 @@ fn may_close(
     Ok(match (for_person, yes) {
         (false, _) => Err(ControlError::forbidden(work).hint("ask a person to close it")),
         (true, false) if relic.status == RelicStatus::Hooked => {
-            Err(ControlError::bad_request(work).hint("--yes closes it all the same"))
+            Err(ControlError::bad_request(work).hint("pass --yes to close it"))
         }
         (true, _) => Ok(()),
     })

@@ -20,7 +20,8 @@ pub(super) async fn hook_event(
     caller: &Caller,
     args: &HookEvent,
 ) -> Result<Value, ControlError> {
-    let unknown = || ControlError::bad_request(format!("no harness reports as {:?}", args.hooks));
+    let unknown =
+        || ControlError::bad_request(format!("no harness reports events as {:?}", args.hooks));
     let hooks = Hooks::named(&args.hooks).ok_or_else(unknown)?;
     let hook = match &caller.who {
         Who::Raider(_) => Some(own_hook(world, caller).await?),
@@ -35,7 +36,7 @@ pub(super) async fn hook_event(
     // Only events of the session's own program count: in another program's events the same word may mean something
     // else.
     if harness.is_none_or(|harness| harness.hooks != hooks) {
-        let message = format!("this session does not report as {:?}", args.hooks);
+        let message = format!("this session does not report events as {:?}", args.hooks);
         return Err(ControlError::forbidden(message));
     }
     let Some(report) = hooks.report(&args.event) else {

@@ -27,8 +27,7 @@ async fn find(world: &World, id: &str) -> Result<SalvageEntry, ControlError> {
 fn pick(entries: &[SalvageEntry], id: &str) -> Result<SalvageEntry, ControlError> {
     let found = entries.iter().find(|entry| entry.id == id);
     found.cloned().ok_or_else(|| {
-        ControlError::not_found(format!("no salvage {id}"))
-            .hint("`hd salvage list` shows what there is")
+        ControlError::not_found(format!("no salvage {id}")).hint("`hd salvage list` lists them")
     })
 }
 
@@ -82,7 +81,7 @@ pub(super) async fn prune(
     if named && !kept.is_empty() {
         let lines = kept.iter().map(|(id, why)| format!("\n  {id}: {why}"));
         let lines: String = lines.collect();
-        return Err(Refusal::conflict(format!("not all of them could go:{lines}")).into());
+        return Err(Refusal::conflict(format!("some salvages could not be pruned:{lines}")).into());
     }
     let kept = kept.iter().map(|(id, why)| json!({ "id": id, "why": why }));
     Ok(json!({ "pruned": to_json(&pruned)?, "kept": kept.collect::<Vec<_>>() }))
@@ -95,7 +94,7 @@ fn doomed(
 ) -> Result<Vec<SalvageEntry>, ControlError> {
     if !args.id.is_empty() {
         if args.older_than.is_some() {
-            let message = "name salvages or say how old they must be, not both";
+            let message = "give salvage ids or an age, not both";
             return Err(ControlError::bad_request(message));
         }
         args.id.sort();
@@ -109,9 +108,9 @@ fn doomed(
         })?,
         (None, Some(age)) => age,
         (None, None) => {
-            let message = "nothing says which salvages are to go";
+            let message = "no salvages are selected";
             return Err(ControlError::bad_request(message)
-                .hint("name them, pass --older-than, or set `[retention] salvage`"));
+                .hint("give their ids, pass --older-than, or set `[retention] salvage`"));
         }
     };
     let now = world.clock.now();

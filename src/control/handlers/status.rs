@@ -207,8 +207,8 @@ fn hookless_json(world: &World, lone: &Hookless) -> Value {
     let was = lone.hook();
     let detail = match &lone.was {
         Probed::Known(Some(hook)) => format!("its hook is gone; it was made for {}", hook.relic),
-        Probed::Known(None) => "its hook is gone, and nothing tells whose it was".to_owned(),
-        Probed::Unknown(why) => format!("its hook is gone, and whose it was cannot be read: {why}"),
+        Probed::Known(None) => "its hook is gone, and its owner is unknown".to_owned(),
+        Probed::Unknown(why) => format!("its hook is gone, and its owner cannot be read: {why}"),
     };
     json!({
         "name": lone.raider.name, "id": lone.raider, "rig": lone.raider.rig,
@@ -328,12 +328,12 @@ fn raider_json(
         (None, Some(shown), _) => (Some(shown.word()), Some(shown.text().to_owned())),
         (None, None, Some(wait)) => (
             Some("waiting"),
-            Some(format!("{}, until {}", wait.reason, wait.until)),
+            Some(format!("{}, until {:.0}", wait.reason, wait.until)),
         ),
         (None, None, None) => match session.and_then(|session| idle(world, hook, session)) {
             Some(since) => (
                 Some("waiting"),
-                Some(format!("its turn ended at {since}, and it waits for input")),
+                Some(format!("its turn ended at {since:.0}; it waits for input")),
             ),
             None => {
                 let absence = view.filter(|_| hook.done.is_none());

@@ -27,7 +27,7 @@ async fn up(world: &World, name: &str) -> Result<(String, SessionView), ControlE
     let id = view.spec.id.to_string();
     let session = view.session.ok_or_else(|| {
         ControlError::conflict(format!("{id} has no session at the moment"))
-            .hint(format!("`hd logs {name}` shows what the last one wrote"))
+            .hint(format!("`hd logs {name}` shows the output of the last one"))
     })?;
     Ok((id, session))
 }
@@ -100,7 +100,8 @@ fn refuse_held(world: &World, view: &ChildView, name: &str) -> Result<(), Contro
         return Ok(());
     };
     accounts::refuse_held(world, harness, &view.spec.id).map_err(|mut refusal| {
-        let anyway = format!("`hd send {name} --keys` and `hd attach {name}` type all the same");
+        let anyway =
+            format!("`hd send {name} --keys` and `hd attach {name}` can type in any state");
         let hint = refusal.hint.map(|hint| format!("{hint}; {anyway}"));
         refusal.hint = Some(hint.unwrap_or(anyway));
         ControlError::from(refusal)

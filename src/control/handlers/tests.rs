@@ -275,7 +275,7 @@ async fn approve_answers_with_the_decision() {
     let said = said.unwrap();
     assert_eq!(said["decision"], "approved");
     let note = said["note"].as_str().unwrap();
-    assert!(!note.contains("a person must look"), "{note}");
+    assert!(!note.contains("needs a review"), "{note}");
     town.pass(PATROL).await;
     assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
     assert_eq!(town.mr(&relic).await.unwrap().note, None);

@@ -66,8 +66,10 @@ pub(super) async fn charge(
 pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
     if rig.draining {
-        let message = format!("rig {} is not configured any more", rig.name);
-        return Err(ControlError::conflict(message).hint("it goes when its last work is done"));
+        let message = format!("rig {} is no longer configured", rig.name);
+        return Err(
+            ControlError::conflict(message).hint("it is removed when its last work is done")
+        );
     }
     let harness = harness(args.harness.as_deref())?;
     charge::known_harness(world, rig, harness.as_ref())?;

@@ -62,7 +62,7 @@ pub struct Stop {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Reload {
-    /// Only say what would become of each agent
+    /// Only print the effect on each agent
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub dry_run: bool,
@@ -72,7 +72,7 @@ pub struct Reload {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Doctor {
-    /// Mend what can be mended; no work is ever lost by it
+    /// Fix what can be fixed; no work is ever lost
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub fix: bool,
@@ -134,7 +134,7 @@ pub struct Done {
     #[arg(long, value_parser = word::<CleanupStatus>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup_status: Option<CleanupStatus>,
-    /// Nothing had to change; needs --reason, a clean tree and no commits
+    /// No change was needed; needs --reason, a clean tree and no commits
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub no_change: bool,
@@ -326,7 +326,7 @@ pub struct Send {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
-    /// Send the text although a person has begun a line there: both become one message
+    /// Send the text although a person began a line there: both become one message
     #[arg(long, conflicts_with = "keys")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
@@ -348,11 +348,11 @@ pub struct Answer {
 pub struct Logs {
     /// A raider or an agent
     pub name: String,
-    /// At most so many bytes of the end
+    /// The maximum number of bytes of the end
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The bytes that its program wrote, instead of what a person has seen of them
+    /// The raw output of its program, instead of the text on its screen
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub raw: bool,
@@ -405,7 +405,7 @@ pub struct AutoHistory {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Events {
-    /// Go on with new events as they happen
+    /// Follow new events as they happen
     #[arg(short, long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub follow: bool,
@@ -444,7 +444,7 @@ pub struct SalvageRestore {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct SalvagePrune {
-    /// The salvages, as `hd salvage list` names them; default: those that are old enough
+    /// The salvages, as `hd salvage list` names them; default: the expired ones
     #[arg(value_name = "ID")]
     #[serde(
         default,

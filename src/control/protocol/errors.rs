@@ -202,7 +202,7 @@ impl ControlError {
     pub(super) fn version(theirs: &Value) -> Self {
         Self::new(
             ErrorKind::Version,
-            format!("protocol version {theirs} is not spoken here"),
+            format!("protocol version {theirs} is not supported"),
         )
         .hint(format!(
             "this supervisor speaks version {VERSION}; use the hd that came with it"

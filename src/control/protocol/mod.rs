@@ -168,7 +168,7 @@ impl TryFrom<RawResponse> for Response {
             (Some(true), None, None) => Body::Done(raw.result.unwrap_or(Value::Null)),
             (Some(false), Some(error), None) => Body::Failed(error),
             (None, None, Some(item)) => Body::Item(item),
-            _ => return Err("neither a result, nor an error, nor an item"),
+            _ => return Err("the answer has no result, error or item"),
         };
         Ok(Self { id: raw.id, body })
     }

@@ -131,14 +131,13 @@ ops! {
 pub fn no_such_transition(verb: &str) -> ControlError {
     let instead = if verb == "done" {
         "a raider declares its own completion: `hd done` inside its session; to end one from \
-         outside, `hd raider nuke NAME`, which refuses to lose work"
+         outside, use `hd raider nuke NAME`, which refuses to lose work"
     } else {
-        "to start over, `hd raider nuke NAME` (refuses to lose work) and then \
-         `hd charge RELIC RIG`; for a broken sandbox, `hd raider repair NAME`; for a fresh \
-         session, `hd agent restart NAME --fresh`"
+        "to start over, use `hd raider nuke NAME` (refuses to lose work) and then `hd charge \
+        RELIC RIG`; for a broken sandbox `hd raider repair NAME`; for a fresh session `hd agent restart NAME --fresh`"
     };
     ControlError::bad_request(format!(
-        "a raider's state is not set from outside: there is no `hd raider {verb}`"
+        "the state of a raider cannot be set from outside: there is no `hd raider {verb}`"
     ))
     .hint(instead)
 }
@@ -191,8 +190,10 @@ impl Op {
             return Ok(());
         }
         let name = self.name();
-        Err(ControlError::bad_request(format!("{name} needs consent"))
-            .hint("pass --yes (on the socket: \"yes\": true)"))
+        Err(
+            ControlError::bad_request(format!("{name} needs confirmation"))
+                .hint("pass --yes (on the socket: \"yes\": true)"),
+        )
     }
 }
 

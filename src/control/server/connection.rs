@@ -71,8 +71,8 @@ impl<S: Service> Connection<S> {
                 biased;
                 () = stopped(&mut self.stopping) => return Ok(()),
                 line = self.lines.next() => line,
-                () = self.place.is_needed() => return self.close("its place was needed").await,
-                () = tokio::time::sleep(IDLE_LIMIT) => return self.close("it asked nothing").await,
+                () = self.place.is_needed() => return self.close("another connection needed its place").await,
+                () = tokio::time::sleep(IDLE_LIMIT) => return self.close("it sent no request").await,
             };
             let Some(line) = line.transpose()? else {
                 return Ok(());
@@ -143,8 +143,8 @@ impl<S: Service> Connection<S> {
         call.await.unwrap_or_else(|failed| {
             tracing::error!(error = %failed, op = %request.op, "a control request panicked; its caller gets an internal error");
             Err(
-                ControlError::internal(format!("{} failed inside", request.op))
-                    .hint("the supervisor's log says more"),
+                ControlError::internal(format!("{} failed with an internal error", request.op))
+                    .hint("the supervisor's log has the details"),
             )
         })
     }
@@ -164,7 +164,7 @@ impl<S: Service> Connection<S> {
                     Body::Failed(ControlError::unavailable("the supervisor is stopping"))
                 }
                 () = self.place.is_needed() => {
-                    Body::Failed(ControlError::unavailable("the place of this stream was needed"))
+                    Body::Failed(ControlError::unavailable("another connection needed the place of this stream"))
                 }
                 () = hung_up(self.lines.get_ref()) => return Ok(Next::Close),
             };

@@ -153,7 +153,7 @@ fn at(path: &Path, ours: Option<(u64, u64)>) -> AtSocket {
         return AtSocket::Ours;
     }
     if !found.file_type().is_socket() {
-        return AtSocket::Taken(format!("{}, and no socket", regular::kind(&found)));
+        return AtSocket::Taken(format!("{}, not a socket", regular::kind(&found)));
     }
     match is_listened_at(path) {
         Ok(false) => AtSocket::Free,

@@ -47,10 +47,10 @@ pub enum Unanswerable {
     #[error("{0:?} fits more than one choice")]
     Ambiguous(String),
     /// It is unknown how the dialog takes an answer.
-    #[error("how this dialog is answered is not known")]
+    #[error("the way to answer this dialog is unknown")]
     Unrecognised,
     /// Entries are ticked one by one, with unknown keys.
-    #[error("the dialog takes several choices at once, and by which keys is not known")]
+    #[error("the dialog takes several choices at once, but its keys are unknown")]
     Multiple,
     /// An empty answer, or one with control characters.
     #[error("an answer is one line of text")]
@@ -278,7 +278,7 @@ impl Answering {
                 self.pick(at, key, *selected)
             }
             (Reply::Entry(_), Form::Letters { typed: true, .. }) if !self.keyed => {
-                Step::Stuck("an answer is typed there already")
+                Step::Stuck("its input already holds an answer")
             }
             (Reply::Entry(at), Form::Letters { choices, .. }) => {
                 let Some(key) = choices.get(*at).and_then(|choice| choice.key) else {
@@ -314,7 +314,7 @@ impl Answering {
         match (std::mem::replace(&mut self.keyed, true), self.lines) {
             (false, true) => Step::Press(format!("{key}\r").into_bytes()),
             (false, false) => Step::Press(key.to_string().into_bytes()),
-            (true, true) => Step::Stuck("it asks the same again"),
+            (true, true) => Step::Stuck("it asks the same question again"),
             // The program read one key, and has gone on.
             (true, false) if self.reads_lines_now => Step::Gone,
             // The program waits for the end of the line although it reads keys.
@@ -347,7 +347,7 @@ impl Answering {
                 return Step::Press(key.to_string().into_bytes());
             }
             (None, _) if self.keyed => {}
-            (None, _) => return Step::Stuck("which entry is selected cannot be seen"),
+            (None, _) => return Step::Stuck("the selected entry cannot be recognised"),
         }
         self.typed = true;
         Step::Press(text.as_bytes().to_vec())
@@ -356,7 +356,7 @@ impl Answering {
     /// Moves one row towards the entry.
     fn walk(&mut self, at: usize, selected: Option<usize>) -> Step {
         let Some(selected) = selected else {
-            return Step::Stuck("which entry is selected cannot be seen");
+            return Step::Stuck("the selected entry cannot be recognised");
         };
         self.stills = match self.moved_from == Some(selected) {
             true => self.stills + 1,

@@ -86,7 +86,7 @@ impl Ticking {
             }
             Some(now) if asks_to_submit(now) => {
                 match std::mem::replace(&mut self.confirmed, true) {
-                    true => Step::Stuck("it still asks whether the choices are right"),
+                    true => Step::Stuck("it still asks for a confirmation of the choices"),
                     false => Step::Press(ENTER.to_vec()),
                 }
             }
@@ -128,7 +128,7 @@ impl Ticking {
             // With an invisible selection, only the number leads to the entry.
             None => match choices[at].key {
                 Some(key) => self.toggle(at, key.to_string().into_bytes()),
-                None => Step::Stuck("which entry is selected cannot be seen"),
+                None => Step::Stuck("the selected entry cannot be recognised"),
             },
             Some(selected) => {
                 self.stills = match self.moved_from.replace(*selected) == Some(*selected) {

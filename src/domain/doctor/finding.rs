@@ -91,7 +91,7 @@ impl Finding {
     pub fn tried(mut self, mended: Result<(), String>) -> Self {
         match mended {
             Ok(()) => self.fixed = true,
-            Err(why) => self.hint = format!("it could not be mended: {why}"),
+            Err(why) => self.hint = format!("it could not be fixed: {why}"),
         }
         self
     }

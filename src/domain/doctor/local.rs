@@ -57,7 +57,7 @@ pub struct Private {
 pub fn permissions(file: &Private) -> Option<Finding> {
     let (path, mode, must) = (file.path.display(), file.mode, file.must);
     if !file.own {
-        let hint = "a city belongs to one user: run its supervisor and `hd` as that one";
+        let hint = "a city belongs to one user: run its supervisor and `hd` as that user";
         let says = "it belongs to another user";
         return Some(Finding::new(Kind::Permissions, path, says, hint));
     }
@@ -87,7 +87,7 @@ pub fn shadowed(own: &Path, found: Option<&Path>) -> Option<Finding> {
         own.display()
     );
     let dir = own.parent().unwrap_or(Path::new("/"));
-    let hint = format!("say `horde`, or put {} first in your PATH", dir.display());
+    let hint = format!("use `horde`, or put {} first in your PATH", dir.display());
     Some(Finding::new(Kind::ShadowedHd, "hd", says, hint))
 }
 
@@ -130,7 +130,7 @@ pub fn repository(rig: &str, path: &Path, seen: &Result<Repository, String>) -> 
                 false => ("partial", "git fetch --refetch --no-filter"),
             };
             let says = format!(
-                "{} is a {what} clone without an origin to get the rest from",
+                "{} is a {what} clone without an origin to fetch the rest from",
                 path.display()
             );
             (

@@ -281,7 +281,7 @@ fn lost_and_broken_sandboxes_and_a_missing_program_are_named_with_whom_they_conc
         broken.says
     );
     assert_eq!(program.subject, "harness claude");
-    for part in ["claude is in no directory", "agent mayor, rig horde"] {
+    for part in ["claude is not in the PATH", "agent mayor, rig horde"] {
         assert!(program.says.contains(part), "{}", program.says);
     }
     claude.unseen = Some("/nfs/claude: input/output error".to_owned());

@@ -72,7 +72,7 @@ impl Schedule {
         // Starts in a leap year, so that the 29th of February is found.
         let first = date(2024, 1, 1).at(0, 0, 0, 0);
         if cron.find_next_occurrence(&first, true).is_err() {
-            return Err("no day is like that".to_owned());
+            return Err("no date matches it".to_owned());
         }
         let cron = Box::new(cron);
         Ok(Self { text, cron, zone })

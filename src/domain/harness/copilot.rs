@@ -55,7 +55,7 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
         .collect();
     let plugin = json!({
         "name": "horde-hooks", "version": "1.0.0", "hooks": "hooks.json",
-        "description": "Tells horde-supervisor what the session does",
+        "description": "Reports the state of the session to horde-supervisor",
     });
     let hooks = json!({ "version": 1, "hooks": hooks });
     let file = |path, value: Value, place| HookFile {

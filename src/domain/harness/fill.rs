@@ -87,7 +87,7 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ),
     (
         RESUME,
-        "the `resume` arguments when a conversation goes on, else nothing",
+        "the `resume` arguments when a conversation is resumed, else nothing",
     ),
     (
         "{sandbox}",
@@ -99,7 +99,7 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("{hd_dir}", "the directory of hd"),
     (
         "{session_id}",
-        "the harness's id of the conversation that goes on",
+        "the harness's id of the conversation that is resumed",
     ),
     (
         "{hooks}",
@@ -111,11 +111,11 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ),
     (
         "{hooks_trust}",
-        "what makes the harness run these hooks without asking",
+        "the setting that makes the harness run these hooks without asking",
     ),
     (
         "{rules}",
-        "the file that says what the harness may run without asking",
+        "the file of commands that the harness may run without asking",
     ),
     ("{gitdir}", "the worktree's own directory of git"),
     (

@@ -45,7 +45,7 @@ const spend = (message) => {
 pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     let telling = hooks::telling(setting.hd, Hooks::Opencode);
     let text = format!(
-        r#"// Written by horde-supervisor for this session: tells it what opencode does.
+        r#"// Written by horde-supervisor for this session: reports the state of opencode to it.
 {telling}
 import {{ appendFileSync, readFileSync }} from "node:fs"
 import {{ fileURLToPath }} from "node:url"

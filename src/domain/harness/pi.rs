@@ -12,7 +12,7 @@ use crate::domain::condition::Report;
 pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     let telling = hooks::telling(setting.hd, Hooks::Pi);
     let text = format!(
-        r#"// Written by horde-supervisor for this session: tells it what pi does.
+        r#"// Written by horde-supervisor for this session: reports the state of pi to it.
 {telling}
 // When the client of the provider tries again, in milliseconds since 1970.
 const endOf = (headers) => {{

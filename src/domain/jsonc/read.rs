@@ -162,7 +162,7 @@ impl Reader<'_> {
         let span = self.scalar()?;
         let start = span.start;
         let key = serde_json::from_str::<String>(&self.text[span]);
-        let key = key.map_err(|_| self.error("this is no key"))?;
+        let key = key.map_err(|_| self.error("this is not a key"))?;
         self.blank()?;
         if self.peek() != Some(b':') {
             return Err(self.error("a colon is missing"));
@@ -192,7 +192,7 @@ impl Reader<'_> {
             Some(Ok(_)) => Ok(start..self.at),
             _ => {
                 self.at = start;
-                Err(self.error("this is no value"))
+                Err(self.error("this is not a value"))
             }
         }
     }

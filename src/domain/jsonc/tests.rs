@@ -87,16 +87,16 @@ fn element_is_added_once_and_default_replaces_nothing() {
 #[test]
 fn invalid_json_and_other_kinds_are_refused() {
     for (text, says) in [
-        ("{\"a\": }", "line 1: this is no value"),
+        ("{\"a\": }", "line 1: this is not a value"),
         ("{\n\"a\": 1\n\"b\": 2}", "line 3: a comma is missing"),
-        ("{\"a\": \"x", "line 1: this is no value"),
+        ("{\"a\": \"x", "line 1: this is not a value"),
         ("{\"a\": 1} x", "line 1: something follows the value"),
         ("{a: 1}", "line 1: a key in quotes is missing"),
         ("{\"a\" 1}", "line 1: a colon is missing"),
-        ("{\"a\\\"", "line 1: this is no value"),
+        ("{\"a\\\"", "line 1: this is not a value"),
         ("{ /* x", "line 1: a comment does not end"),
-        ("[]", "`` is no object"),
-        ("{\"a\": [1]}", "`a` is no object"),
+        ("[]", "`` is not an object"),
+        ("{\"a\": [1]}", "`a` is not an object"),
     ] {
         let refused = apply_one(text, set(&["a", "b"], json!(1)));
         assert_eq!(refused.unwrap_err().to_string(), says, "{text}");
@@ -105,7 +105,7 @@ fn invalid_json_and_other_kinds_are_refused() {
     assert!(apply_one(&deep, set(&["a"], json!(1))).is_err());
     let add = edit(&["a"], Put::Add(json!("x")));
     let refused = apply_one("{\"a\": 1}", add).unwrap_err();
-    assert_eq!(refused.to_string(), "`a` is no array");
+    assert_eq!(refused.to_string(), "`a` is not an array");
 }
 
 #[test]

@@ -90,8 +90,7 @@ fn claude(start: &Start<'_>) -> Vec<Ask> {
         asks.push(setting("consent to the full mode", file, &key, yes()));
     }
     if start.has("ANTHROPIC_API_KEY") && !has("{hooks}") {
-        let how =
-            "put `--settings {hooks}` into its `command`: without it the key waits for a consent";
+        let how = "put `--settings {hooks}` into its `command`: without it the key waits for a confirmation";
         asks.push(config("use of ANTHROPIC_API_KEY", how));
     }
     asks

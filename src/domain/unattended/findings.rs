@@ -31,7 +31,7 @@ pub fn findings(known: &ProgramFacts, start: &Start<'_>, seen: &InstalledHarness
             "{} is version {version}, and its preset was proven with {proven}",
             known.program
         );
-        let hint = format!("`hd harness test {name}` tries what holds with this version");
+        let hint = format!("`hd harness test {name}` tests the preset with this version");
         found.push(finding(Kind::HarnessVersion, says, hint));
     }
     if seen.login.is_none() {
@@ -54,7 +54,7 @@ pub fn findings(known: &ProgramFacts, start: &Start<'_>, seen: &InstalledHarness
         found.push(finding(Kind::Trust, says, hint));
     }
     if let Some(why) = &seen.unreadable {
-        let hint = "mend that file: its program may not read it either".to_owned();
+        let hint = "fix that file: its program may fail to read it, too".to_owned();
         found.push(finding(Kind::Unseen, why.clone(), hint));
     }
     found
@@ -68,7 +68,7 @@ fn no_login(known: &ProgramFacts, start: &Start<'_>) -> String {
         .chain(known.login.env.iter().map(|name| (*name).to_owned()))
         .collect();
     format!(
-        "no login of {} is seen; none of these is there for its sessions: {}",
+        "no login of {} was found; its sessions have none of these: {}",
         known.program,
         places.join(", ")
     )

@@ -23,12 +23,12 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     let command = format!("{hd} handoff -m 'half of it is done: {NOTE}'");
     let steps = vec![Step::Run(command), Step::Say("Handed off.".to_owned())];
     let raider = bench.begin(FIRST, marker, steps)?;
-    let what = "a successor is told of the note";
+    let what = "the next session gets the note";
     bench.wait_heard(step(bench, what, &[&raider]), NOTE, |_| true)?;
     bench.wait_landed(&raider, LAND_LIMIT)?;
     let crashes = bench.events("agent.crashed", &raider)?;
     if !crashes.is_empty() {
-        return Err(Ended::failed("the handoff was taken for a crash"));
+        return Err(Ended::failed("the handoff counted as a crash"));
     }
     Ok(None)
 }

@@ -37,8 +37,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     Ok(match (goes_on, bench.resumes) {
         (false, true) => {
             return Err(Ended::failed(
-                "its work landed, but the next session began a new conversation, although \
-                 `resume` is configured",
+                "its work landed, but the next session started a new conversation, although `resume` is configured",
             ));
         }
         (false, false) => Some("a new conversation: it has no `resume`".to_owned()),

@@ -35,17 +35,17 @@ pub(super) fn prompt(bench: &Bench) -> Result<Option<String>, Ended> {
         })
         .unwrap_or_default();
     let [prompt] = told[..] else {
-        let why = format!("the prompt was told {} times", told.len());
+        let why = format!("the prompt arrived {} times", told.len());
         return Err(bench.failed(&raider, why));
     };
     let missing = BODY.lines().find(|line| !prompt.contains(line.trim_end()));
     if let Some(line) = missing {
-        let why = format!("the prompt was changed; this line is not in it: {line}");
+        let why = format!("the prompt was changed; this line is missing: {line}");
         return Err(bench.failed(&raider, why));
     }
     let hd = bench.hd.to_string_lossy();
     if !prompt.contains(hd.as_ref()) {
-        let why = format!("the prompt does not name {hd}, which the agent has to run");
+        let why = format!("the prompt does not name {hd}, which the agent must run");
         return Err(bench.failed(&raider, why));
     }
     let remark = (!prompt.contains(BODY)).then(|| "line ends or indents were changed".to_owned());

@@ -237,7 +237,7 @@ fn wait_at_gate(bench: &Bench, raider: &Raider, what: &str) -> Result<(), Ended>
     bench.wait(step(bench, what, &of), || {
         let heard = bench.heard(&raider.marker);
         if heard.iter().any(|heard| heard.given == Given::NoTool) {
-            let why = "it declares no tool that a command could be run with";
+            let why = "it declares no tool that runs commands";
             return Err(bench.failed(raider, why));
         }
         let stands = heard.iter().any(|heard| heard.given == Given::Waiting);

@@ -53,7 +53,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
         return Err(does_not_ask(bench, marker).unwrap_or(failed));
     }
     let wait = Wait {
-        what: "the question is gone after the answer",
+        what: "the question disappears after the answer",
         within: GONE_LIMIT,
         of: &[&raider],
         besides: "needs_input",
@@ -64,17 +64,14 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
         Ok((!asks).then_some(()))
     })?;
     let told = bench.wait_heard(
-        step(bench, "the model is told the answer", &[&raider]),
+        step(bench, "the model gets the answer", &[&raider]),
         marker,
         |heard| heard.step >= Some(1),
     )?;
     let told = told.result.unwrap_or_default();
     let others = [OPTIONS[0], OPTIONS[2]];
     if !told.contains(OPTIONS[1]) || others.iter().any(|other| told.contains(other)) {
-        let why = format!(
-            "{} was answered, and the model was told: {told}",
-            OPTIONS[1]
-        );
+        let why = format!("the answer was {}, but the model got: {told}", OPTIONS[1]);
         return Err(bench.failed(&raider, why));
     }
     bench.wait_landed(&raider, LAND_LIMIT)?;
@@ -84,7 +81,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
 /// Waits until the question is shown with its words.
 fn seen(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
     let wait = Wait {
-        what: "its question is seen",
+        what: "its question is detected",
         within: bench.limit,
         of: &[raider],
         besides: "needs_input",
@@ -111,10 +108,10 @@ fn seen(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
         .unwrap_or_default();
     let choices = shown["choices"].to_string();
     if !detail.contains(QUESTION) {
-        return Err(bench.failed(raider, format!("its question is told as {detail:?}")));
+        return Err(bench.failed(raider, format!("its question is reported as {detail:?}")));
     }
     if !OPTIONS.iter().all(|option| choices.contains(option)) {
-        return Err(bench.failed(raider, format!("its choices are told as {choices}")));
+        return Err(bench.failed(raider, format!("its choices are reported as {choices}")));
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ pub(super) fn limit(bench: &Bench) -> Result<Option<String>, Ended> {
     let off = until.map(|until| until.duration_since(resets_at).abs());
     Ok(match off {
         Some(off) if off <= CLOSE => None,
-        Some(off) => Some(format!("its end was taken to be {off:#} off")),
+        Some(off) => Some(format!("its end was reported {off:#} off")),
         None => Some(
             "it does not show when the limit ends: the end is guessed (15 minutes) unless `hd harness \
              resume` is said, as here"
@@ -87,10 +87,11 @@ fn waits_by_itself(bench: &Bench, raider: &Raider) -> Result<Option<String>, End
     bench.model.release(&raider.marker);
     match bench.wait_landed(raider, LAND_LIMIT) {
         Ok(()) => Ok(Some(
-            "it waits by itself without a word: the limit is not shown".to_owned(),
+            "it waits without any output: the limit is not shown".to_owned(),
         )),
         Err(_) => Err(Ended::Failed {
-            why: "it is not shown as `rate_limited`, and does not go on by itself".to_owned(),
+            why: "it is not shown as `rate_limited`, and does not continue automatically"
+                .to_owned(),
             screen,
             late: false,
         }),
@@ -111,7 +112,7 @@ pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
     bench.record(&raider, "login", "")?;
     // Events are stored a moment after they are shown.
     let wait = Wait {
-        what: "people are told of it (`raider.auth`)",
+        what: "a notice is sent (`raider.auth`)",
         within: bench.limit,
         of: &[&raider],
         besides: "auth",
@@ -158,7 +159,7 @@ fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), En
         true => Ok((Instant::now() >= until).then_some(())),
         false => Err(bench.failed(
             raider,
-            "its account is parked no more, and nothing has changed",
+            "its account is no longer parked, although nothing has changed",
         )),
     })?;
     let refused = |what: &str, op: &Op| match bench.call(op) {

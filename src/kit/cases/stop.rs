@@ -42,7 +42,7 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
         return Ok(None);
     }
     Err(Ended::failed(format!(
-        "these processes are left: {}",
+        "these processes still run: {}",
         left.join(", ")
     )))
 }

@@ -57,7 +57,7 @@ fn identity(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
         return Ok(());
     }
     let why = format!(
-        "the commands of {} do not tell {}, but: {}",
+        "the commands of {} do not report {}, but: {}",
         raider.name,
         words.join(", "),
         said.join("; ")

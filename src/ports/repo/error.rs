@@ -12,7 +12,7 @@ pub enum RepoError {
     #[error("the remote cannot be reached: {0}")]
     Remote(String),
     /// The rig's repository could not be prepared; that is retried.
-    #[error("the rig cannot be worked on: {0}")]
+    #[error("the rig cannot be used: {0}")]
     Held(String),
     /// The remote refused (a hook, a protected branch).
     #[error("the remote refused the push: {0}")]
@@ -31,7 +31,7 @@ pub enum RepoError {
     #[error("not found: {0}")]
     NotFound(String),
     /// The sandbox's administrative files are damaged: a repair fixes them.
-    #[error("{sandbox} is no worktree of this rig: {why}")]
+    #[error("{sandbox} is not a worktree of this rig: {why}")]
     Broken {
         /// The sandbox.
         sandbox: PathBuf,
@@ -39,7 +39,7 @@ pub enum RepoError {
         why: String,
     },
     /// The permit no longer describes the sandbox; nothing was touched.
-    #[error("the sandbox is not what was judged: {0}")]
+    #[error("the sandbox has changed since it was checked: {0}")]
     PermitStale(String),
     /// The checkout of a rig without remote cannot be moved now, so its branch cannot either.
     #[error("the checkout at {path} {why}")]

@@ -169,7 +169,7 @@ impl Sessions for FakeSessions {
         let screen = self.inner().living(handle)?.screen.clone();
         screen.ok_or_else(|| SessionError::Failed {
             id: handle.id.clone(),
-            why: "its screen cannot be seen".into(),
+            why: "its screen cannot be read".into(),
         })
     }
 

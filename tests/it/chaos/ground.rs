@@ -83,7 +83,7 @@ fn file_in_the_place_of_the_socket_is_reported_and_left_alone() {
     let socket = city.root().join(".horde/control.sock");
     fs::remove_file(&socket).unwrap();
     fifo(&socket);
-    in_log(&city, "in the place of the control socket is a FIFO");
+    in_log(&city, "the control socket was replaced by a FIFO");
     assert!(fs::symlink_metadata(&socket).is_ok(), "nobody removed it");
     fs::remove_file(&socket).unwrap();
     answers(&city);

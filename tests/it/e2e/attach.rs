@@ -40,7 +40,7 @@ fn a_person_ends_a_program_by_ctrl_c_without_a_crash_and_is_told_that_the_next_o
     let mut hd = attach(&city, &end, "Toast");
     shown(&mut seat, "ready 1");
     seat.write_all(b"\x03").unwrap();
-    shown(&mut seat, "counts as no crash");
+    shown(&mut seat, "does not count as a crash");
     assert!(hd.wait().unwrap().success());
     city.wait_sign("up2");
     let raider = city.wait_session(&relic, 2);
@@ -91,7 +91,7 @@ fn text_is_refused_while_a_line_stands_that_an_attached_person_has_begun() {
     shown(&mut seat, "delete the");
     let refused = city.hd(&["send", "reader", "go on"]);
     assert_eq!(refused.code, 7, "{refused:?}");
-    for said in ["begun a line", "delete the", "--force"] {
+    for said in ["a person began", "delete the", "--force"] {
         assert!(refused.err.contains(said), "{refused:?}");
     }
     seat.write_all(b"\x1c").unwrap();

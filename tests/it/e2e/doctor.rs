@@ -276,15 +276,18 @@ fn a_program_that_sessions_do_not_find_is_named() {
     };
     assert_eq!(clerk[..2], ["program", "agent clerk"]);
     assert!(
-        clerk[2].starts_with("/no/such/clerk is not there"),
+        clerk[2].starts_with("/no/such/clerk does not exist"),
         "{clerk:?}"
     );
     assert_eq!(ghost[..2], ["program", "harness ghost"]);
     assert!(
-        ghost[2].contains("no-such-agent is in no directory of the PATH"),
+        ghost[2].contains("no-such-agent is not in the PATH"),
         "{ghost:?}"
     );
-    assert!(ghost[2].contains("of agent mayor starts"), "{ghost:?}");
+    assert!(
+        ghost[2].contains("of agent mayor cannot start"),
+        "{ghost:?}"
+    );
 }
 
 /// The supervisor cannot start with this git; the doctor tells why.

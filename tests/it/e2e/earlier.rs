@@ -78,7 +78,7 @@ fn commits_and_files_of_a_salvaged_attempt_are_shown_by_the_commands_of_the_task
 #[test]
 fn attempt_that_only_left_files_is_said_to_have_no_commit() {
     let (told, shown) = told_after(&["printf 'in no commit\\n' >untracked.txt", "rm README"]);
-    assert!(told.contains("no commit that is new"), "{told}");
+    assert!(told.contains("no new commit"), "{told}");
     let [diff] = &shown[..] else {
         panic!("{told}: {shown:?}");
     };
@@ -144,5 +144,5 @@ fn rejected_attempt_is_shown_without_commits_removed_from_its_target() {
     let shown = printed(&city, &told);
     assert_eq!(shown.len(), 1, "{told}");
     assert!(shown[0].contains("+a line of a commit"), "{shown:?}");
-    assert!(!shown[0].contains("taken back"), "{shown:?}");
+    assert!(!shown[0].contains("being undone"), "{shown:?}");
 }

@@ -19,7 +19,7 @@ fn a_handoff_starts_a_fresh_session_that_has_the_note() {
         ],
     );
     let prompt = city.wait_prompt(&relic, 2);
-    assert!(prompt.contains("handed over to you on purpose"), "{prompt}");
+    assert!(prompt.contains("handed off to you"), "{prompt}");
     assert!(prompt.contains("the second half is missing"), "{prompt}");
     let raider = city.wait_session(&relic, 2);
     assert_eq!(
@@ -79,6 +79,6 @@ fn a_note_is_read_once() {
     assert!(city.wait_prompt(&relic, 2).contains("look at the parser"));
     let third = city.wait_prompt(&relic, 3);
     assert!(third.contains("ended before it was finished"), "{third}");
-    assert!(!third.contains("handed over to you on purpose"), "{third}");
+    assert!(!third.contains("handed off to you"), "{third}");
     city.wait_status(&relic, "closed");
 }

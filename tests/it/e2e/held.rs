@@ -41,7 +41,7 @@ fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
     let charge = || city.hd(&["charge", &waits, "other"]);
     let refused = charge();
     assert!(
-        refused.code != 0 && refused.err.contains("the rig cannot be worked on"),
+        refused.code != 0 && refused.err.contains("the rig cannot be used"),
         "{refused:?}"
     );
     // A change of the configuration does not depend on the held rig either.

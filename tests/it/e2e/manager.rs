@@ -147,7 +147,7 @@ fn a_service_manager_hears_of_every_reload_and_of_its_end() {
     save(good.replace("max = 4", "max = 3"));
     reloaded("the configuration is in force");
     save(good.replace("max = 4", "mx = 4"));
-    let refused = reloaded("refused, the one before stays in force: ");
+    let refused = reloaded("refused; the previous one stays in force: ");
     assert_eq!(refused.lines().count(), 2, "{refused}");
     assert_eq!(city.hd(&["reload"]).code, 2);
     // Also when it was known already.

@@ -51,7 +51,7 @@ fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
     assert_eq!(
         city.hd(&["raider", "nuke", "Toast"]).code,
         2,
-        "without consent"
+        "without confirmation"
     );
     let nobody = city.hd(&["raider", "nuke", "Nobody"]);
     assert_eq!(nobody.code, 4, "consent to what? {nobody:?}");
@@ -63,7 +63,7 @@ fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
         "README",
         "untracked.bin",
         "unpushed",
-        "ignored files, which no salvage keeps: secret.ignored",
+        "ignored files, which salvage does not keep: secret.ignored",
     ] {
         assert!(message.contains(name), "{name} is not in {message}");
     }

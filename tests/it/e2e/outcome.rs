@@ -31,7 +31,7 @@ fn outcome_file_that_cannot_be_understood_is_told_to_its_session_at_once() {
     let relic = city.work("write it wrong", &["commit a.txt", &wrong, "forever"]);
     let nudged = city.wait_event(1, "raider.nudged", TOAST);
     assert_eq!(nudged["cause"], "outcome_file");
-    let whole = format!("it is about {id}, this is {relic}");
+    let whole = format!("it names {id}, but this sandbox works on {relic}");
     let why = city.hd_text(&["why", "Toast"]).out;
     assert!(why.contains(&whole), "{why}");
     until("it is on its screen", || {
@@ -160,7 +160,7 @@ fn a_session_that_ended_on_a_dirty_tree_is_respawned_to_clean_it() {
     );
     let prompt = city.wait_prompt(&relic, 2);
     assert!(
-        prompt.contains("First of all") && prompt.contains("forgotten.txt"),
+        prompt.contains("First fix this") && prompt.contains("forgotten.txt"),
         "{prompt}"
     );
     city.wait_status(&relic, "closed");

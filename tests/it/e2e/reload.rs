@@ -115,7 +115,10 @@ fn reload_reports_the_fate_of_rigs_and_raiders() {
     let raider = json!({ "raider": toast, "action": "deferred", "harness": "script" });
     assert_eq!(told["raiders"], json!([raider]));
     let said = city.hd_text(&["reload"]).out;
-    assert!(said.starts_with("nothing has changed since "), "{said}");
+    assert!(
+        said.starts_with("the configuration has not changed since "),
+        "{said}"
+    );
     save(
         &city,
         &toml(&city)
@@ -124,7 +127,7 @@ fn reload_reports_the_fate_of_rigs_and_raiders() {
     );
     let said = wait("it is in force", || {
         let said = city.hd_text(&["reload"]).out;
-        (!said.starts_with("nothing")).then_some(said)
+        (!said.starts_with("the configuration has not")).then_some(said)
     });
     for line in [
         "changed   rig horde: raiders.max, raiders.nudges, suspended",

@@ -110,7 +110,7 @@ fn a_session_may_not_prune() {
     );
     let tried = city.wait_tried("pruned");
     assert_eq!(tried.code, 1, "{tried:?}");
-    assert!(tried.err.contains("may act only as itself"), "{tried:?}");
+    assert!(tried.err.contains("may act only on itself"), "{tried:?}");
 }
 
 /// Old salvage and old events are deleted after the next start; a request for them says so.

@@ -31,7 +31,7 @@ fn a_silent_session_is_told_then_replaced() {
     );
     let prompt = city.wait_prompt(&relic, 2);
     assert!(
-        prompt.contains("for a long time it did nothing"),
+        prompt.contains("it made no progress for a long time"),
         "{prompt}"
     );
     let restarted = city.wait_event(1, "agent.restarted", TOAST);

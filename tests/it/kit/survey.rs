@@ -121,14 +121,14 @@ fn list_marks_untried_presets_and_those_without_a_command() {
     assert!(line("cursor").contains("unproven"), "{table}");
     assert!(!line("claude").contains("unproven"), "{table}");
     assert!(line("script").contains("(no command)"), "{table}");
-    let note = "(no command): give that harness a `command`";
+    let note = "(no command): set `command` of that harness";
     assert!(table.contains(note), "{table}");
     let shown = |name: &str| {
         let shown = hd(temp.path(), &["harness", "show", name]);
         String::from_utf8(shown.stdout).unwrap()
     };
     assert!(
-        shown("goose").contains("unproven: never tried"),
+        shown("goose").contains("unproven: never run"),
         "{}",
         shown("goose")
     );

@@ -92,7 +92,7 @@ fn malformed() -> Vec<(String, &'static [&'static str])> {
             agent("x", "", "depends_on = [\"x\"]"),
             &["depend on each other"],
         ),
-        (agent("good", "", ""), &["\"good\" is there twice"]),
+        (agent("good", "", ""), &["\"good\" is defined twice"]),
         (group("one_for_none"), &["one_for_none"]),
         (
             group("one_for_all") + &group("one_for_all"),

@@ -44,7 +44,7 @@ async fn target_that_moves_at_every_attempt_is_followed_slowly_and_calls_a_perso
     town.pass(SECOND * 60).await;
     let escalations = town.escalations().await;
     assert_eq!(escalations.len(), 1, "a person is called, once");
-    assert!(escalations[0].title.contains("main moves all the time"));
+    assert!(escalations[0].title.contains("main keeps moving"));
     // Others are not held up by it, and it lands when the target rests.
     town.parts.repo.interlude("land", || {});
     town.pass(SECOND * 301).await;

@@ -38,7 +38,9 @@ async fn first_prompt_that_vanishes_beside_a_person_is_not_typed_again_before_th
     let charged = submitted_by_a_person(&town).await;
     town.pass(300 * SECOND).await;
     assert_eq!((typed(&town, &charged), enters(&town, &charged)), (1, 0));
-    let called = call(&town, "whether they submitted it").await.unwrap();
+    let called = call(&town, "whether that person submitted it")
+        .await
+        .unwrap();
     assert_eq!(condition(&town, &charged).await, Some("unrecognised"));
     assert_ne!(owed(&town, &charged).await.as_deref(), Some(""));
     let id = called.id.clone();
@@ -70,7 +72,11 @@ async fn first_prompt_that_vanishes_while_no_supervisor_looks_is_not_typed_again
     .await;
     town.pass(120 * SECOND).await;
     assert_eq!((typed(&town, &charged), enters(&town, &charged)), (1, 0));
-    assert!(call(&town, "whether they submitted it").await.is_some());
+    assert!(
+        call(&town, "whether that person submitted it")
+            .await
+            .is_some()
+    );
 }
 
 /// The program reports that it works, on a text that a person sent.
@@ -147,7 +153,7 @@ async fn first_prompt_that_may_have_been_taken_calls_a_person_and_is_not_typed_a
         town.pass(120 * SECOND).await;
         assert_eq!(typed(&town, &charged), 1, "{is_old}");
         assert!(!is_ended(&town, &charged), "{is_old}");
-        assert!(call(&town, "is not known").await.is_some(), "{is_old}");
+        assert!(call(&town, "is unknown").await.is_some(), "{is_old}");
     }
 }
 
@@ -160,7 +166,7 @@ async fn person_is_called_where_it_is_not_known_whether_one_is_attached() {
     sessions.guess_attached(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
-    assert!(call(&town, "does not say").await.is_some());
+    assert!(call(&town, "does not report").await.is_some());
     sessions.guess_attached(&charged.session, false);
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
@@ -174,7 +180,7 @@ async fn first_prompt_outlives_connections_that_a_holder_drops() {
     sessions.hang_up(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
-    assert!(call(&town, "cannot be seen").await.is_some());
+    assert!(call(&town, "cannot be read").await.is_some());
     sessions.hang_up(&charged.session, false);
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);

@@ -81,7 +81,7 @@ async fn screen_that_cannot_be_seen_calls_a_person() {
     town.pass(60 * SECOND).await;
     let called = town.escalations().await;
     assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("cannot be seen"), "{called:?}");
+    assert!(called[0].body.contains("cannot be read"), "{called:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +93,7 @@ async fn first_prompt_that_cannot_be_read_calls_a_person() {
     town.pass(60 * SECOND).await;
     let called = town.escalations().await;
     assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("cannot be read"), "{called:?}");
+    assert!(called[0].body.contains("cannot read whether"), "{called:?}");
     town.parts.sessions.hide_meta(&charged.session, false);
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
@@ -117,7 +117,7 @@ async fn end_of_input_that_cannot_be_typed_calls_a_person() {
     town.pass(120 * SECOND).await;
     let called = town.escalations().await;
     assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("end of its input"), "{called:?}");
+    assert!(called[0].body.contains("end of the input"), "{called:?}");
     sessions.deafen(&charged.session, false);
     town.pass(60 * SECOND).await;
     assert!(is_ended(&town, &charged));
@@ -216,7 +216,7 @@ async fn call_for_a_refused_first_prompt_names_the_session() {
         town.pass(20 * SECOND).await;
     }
     let called = town.escalations().await;
-    let is_refusal = |call: &Relic| call.body.contains("typed and not submitted");
+    let is_refusal = |call: &Relic| call.body.contains("typed, but not submitted");
     assert!(called.iter().any(is_refusal), "{called:?}");
     for call in called {
         assert!(!call.body.contains("NAME"), "{}", call.body);

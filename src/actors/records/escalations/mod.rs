@@ -309,7 +309,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
 pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Entry, StoreError> {
     let relic = txn.relic(id)?;
     if relic.kind != RelicKind::Escalation {
-        return Err(StoreError::Conflict(format!("{id} is no escalation")));
+        return Err(StoreError::Conflict(format!("{id} is not an escalation")));
     }
     if relic.status == RelicStatus::Closed {
         return Err(StoreError::Conflict(format!("{id} is closed already")));

@@ -24,7 +24,7 @@ async fn shortened_conversation_is_followed_by_a_rally() {
     }
     town.pass(MINUTE).await;
     let sent = town.parts.sessions.sent(&charged.session);
-    let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was shortened"));
+    let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was compacted"));
     assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
     // At a limit nothing is typed; afterwards it is, in time.
     let limit = Trouble {
@@ -66,7 +66,7 @@ async fn rally_after_a_shortened_conversation_is_typed_again_when_it_was_refused
     drop(other);
     town.pass(MINUTE).await;
     let sent = town.parts.sessions.sent(&charged.session);
-    let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was shortened"));
+    let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was compacted"));
     assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
 }
 
@@ -92,7 +92,7 @@ async fn session_gets_the_rigs_instructions_after_a_compaction() {
             sent.iter().any(|input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains(words)))
         };
         match words {
-            Some(words) => assert!(said(words) && !said("was shortened"), "{sent:?}"),
+            Some(words) => assert!(said(words) && !said("was compacted"), "{sent:?}"),
             None => assert!(sent.is_empty(), "{sent:?}"),
         }
     }

@@ -207,7 +207,10 @@ async fn unannounced_exit_is_found_by_the_patrol() {
     town.parts.sessions.exit_unheard(&charged.session, 1);
     town.parts.sessions.forget(&charged.session).unwrap();
     town.pass(PATROL).await;
-    assert!(town.runs(&charged.session), "no trace is left of it");
+    assert!(
+        town.runs(&charged.session),
+        "its records and processes are gone"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,7 +32,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
     nuke::remove(world, &target).await.map_err(|kept| {
         let raider = &plan.raider;
         kept.hint(format!(
-            "`hd raider repair {raider}` mends its sandbox; then it is removed"
+            "`hd raider repair {raider}` repairs its sandbox; then it is removed"
         ))
     })?;
     let (id, plan) = (saga.id, plan.clone());

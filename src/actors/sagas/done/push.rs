@@ -74,8 +74,8 @@ async fn record_failure(
         problem: ProblemKind::PushBlocked.into(),
         severity: Severity::High,
         evidence: format!(
-            "{}: {error}\nit is tried again; `hd raider nuke {} --salvage` gives the branch up and \
-             keeps its work",
+            "{}: {error}\nthe push is retried; `hd raider nuke {} --salvage` saves its work and \
+            abandons the branch",
             plan.branch, plan.raider
         ),
     };

@@ -256,10 +256,7 @@ pub(super) async fn hold(
         if mr.attempts != PATIENCE || tried == Tried::Not && !counts {
             return Ok(());
         }
-        let text = format!(
-            "{} was tried {PATIENCE} times and cannot be landed yet",
-            mr.id
-        );
+        let text = format!("{} could not be landed in {PATIENCE} attempts", mr.id);
         let problem = ProblemKind::LandingParked.of(&mr.id, text);
         call(txn, mr, problem, why.clone())
     });

@@ -82,10 +82,7 @@ pub(super) async fn put_back(
             record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
         }
         if calls {
-            let text = format!(
-                "{} cannot be landed: {} moves all the time",
-                mr.id, mr.target
-            );
+            let text = format!("{} cannot be landed: {} keeps moving", mr.id, mr.target);
             let problem = ProblemKind::TargetMoves.of(&mr.id, text);
             call(txn, mr, problem, why)?;
         }

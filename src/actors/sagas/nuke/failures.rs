@@ -112,7 +112,7 @@ async fn call(world: &World, target: &NukeTarget, failure: &Refusal) -> Result<(
         relic: None,
         problem: ProblemKind::NukeStuck.into(),
         severity: Severity::High,
-        evidence: format!("{failure}\nnothing is removed meanwhile; it is tried again and again"),
+        evidence: format!("{failure}\nthe nuke is retried; until it succeeds nothing is removed"),
     };
     escalations::call(world, &message::witness(&target.raider.rig), body).await
 }

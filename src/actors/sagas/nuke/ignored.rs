@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(super) async fn list(world: &World, target: &NukeTarget) -> Ignored {
     match tokio::time::timeout(LIMIT, measure(world, target)).await {
         Ok(measured) => of(&measured),
-        Err(_) => Ignored::unknown(format!("git did not say it within {LIMIT:?}")),
+        Err(_) => Ignored::unknown(format!("git did not answer within {LIMIT:?}")),
     }
 }
 

@@ -109,7 +109,7 @@ async fn checked(world: &World, target: &NukeTarget) -> Result<Checked, Refusal>
     let seen = session(world, target).await;
     if let Probed::Unknown(why) = &seen {
         let message = format!(
-            "it is not known whether a session of {} runs: {why}",
+            "it is unknown whether a session of {} runs: {why}",
             target.raider
         );
         return Err(Refusal::new(RefusalKind::Unavailable, message));
@@ -121,7 +121,7 @@ async fn checked(world: &World, target: &NukeTarget) -> Result<Checked, Refusal>
     let measured = match measured {
         Probed::Known(measured) => measured,
         Probed::Unknown(why) => {
-            let why = format!("the sandbox cannot be judged: {why}");
+            let why = format!("the sandbox cannot be inspected: {why}");
             return Err(measure::unreadable(target, why));
         }
     };

@@ -26,11 +26,11 @@ pub(super) fn facts_of(measured: Probed<Option<Measurement>>) -> Probed<Option<G
 #[must_use]
 pub fn unreadable(target: &NukeTarget, why: String) -> Refusal {
     let raider = &target.raider;
-    let message = format!("what the sandbox of {raider} holds cannot be read, nor saved");
+    let message = format!("the content of the sandbox of {raider} can be neither read nor saved");
     if is_no_room(&why) {
         return Refusal::new(RefusalKind::Unavailable, format!("{message}: {why}"));
     }
-    let hint = format!("`hd raider repair {raider}` makes it whole first");
+    let hint = format!("run `hd raider repair {raider}` first");
     Refusal::work_at_risk(message, vec![why]).hint(hint)
 }
 

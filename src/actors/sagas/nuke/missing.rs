@@ -73,7 +73,7 @@ fn refuse(target: &NukeTarget, strays: &[Oid], left: Option<&GitFacts>) -> Resul
     Err(match left {
         None => refused,
         Some(_) => refused.hint(format!(
-            "`hd raider repair {raider}` writes anew what was staged; `--salvage` keeps it and goes on"
+            "`hd raider repair {raider}` restores the staged files; `--salvage` saves them and goes on"
         )),
     })
 }

@@ -93,7 +93,7 @@ pub async fn rehearse(
             Probed::Known(_) => match salvage_quota::lacking(world, target).await? {
                 None => Would::Salvage,
                 Some(numbers) => {
-                    message = format!("{message}, and {}: {numbers}", ProblemKind::SalvageFull);
+                    message = format!("{message}; {}: {numbers}", ProblemKind::SalvageFull);
                     hint = Some(salvage_quota::HINT.to_owned());
                     Would::Refuse
                 }

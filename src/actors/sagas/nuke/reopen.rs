@@ -57,7 +57,7 @@ pub(super) fn reopen(
     txn.record(&event.with(data))?;
     if matches!(target.cause, Cause::TooManyDeaths | Cause::KeptLongEnough) {
         let why = format!(
-            "{} came to nothing: {}",
+            "{} ended without success: {}",
             target.raider,
             target.cause.as_str()
         );

@@ -33,7 +33,7 @@ pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<(), Refu
 /// Builds the refusal for lack of room.
 pub(super) fn refusal(target: &NukeTarget, numbers: &str) -> Refusal {
     let message = format!(
-        "{} is kept, {}: {numbers}",
+        "{} is kept; {}: {numbers}",
         target.raider,
         ProblemKind::SalvageFull
     );
@@ -54,6 +54,6 @@ pub(super) async fn lacking(world: &World, target: &NukeTarget) -> Result<Option
     let taken: u64 = kept.iter().map(|entry| entry.bytes).sum();
     // A commit takes no room.
     let fits = size == 0 || taken.saturating_add(size) <= most;
-    let numbers = || format!("{size} bytes are to be saved, {taken} of {most} are taken");
+    let numbers = || format!("{size} bytes must be saved, {taken} of {most} bytes are used");
     Ok((!fits).then(numbers))
 }

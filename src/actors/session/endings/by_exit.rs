@@ -49,7 +49,7 @@ pub async fn apply(
             ..
         }) => passed,
         Err(refused) if refused.kind == RefusalKind::NoCommits => Outcome::Stuck {
-            reason: format!("it ended without a commit; it said last:\n{tail}"),
+            reason: format!("it ended without a commit; its last output:\n{tail}"),
         },
         Err(refused) => {
             tracing::warn!(

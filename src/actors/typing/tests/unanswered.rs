@@ -16,7 +16,7 @@ async fn text_that_was_taken_without_an_answer_is_submitted() {
 /// A repeated text would arrive twice.
 #[tokio::test(start_paused = true)]
 async fn refusal_of_a_text_that_was_taken_in_part_says_not_to_send_it_again() {
-    for (waits, said) in [(true, "the rest is typed"), (false, "is not known")] {
+    for (waits, said) in [(true, "the rest is typed"), (false, "is unknown")] {
         let seat = Seat::new().await;
         seat.sessions().clog(&seat.handle.id, waits);
         seat.sessions()
@@ -40,7 +40,7 @@ async fn refusal_of_a_paste_that_was_taken_in_part_says_that_the_same_text_again
     let refused = seat.deliver("Go on", by).await;
     let refused = Refusal::from(refused.unwrap_err());
     assert!(refused.message.contains("not submitted"), "{refused}");
-    assert!(refused.hint.unwrap().contains("submits it"));
+    assert!(refused.hint.unwrap().contains("to submit it"));
     assert_eq!(seat.sent().len(), 1, "no Enter");
 }
 
@@ -61,7 +61,7 @@ async fn repeated_text_of_a_person_overrides_the_doubt_about_an_earlier_text() {
     for _ in 0..3 {
         let refused = seat.submit("Go on").await;
         let refused = refused.unwrap_err();
-        assert!(refused.message.contains("may still stand"), "{refused}");
+        assert!(refused.message.contains("may still be"), "{refused}");
     }
     let by = By::Person { force: false };
     let again = || seat.deliver("Go on", by);

@@ -48,7 +48,7 @@ impl Candidate {
             (RunState::Unknown { why }, _) => Some(why.clone()),
             (_, Err(error)) => Some(error.to_string()),
             _ if facts.guessed => Some("its terminal's server does not answer".to_owned()),
-            _ => hidden.then(|| "its screen cannot be seen".to_owned()),
+            _ => hidden.then(|| "its screen cannot be read".to_owned()),
         };
         ObservedRaider {
             marks: Marks {

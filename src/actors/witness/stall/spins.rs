@@ -30,7 +30,7 @@ pub(super) async fn examine(
     };
     let id = seen.facts.id.clone();
     let runs = effects::sessions(&args.world, &seen.facts.id, move |provider| {
-        let why = "which commands it runs cannot be seen".to_owned();
+        let why = "the commands that it runs cannot be listed".to_owned();
         let runs = provider.runs_command(&id, age);
         runs.ok_or(SessionError::Failed { id, why })
     });

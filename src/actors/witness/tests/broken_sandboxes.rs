@@ -81,7 +81,7 @@ async fn failure_in_a_broken_sandbox_names_the_repair() {
     assert_eq!(refused.kind, RefusalKind::Failed, "{refused}");
     assert_eq!(
         refused.hint.unwrap(),
-        format!("`hd raider repair horde/{name}` makes it whole")
+        format!("`hd raider repair horde/{name}` rebuilds it")
     );
     repair::run(&town.world, charged.raider.clone())
         .await
@@ -182,7 +182,7 @@ async fn no_session_starts_in_a_missing_or_broken_sandbox() {
     assert_eq!(town.parts.tasks.prompts().len(), 1, "nothing is written");
     assert_eq!(town.events(EventType::RaiderHomeless).await.len(), 1);
     repo.give_back(name);
-    repo.damage(name, "its files are not all there yet");
+    repo.damage(name, "some of its files do not exist yet");
     town.pass(PATROL * 3).await;
     assert_eq!(town.starts(&charged.session), 1);
     let refused = town.wake(&id).await.unwrap_err();

@@ -62,7 +62,7 @@ async fn a_refusal_names_them_beside_the_work() {
     let refused = town.nuke(&charged.raider, false).await.unwrap_err();
     let losses = [
         "uncommitted: notes.txt",
-        "ignored files, which no salvage keeps: .env",
+        "ignored files, which salvage does not keep: .env",
     ];
     assert_eq!(refused.losses, losses);
     let would = rehearsed(&town, &charged).await;
@@ -84,7 +84,7 @@ async fn unknown_list_of_ignored_files_is_not_an_empty_one() {
     assert_eq!(would["ignored"], Value::Null);
     assert_eq!(would["ignored_unknown"], "the index is damaged");
     let refused = town.nuke(&charged.raider, false).await.unwrap_err();
-    assert!(refused.losses[1].contains("not known"), "{refused:?}");
+    assert!(refused.losses[1].contains("unknown"), "{refused:?}");
 }
 
 /// Removals by the witness itself name them, too.

@@ -138,7 +138,7 @@ async fn a_sandbox_whose_owner_cannot_be_read() {
     let told = shown(&town).await;
     let mut states = told.iter().map(|wisp| (wisp.0.as_str(), wisp.1));
     assert!(states.any(|it| it == (wisp("pending")[0].0.as_str(), RelicStatus::Open)));
-    assert_eq!(told[0].2, "it can be told whose it is");
+    assert_eq!(told[0].2, "its owner is known again");
 }
 
 /// A person makes room, or does not: at least it is known.

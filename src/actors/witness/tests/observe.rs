@@ -147,7 +147,7 @@ async fn a_directory_that_is_no_sandbox_is_told_once_and_left_alone() {
     town.parts.repo.lose(&charged.raider.name);
     town.pass(PATROL * 2).await;
     let told = town.escalations().await;
-    assert_eq!(told[0].status, RelicStatus::Closed, "it is gone");
+    assert_eq!(told[0].status, RelicStatus::Closed, "it has ended");
 }
 
 /// A transient read error is ignored; a lasting one is escalated until it is over.

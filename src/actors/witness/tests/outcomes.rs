@@ -179,7 +179,8 @@ async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalat
         town.pass(Duration::from_millis(200)).await;
         assert_eq!(town.starts(&charged.session), session);
         let prompt = town.parts.tasks.prompts().pop().unwrap();
-        let why = "First of all: .horde-outcome could not be understood: unknown outcome \"pased\"";
+        let why =
+            "First fix this: .horde-outcome could not be understood: unknown outcome \"pased\"";
         assert!(prompt.contains(why), "{prompt}");
     }
     assert!(town.escalations().await.is_empty());
@@ -251,7 +252,7 @@ async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
     let prompt = town.parts.tasks.prompts().pop().unwrap();
     assert!(
-        prompt.contains("First of all") && prompt.contains("wip.txt"),
+        prompt.contains("First fix this") && prompt.contains("wip.txt"),
         "{prompt}"
     );
     // An outcome that became acceptable meanwhile needs no session.

@@ -55,7 +55,7 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     assert_eq!(causes(&town, EventType::RaiderRespawned).await, ["stalled"]);
     let prompt = town.parts.tasks.prompts().pop().unwrap();
     assert!(
-        prompt.contains("for a long time it did nothing"),
+        prompt.contains("it made no progress for a long time"),
         "{prompt}"
     );
     town.pass(12 * MINUTE).await;
@@ -98,7 +98,11 @@ async fn raider_that_cannot_be_nudged_is_not_replaced_and_is_escalated_once() {
     town.pass_hours(5 * HOUR).await;
     assert_eq!(steps(&town, &charged).await, (0, 1, 1));
     let called = town.escalations().await.remove(0);
-    assert!(called.title.contains("cannot be told"), "{}", called.title);
+    assert!(
+        called.title.contains("accepts no nudge"),
+        "{}",
+        called.title
+    );
     assert!(called.body.contains("takes nothing"), "{}", called.body);
     assert!(town.events(EventType::RaiderNudged).await.is_empty());
     assert_eq!(causes(&town, EventType::RaiderStalled).await.len(), 1);
@@ -256,7 +260,7 @@ async fn person_is_called_for_a_stalled_session_in_which_a_line_was_begun_and_le
     assert!(town.runs(&charged.session), "it is not replaced for that");
     let called = town.escalations().await;
     assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].title.contains("a person has begun"), "{called:?}");
+    assert!(called[0].title.contains("a person began"), "{called:?}");
     assert!(called[0].body.contains("delete the"), "{called:?}");
     town.pass(MINUTE * 20).await;
     assert!(!sessions.sent(&charged.session).is_empty());

@@ -10,10 +10,10 @@ pub(super) fn commit_fault(text: &[u8]) -> Option<Fault> {
     let end = text.windows(2).position(|two| two == b"\n\n");
     let head = &text[..end.map_or(text.len(), |end| end + 1)];
     if text.contains(&0) {
-        return fault("a NUL in it");
+        return fault("it contains a NUL byte");
     }
     if !head.ends_with(b"\n") {
-        return fault("its head has no end");
+        return fault("its header has no end");
     }
     let mut lines = head.split(|byte| *byte == b'\n').peekable();
     let is_id = |id: &[u8]| Oid::new(bytes::lossy(id)).is_ok();
@@ -22,14 +22,14 @@ pub(super) fn commit_fault(text: &[u8]) -> Option<Fault> {
             .is_some_and(is_id)
     };
     if !is_named(lines.next(), b"tree ") {
-        return fault("no line that names its tree");
+        return fault("no tree line");
     }
     while lines
         .peek()
         .is_some_and(|line| line.starts_with(b"parent "))
     {
         if !is_named(lines.next(), b"parent ") {
-            return fault("a garbled line that names its parent");
+            return fault("a malformed parent line");
         }
     }
     for (key, what) in [("author ", "author"), ("committer ", "committer")] {
@@ -37,18 +37,18 @@ pub(super) fn commit_fault(text: &[u8]) -> Option<Fault> {
             .next()
             .and_then(|line| line.strip_prefix(key.as_bytes()));
         let Some(line) = line else {
-            return fault(&format!("no line that names its {what}"));
+            return fault(&format!("no {what} line"));
         };
         if let Some(why) = ident_fault(line) {
             let line = bytes::lossy(line);
-            return fault(&format!("its {what} is garbled ({why}): {line:?}"));
+            return fault(&format!("its {what} line is malformed ({why}): {line:?}"));
         }
         if lines
             .peek()
             .is_some_and(|line| line.starts_with(b"author "))
             && what == "author"
         {
-            return fault("two lines that name its author");
+            return fault("two author lines");
         }
     }
     None

@@ -261,7 +261,7 @@ pub(in super::super) fn read(
     seen: &mut HashCache,
 ) -> Result<Option<(Entry, Oid)>, RepoError> {
     let path = root.path().join(bytes::path(&entry.path));
-    let mut last = io::Error::other("it changes while it is read");
+    let mut last = io::Error::other("it keeps changing while it is read");
     for _ in 0..TRIES {
         let began = SystemTime::now();
         let read = match entry.kind {
@@ -274,7 +274,7 @@ pub(in super::super) fn read(
             }),
         };
         let now = root.stat(&entry.path);
-        let Some(now) = now.map_err(|error| failed("cannot look at", &path, &error))? else {
+        let Some(now) = now.map_err(|error| failed("cannot inspect", &path, &error))? else {
             return Ok(None);
         };
         let before = std::mem::replace(&mut entry.stamp, stamp(&now));

@@ -66,7 +66,7 @@ impl Hasher {
             Self::Sha1(hash) => {
                 let found = hash.try_finalize();
                 if found.has_collision() {
-                    let what = "its SHA-1 is one of a collision, so git cannot hold it";
+                    let what = "its SHA-1 is part of a known collision, so git cannot store it";
                     return Err(io::Error::other(what));
                 }
                 hex(found.hash())
@@ -105,7 +105,7 @@ pub(in super::super) fn file(format: Format, file: &mut impl Read, size: u64) ->
     let room = usize::try_from(size.saturating_add(1)).unwrap_or(READ_AT_ONCE);
     let read = drain(file, room, |part| hasher.update(part))?;
     if read != size {
-        return Err(io::Error::other("it changes while it is read"));
+        return Err(io::Error::other("it keeps changing while it is read"));
     }
     hasher.id()
 }

@@ -120,7 +120,10 @@ impl Drop for Lock {
         // Closing is not enough: a process that another thread is just starting has a copy of the descriptor until it
         // executes its program.
         if let Err(error) = self.0.unlock() {
-            tracing::warn!(%error, "the lock of the gate could not be released; the kernel frees it when no process has it open");
+            tracing::warn!(
+                %error,
+                "the lock of the gate could not be released; the kernel frees it when the last process closes it"
+            );
         }
     }
 }

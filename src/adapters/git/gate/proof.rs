@@ -103,7 +103,7 @@ impl Made {
         for path in paths {
             let (Some((_, blob)), Some((_, id))) = (tree.get(path), state.get(path)) else {
                 let path = crate::adapters::git::bytes::lossy(path);
-                let what = format!("{path} is not in the gate worktree as the commit has it");
+                let what = format!("{path} in the gate worktree differs from the commit");
                 return Err(RepoError::Failed(what));
             };
             let made = (blob.clone(), id.clone());

@@ -81,7 +81,11 @@ impl<'r> Worktree<'r> {
             match self.bring(commit) {
                 Ok(proved) => return Ok(proved),
                 Err(error) => {
-                    tracing::warn!(path = %self.path.display(), %error, "the gate worktree could not be brought to the commit; it is made anew");
+                    tracing::warn!(
+                        path = %self.path.display(),
+                        %error,
+                        "the gate worktree could not be set to the commit; it is recreated"
+                    );
                 }
             }
         }
@@ -139,7 +143,7 @@ impl<'r> Worktree<'r> {
     /// git's conversions of them.
     fn bring(&self, commit: &Oid) -> Result<Proved, RepoError> {
         if !self.is_dir() {
-            let what = format!("{} is not a directory any more", self.path.display());
+            let what = format!("{} is no longer a directory", self.path.display());
             return Err(RepoError::Failed(what));
         }
         // Left by a git that was killed. No other git works here.
@@ -161,7 +165,7 @@ impl<'r> Worktree<'r> {
         );
         if found != wanted {
             return Err(RepoError::Failed(format!(
-                "the gate worktree has tree {found} instead of that of {commit}"
+                "the gate worktree has tree {found} instead of the tree of {commit}"
             )));
         }
         let files = self.repo.files_of(commit)?;
@@ -201,7 +205,7 @@ impl<'r> Worktree<'r> {
         match made.wrong(files, &state).first() {
             None => Ok(state),
             Some(path) => Err(RepoError::Failed(format!(
-                "{} of the gate worktree is not what the commit has",
+                "{} of the gate worktree differs from the commit",
                 bytes::lossy(path)
             ))),
         }
@@ -259,7 +263,7 @@ impl<'r> Worktree<'r> {
     }
 }
 
-/// Returns true if the path does not exist, or a link is on the way to it.
+/// Returns true if the path does not exist, or a symbolic link is in its path.
 fn is_elsewhere(error: &std::io::Error) -> bool {
     let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
     absent || beneath::is_odd(error)

@@ -57,10 +57,10 @@ impl Search<'_, '_> {
                 match view.held(self.around.repo, base.as_ref(), &[]) {
                     Ok(None) if has_staged(&view)? => Some(HeldWork::left("staged changes")),
                     Ok(held) => held,
-                    Err(error) => Some(HeldWork::left(format!("cannot be judged: {error}"))),
+                    Err(error) => Some(HeldWork::left(format!("cannot be inspected: {error}"))),
                 }
             }
-            Err(error) => Some(HeldWork::left(format!("cannot be judged: {error}"))),
+            Err(error) => Some(HeldWork::left(format!("cannot be inspected: {error}"))),
         };
         if let Some(held) = held {
             self.keep_git_dir(git_dir)?;

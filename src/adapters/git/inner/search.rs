@@ -167,20 +167,28 @@ impl<'a, 's> Search<'a, 's> {
         above: Option<RelPath>,
     ) -> Result<(), RepoError> {
         let Some(git_dir) = self.git_dir(path) else {
-            let holds = "its .git leads nowhere".to_owned();
+            let holds = "its .git is a broken link".to_owned();
             return self.whole(path, Kind::Submodule, holds);
         };
         let view = match View::of(self.around.repo, &git_dir, self.around.format) {
             Ok(view) => view,
             Err(error) => {
-                return self.whole(path, Kind::Submodule, format!("cannot be judged: {error}"));
+                return self.whole(
+                    path,
+                    Kind::Submodule,
+                    format!("cannot be inspected: {error}"),
+                );
             }
         };
         self.present.push(git_dir.clone());
         let looked = match self.compare_worktree(path, &view) {
             Ok(looked) => looked,
             Err(error) => {
-                return self.whole(path, Kind::Submodule, format!("cannot be judged: {error}"));
+                return self.whole(
+                    path,
+                    Kind::Submodule,
+                    format!("cannot be inspected: {error}"),
+                );
             }
         };
         let says = state(
@@ -281,9 +289,9 @@ impl<'a, 's> Search<'a, 's> {
     /// Judges a repository that ignore rules hide. If its remotes have its commits, only its changed files are saved:
     /// repositories that tools fetch are large, and tools write into them.
     fn hidden(&mut self, path: &[u8], base: Option<Oid>, pins: &[Oid]) -> Result<(), RepoError> {
-        let unknown = |why: &dyn std::fmt::Display| format!("cannot be judged: {why}");
+        let unknown = |why: &dyn std::fmt::Display| format!("cannot be inspected: {why}");
         let Some(git_dir) = self.git_dir(path) else {
-            return self.whole(path, Kind::Ignored, unknown(&"its .git leads nowhere"));
+            return self.whole(path, Kind::Ignored, unknown(&"its .git is a broken link"));
         };
         let view = match View::of(self.around.repo, &git_dir, self.around.format) {
             Ok(view) => view,
@@ -394,7 +402,7 @@ impl<'a, 's> Search<'a, 's> {
             Err(error) => return Err(error),
         };
         if !walked.closed.is_empty() || !walked.mounts.is_empty() {
-            self.mark_closed(&"not all of it can be read");
+            self.mark_closed(&"parts of it cannot be read");
         }
         let entries = walked.entries;
         self.save(Home::Sandbox, entries)?;

@@ -189,9 +189,9 @@ impl View {
                 match self.count(&reflog.commits, &known, Claims::Nothing)? {
                     Ok(0) => None,
                     Ok(claimed) => Some(HeldWork::left(format!(
-                        "commits that only its own refs call pushed: {claimed}"
+                        "commits that only its own refs list as pushed: {claimed}"
                     ))),
-                    Err(why) => Some(HeldWork::left(format!("cannot be judged: {why}"))),
+                    Err(why) => Some(HeldWork::left(format!("cannot be inspected: {why}"))),
                 },
             );
         }
@@ -202,7 +202,7 @@ impl View {
             (Ok(0), Ok(_)) if only_fetched => return Ok(None),
             (Ok(0), Ok(all)) => HeldWork::left(format!("unpushed commits: {all}")),
             (Ok(present), _) => HeldWork::at_work(format!("unpushed commits: {present}")),
-            (Err(why), _) => HeldWork::at_work(format!("cannot be judged: {why}")),
+            (Err(why), _) => HeldWork::at_work(format!("cannot be inspected: {why}")),
         }))
     }
 

@@ -19,7 +19,7 @@ const NAME: &str = ".gitattributes";
 /// [`RepoError`]: git failed, or the directory cannot be written.
 pub(super) fn directory(git: impl Fn() -> Git, tree: &Oid) -> Result<TempDir, RepoError> {
     let fail = |error: std::io::Error| {
-        RepoError::Failed(format!("attributes cannot be laid out for git: {error}"))
+        RepoError::Failed(format!("attributes cannot be prepared for git: {error}"))
     };
     let dir = tempfile::tempdir().map_err(fail)?;
     let listed = git().args(["ls-tree", "-r", "-z", tree.as_str()]).run()?;

@@ -89,13 +89,13 @@ fn plan<'a>(
 ) -> Result<Vec<Planned<'a>>, RepoError> {
     if let Some(closed) = measured.inner.inner.iter().find(|inner| inner.closed) {
         let path = bytes::lossy(&closed.path);
-        let what = format!("not all of {path} can be read: it cannot be saved");
+        let what = format!("parts of {path} cannot be read: it cannot be saved");
         return Err(RepoError::Failed(what));
     }
     if let Some(mount) = measured.mounts.first() {
         let path = measured.ground.sandbox.join(bytes::path(mount));
         let what = format!(
-            "{} is a mount point: `umount` it, then what is left can be saved",
+            "{} is a mount point: run `umount`, then the rest can be saved",
             path.display()
         );
         return Err(RepoError::Failed(what));

@@ -258,7 +258,7 @@ fn make_refs(
         let line = format!("{prefix}/{name} {id}");
         if !found.lines().any(|found| found == line) {
             return Err(RepoError::Failed(format!(
-                "{prefix}/{name} does not read back"
+                "{prefix}/{name} could not be verified after writing"
             )));
         }
     }

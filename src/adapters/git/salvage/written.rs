@@ -170,7 +170,7 @@ pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoEr
     let wrong = |path: &[u8], what: &str| {
         let path = dir.join(bytes::path(path));
         let what = format!("{} {what}", path.display());
-        RepoError::Failed(format!("{what} than the salvage has it"))
+        RepoError::Failed(format!("{what} than in the salvage"))
     };
     let root = Root::open(dir).map_err(fail)?;
     let walked = walk(&root, &mut All).map_err(fail)?;
@@ -182,7 +182,7 @@ pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoEr
         let path = entry.path.clone();
         let Some(line) = left.remove(path.as_slice()) else {
             if only && entry.kind != Kind::Dir && path != b".git" {
-                return Err(wrong(&path, "is there, which is another state"));
+                return Err(wrong(&path, "exists, unlike in the salvage"));
             }
             continue;
         };
@@ -204,6 +204,6 @@ pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoEr
     }
     let gone = left.values().find(|line| line.kind != Kind::Other);
     gone.map_or(Ok(()), |line| {
-        Err(wrong(&line.path, "is missing, which is another state"))
+        Err(wrong(&line.path, "is missing, unlike in the salvage"))
     })
 }

@@ -213,7 +213,7 @@ fn second_open_saga_of_a_kind_and_subject_is_refused() {
     let why = conflict(open(&mut store, SagaKind::Charge, &rig));
     assert_eq!(
         why,
-        "a charge of horde/raiders/Toast is under way (at slot)"
+        "a charge of horde/raiders/Toast is already running (at slot)"
     );
     let nuke = open(&mut store, SagaKind::Nuke, &nux().rig).unwrap();
     run(&mut store, |txn| {

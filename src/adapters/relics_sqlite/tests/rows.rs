@@ -172,7 +172,7 @@ fn dependency_cycle_is_refused() {
     );
     first.deps = vec![id("gt-3")];
     let why = conflict(run(&mut store, |txn| txn.put_relic(&first)));
-    assert_eq!(why, "gt-1 would wait for itself");
+    assert_eq!(why, "gt-1 would depend on itself");
     assert_eq!(
         run(&mut store, |txn| txn.relic(&id("gt-1"))).unwrap().deps,
         vec![]

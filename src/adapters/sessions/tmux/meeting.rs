@@ -50,7 +50,7 @@ impl<'a> Meeting<'a> {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::Error::other("the pane's holder does not call"));
+                return Err(io::Error::other("the pane's holder does not connect"));
             }
             if pidfd.wait(Duration::ZERO)? {
                 return Err(gone());

@@ -95,7 +95,9 @@ impl Tmux {
         check()?;
         let (dir, name) = (self.settings.parent(), self.settings.file_name());
         let (Some(dir), Some(name)) = (dir, name) else {
-            return Err(io::Error::other("the settings of tmux have no place"));
+            return Err(io::Error::other(
+                "the directory of the tmux settings is missing",
+            ));
         };
         beneath::replace(dir, Path::new(name), SETTINGS.as_bytes()).map(drop)
     }
@@ -141,7 +143,7 @@ impl Tmux {
         let follow = [";", "set-option", "-w", "-u", "-t", &target, "window-size"];
         let words: Vec<OsString> = resize.into_iter().chain(follow).map(Into::into).collect();
         self.ask(&words)?;
-        let strange = || io::Error::other(format!("tmux names no process of the pane: {said:?}"));
+        let strange = || io::Error::other(format!("tmux reports no process of the pane: {said:?}"));
         proc::identify(said.trim().parse().map_err(|_| strange())?)
     }
 
@@ -231,7 +233,9 @@ fn kill(
     if let Some(&stranger) = alive.peek()
         && !alive.any(is_ours)
     {
-        let why = format!("the tmux session {id} is not ours: process {stranger} runs in it");
+        let why = format!(
+            "the tmux session {id} does not belong to the supervisor: process {stranger} runs in it"
+        );
         return Err(io::Error::other(why));
     }
     ignore_missing_target(ask(&["kill-session", "-t", &target].map(Into::into)))

@@ -45,7 +45,7 @@ impl Pane {
         let socket = tmux.rsplitn(3, ',').last().map(PathBuf::from);
         let id = std::env::var("TMUX_PANE").ok();
         let (Some(socket), Some(id)) = (socket.filter(|path| path.is_absolute()), id) else {
-            return Err(io::Error::other("this is no tmux pane"));
+            return Err(io::Error::other("this is not a tmux pane"));
         };
         let tty = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 10)?;
         let (pipe, into_pipe) = io::pipe()?;
@@ -145,7 +145,7 @@ impl Pane {
         if loaded.trim() != text.len().to_string() {
             let (all, some) = (text.len(), loaded.trim());
             return Err(io::Error::other(format!(
-                "tmux took {some:?} of {all} bytes of text"
+                "tmux accepted {some:?} of {all} bytes of text"
             )));
         }
         self.run("paste-buffer", &["-d", "-p", "-r", "-b", &name])?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::how;
 use crate::cli::context::Context;
+use crate::cli::render::to_seconds;
 use crate::control::client::Flow;
 use crate::control::protocol::{ControlError, Op, args::Events};
 use crate::domain::holder_wire::Ended;
@@ -122,7 +123,8 @@ impl Reason {
         let (kind, cause) = (word(end, "/type"), word(end, "/cause"));
         let group = verb_group(&word(end, "/subject"));
         Some(Self {
-            said: sentence(&kind, &cause, &word(end, "/data/until")).replace("GROUP", group),
+            said: sentence(&kind, &cause, &to_seconds(&word(end, "/data/until")))
+                .replace("GROUP", group),
             // A nuke ends the session first.
             more: group == "raider" && kind == "agent.stopped" && cause == "operator",
         })
@@ -137,10 +139,10 @@ fn sentence(kind: &str, cause: &str, until: &str) -> String {
     const AGAIN: &str = "`hd attach NAME` shows its next session";
     match (kind, cause) {
         ("agent.crashed", _) => {
-            "NAME crashed: its session HOW; `hd why NAME` tells what follows".to_owned()
+            "NAME crashed: its session HOW; `hd why NAME` shows what follows".to_owned()
         }
         ("agent.restarted" | "agent.stopped", "ended_by_person") => {
-            format!("the key ended the program of NAME, which counts as no crash; {AGAIN}")
+            format!("a key ended the program of NAME, which does not count as a crash; {AGAIN}")
         }
         ("agent.restarted", "handoff") => format!("NAME handed off; {AGAIN}"),
         ("agent.restarted", "handoff_loop") => {
@@ -199,7 +201,7 @@ mod tests {
             (vec![ended("shutdown")], "the supervisor stops"),
             (vec![again("handoff")], "Toast handed off; "),
             (vec![again("handoff_loop")], "starts at T"),
-            (vec![again("ended_by_person")], "counts as no crash"),
+            (vec![again("ended_by_person")], "does not count as a crash"),
             (vec![again("drift")], "fresh session (drift)"),
             (
                 vec![event(

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Demo, context: &Context) -> Result<(), CliError> {
     let mut supervisor = supervisor::start(&city, lives, &[])?;
     supervisor.ready(&city)?;
     output::message(&format!(
-        "hd: the supervisor runs; {} tasks for as many raiders",
+        "hd: the supervisor runs; {} tasks, each with its own raider",
         tasks.len()
     ));
     let landed = land(&city, &tasks, context.style);
@@ -148,7 +148,7 @@ fn create(city: &City, task: &Task) -> Result<String, CliError> {
     });
     let relic = Client::connect(&city.socket)?.call(&create)?;
     let id = relic.get("id").and_then(Value::as_str);
-    let id = id.ok_or_else(|| CliError::failed("the supervisor named no relic"))?;
+    let id = id.ok_or_else(|| CliError::failed("the supervisor returned no relic"))?;
     Ok(id.to_owned())
 }
 
@@ -178,7 +178,7 @@ fn wait(
             Ok(happened) => happened,
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let seconds = LIMIT.as_secs();
-                let message = format!("not all had landed after {seconds} s");
+                let message = format!("some tasks had not landed after {seconds} s");
                 return Err(CliError::new(Exit::TimedOut, message));
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => {

@@ -52,8 +52,7 @@ pub(super) fn check(city: &City, file: &Path, fix: bool, their_git: Option<&str>
                 1 => "it has an error".to_owned(),
                 many => format!("it has {many} errors"),
             };
-            let hint =
-                "`hd config check` shows them; what is in force stays so until they are gone";
+            let hint = "`hd config check` shows them; the configuration in force stays until they are fixed";
             findings.push(Finding::new(Kind::Config, file.display(), says, hint));
         }
     }

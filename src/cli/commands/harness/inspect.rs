@@ -215,7 +215,7 @@ fn version(
     env: &BTreeMap<String, String>,
 ) -> Result<String, String> {
     if !programs::runs_known(harness) {
-        return Err("a program that is not known is not asked".to_owned());
+        return Err("an unknown program is not run".to_owned());
     }
     installed::version(file, env)
 }
@@ -266,7 +266,7 @@ pub(super) fn settings(path: &Path) -> Result<Option<String>, String> {
         looked => looked.map_err(|error| error.to_string())?,
     };
     if !meta.is_file() {
-        return Err("it is no regular file".to_owned());
+        return Err("it is not a regular file".to_owned());
     }
     if meta.len() > SETTINGS_MAX {
         return Err(format!("it has more than {SETTINGS_MAX} bytes"));

@@ -31,7 +31,7 @@ impl SettingsFile {
     pub fn read(path: &Path) -> io::Result<Self> {
         let target = match fs::symlink_metadata(path) {
             Ok(_) => path.canonicalize().map_err(|error| {
-                io::Error::new(error.kind(), format!("it leads to nothing: {error}"))
+                io::Error::new(error.kind(), format!("it is a broken link: {error}"))
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
             Err(error) => return Err(error),
@@ -48,7 +48,7 @@ impl SettingsFile {
         };
         let meta = file.metadata()?;
         if !meta.is_file() {
-            return Err(io::Error::other("it is no regular file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         if meta.len() > SETTINGS_MAX {
             return Err(io::Error::other("it is too large for a settings file"));

@@ -37,7 +37,7 @@ pub(super) fn run(
 ) -> Result<(), CliError> {
     let program = programs::program(&harness.command).unwrap_or_default();
     let Some(known) = unattended::known(program) else {
-        let message = format!("what {program:?} asks at its start is not known");
+        let message = format!("the questions that {program:?} asks at its start are unknown");
         return Err(CliError::failed(message)
             .hint("`hd harness test` shows the screen of a program that asks"));
     };
@@ -94,7 +94,7 @@ fn change(path: &std::path::Path, edits: Vec<(String, Edit)>) -> Result<Option<C
     for (what, edit) in edits {
         let next = jsonc::apply(&after, &[edit]).map_err(|error| {
             let message = format!("{}: {error}", path.display());
-            CliError::failed(message).hint("it is left as it is: mend it first")
+            CliError::failed(message).hint("it is left unchanged: fix it first")
         })?;
         if next != after {
             done.push(what);

@@ -86,9 +86,9 @@ pub(super) fn run(
         .count();
     match (held, count) {
         (true, _) => Ok(()),
-        (false, 0) => Err(CliError::failed("no case could be tried")),
-        (false, 1) => Err(CliError::failed("a case did not hold")),
-        (false, many) => Err(CliError::failed(format!("{many} cases did not hold"))),
+        (false, 0) => Err(CliError::failed("no case could be run")),
+        (false, 1) => Err(CliError::failed("a case failed")),
+        (false, many) => Err(CliError::failed(format!("{many} cases failed"))),
     }
 }
 

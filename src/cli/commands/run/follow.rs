@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::render::event;
+use crate::cli::render::{event, to_seconds};
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{Events, RelicRef};
 use crate::control::protocol::{Exit, Op};
@@ -69,7 +69,7 @@ impl Follow {
             return Ok(());
         }
         let (mut asking, stream): (Client, Client) = (context.client()?, context.client()?);
-        output::message("hd: following; Ctrl-C ends the watching and not the work");
+        output::message("hd: following; Ctrl-C ends hd, not the work");
         let events = Op::Events(Events {
             follow: true,
             since: Some(since),
@@ -102,7 +102,7 @@ impl Follow {
             .filter(|(_, end)| **end == Some(End::Closed));
         let said = closed.map(|(relic, _)| match self.landed.get(relic) {
             Some(landed) => format!("{relic} {landed}"),
-            None => format!("{relic} was closed, and nothing of it landed"),
+            None => format!("{relic} was closed without landing"),
         });
         said.collect()
     }
@@ -212,7 +212,9 @@ fn landed(event: &Value) -> Option<String> {
     let word = |at| event.pointer(at).and_then(Value::as_str).map(shown::line);
     let (commit, target) = (word("/data/merge_commit")?, word("/data/target")?);
     Some(match event.pointer("/data/noop") {
-        Some(Value::Bool(true)) => format!("changes nothing: {target} has all of it, at {commit}"),
+        Some(Value::Bool(true)) => {
+            format!("changed nothing: {target} already has its content, at {commit}")
+        }
         _ => format!("landed as {commit} on {target}"),
     })
 }
@@ -223,7 +225,7 @@ fn parked(what: &str, event: &Value) -> String {
     // The text of the session's screen.
     let text = shown::line(word("/data/text").unwrap_or_default());
     match word("/data/until") {
-        Some(until) => format!("{what} until {until}: {text}"),
+        Some(until) => format!("{what} until {}: {text}", to_seconds(until)),
         None => format!("{what}: {text}"),
     }
 }
@@ -244,7 +246,7 @@ fn end(relic: &Value, exhausted: bool) -> Option<End> {
         "closed" => Some(End::Closed),
         "blocked" if exhausted => Some(End::NotMerged),
         "blocked" => Some(End::Blocked),
-        "deferred" => Some(End::Deferred(word("until").map(str::to_owned))),
+        "deferred" => Some(End::Deferred(word("until").map(to_seconds))),
         _ => None,
     }
 }
@@ -252,26 +254,31 @@ fn end(relic: &Value, exhausted: bool) -> Option<End> {
 /// Returns the error for an end that was not wanted. A deferred relic is no failure: it is only reported.
 fn failure(relic: &str, end: &End) -> Option<CliError> {
     let failed = |exit, what: &str| CliError::new(exit, format!("{relic} {what}"));
-    let why = format!(
-        "`hd why {relic}` tells how it came to that, `hd relic reopen {relic}` lets it go on"
-    );
+    let why =
+        format!("`hd why {relic}` shows the cause, `hd relic reopen {relic}` makes it ready again");
     match end {
         End::Closed => None,
         End::Deferred(until) => {
-            let until = until.as_deref().unwrap_or("somebody says `hd relic reopen`");
-            output::message(&format!("hd: {relic} was put off until {until}"));
+            let until = until.as_deref().unwrap_or("`hd relic reopen`");
+            output::message(&format!("hd: {relic} is deferred until {until}"));
             None
         }
         End::Blocked => Some(failed(Exit::NeedsHuman, "waits for a person").hint(why)),
         End::Held(note) => Some(failed(Exit::NeedsHuman, "waits for a person").hint(note)),
         End::Quarantined(raider) => Some(
-            failed(Exit::Failed, &format!("stands still: {raider} died too often")).hint(format!(
-                "`hd logs {raider}` shows its last words, `hd raider unquarantine {raider}` lets it try again"
+            failed(
+                Exit::Failed,
+                &format!(
+                    "is blocked: {raider} is in quarantine, because it died too often"
+                ),
+            )
+            .hint(format!(
+                "`hd logs {raider}` shows its last output, `hd raider unquarantine {raider}` retries it"
             )),
         ),
         End::Parked(why) => Some(
             failed(Exit::Parked, &format!("is parked by {why}"))
-                .hint("it goes on by itself when that is over; `hd status` shows it"),
+                .hint("it continues automatically after that; `hd status` shows when"),
         ),
         End::NotMerged => Some(failed(Exit::MergeFailed, "could not be merged").hint(why)),
     }
@@ -347,10 +354,7 @@ mod tests {
         let mut by_hand = one();
         let closed = json!({"type": "relic.closed", "subject": "gt-1", "data": {}});
         by_hand.record("gt-1", &closed, &json!({"status": "closed"}));
-        assert_eq!(
-            by_hand.closed(),
-            ["gt-1 was closed, and nothing of it landed"]
-        );
+        assert_eq!(by_hand.closed(), ["gt-1 was closed without landing"]);
     }
 
     /// Contract 2.3, exit 9: a limit or a login ends the following, with the time of its end.

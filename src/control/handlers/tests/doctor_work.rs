@@ -111,7 +111,7 @@ async fn an_old_intent_is_carried_out_when_it_can_be() {
     let waits = found(&town, true).await;
     assert_eq!(waits["fixed"], false);
     let hint = waits["hint"].as_str().unwrap();
-    assert!(hint.contains("it waits on"), "{hint}");
+    assert!(hint.contains("it still waits"), "{hint}");
     assert_eq!(town.parts.tasks.intents(), 1);
     town.parts.repo.mend("measure");
     assert_eq!(found(&town, true).await["fixed"], true);

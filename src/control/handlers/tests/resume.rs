@@ -279,12 +279,7 @@ async fn handoff_begins_afresh_unless_it_says_that_the_conversation_goes_on() {
         assert_eq!(resumed(&town, &session).as_deref(), Some("c-2"), "{id}");
     }
     let prompts = town.parts.tasks.prompts();
-    assert!(
-        prompts
-            .last()
-            .unwrap()
-            .contains("handed over to you on purpose")
-    );
+    assert!(prompts.last().unwrap().contains("handed off to you"));
 }
 
 /// The session was dropped without a report.

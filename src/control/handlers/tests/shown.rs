@@ -199,7 +199,7 @@ async fn raider_whose_turn_ended_is_shown_as_waiting_until_it_goes_on() {
     assert_eq!(shown["state"], "working");
     let detail = shown["detail"].as_str().unwrap();
     assert!(detail.starts_with("its turn ended at "), "{detail}");
-    assert!(detail.ends_with("and it waits for input"), "{detail}");
+    assert!(detail.ends_with("; it waits for input"), "{detail}");
     assert!(conditions::report(world, &handle, &Report::Begins));
     assert_eq!(toast(&town).await["condition"], Value::Null);
 }

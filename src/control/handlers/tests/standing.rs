@@ -217,7 +217,7 @@ async fn operation_on_a_removed_rig_says_how_the_rig_comes_back() {
     ] {
         let refused = ask(&town, op, args).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Conflict, "{op}: {refused}");
-        let says = "rig horde is not configured any more";
+        let says = "rig horde is no longer configured";
         assert!(refused.message.contains(says), "{op}: {refused}");
         assert!(refused.hint.unwrap().contains("city.toml"), "{op}");
     }

@@ -10,7 +10,7 @@ use crate::domain::usage::ledger::By;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// From this day on (2026-01-31), or for so long (30d); default: 7d
+    /// From this day on (2026-01-31), or for this time (30d); default: 7d
     #[arg(long, value_name = "D")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,

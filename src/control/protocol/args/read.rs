@@ -12,7 +12,7 @@ pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 /// Refuses a blank text.
 pub(super) fn not_blank(text: &str) -> Result<String, String> {
     match text.trim().is_empty() {
-        true => Err("it is empty: say what is to be done".to_owned()),
+        true => Err("it is empty: describe the task".to_owned()),
         false => Ok(text.to_owned()),
     }
 }

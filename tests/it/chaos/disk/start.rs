@@ -16,7 +16,7 @@ fn refused(city: &City) -> String {
     let state = city.root().join(".horde");
     assert!(said.contains(state.to_str().unwrap()), "{said}");
     assert!(
-        said.contains("is there room on its disk, and may it be written to?"),
+        said.contains("check that its disk has free space and is writable"),
         "{said}"
     );
     assert!(!said.contains("panic"), "{said}");

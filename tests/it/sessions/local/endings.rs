@@ -174,7 +174,7 @@ fn a_killed_holder_is_lost_and_never_leads_to_a_second_copy(bench: &LocalBench) 
     let event = events.recv_timeout(PATIENCE).unwrap();
     assert!(matches!(event, SessionEvent::Lost(handle, _) if handle == first.handle));
     let why = await_lost(&sessions);
-    assert!(why.contains("lives on"), "{why}");
+    assert!(why.contains("still runs"), "{why}");
     assert!(sessions.forget(&id("s")).is_err(), "something lives");
     assert!(!marked(&first).is_empty(), "the test needs a survivor");
 

@@ -94,7 +94,7 @@ fn no_cwd(why: &io::Error) -> Option<Reply> {
 fn describe(why: &io::Error, launch: &Launch) -> String {
     let plain = launch.argv.first().is_some_and(|name| !name.contains('/'));
     if plain && why.raw_os_error() == Some(libc::ENOENT) {
-        return "it is in no directory of the session's PATH".to_owned();
+        return "it is not in the session's PATH".to_owned();
     }
     match why.raw_os_error() {
         Some(libc::ENOENT) => "no such file".to_owned(),
@@ -110,7 +110,7 @@ impl Prepared {
             Reply::NoProgram("a zero byte in its arguments or environment".to_owned())
         };
         let Some(program) = launch.argv.first().filter(|name| !name.is_empty()) else {
-            return Err(Reply::NoProgram("no program is given".to_owned()));
+            return Err(Reply::NoProgram("the program is missing".to_owned()));
         };
         let mut words = Vec::with_capacity(launch.argv.len() + launch.env.len() + 1);
         for word in &launch.argv {

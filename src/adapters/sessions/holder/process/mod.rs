@@ -64,7 +64,7 @@ pub fn hold_main(args: &[OsString]) -> ExitCode {
     let launch = match boot::read_launch() {
         Ok(launch) => launch,
         Err(error) => {
-            eprintln!("horde-supervisor hold: what to start is not on standard input: {error}");
+            eprintln!("horde-supervisor hold: standard input has no session to start: {error}");
             return ExitCode::from(2);
         }
     };
@@ -96,7 +96,7 @@ pub fn hold_pane_main(args: &[OsString]) -> ExitCode {
         Ok(met) => met,
         Err(error) => {
             eprintln!(
-                "horde-supervisor hold-pane: the supervisor does not say what to start: {error}"
+                "horde-supervisor hold-pane: the supervisor sent no session to start: {error}"
             );
             return ExitCode::from(2);
         }

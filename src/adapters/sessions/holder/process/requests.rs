@@ -43,7 +43,7 @@ impl Holder {
             }
             Request::Attach { rows, cols } => return self.attach(at, rows, cols),
             Request::Keys(_) if self.terminal.is_pane() => {
-                Answer::Refused("keys are pressed in tmux itself".to_owned())
+                Answer::Refused("a tmux session takes keys only in tmux itself".to_owned())
             }
             Request::Keys(bytes) => match self.input.type_bytes(bytes.clone(), None) {
                 Ok(()) => return self.note_typed(at, &bytes),
@@ -79,7 +79,7 @@ impl Holder {
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Subscribe => Answer::Done,
             Request::Unknown(kind) => {
-                Answer::Refused(format!("requests of kind {kind:#04x} are not known here"))
+                Answer::Refused(format!("requests of kind {kind:#04x} are unknown"))
             }
         };
         self.peers[at].answer(&answer);
@@ -181,7 +181,7 @@ impl Holder {
     fn signal(&self, number: i32) -> Answer {
         match Signal::try_from(number) {
             Ok(signal) => done(self.signal_group(signal).map_err(Into::into)),
-            Err(_) => Answer::Refused(format!("{number} is no signal")),
+            Err(_) => Answer::Refused(format!("{number} is not a signal")),
         }
     }
 
