@@ -289,7 +289,9 @@ fn lost_sandbox(raider: &RaiderId, what: &Probed<SandboxFault>) -> Diagnosis {
     let (kind, says, hint) = match what {
         Probed::Known(what) => {
             let says = match what {
-                SandboxFault::Gone => "it has a relic on its hook, but its sandbox is missing".to_owned(),
+                SandboxFault::Gone => {
+                    "it has a relic on its hook, but its sandbox is missing".to_owned()
+                }
                 SandboxFault::Broken(why) => {
                     format!("it has a relic on its hook, but git cannot use its sandbox: {why}")
                 }

@@ -447,7 +447,9 @@ fn reload_names_every_child_that_is_concerned() {
     added     rig spare
     deferred  horde/raiders/Toast: its next session uses the new pi
     ");
-    assert!(outcome_lines::reloaded(&json!({}), PLAIN).contains("no agent, raider or rig is affected"));
+    assert!(
+        outcome_lines::reloaded(&json!({}), PLAIN).contains("no agent, raider or rig is affected")
+    );
 }
 
 /// Git counts that are old are shown with their age.
