@@ -18,7 +18,7 @@ use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
 use crate::actors::mail::RootMail;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::account::{Account, Due, Park, Record, ReportEffect, Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -192,7 +192,7 @@ async fn call(
             park.text, park.told_by, park.told_by
         ),
     };
-    escalations::escalate(world, "root", body).await
+    escalations::call(world, "root", Ends::WithWork, body).await
 }
 
 /// Reads the parks that an earlier supervisor stored, once.

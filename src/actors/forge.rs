@@ -22,7 +22,7 @@ use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land;
 use super::world::World;
 use crate::actors::mail::Attempt;
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RelicId, RigName};
@@ -286,7 +286,13 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
         severity: Severity::High,
         evidence: format!("{} at {}: {error}", ready.mr, ready.head),
     };
-    escalations::escalate(&args.world, &message::forge(&args.rig), body).await
+    escalations::call(
+        &args.world,
+        &message::forge(&args.rig),
+        Ends::WithWork,
+        body,
+    )
+    .await
 }
 
 /// Finishes an interrupted landing, else lands the next merge request; none when there is nothing to do.

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::boards::Changed;
 use super::world::World;
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ground::{Look, Part, Trouble};
@@ -73,7 +73,7 @@ async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Ref
         },
         evidence: trouble.hint,
     };
-    escalations::escalate(world, "root", body).await
+    escalations::call(world, "root", Ends::WithWork, body).await
 }
 
 async fn close_escalations(
@@ -148,7 +148,9 @@ mod tests {
             severity: Severity::High,
             evidence: String::new(),
         };
-        escalations::escalate(world, "mayor", body).await.unwrap();
+        escalations::call(world, "mayor", Ends::WithWork, body)
+            .await
+            .unwrap();
         town.settle().await;
         looked(world, Look::default()).await;
         let mut calls = town.escalations().await;

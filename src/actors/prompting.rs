@@ -14,7 +14,7 @@ use super::world::World;
 use super::{conditions, effects};
 use crate::actors::directory::Directory;
 use crate::actors::mail::{ChildSpec, Work};
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::domain::condition::Condition;
 use crate::domain::first_prompt::{
@@ -440,7 +440,7 @@ impl FirstPrompt {
             severity: Severity::High,
             evidence,
         };
-        match escalations::call(world, "root", body).await {
+        match escalations::call(world, "root", Ends::WithSandbox, body).await {
             Ok(()) => self.delay.called(reason),
             Err(error) => {
                 tracing::warn!(

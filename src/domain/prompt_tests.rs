@@ -234,7 +234,8 @@ fn a_stalled_session_and_its_successor_are_told_why() {
     with_brief(|brief| {
         let told = silent(brief.relic, Duration::from_secs(600), brief.hd);
         for part in [
-            "gt-7 for 10m",
+            "work on gt-7",
+            "no progress for 10m",
             "/opt/horde/hd wait 30m",
             ".horde-outcome",
             "/opt/horde/hd done",

@@ -14,7 +14,7 @@ use super::super::typing::{self, Typing};
 use super::super::world::World;
 use super::super::{ask, effects};
 use crate::actors::mail::{ChildState, ChildView, Work};
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::account::{Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::dialog::Dialog;
@@ -187,7 +187,7 @@ impl ParkedSession {
             severity: Severity::Medium,
             evidence: format!("{why}\n`hd attach {}` shows its terminal.", self.child),
         };
-        if let Err(error) = escalations::escalate(&self.world, "root", body).await {
+        if let Err(error) = escalations::call(&self.world, "root", Ends::WithWork, body).await {
             tracing::warn!(child = %self.child, %error, "a session could not be told that its limit is over");
         }
     }

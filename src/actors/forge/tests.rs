@@ -299,7 +299,7 @@ async fn landing_that_panics_is_retried_with_back_off_and_escalated() {
     assert_eq!(tries.load(Ordering::SeqCst), 5);
     let escalations = town.escalations().await;
     assert_eq!(escalations.len(), 1);
-    assert!(escalations[0].title.contains("5 times"));
+    assert!(escalations[0].title.contains("in 5 attempts"));
     town.pass(SECOND * 161).await;
     lands(&town, &relic).await;
 }

@@ -16,7 +16,7 @@ use super::slot::{Desired, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::{SessionView, Work};
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::actors::session::child::ChildExit;
 use crate::domain::account::{ReportEffect, Trouble};
 use crate::domain::cause::Cause;
@@ -182,7 +182,7 @@ impl Root {
         };
         let (world, id) = (Arc::clone(&self.world), id.clone());
         tokio::spawn(async move {
-            if let Err(error) = escalations::escalate(&world, "root", body).await {
+            if let Err(error) = escalations::call(&world, "root", Ends::WithWork, body).await {
                 tracing::warn!(
                     child = %id,
                     %error,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::world::World;
 use super::Root;
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::ids::ChildId;
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::problem::ProblemKind;
@@ -50,7 +50,7 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
         severity: Severity::High,
         evidence: format!("{why}\n{hint}"),
     };
-    if let Err(error) = escalations::call(&world, "root", body).await {
+    if let Err(error) = escalations::call(&world, "root", Ends::WithSandbox, body).await {
         tracing::warn!(
             child = %id,
             %error,

@@ -2,7 +2,7 @@
 
 mod reworded;
 
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::message;
 use crate::domain::message::Body;
 use crate::domain::message::Escalation;
@@ -228,12 +228,13 @@ async fn nuke_closes_escalations_about_its_sandbox_and_no_others() {
     let charged = town.worker("a").await;
     let toast = charged.raider.to_string();
     let trouble = about(&toast, "its sandbox cannot be measured", Severity::High);
-    escalations::call(&town.world, "horde/witness", trouble)
+    escalations::call(&town.world, "horde/witness", Ends::WithSandbox, trouble)
         .await
         .unwrap();
     escalations::call(
         &town.world,
         "horde/witness",
+        Ends::WithSandbox,
         about("horde/witness", "no room", Severity::High),
     )
     .await
@@ -305,7 +306,7 @@ async fn known_escalation_is_not_notified_again() {
             Severity::High,
         );
         trouble.evidence = format!("attempt {attempt} failed\n{long}");
-        escalations::call(&town.world, "horde/witness", trouble)
+        escalations::call(&town.world, "horde/witness", Ends::WithSandbox, trouble)
             .await
             .unwrap();
         town.settle().await;

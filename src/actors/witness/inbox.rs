@@ -2,7 +2,7 @@
 
 use super::super::refusal::Refusal;
 use super::{WitnessArgs, merged, rework, validate};
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
@@ -68,5 +68,11 @@ pub async fn escalate(
 /// # Errors
 /// The store's.
 pub async fn raise(args: &WitnessArgs, body: Escalation) -> Result<(), Refusal> {
-    escalations::call(&args.world, &message::witness(&args.rig), body).await
+    escalations::call(
+        &args.world,
+        &message::witness(&args.rig),
+        Ends::WithSandbox,
+        body,
+    )
+    .await
 }

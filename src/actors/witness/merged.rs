@@ -8,7 +8,7 @@ use super::super::sagas::nuke;
 use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
 use crate::actors::mail::NukeTarget;
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
@@ -36,7 +36,7 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
             severity: Severity::High,
             evidence: format!("{} names {commit}, which is not on {target}", merged.mr),
         };
-        escalations::escalate(world, &message::witness(&args.rig), body).await?;
+        escalations::call(world, &message::witness(&args.rig), Ends::WithWork, body).await?;
         return Ok(Handled::AtPatrol);
     }
     world.at(FaultPoint::MergedCloseBefore);

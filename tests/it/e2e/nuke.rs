@@ -79,7 +79,7 @@ fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
     assert_eq!(rehearse(&["--salvage"]), salvaged);
     let said = city.hd_text(&["raider", "nuke", "Toast", "--salvage", "--dry-run"]);
     assert!(said.out.contains("untracked: untracked.bin"), "{said:?}");
-    assert!(said.out.contains("keeps: secret.ignored"), "{said:?}");
+    assert!(said.out.contains("not keep: secret.ignored"), "{said:?}");
     assert_eq!((before, files), (state(&sandbox), snapshot(&sandbox)));
     assert_eq!(city.wait_session(&relic, 1)["session"], session);
     assert_eq!(city.status_of(&relic), "hooked");

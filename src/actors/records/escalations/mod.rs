@@ -326,22 +326,25 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Ent
     Ok(entry)
 }
 
-/// Sends RECOVERY_NEEDED to the shaman: a problem with the subject's sandbox, which is over when that sandbox is gone.
-/// Not sent when the shaman knows it already.
-///
-/// # Errors
-/// The store's.
-pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
-    send_to_shaman(world, from, Body::RecoveryNeeded(body)).await
+/// The end of a problem that a person is called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// It is over when the subject's sandbox is gone (RECOVERY_NEEDED).
+    WithSandbox,
+    /// It is over when the work is, whatever becomes of a sandbox (ESCALATION).
+    WithWork,
 }
 
-/// Sends ESCALATION to the shaman: a problem with the work, independent of a sandbox. Not sent when the shaman knows it
-/// already.
+/// Calls a person by a message to the shaman. Not sent when the shaman knows the problem already.
 ///
 /// # Errors
 /// The store's.
-pub async fn escalate(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
-    send_to_shaman(world, from, Body::Escalation(body)).await
+pub async fn call(world: &World, from: &str, ends: Ends, body: Escalation) -> Result<(), Refusal> {
+    let body = match ends {
+        Ends::WithSandbox => Body::RecoveryNeeded(body),
+        Ends::WithWork => Body::Escalation(body),
+    };
+    send_to_shaman(world, from, body).await
 }
 
 async fn send_to_shaman(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
@@ -352,7 +355,7 @@ async fn send_to_shaman(world: &World, from: &str, body: Body) -> Result<(), Ref
     Ok(())
 }
 
-/// Does the same as [`call`], within a transaction.
+/// Does the same as [`call`] with [`Ends::WithSandbox`], within a transaction.
 ///
 /// # Errors
 /// The store's.

@@ -4,7 +4,7 @@ use crate::actors::mail::RootMail;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::actors::store::StoreHandle;
 use crate::domain::city::{City, RestartType};
 use crate::domain::event::EventType;
@@ -125,7 +125,7 @@ async fn jump_of_the_wall_clock_does_not_change_when_an_escalation_is_raised_aga
             severity: Severity::Low,
             evidence: String::new(),
         };
-        escalations::escalate(&town.world, "mayor", call)
+        escalations::call(&town.world, "mayor", Ends::WithWork, call)
             .await
             .unwrap();
         town.pass(SECOND * 40).await;

@@ -11,7 +11,7 @@ use super::super::super::world::World;
 use super::super::step;
 use super::Plan;
 use crate::actors::mail::NukeTarget;
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::message::{self, Escalation, Severity};
@@ -114,5 +114,11 @@ async fn call(world: &World, target: &NukeTarget, failure: &Refusal) -> Result<(
         severity: Severity::High,
         evidence: format!("{failure}\nthe nuke is retried; until it succeeds nothing is removed"),
     };
-    escalations::call(world, &message::witness(&target.raider.rig), body).await
+    escalations::call(
+        world,
+        &message::witness(&target.raider.rig),
+        Ends::WithSandbox,
+        body,
+    )
+    .await
 }

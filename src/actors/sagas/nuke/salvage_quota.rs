@@ -4,7 +4,7 @@ use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use crate::actors::mail::NukeTarget;
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 
@@ -26,7 +26,13 @@ pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<(), Refu
         severity: Severity::High,
         evidence: format!("{numbers}\n{HINT}"),
     };
-    escalations::call(world, &message::witness(&target.raider.rig), body).await?;
+    escalations::call(
+        world,
+        &message::witness(&target.raider.rig),
+        Ends::WithSandbox,
+        body,
+    )
+    .await?;
     Err(refusal(target, &numbers))
 }
 

@@ -1,6 +1,6 @@
 //! Problems are known by their codes: no text of the supervisor decides which escalation is meant.
 
-use crate::actors::records::escalations;
+use crate::actors::records::escalations::{self, Ends};
 use crate::domain::message::Escalation;
 use crate::ports::relics::Txn;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ async fn called(town: &Town, kind: ProblemKind) {
         problem: kind.into(),
         ..about(TOAST, "", Severity::High)
     };
-    escalations::call(&town.world, "horde/witness", body)
+    escalations::call(&town.world, "horde/witness", Ends::WithSandbox, body)
         .await
         .unwrap();
     town.settle().await;
@@ -105,7 +105,7 @@ async fn problems_of_one_kind_with_different_things_are_different_problems() {
             problem: ProblemKind::LandingParked.of(of, "it was tried 5 times"),
             ..about(TOAST, "", Severity::High)
         };
-        escalations::call(&town.world, "horde/forge", body)
+        escalations::call(&town.world, "horde/forge", Ends::WithSandbox, body)
             .await
             .unwrap();
         town.settle().await;

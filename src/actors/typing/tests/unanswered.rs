@@ -80,7 +80,13 @@ async fn end_of_input_is_typed_only_to_a_program_that_reads_lines_and_has_none_b
     assert_eq!(refused.kind, RefusalKind::NeedsHuman);
     seat.begin_line();
     let echo = Some("Ask me: Delete all of it? [y/N]");
-    assert!(end(echo).await.unwrap_err().message.contains("begun"));
+    assert!(
+        end(echo)
+            .await
+            .unwrap_err()
+            .message
+            .contains("did not submit")
+    );
     seat.end_line();
     seat.sessions().stuff(&seat.handle.id, true);
     assert!(end(echo).await.unwrap_err().message.contains("wait"));

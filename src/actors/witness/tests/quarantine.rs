@@ -61,14 +61,15 @@ async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
     assert_eq!(view.died_of.as_deref(), Some(died_of));
     let told = town.events(EventType::AgentQuarantined).await;
     assert_eq!(told[0].data["last"], died_of);
-    let until = view.quarantined_until.unwrap().to_string();
+    let until = view.quarantined_until.unwrap();
+    let shown = until.strftime("%FT%TZ").to_string();
     for part in [
         died_of,
         "port the parser",
         "| API Error 500",
         "2 sessions of horde/raiders/Toast died within 5s, the last with signal 9",
         "hd raider unquarantine horde/raiders/Toast",
-        until.as_str(),
+        shown.as_str(),
     ] {
         assert!(calls[0].body.contains(part), "{part} in {}", calls[0].body);
     }
@@ -76,7 +77,7 @@ async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
     let told = told.iter().find(|event| event.data["status"] == "blocked");
     let told = told.expect("the relic's story says it");
     assert_eq!(told.cause, Cause::TooManyDeaths.as_str());
-    assert_eq!(told.data["until"].as_str(), Some(until.as_str()));
+    assert_eq!(told.data["until"].as_str(), Some(&*until.to_string()));
 }
 
 /// Neither `spawn_grace` nor `auto_charge` shortens the time that `status` shows.
