@@ -60,8 +60,13 @@ fn foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended() {
     }
 }
 
-/// Returns whether the process waits for an answer: it has a socket, and sleeps.
+/// Returns whether the process waits for an answer: it has a socket, has written its request, and sleeps.
 fn waits_on_a_socket(pid: u32) -> bool {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+    if written.is_none_or(|bytes| bytes == "0") {
+        return false;
+    }
     let open = fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
         .flatten();
