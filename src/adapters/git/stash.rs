@@ -113,6 +113,8 @@ fn sound(repo: &GitRepo, listed: &BTreeSet<Oid>) -> Result<Sound, RepoError> {
     let found = reflog_commits::kinds(repo, &(listed - &tried))?;
     let there: Vec<Oid> = found.iter().map(|it| it.0.clone()).collect();
     let left = repo.take_each(&there)?;
+    // At once and in one copy: an agent may remove an entry and its objects meanwhile. What stops this copy is found below.
+    let _copied = repo.take(&Vec::from_iter(listed - &tried));
     repo.stash_spoilt().extend(left.damaged.iter().cloned());
     let is_all = left.unseen.is_empty();
     let left: BTreeSet<Oid> = left.damaged.into_iter().chain(left.unseen).collect();
