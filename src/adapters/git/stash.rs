@@ -246,12 +246,13 @@ fn judged(repo: &GitRepo, entries: Vec<Stash>) -> Result<Listed, RepoError> {
         false => Note::all(repo).ok(),
     };
     let (is_known, notes) = (notes.is_some(), notes.unwrap_or_default());
-    let from = |note: &Note| (note.branch.clone(), note.stashes_from);
-    let branches: HashMap<String, u64> = notes.iter().map(from).collect();
+    let branches = notes.iter().map(|note| (note.branch.as_str(), note));
+    let branches: HashMap<&str, &Note> = branches.collect();
     let floor = notes.iter().map(|note| note.stashes_from).max();
     let named = |entry: &Stash| {
-        let branch = branch_of(&entry.message)?;
-        Some((*branches.get(branch)?, branch.to_owned()))
+        let told = *branches.get(branch_of(&entry.message)?)?;
+        let note = stash_owner::named_by(entry, &notes).unwrap_or(told);
+        Some((note.stashes_from, note.branch.clone()))
     };
     let new = stash_first_seen::new(repo, entries.iter().map(|entry| &entry.commit))?;
     let is_open = |entry: &&Stash| new.contains(&entry.commit) && named(entry).is_none();
@@ -265,13 +266,14 @@ fn judged(repo: &GitRepo, entries: Vec<Stash>) -> Result<Listed, RepoError> {
             is_unsure: !is_known || owners.unsure.contains(id),
         };
         (id.clone(), claim)
+    // The message is typed, with any branch in it. The name of the raider beside it is git's, from its session's environment.
     });
     let sighted = sight(repo, floor.unwrap_or_default(), claims)?;
     Ok(Listed { entries, sighted })
 }
 
-/// Returns the stash entries of this sandbox: of those that were first seen since it was made, the ones whose message
-/// names its branch, and the ones that are its own by other evidence ([`super::stash_owner`]). A sandbox without a note
+/// Returns the stash entries of this sandbox: of those that were first seen since it was made, the ones that are its own by the
+/// evidence of [`super::stash_owner`], and the ones without an owner whose message names its branch. A sandbox without a note
 /// owns the entries that name a branch of it or were made on one of its commits, and that have no other owner.
 fn stashes(
     repo: &GitRepo,
@@ -286,9 +288,9 @@ fn stashes(
     if let Some(note) = note {
         entries.retain(|stash| {
             let sight = sighted.of(&stash.commit);
-            let is_owner = sight.is_some_and(|it| it.owner.as_ref() == Some(&note.branch));
             let is_since = sight.is_none_or(|sight| sight.nth >= note.stashes_from);
-            is_since && (is_owner || branch_of(&stash.message) == Some(&note.branch))
+            let owner = sight.and_then(|it| it.owner.as_deref());
+            is_since && owner.or_else(|| branch_of(&stash.message)) == Some(&note.branch)
         });
         return Ok(entries);
     }
