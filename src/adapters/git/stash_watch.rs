@@ -199,7 +199,7 @@ mod tests {
             go.send(()).unwrap();
             begun.duration_since(std::mem::replace(&mut last, begun))
         });
-        assert!(pauses.last() >= Some(PAUSE), "it is written without end");
+        assert!(pauses.max() >= Some(PAUSE), "it is written without end");
         drop(waker);
         worker.join().unwrap();
         assert_eq!(begins.try_iter().count(), 0);
