@@ -99,6 +99,77 @@ fn branch_of_a_living_raider_that_another_removes_is_put_back_where_it_was() {
     }
 }
 
+/// git wrote the commits of either to the branch of the other, and `hd done` of one landed them.
+#[test]
+fn branch_that_another_makes_a_symbolic_ref_is_put_back_without_the_commits_of_the_other() {
+    for (with_work, is_used, by_done) in [
+        (true, false, true),
+        (true, true, false),
+        (false, true, true),
+        (false, false, false),
+    ] {
+        let case = format!("work {with_work}, used {is_used}");
+        let city = City::new();
+        let ([toast, nux], head) = two(&city);
+        let (sandbox, other) = match with_work {
+            true => (&toast, &nux),
+            false => (&nux, &toast),
+        };
+        if with_work {
+            write(other, "of-nux", "b\n");
+            commit_all(other, "undeclared");
+        }
+        let own = rev(sandbox, "HEAD");
+        assert_eq!(own == head, with_work);
+        let [name, to] = [sandbox, other].map(|at| git(at, &["symbolic-ref", "HEAD"]));
+        git(other, &["symbolic-ref", &name, &to]);
+        if is_used {
+            git(sandbox, &["reset", "-q", "--hard"]);
+            write(sandbox, "more", "a\n");
+            commit_all(sandbox, "through it");
+        }
+        let others = rev(other, "HEAD");
+        if by_done {
+            let facts = city.facts(sandbox);
+            assert_eq!(facts.head.as_str(), own, "{case}");
+            assert_eq!(facts.ahead, u64::from(with_work), "{case}");
+        } else {
+            city.repo.progress(sandbox).unwrap();
+        }
+        assert_eq!(rev(sandbox, "HEAD"), own, "{case}");
+        assert_eq!(rev(other, "HEAD"), others, "{case}");
+        assert_eq!(rev(sandbox, &name), own, "{case}");
+        // Nor does a later repair take it to the commits of the other.
+        fs::write(city.repo.theirs().join(&name), "").unwrap();
+        city.repo.progress(sandbox).unwrap();
+        assert_eq!(rev(sandbox, "HEAD"), own, "{case}, emptied");
+        let told = city.repo.take_mended().join("; ");
+        assert!(
+            told.contains("set aside") && told.contains(" was recreated at "),
+            "{told}"
+        );
+        city.facts(sandbox);
+        assert_eq!(city.repo.take_mended(), Vec::<String>::new(), "{case}");
+    }
+}
+
+/// It may be a person's, and leads to what it is to lead to.
+#[test]
+fn symbolic_branch_that_is_no_raiders_stays() {
+    let city = City::new();
+    let ([sandbox, _], head) = two(&city);
+    let alias = [
+        "symbolic-ref",
+        "refs/heads/alias",
+        "refs/heads/raider/Toast/gt-1-1",
+    ];
+    git(&sandbox, &alias);
+    git(&sandbox, &["symbolic-ref", "HEAD", "refs/heads/alias"]);
+    assert_eq!(city.facts(&sandbox).head.as_str(), head);
+    assert_eq!(git(&sandbox, &alias[..2]), alias[2]);
+    assert_eq!(city.repo.take_mended(), Vec::<String>::new());
+}
+
 /// The file behind a link may hold anything.
 #[test]
 fn ref_behind_a_link_that_names_no_commit_is_not_taken_over() {

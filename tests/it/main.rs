@@ -16,6 +16,7 @@ mod custody_facts;
 mod custody_gone;
 mod custody_hidden;
 mod custody_ignored;
+mod custody_late_stash;
 mod custody_legacy;
 mod custody_locks;
 mod custody_mapped;

@@ -1,9 +1,13 @@
 //! Restores the branch of a sandbox that the agents' repository has lost: all sandboxes share its refs, so one agent
-//! can remove the branch of another, with an emptied `packed-refs` or a link in place of a directory.
+//! can remove the branch of another, with an emptied `packed-refs`, a link in place of a directory, or a symbolic ref.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::PoisonError;
+
+use jiff::Timestamp;
 
 use super::admin::{self, Note, stamp};
 use super::measure::commit;
@@ -19,6 +23,8 @@ use crate::ports::repo::RepoError;
 const LINE_MAX: u64 = 64 * 1024;
 /// So many lines of a reflog are looked at, from its end.
 const LOOKED_AT: usize = 1_000;
+/// So many symbolic refs are followed.
+const LED_MAX: usize = 5;
 
 /// Checks the branch of one sandbox; if it is lost, restores the lost branches of all. A failure is only logged,
 /// once: each sandbox is judged as far as it can be read.
@@ -76,6 +82,8 @@ struct Branch {
     name: String,
     /// Its commit behind a link.
     behind: Option<Oid>,
+    /// The commits of the branch that it was made a symbolic ref to.
+    others: BTreeSet<String>,
 }
 
 /// Restores the branches of all sandboxes of the rig; the caller holds the lock of the repair. A failure of one does
@@ -87,11 +95,13 @@ pub(super) fn all(repo: &GitRepo) -> Result<(), RepoError> {
         let name = full(&note);
         // Read before the link of the first branch is set aside.
         let behind = behind(repo, &name);
+        let others = others(repo, &name);
         Some(Branch {
             sandbox,
             note,
             name,
             behind,
+            others,
         })
     });
     let mut failure = None;
@@ -106,11 +116,13 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     if branch_conflicts::is_clear(repo, name) && matches!(theirs.resolve(name), Ok(Some(_))) {
         return Ok(());
     }
+    // Read first: a reflog is set aside with what is in the place of its branch.
+    let seen = last_seen(repo, branch)?;
     if !branch_conflicts::is_clear(repo, name) || theirs.resolve(name).is_err() {
         branch_conflicts::check(repo, name)?;
     }
     // What is packed under the name is older than a reflog, and than what hid it.
-    let tip = match last_seen(repo, branch)?.or(branch.behind.clone()) {
+    let tip = match seen.or(branch.behind.clone()) {
         Some(tip) => tip,
         None => match packed(repo, name)? {
             Some(tip) => tip,
@@ -120,6 +132,7 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     };
     branch_conflicts::clear(repo, name)?;
     theirs.create(name, &tip)?;
+    begin_log(repo, name, &tip);
     repo.mended(format!(
         "the branch {} was removed, and was recreated at {}",
         branch.note.branch,
@@ -152,6 +165,51 @@ fn behind(repo: &GitRepo, name: &str) -> Option<Oid> {
     commit(repo, &tip).ok()?
 }
 
+/// Returns the commits that the branches were at to which a symbolic ref leads, by their reflogs.
+fn others(repo: &GitRepo, name: &str) -> BTreeSet<String> {
+    let theirs = repo.their_refs();
+    let mut commits = BTreeSet::new();
+    let mut next = theirs.target(name);
+    for _ in 0..LED_MAX {
+        let Some(name) = next else { break };
+        let log = theirs.reflog(&name).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let new = log.lines().filter_map(|line| line.split(' ').nth(1));
+        commits.extend(new.map(str::to_owned));
+        if let Ok(Some(tip)) = theirs.resolve(&name) {
+            commits.insert(tip.to_string());
+        }
+        next = theirs.target(&name);
+    }
+    commits
+}
+
+/// Returns the lines of a reflog without those that git wrote while the branch was a symbolic ref to another, about that
+/// other: they begin at its commits, where the line before does not end. `git symbolic-ref` itself writes one without a message.
+fn own_lines<'l>(log: &'l str, branch: &Branch) -> Vec<&'l str> {
+    let mut at = branch.note.base.as_str();
+    let is_own = |line: &&'l str| {
+        let mut ids = line.split(' ');
+        let (old, new) = (ids.next().unwrap_or(""), ids.next().unwrap_or(""));
+        let is_led = !line.contains('\t') && branch.others.contains(new);
+        let is_own = !is_led && (old == at || !branch.others.contains(old));
+        if is_own {
+            at = new;
+        }
+        is_own
+    };
+    log.lines().filter(is_own).collect()
+}
+
+/// Begins the reflog of a branch that was put back where it is: what HEAD's has at its end may be of another branch. A failure
+/// is no error: the branch is back.
+fn begin_log(repo: &GitRepo, name: &str, tip: &Oid) {
+    let (none, now) = ("0".repeat(tip.as_str().len()), Timestamp::now().as_second());
+    let line = format!("{none} {tip} horde <horde@horde.invalid> {now} +0000\tbranch: Restored\n");
+    let log = beneath::append(repo.theirs(), &Path::new("logs").join(name));
+    let _written = log.and_then(|mut log| log.write_all(line.as_bytes()));
+}
+
 /// A path without `.` and `..`, as it is written: nothing is looked up.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
@@ -169,7 +227,7 @@ fn plain(path: &Path) -> PathBuf {
 /// HEAD that is on it.
 fn last_seen(repo: &GitRepo, branch: &Branch) -> Result<Option<Oid>, RepoError> {
     let log = repo.their_refs().reflog(&branch.name);
-    if let Some(tip) = last(repo, &log.unwrap_or_default())? {
+    if let Some(tip) = last(repo, branch, &log.unwrap_or_default())? {
         return Ok(Some(tip));
     }
     let Ok(place) = admin::locate(repo, &branch.sandbox) else {
@@ -178,7 +236,7 @@ fn last_seen(repo: &GitRepo, branch: &Branch) -> Result<Option<Oid>, RepoError> 
     match theirs::head(&place.admin) {
         Ok(Some(Head::Ref(name))) if name == branch.name => {
             let log = beneath::read(&place.admin, Path::new("logs/HEAD"), theirs::LIST_MAX);
-            last(repo, &log.ok().flatten().unwrap_or_default())
+            last(repo, branch, &log.ok().flatten().unwrap_or_default())
         }
         _ => Ok(None),
     }
@@ -191,9 +249,9 @@ fn is_left(repo: &GitRepo, branch: &Branch) -> bool {
 }
 
 /// The newest commit of a reflog that is there. A deletion is written into it, too, with zeros.
-fn last(repo: &GitRepo, log: &[u8]) -> Result<Option<Oid>, RepoError> {
+fn last(repo: &GitRepo, branch: &Branch, log: &[u8]) -> Result<Option<Oid>, RepoError> {
     let log = String::from_utf8_lossy(log);
-    let ids = log.lines().rev().take(LOOKED_AT);
+    let ids = own_lines(&log, branch).into_iter().rev().take(LOOKED_AT);
     let ids = ids.filter_map(|line| Oid::new(line.split(' ').nth(1)?).ok());
     let ids: Vec<Oid> = ids.collect();
     let there = kinds(repo, &ids.iter().cloned().collect())?;

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use jiff::Timestamp;
 
 pub(super) use self::pins::{PINS, dropped, mend, unpin};
-use self::pins::{UNCLAIMED, expire_pins, pin_in, place, unclaimed};
+use self::pins::{expire_pins, pin_as_unclaimed, pin_in, place, saved};
 use super::admin::{Note, stamp};
 use super::branches::checked_out;
 use super::ground::Ground;
@@ -88,9 +88,12 @@ fn pin_listed(repo: &GitRepo) -> Result<bool, RepoError> {
     // First: to look for owners takes longer, and any agent may take an entry out of the list meanwhile.
     let Sound { commits, is_all } = sound(repo, &all)?;
     let listed = judged(repo, entries)?;
-    pin_unclaimed(repo, &listed, &commits)?;
+    // Read after the owners are known, some of which may be gone since.
+    let notes = Note::all(repo);
+    let is_gone = |owner: &str| !is_noted(notes.as_deref().unwrap_or_default(), owner);
+    pin_unclaimed(repo, &listed, &commits, is_gone)?;
     // If a note cannot be read, the next patrol tries again, because entries of that sandbox are not pinned yet.
-    for note in Note::all(repo)? {
+    for note in notes? {
         let own = |id: &&Oid| listed.owner(id) == Some(&note.branch);
         let own = commits.iter().filter(own).cloned().collect();
         pin_in(repo, &place(&note.raider, note.incarnation), &own)?;
@@ -110,6 +113,8 @@ struct Sound {
 /// number of them, and each costs git processes.
 fn sound(repo: &GitRepo, listed: &BTreeSet<Oid>) -> Result<Sound, RepoError> {
     let tried = repo.stash_spoilt().clone();
+    // At once and in one copy: an agent may remove an entry and its objects meanwhile. What stops this copy is found below.
+    let _copied = repo.take(&Vec::from_iter(listed - &tried));
     let found = reflog_commits::kinds(repo, &(listed - &tried))?;
     let there: Vec<Oid> = found.iter().map(|it| it.0.clone()).collect();
     let left = repo.take_each(&there)?;
@@ -156,18 +161,31 @@ pub(super) fn pin(repo: &GitRepo, note: Option<&Note>, entries: &[Stash]) -> Res
     pin_in(repo, &place(&note.raider, note.incarnation), &entries)
 }
 
-/// Pins the entries among these that are of no sandbox as far as can be told. They are there and whole.
-fn pin_unclaimed(repo: &GitRepo, listed: &Listed, there: &BTreeSet<Oid>) -> Result<(), RepoError> {
-    let is_unclaimed = |id: &Oid| there.contains(id) && listed.owner(id).is_none();
-    let mut ids: BTreeSet<Oid> = listed.ids().into_iter().filter(is_unclaimed).collect();
-    if ids.is_empty() {
-        return Ok(());
+/// Returns true if a sandbox with this branch was made and not forgotten.
+fn is_noted(notes: &[Note], branch: &str) -> bool {
+    notes.iter().any(|note| note.branch == branch)
+}
+
+/// Pins the entries among these that are of no sandbox as far as can be told, and those of a sandbox that is gone that are not
+/// saved. They are there and whole.
+fn pin_unclaimed(
+    repo: &GitRepo,
+    listed: &Listed,
+    there: &BTreeSet<Oid>,
+    is_gone: impl Fn(&str) -> bool,
+) -> Result<(), RepoError> {
+    let (mut unclaimed, mut left) = (BTreeSet::new(), BTreeSet::new());
+    for id in &listed.ids() & there {
+        match listed.owner(&id).map(&is_gone) {
+            None => drop(unclaimed.insert(id)),
+            Some(true) => drop(left.insert(id)),
+            Some(false) => {}
+        }
     }
-    for pinned in unclaimed(repo)? {
-        ids.remove(&pinned);
+    if !left.is_empty() {
+        unclaimed.extend(&left - &saved(repo)?);
     }
-    let today = Timestamp::now().strftime("%Y-%m-%d");
-    pin_in(repo, &format!("{UNCLAIMED}{today}/"), &ids)
+    pin_as_unclaimed(repo, unclaimed)
 }
 
 /// Removes the entries from the list that were first seen before that time, except those that an existing sandbox may
@@ -180,8 +198,7 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
     let notes = Note::all(repo)?;
     let is_used = |branch: &str| {
         let full = format!("refs/heads/{branch}");
-        in_use.iter().any(|(used, _)| *used == full)
-            || notes.iter().any(|note| note.branch == branch)
+        in_use.iter().any(|(used, _)| *used == full) || is_noted(&notes, branch)
     };
     let before_it = listed(repo)?;
     let sighted = &before_it.sighted;
@@ -201,11 +218,12 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
     };
     // Entries of the list are pinned as long as they are in it.
     let there = sound(repo, &before_it.ids())?.commits;
-    pin_unclaimed(repo, &before_it, &there)?;
+    pin_unclaimed(repo, &before_it, &there, |_| false)?;
     expire_pins(repo, before, &notes)?;
     let gone = repo.their_refs().thin_log(STASH, stays)?;
     // What came since is pinned as it is seen.
-    pin_unclaimed(repo, &listed(repo)?, &there)?;
+    let is_gone = |owner: &str| !is_noted(&notes, owner);
+    pin_unclaimed(repo, &listed(repo)?, &there, is_gone)?;
     Ok(gone)
 }
 
@@ -244,12 +262,14 @@ fn judged(repo: &GitRepo, entries: Vec<Stash>) -> Result<Listed, RepoError> {
         false => Note::all(repo).ok(),
     };
     let (is_known, notes) = (notes.is_some(), notes.unwrap_or_default());
-    let from = |note: &Note| (note.branch.clone(), note.stashes_from);
-    let branches: HashMap<String, u64> = notes.iter().map(from).collect();
+    let branches = notes.iter().map(|note| (note.branch.as_str(), note));
+    let branches: HashMap<&str, &Note> = branches.collect();
     let floor = notes.iter().map(|note| note.stashes_from).max();
+    // The message is typed, with any branch in it. The name of the raider beside it is git's, from its session's environment.
     let named = |entry: &Stash| {
-        let branch = branch_of(&entry.message)?;
-        Some((*branches.get(branch)?, branch.to_owned()))
+        let told = *branches.get(branch_of(&entry.message)?)?;
+        let note = stash_owner::named_by(entry, &notes).unwrap_or(told);
+        Some((note.stashes_from, note.branch.clone()))
     };
     let new = stash_first_seen::new(repo, entries.iter().map(|entry| &entry.commit))?;
     let is_open = |entry: &&Stash| new.contains(&entry.commit) && named(entry).is_none();
@@ -268,8 +288,8 @@ fn judged(repo: &GitRepo, entries: Vec<Stash>) -> Result<Listed, RepoError> {
     Ok(Listed { entries, sighted })
 }
 
-/// Returns the stash entries of this sandbox: of those that were first seen since it was made, the ones whose message
-/// names its branch, and the ones that are its own by other evidence ([`super::stash_owner`]). A sandbox without a note
+/// Returns the stash entries of this sandbox: of those that were first seen since it was made, the ones that are its own by the
+/// evidence of [`super::stash_owner`], and the ones without an owner whose message names its branch. A sandbox without a note
 /// owns the entries that name a branch of it or were made on one of its commits, and that have no other owner.
 fn stashes(
     repo: &GitRepo,
@@ -284,9 +304,9 @@ fn stashes(
     if let Some(note) = note {
         entries.retain(|stash| {
             let sight = sighted.of(&stash.commit);
-            let is_owner = sight.is_some_and(|it| it.owner.as_ref() == Some(&note.branch));
             let is_since = sight.is_none_or(|sight| sight.nth >= note.stashes_from);
-            is_since && (is_owner || branch_of(&stash.message) == Some(&note.branch))
+            let owner = sight.and_then(|it| it.owner.as_deref());
+            is_since && owner.or_else(|| branch_of(&stash.message)) == Some(&note.branch)
         });
         return Ok(entries);
     }

@@ -30,7 +30,7 @@ pub(super) struct FirstSeen {
 /// The evidence for the sandbox that owns an entry.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Claim {
-    /// The branch of a sandbox that the entry names, and the next number when that sandbox was made.
+    /// The branch of a sandbox that an entry with the name of a branch is of, and the next number when that sandbox was made.
     pub(super) named: Option<(u64, String)>,
     /// The branch of the sandbox that made it by all other evidence. Only used when the entry is first seen.
     pub(super) seems: Option<String>,

@@ -1,5 +1,5 @@
-//! Finds the owner of a stash entry that names no branch of a sandbox: one of `git merge --autostash`, or of `git
-//! stash` with a detached HEAD. Such an entry belongs to at most one sandbox, so that entries of one agent do not
+//! Finds the owner of a stash entry: the raider that git wrote beside it, else the branch that it names. Other evidence is
+//! for an entry that names no branch of a sandbox: one of `git merge --autostash`, or of `git stash` with a detached HEAD. Such an entry belongs to at most one sandbox, so that entries of one agent do not
 //! hold up all others of its rig. An entry without a known owner is kept in ours all the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -76,7 +76,7 @@ fn maker<'n>(repo: &GitRepo, note: &'n Note) -> Option<Maker<'n>> {
 }
 
 /// The sandbox of the raider that git wrote beside an entry.
-fn named_by<'n>(entry: &Stash, notes: &'n [Note]) -> Option<&'n Note> {
+pub(super) fn named_by<'n>(entry: &Stash, notes: &'n [Note]) -> Option<&'n Note> {
     let is_by = |note: &&Note| note.raider.to_string() == entry.by;
     only(notes.iter().filter(is_by))
 }

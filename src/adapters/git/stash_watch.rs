@@ -1,5 +1,8 @@
-//! Watches the list of stash entries, so that they are pinned as they are made: any agent may remove another's entry,
-//! and a later `gc` would destroy it. If the kernel has no watches left, the patrols pin them.
+//! Watches the list of stash entries, so that they are pinned at once: any agent may remove another's entry, and a later
+//! `gc` would destroy it. If the kernel has no watches left, the patrols pin them.
+//!
+//! An entry is safe when its objects are copied, some milliseconds after it was made. One that is removed from the list and
+//! destroyed by `git prune` before that is lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::rig::GitRepo;
 use super::{share, stash};
@@ -18,8 +21,10 @@ use crate::adapters::watch::DirWatch;
 const DIR: &str = "logs/refs";
 /// The name of the list in that directory.
 const NAME: &str = "stash";
-/// The list of one rig is looked at no more often: an agent can write it without end.
+/// The list of one rig is looked at no more often while it is written without end.
 const PAUSE: Duration = Duration::from_millis(300);
+/// The pause after a first look. It doubles from look to look: what is made and removed in a pause is not seen.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The watch of one rig.
 #[derive(Debug, Default)]
@@ -152,16 +157,20 @@ fn spawn(run: impl FnMut() + Send + 'static) -> std::io::Result<SyncSender<()>> 
 
 /// Runs at once when it is woken, and after a pause where it was woken meanwhile.
 fn work(woken: &Receiver<()>, mut run: impl FnMut()) {
+    let (mut pause, mut idle) = (FIRST_PAUSE, Instant::now());
     while woken.recv().is_ok() {
+        pause = match idle.elapsed() < PAUSE {
+            true => PAUSE.min(pause * 2),
+            false => FIRST_PAUSE,
+        };
         run();
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
+        idle = Instant::now();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     /// It ran for each change, without end.
@@ -181,9 +190,17 @@ mod tests {
         (0..1_000).for_each(|_| wake(&waker));
         go.send(()).unwrap();
         let second = begins.recv().unwrap();
-        assert!(second.duration_since(first) >= PAUSE);
-        drop(waker);
+        assert!(second.duration_since(first) >= FIRST_PAUSE);
         go.send(()).unwrap();
+        let mut last = second;
+        let pauses = (0..6).map(|_| {
+            wake(&waker);
+            let begun = begins.recv().unwrap();
+            go.send(()).unwrap();
+            begun.duration_since(std::mem::replace(&mut last, begun))
+        });
+        assert!(pauses.max() >= Some(PAUSE), "it is written without end");
+        drop(waker);
         worker.join().unwrap();
         assert_eq!(begins.try_iter().count(), 0);
     }

@@ -19,6 +19,8 @@ use crate::ports::repo::RepoError;
 const LINE_MAX: u64 = 64 * 1024;
 /// `packed-refs` and reflogs grow with the repository.
 pub(super) const LIST_MAX: u64 = 256 * 1024 * 1024;
+/// The prefix of the branches of raiders. A symbolic one would get the commits of another branch.
+const RAIDERS: &str = "refs/heads/raider/";
 /// The number of symbolic refs that are followed, as in git.
 const DEPTH: usize = 5;
 
@@ -77,7 +79,8 @@ impl Theirs<'_> {
     /// Resolves a full ref name to an object id; none if there is no such ref.
     ///
     /// # Errors
-    /// [`RepoError::Failed`] when that cannot be read, as where an agent put a link or a pipe in its place, or emptied it.
+    /// [`RepoError::Failed`] when that cannot be read, as where an agent put a link or a pipe in its place, or emptied it, or
+    /// made a raider's branch symbolic.
     pub(super) fn resolve(&self, name: &str) -> Result<Option<Oid>, RepoError> {
         let mut name = name.to_owned();
         for _ in 0..DEPTH {
@@ -86,11 +89,23 @@ impl Theirs<'_> {
             }
             match self.loose(&name)? {
                 Some(Head::Commit(id)) => return Ok(Some(id)),
+                Some(Head::Ref(next)) if name.starts_with(RAIDERS) => {
+                    let what = format!("{name} is a symbolic ref to {next}, and no branch");
+                    return Err(RepoError::Failed(what));
+                }
                 Some(Head::Ref(next)) => name = next,
                 None => return Ok(self.packed()?.remove(&name)),
             }
         }
         Ok(None)
+    }
+
+    /// Returns the ref that a symbolic ref leads to.
+    pub(super) fn target(&self, name: &str) -> Option<String> {
+        match self.loose(name) {
+            Ok(Some(Head::Ref(next))) => Some(next),
+            _ => None,
+        }
     }
 
     /// Returns the refs below a prefix that ends with `/`, by their full names, with their object ids. Leaves out an

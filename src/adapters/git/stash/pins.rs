@@ -19,7 +19,9 @@ pub(in super::super) const PINS: &str = "refs/horde/stash/";
 const LIST: &str = "list";
 /// The place of entries without a known sandbox, by the day on which they were pinned: another agent may remove them
 /// from the list. The entries of a day expire together, without regard to later ones.
-pub(super) const UNCLAIMED: &str = "refs/horde/stash/unclaimed/";
+const UNCLAIMED: &str = "refs/horde/stash/unclaimed/";
+/// The prefix of the refs of salvage: one names each entry that is saved.
+const SALVAGE: &str = "refs/horde/salvage/";
 /// The largest number of entries in one commit.
 const CHUNK: usize = 1_000;
 
@@ -28,12 +30,37 @@ pub(super) fn place(raider: &RaiderId, incarnation: Incarnation) -> String {
     format!("{PINS}{}/{}/{incarnation}/", raider.rig, raider.name)
 }
 
-/// Returns the pinned entries without a known sandbox.
-pub(super) fn unclaimed(repo: &GitRepo) -> Result<BTreeSet<Oid>, RepoError> {
+/// Returns the entries that salvage has.
+pub(super) fn saved(repo: &GitRepo) -> Result<BTreeSet<Oid>, RepoError> {
     let refs = repo.refs()?.into_iter();
-    let tips = refs.filter(|(_, name)| name.starts_with(UNCLAIMED) && name.ends_with(LIST));
-    let links = chain(repo, tips.map(|it| it.0))?.into_iter();
-    Ok(links.flat_map(|(_, entries)| entries).collect())
+    let saved = refs.filter(|(_, name)| name.starts_with(SALVAGE));
+    Ok(saved.map(|it| it.0).collect())
+}
+
+/// Pins entries that ours has as those of no known sandbox, unless they are pinned so already.
+pub(super) fn pin_as_unclaimed(
+    repo: &GitRepo,
+    mut entries: BTreeSet<Oid>,
+) -> Result<(), RepoError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let mut refs = repo.refs()?;
+    refs.retain(|(_, name)| name.starts_with(UNCLAIMED));
+    for pinned in entries_of(repo, &refs)? {
+        entries.remove(&pinned);
+    }
+    let today = Timestamp::now().strftime("%Y-%m-%d");
+    pin_in(repo, &format!("{UNCLAIMED}{today}/"), &entries)
+}
+
+/// Returns the entries that refs pin: lists, and those of an earlier version with a ref each.
+fn entries_of(repo: &GitRepo, refs: &[(Oid, String)]) -> Result<BTreeSet<Oid>, RepoError> {
+    let (lists, single): (Vec<_>, Vec<_>) = refs.iter().partition(|(_, name)| name.ends_with(LIST));
+    let links = chain(repo, lists.into_iter().map(|it| it.0.clone()))?;
+    let listed = links.into_iter().flat_map(|(_, entries)| entries);
+    let single = single.into_iter().map(|it| it.0.clone());
+    Ok(listed.chain(single).collect())
 }
 
 /// The number of tries to pin entries while another thread pins others in the same place.
@@ -46,14 +73,19 @@ pub(super) fn pin_in(
     place: &str,
     entries: &BTreeSet<Oid>,
 ) -> Result<(), RepoError> {
-    let mut pinned = try_pin(repo, place, entries);
+    again_if_outrun(|| try_pin(repo, place, entries))
+}
+
+/// Tries a change of a list again while other threads are faster.
+fn again_if_outrun(change: impl Fn() -> Result<(), RepoError>) -> Result<(), RepoError> {
+    let mut done = change();
     for _ in 1..TRIES {
-        match &pinned {
-            Err(why) if was_outrun(why) => pinned = try_pin(repo, place, entries),
+        match &done {
+            Err(why) if was_outrun(why) => done = change(),
             _ => break,
         }
     }
-    pinned
+    done
 }
 
 /// Returns true if another thread had the ref at that moment, or has moved it.
@@ -192,28 +224,41 @@ pub(in super::super) fn dropped(
     Ok(dropped.into_iter().collect())
 }
 
-/// Removes the pins of a sandbox that is gone. Its entries are saved.
+/// Removes the pins of a sandbox that is gone. What salvage does not have stays pinned as an entry of no known sandbox: one
+/// may come to light after the last measurement.
 pub(in super::super) fn unpin(
     repo: &GitRepo,
     raider: &RaiderId,
     incarnation: Incarnation,
 ) -> Result<(), RepoError> {
     let place = place(raider, incarnation);
-    drop_pins(repo, |name, _| name.starts_with(&place)).map(drop)
+    again_if_outrun(|| {
+        let mut refs = repo.refs()?;
+        refs.retain(|(_, name)| name.starts_with(&place));
+        let left = &entries_of(repo, &refs)? - &saved(repo)?;
+        pin_as_unclaimed(repo, left)?;
+        // Fails where another thread has pinned one more since they were read.
+        delete(repo, &refs)
+    })
 }
 
 fn drop_pins(repo: &GitRepo, goes: impl Fn(&str, &Oid) -> bool) -> Result<usize, RepoError> {
     let mut refs = repo.refs()?;
     refs.retain(|(id, name)| name.starts_with(PINS) && goes(name, id));
-    let script: String = refs
-        .iter()
-        .map(|(id, name)| format!("delete {name} {id}\n"))
-        .collect();
-    if !script.is_empty() {
-        let git = repo.git().args(["update-ref", "--stdin"]).stdin(script);
-        git.run()?;
-    }
+    delete(repo, &refs)?;
     Ok(refs.len())
+}
+
+/// Deletes refs of ours, all or none: each must still be what it was.
+fn delete(repo: &GitRepo, refs: &[(Oid, String)]) -> Result<(), RepoError> {
+    if refs.is_empty() {
+        return Ok(());
+    }
+    let lines = refs
+        .iter()
+        .map(|(id, name)| format!("delete {name} {id}\n"));
+    let git = repo.git().args(["update-ref", "--stdin"]);
+    git.stdin(lines.collect::<String>()).run().map(drop)
 }
 
 /// Removes the pins from before that time of sandboxes that were forgotten without being discarded.

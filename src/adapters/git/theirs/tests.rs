@@ -34,6 +34,8 @@ fn loose_refs_hide_packed_ones_and_symbolic_ones_are_followed() {
         ("refs/heads/a", &format!("{}\n", id('4'))),
         ("refs/heads/s", "ref: refs/heads/b\n"),
         ("refs/heads/loop", "ref: refs/heads/loop\n"),
+        ("refs/heads/raider/A/x", "ref: refs/heads/b\n"),
+        ("refs/heads/led", "ref: refs/heads/raider/A/x\n"),
     ]);
     let said = LoggedRefs::default();
     let refs = of(&dir, &said);
@@ -43,6 +45,10 @@ fn loose_refs_hide_packed_ones_and_symbolic_ones_are_followed() {
     assert_eq!(at("s"), Some(id('2')));
     assert_eq!((at("loop"), at("absent")), (None, None));
     assert_eq!(refs.resolve("refs/../packed-refs").unwrap(), None);
+    for name in ["refs/heads/raider/A/x", "refs/heads/led"] {
+        let refused = refs.resolve(name).unwrap_err();
+        assert!(refused.to_string().contains("symbolic"), "{refused}");
+    }
     let names: Vec<_> = refs.list("refs/heads/").unwrap().into_keys().collect();
     assert_eq!(names, ["refs/heads/a", "refs/heads/b", "refs/heads/s"]);
 }
