@@ -64,7 +64,7 @@ impl Keeper {
             }
             for (entry, file) in world.tasks.written_in_trash() {
                 let says = format!(
-                    "{} was written after its sandbox had been judged and removed: it is in no commit and no salvage",
+                    "{} was written or moved there after its sandbox had been judged and removed: it may be in no commit and no salvage",
                     shown::line(&file.to_string_lossy())
                 );
                 let hint = "take what you need out of it, and delete the directory";

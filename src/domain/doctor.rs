@@ -368,7 +368,8 @@ fn no_program(lacking: &Lacking) -> Diagnosis {
 fn trashed(entries: &[PathBuf]) -> Diagnosis {
     let (count, first) = (entries.len(), entries[0].display());
     let says = format!("{count} left of what was removed, as {first}");
-    let hint = "`hd doctor --fix` deletes it; nothing in it is needed any more";
+    let hint =
+        "`hd doctor --fix` deletes it, except what a process uses or what was written to since";
     Diagnosis::mended_by(
         Finding::new(Kind::Trash, "trash", says, hint),
         Remedy::Empty,
