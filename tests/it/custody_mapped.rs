@@ -256,7 +256,8 @@ fn write_of_another_process_through_a_mapping_is_seen_during_and_after_the_remov
     let files = DiskTaskFiles::new(at("outbox"), at("trash"), at("set-up")).unwrap();
     files.empty_trash().unwrap();
     let thrown = city.trash().join("horde-Toast-1");
-    assert_eq!(files.leftovers().unwrap().trash, [thrown.clone()]);
+    let left = files.leftovers().unwrap().trash;
+    assert_eq!(left, std::slice::from_ref(&thrown));
     mapped.write(b'J');
     drop(child);
     files.empty_trash().unwrap();

@@ -49,7 +49,7 @@ struct Content {
 impl Content {
     fn of(found: &Stat) -> Self {
         let modified = (
-            i64::try_from(found.st_mtime).unwrap_or(i64::MAX),
+            found.st_mtime,
             i64::try_from(found.st_mtime_nsec).unwrap_or_default(),
         );
         Self {
@@ -240,7 +240,7 @@ fn is_dir(found: &Stat) -> bool {
 
 fn changed(found: &Stat) -> Stamp {
     (
-        i64::try_from(found.st_ctime).unwrap_or(i64::MAX),
+        found.st_ctime,
         i64::try_from(found.st_ctime_nsec).unwrap_or_default(),
     )
 }
