@@ -1,6 +1,7 @@
 //! Removes trees that agents made: of any depth, with closed directories in them, and nothing beyond them. A
 //! directory is held open and the next one is opened in it, so that no link is followed and no mount entered. The way
-//! back is a list in memory, so that neither the stack of a thread nor its descriptors limit the depth.
+//! back is a list in memory, so that neither the stack of a thread nor its descriptors limit the depth. A visit walks a
+//! tree in the same way, and removes nothing.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -33,14 +34,47 @@ pub enum Fate {
 /// # Errors
 /// When the file system refuses, something is mounted there, or another process keeps adding entries.
 pub fn remove_at(dir: impl AsFd, name: &OsStr) -> io::Result<()> {
-    match enter(&dir, name) {
-        Ok(top) => {
+    match open_at(&dir, name)? {
+        Some(top) => {
             sweep(top, &|_, _| Fate::Goes)?;
             Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
         }
-        Err(Errno::NOTDIR | Errno::LOOP) => Ok(unlinkat(dir, name, AtFlags::empty())?),
+        None => Ok(unlinkat(dir, name, AtFlags::empty())?),
+    }
+}
+
+/// Opens a directory in another one for a sweep or a visit; none if it is a file or a link.
+///
+/// # Errors
+/// When the file system refuses, or something is mounted there.
+pub fn open_at(dir: impl AsFd, name: &OsStr) -> io::Result<Option<OwnedFd>> {
+    match enter(dir, name) {
+        Ok(top) => Ok(Some(top)),
+        Err(Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The treatment of directories that their owner closed by permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// Opened for good, as by a removal.
+    Open,
+    /// Left as they are; what is in them is not visited.
+    Leave,
+}
+
+/// Visits the entries below a directory, by their path below it and their metadata. What cannot be opened is not
+/// visited, and no [`sweep`] could remove it.
+///
+/// # Errors
+/// The first other error of the file system.
+pub fn visit(top: OwnedFd, closed: Closed, seen: &dyn Fn(&Path, &Stat)) -> io::Result<()> {
+    let fate = |path: &Path, found: &Stat| {
+        seen(path, found);
+        Fate::Stays
+    };
+    run(top, &fate, Some(closed)).map(drop)
 }
 
 /// Removes the entries of a directory that `fate` selects, by their path below it and their metadata. Returns the
@@ -49,8 +83,17 @@ pub fn remove_at(dir: impl AsFd, name: &OsStr) -> io::Result<()> {
 /// # Errors
 /// The first error of the file system.
 pub fn sweep(top: OwnedFd, fate: &dyn Fn(&Path, &Stat) -> Fate) -> io::Result<usize> {
+    run(top, fate, None)
+}
+
+fn run(
+    top: OwnedFd,
+    fate: &dyn Fn(&Path, &Stat) -> Fate,
+    visits: Option<Closed>,
+) -> io::Result<usize> {
     let mut sweep = Sweep {
         fate,
+        visits,
         path: PathBuf::new(),
         removed: 0,
         failed: None,
@@ -97,6 +140,8 @@ struct Level {
 
 struct Sweep<'f> {
     fate: &'f dyn Fn(&Path, &Stat) -> Fate,
+    /// Set if it only visits.
+    visits: Option<Closed>,
     path: PathBuf,
     removed: usize,
     failed: Option<io::Error>,
@@ -105,7 +150,8 @@ struct Sweep<'f> {
 impl Sweep<'_> {
     /// Notes an error; an entry that is gone needs no removal.
     fn record_error(&mut self, error: io::Error) {
-        if error.kind() != io::ErrorKind::NotFound {
+        let is_closed = error.kind() == io::ErrorKind::PermissionDenied;
+        if error.kind() != io::ErrorKind::NotFound && !(is_closed && self.visits.is_some()) {
             self.failed.get_or_insert(error);
         }
     }
@@ -126,7 +172,7 @@ impl Sweep<'_> {
     fn open_level(&mut self, dir: &OwnedFd, name: CString, goes: bool) -> io::Result<Level> {
         let found = fstat(dir)?;
         let mode = Mode::from_raw_mode(found.st_mode);
-        if !mode.contains(Mode::RWXU) {
+        if !mode.contains(Mode::RWXU) && self.visits != Some(Closed::Leave) {
             // `chmod` needs this name for a descriptor opened with `O_PATH`. A directory of another user stays
             // closed, which shows below.
             let _denied = chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), Mode::RWXU);

@@ -417,10 +417,12 @@ impl TaskFiles for DiskTaskFiles {
             Ok(names.map(|name| dir.join(name)).collect())
         };
         let outbox = entries(&self.outbox)?.into_iter();
+        let kept = self.written().clone();
         Ok(Leftovers {
             trash: entries(&self.trash)?
                 .into_iter()
                 .filter(|path| !path.file_name().is_some_and(trash::is_note))
+                .filter(|path| !kept.contains_key(path))
                 .collect(),
             outbox: outbox.map(|path| (path.clone(), written(&path))).collect(),
         })
@@ -435,11 +437,11 @@ impl TaskFiles for DiskTaskFiles {
             *self.written() = written;
             return Ok(());
         }
-        let uses = trash::Uses::of(&self.trash).map_err(at(&self.trash))?;
+        let uses = trash::Uses::now().map_err(at(&self.trash))?;
         for name in names {
             let path = self.trash.join(&name);
             let removed = match trash::is_note(&name) {
-                true => trash::tidy(&path),
+                true => trash::tidy(&room, &path),
                 false => throw_away(&room, &name, &path, &uses).map(|late| {
                     written.extend(late.map(|late| (path.clone(), late)));
                 }),
@@ -468,7 +470,8 @@ fn throw_away(
     uses: &trash::Uses,
 ) -> io::Result<Option<PathBuf>> {
     let shown = path.display();
-    match trash::stays(path, uses)? {
+    mounts::none_in(path)?;
+    match trash::stays(room, path, uses)? {
         Some(Stays::Used(used)) => {
             let used = used.display();
             tracing::info!(%used, "{shown} is in the trash, but a process still uses it; it is deleted later");
@@ -477,7 +480,6 @@ fn throw_away(
         Some(Stays::Written(written)) => return Ok(Some(written)),
         None => {}
     }
-    mounts::none_in(path)?;
     removal::remove_at(room, name)?;
     match removal::remove_at(room, &trash::note_of(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,89 +1,109 @@
 //! The trash: directories that were removed and contain nothing that would be lost. A process may still work in such
-//! a directory (a shell that a person left there) or have a file of it open for writing. That directory is kept as
-//! long as it is in use, with a note of the time; if it was written to since then, it stays for a person to check.
+//! a directory (a shell that a person left there), have a file of it open for writing or mapped, or have written to it
+//! while it was removed.
+//!
+//! An entry is deleted only if no process uses it, and nothing in it was written, made or moved there since a time
+//! before its removal. Its note tells that time, and is on the disk before the entry is in the trash. A written entry
+//! stays for a person to check.
+
+mod note;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::{CWD, renameat};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{beneath, proc};
+pub use self::note::Note;
+use super::proc::{self, UsedFiles};
+use super::removal;
 
 /// The suffix of a note's name.
 const NOTE: &str = ".used";
-/// The largest size of a note.
-const NOTE_MAX: u64 = 64;
+/// The suffix of a note that is being written.
+const PART: &str = ".used.new";
+
+/// A time of the clock that the kernel stamps files with: seconds and nanoseconds.
+pub type Stamp = (i64, i64);
+
+/// Held while an entry comes into the trash: its note comes first, and is no note without an entry.
+static COMING: Mutex<()> = Mutex::new(());
 
 /// The reason why an entry of the trash stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stays {
     /// This path in it is in use.
     Used(PathBuf),
-    /// This path was written after it was thrown away.
+    /// This path was written, or moved there, after it was thrown away.
     Written(PathBuf),
 }
 
-/// The paths in the trash that are in use.
+/// The files that are in use.
 #[derive(Debug)]
-pub struct Uses(Vec<PathBuf>);
+pub struct Uses(UsedFiles);
 
 impl Uses {
-    /// Reads all processes.
+    /// Reads all processes. Only entries that were in the trash before may be judged by it.
     ///
     /// # Errors
     /// When the processes cannot be read.
-    pub fn of(trash: &Path) -> io::Result<Self> {
-        proc::used_below(trash).map(Self)
-    }
-
-    fn within(&self, place: &Path) -> Option<&PathBuf> {
-        let place = fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
-        self.0.iter().find(|used| used.starts_with(&place))
+    pub fn now() -> io::Result<Self> {
+        proc::used_files().map(Self)
     }
 }
 
 /// Returns the time of the clock that the kernel stamps files with: no later write has an earlier change time.
 #[must_use]
-pub fn stamp_now() -> (i64, i64) {
+pub fn stamp_now() -> Stamp {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)
 }
 
-/// Notes that a thrown-away directory is in use, if so: later writes were not measured.
+/// Writes the note, and renames a directory into the trash, which is held open: a link may have taken its place.
 ///
 /// # Errors
-/// When the processes cannot be read, or the file system refuses.
-pub fn note_use(place: &Path, since: (i64, i64)) -> io::Result<()> {
-    match Uses::of(place)?.within(place) {
-        Some(_) => write_stamp(place, since),
-        None => Ok(()),
-    }
+/// When the file system refuses; then nothing was renamed.
+pub fn throw(from: &Path, trash: &OwnedFd, to: &Path, note: &Note) -> io::Result<()> {
+    let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
+    note.write(to)?;
+    let name = to.file_name().unwrap_or_default();
+    Ok(renameat(CWD, from, trash, name)?)
 }
 
 /// Returns the reason why an entry of the trash must stay; none if it may be removed.
 ///
 /// # Errors
 /// When that cannot be decided.
-pub fn stays(place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
-    let since = noted(place)?;
-    let used = uses.within(place);
-    if let Some(since) = since {
-        // A person may be looking at what was written: that is said for as long as it is there.
-        let written = written(place, since)?.map(Stays::Written);
-        return Ok(written.or_else(|| used.cloned().map(Stays::Used)));
+pub fn stays(trash: impl AsFd, place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
+    let name = place.file_name().unwrap_or_default();
+    let Some(top) = removal::open_at(trash, name)? else {
+        let found = fs::symlink_metadata(place)?;
+        let is_used = uses.0.all.contains(&(found.dev(), found.ino()));
+        return Ok(is_used.then(|| Stays::Used(place.to_owned())));
+    };
+    let note = Note::read(place)?;
+    let is_noted = note.is_some();
+    // An entry without a note is not the supervisor's, or an earlier version's that was not in use.
+    let note = note.unwrap_or_else(Note::without_time);
+    let found = note.look(top, place, &uses.0.all)?;
+    if found.used.is_some() && !is_noted {
+        Note::of(place, stamp_now(), &uses.0.mapped)?.write(place)?;
     }
-    let Some(used) = used else { return Ok(None) };
-    write_stamp(place, stamp_now())?;
-    Ok(Some(Stays::Used(used.clone())))
+    // A person may be looking at what was written: that is said for as long as it is there.
+    let written = found.written.map(Stays::Written);
+    Ok(written.or_else(|| found.used.map(Stays::Used)))
 }
 
 /// Returns true if this is a note, and not an entry itself.
 #[must_use]
 pub fn is_note(name: &OsStr) -> bool {
-    name.as_encoded_bytes().ends_with(NOTE.as_bytes())
+    let name = name.as_encoded_bytes();
+    name.ends_with(NOTE.as_bytes()) || name.ends_with(PART.as_bytes())
 }
 
 /// Returns the name of an entry's note.
@@ -94,52 +114,18 @@ pub fn note_of(name: &OsStr) -> OsString {
     note
 }
 
-/// Removes a note whose entry no longer exists.
+/// Removes a note whose entry no longer exists, or that was not finished.
 ///
 /// # Errors
 /// When the file system refuses.
-pub fn tidy(note: &Path) -> io::Result<()> {
-    let entry = note.with_extension("");
-    match fs::symlink_metadata(entry) {
-        Ok(_) => Ok(()),
-        Err(_) => fs::remove_file(note),
+pub fn tidy(trash: impl AsFd, note: &Path) -> io::Result<()> {
+    let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_part = note.extension() == Some(OsStr::new("new"));
+    match fs::symlink_metadata(note.with_extension("")) {
+        Ok(_) if !is_part => Ok(()),
+        Ok(_) | Err(_) => removal::remove_at(trash, note.file_name().unwrap_or_default()),
     }
 }
 
-fn parts(place: &Path) -> (&Path, OsString) {
-    let name = place.file_name().unwrap_or_default();
-    (place.parent().unwrap_or(place), note_of(name))
-}
-
-fn write_stamp(place: &Path, since: (i64, i64)) -> io::Result<()> {
-    let text = format!("{} {}\n", since.0, since.1);
-    let (trash, name) = parts(place);
-    beneath::replace(trash, Path::new(&name), text.as_bytes()).map(drop)
-}
-
-/// Returns the time since which an entry was in use. A garbled note counts as the earliest time.
-fn noted(place: &Path) -> io::Result<Option<(i64, i64)>> {
-    let (trash, name) = parts(place);
-    let text = beneath::read_text(trash, Path::new(&name), NOTE_MAX)?;
-    Ok(text.map(|text| {
-        let since = text.trim().split_once(' ');
-        let since = since.and_then(|(at, ns)| Some((at.parse().ok()?, ns.parse().ok()?)));
-        since.unwrap_or_default()
-    }))
-}
-
-/// Returns the first file or link in a directory that was changed since then.
-fn written(place: &Path, since: (i64, i64)) -> io::Result<Option<PathBuf>> {
-    let mut left = vec![place.to_owned()];
-    while let Some(path) = left.pop() {
-        let found = fs::symlink_metadata(&path)?;
-        if found.is_dir() {
-            for entry in fs::read_dir(&path)? {
-                left.push(entry?.path());
-            }
-        } else if (found.ctime(), found.ctime_nsec()) >= since {
-            return Ok(Some(path));
-        }
-    }
-    Ok(None)
-}
+#[cfg(test)]
+mod tests;

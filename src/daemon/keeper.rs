@@ -64,8 +64,8 @@ impl Keeper {
             }
             for (entry, file) in world.tasks.written_in_trash() {
                 let says = format!(
-                    "{} was written after its sandbox was checked and removed: neither a commit \
-                    nor a salvage has it",
+                    "{} was written or moved there after its sandbox was checked and removed: it may be \
+                    in no commit and no salvage",
                     shown::line(&file.to_string_lossy())
                 );
                 let hint = "save what you need from it, then delete the directory";

@@ -380,7 +380,8 @@ fn trashed(entries: &[PathBuf]) -> Diagnosis {
     let (count, first) = (entries.len(), entries[0].display());
     let says =
         format!("{count} removed directories or files still in the trash, for example {first}");
-    let hint = "`hd doctor --fix` empties the trash; its content is no longer needed";
+    let hint =
+        "`hd doctor --fix` deletes it, except what a process uses or what was written to since";
     Diagnosis::mended_by(
         Finding::new(Kind::Trash, "trash", says, hint),
         Remedy::Empty,

@@ -54,7 +54,7 @@ pub struct Part {
 /// Leftovers in a city's own directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Entries of the trash.
+    /// Entries of the trash, except those that are kept because they were written to after their removal.
     pub trash: Vec<PathBuf>,
     /// Files of the outbox, intents or not, and when they were written.
     pub outbox: Vec<(PathBuf, Option<Timestamp>)>,

@@ -3,17 +3,20 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use horde_supervisor::adapters::task_files::DiskTaskFiles;
 use horde_supervisor::domain::facts::GitFacts;
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::{Repo, RepoError};
+use horde_supervisor::ports::tasks::TaskFiles;
 use nix::libc;
 use nix::mount::{MsFlags, mount};
+use nix::unistd::{ForkResult, Pid};
 
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{git, write};
@@ -191,4 +194,73 @@ fn write_through_a_mapping_of_a_file_in_memory_is_seen_before_it_goes() {
         (after.ctime(), after.ctime_nsec())
     );
     is_found(&city, &sandbox, &judged);
+}
+
+/// A process other than the supervisor, which has inherited the mappings of the test.
+struct Child {
+    pid: Pid,
+    ends: Option<OwnedFd>,
+}
+
+impl Child {
+    fn fork() -> Self {
+        let (waits, ends) = nix::unistd::pipe().unwrap();
+        // SAFETY: the child only calls what a signal handler may call.
+        match unsafe { nix::unistd::fork() }.unwrap() {
+            ForkResult::Parent { child } => Self {
+                pid: child,
+                ends: Some(ends),
+            },
+            ForkResult::Child => {
+                let mut byte = 0_u8;
+                // SAFETY: as above; the descriptors are the child's own copies.
+                unsafe {
+                    libc::close(ends.as_raw_fd());
+                    libc::read(waits.as_raw_fd(), (&raw mut byte).cast(), 1);
+                    libc::_exit(0)
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.ends.take());
+        nix::sys::wait::waitpid(self.pid, None).unwrap();
+    }
+}
+
+/// In memory, no time changes: it is known that the file was mapped.
+#[test]
+fn write_of_another_process_through_a_mapping_is_seen_during_and_after_the_removal() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let mapped = Mapped::open(&sandbox.join("README"));
+    let first = mapped.read();
+    let child = Child::fork();
+    let judged = city.facts(&sandbox);
+    assert!(judged.is_clean(), "{judged:?}");
+    let discard = |still: &dyn Fn() -> Result<(), RepoError>| {
+        let permit = permit(&city.spec(1), &judged);
+        city.repo.discard_sandbox(&permit, &city.trash(), still)
+    };
+    let stale = discard(&|| {
+        mapped.write(b'J');
+        Ok(())
+    });
+    assert!(matches!(stale, Err(RepoError::PermitStale(_))), "{stale:?}");
+    mapped.write(first);
+    discard(&|| Ok(())).unwrap();
+    let at = |name: &str| city.root().join("city/.horde").join(name);
+    let files = DiskTaskFiles::new(at("outbox"), at("trash"), at("set-up")).unwrap();
+    files.empty_trash().unwrap();
+    let thrown = city.trash().join("horde-Toast-1");
+    let left = files.leftovers().unwrap().trash;
+    assert_eq!(left, std::slice::from_ref(&thrown));
+    mapped.write(b'J');
+    drop(child);
+    files.empty_trash().unwrap();
+    let written = files.written_in_trash();
+    assert_eq!(written, [(thrown.clone(), thrown.join("README"))].into());
 }

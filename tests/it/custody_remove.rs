@@ -1,7 +1,7 @@
 //! The only way to remove a sandbox.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use horde_supervisor::domain::ids::{Incarnation, Oid, RelicId};
@@ -9,6 +9,7 @@ use horde_supervisor::ports::repo::{Repo, RepoError};
 
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, write};
+use crate::support::live::until;
 
 /// An act in a sandbox.
 type Step = (&'static str, fn(&Path));
@@ -72,7 +73,13 @@ fn a_pushed_sandbox_goes_with_its_branch() {
         .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
         .unwrap();
     assert!(!sandbox.exists());
-    assert_eq!(names(&city.trash()), ["horde-Toast-1", "horde-Toast-1.git"]);
+    let thrown = [
+        "horde-Toast-1",
+        "horde-Toast-1.git",
+        "horde-Toast-1.git.used",
+        "horde-Toast-1.used",
+    ];
+    assert_eq!(names(&city.trash()), thrown);
     assert_eq!(snapshot(&city.trash().join("horde-Toast-1")), before);
     assert_eq!(
         fs::metadata(city.trash()).unwrap().permissions().mode() & 0o777,
@@ -299,6 +306,35 @@ fn files_written_after_the_last_measurement_are_kept() {
         assert_eq!(Some(snapshot(&sandbox)), after.take(), "{what}");
         assert!(names(&city.trash()).is_empty(), "{what}");
     }
+}
+
+/// Results are often written elsewhere and moved to their place at the end: their files are older than the measurement.
+#[test]
+fn directory_that_is_moved_there_after_the_last_measurement_is_kept() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    commit_all(&sandbox, "one");
+    push(&city, &sandbox);
+    let (results, probe) = (city.root().join("results"), city.root().join("probe"));
+    write(&results, "deep/r0", "precious\n");
+    let changed = |path: &Path| {
+        let found = fs::metadata(path).unwrap();
+        (found.ctime(), found.ctime_nsec())
+    };
+    until("a later write has a later stamp", || {
+        fs::write(&probe, "").unwrap();
+        changed(&probe) > changed(&results.join("deep/r0"))
+    });
+    let permit = permit(&city.spec(1), &city.facts(&sandbox));
+    let refused = city.repo.discard_sandbox(&permit, &city.trash(), &|| {
+        fs::rename(&results, sandbox.join("out")).unwrap();
+        Ok(())
+    });
+    let why = refused.unwrap_err().to_string();
+    assert!(why.contains("out was written or moved there"), "{why}");
+    assert!(sandbox.join("out/deep/r0").exists());
+    assert!(names(&city.trash()).is_empty());
 }
 
 /// The supervisor is killed between its last measurement and the trash.

@@ -1,13 +1,14 @@
 //! The only way to remove a sandbox. It is verified once more and renamed beside its place. Then it is searched for
 //! files that were written in between; if there are any, it is renamed back, otherwise it is renamed into the trash.
-//! Nothing deletes it beside its place: after a crash it is renamed back from there.
+//! Nothing deletes it beside its place: after a crash it is renamed back from there. What is written from that search on
+//! is found in the trash, before anything there is deleted.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat, renameat_with};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::admin::{self, Note, failed, free_name};
@@ -17,7 +18,7 @@ use super::late_writes::{self, Began};
 use super::measure::{Files, Measured, measure};
 use super::rig::GitRepo;
 use super::{retired, sandbox, stash};
-use crate::adapters::trash::{note_use, stamp_now};
+use crate::adapters::trash::{self, stamp_now};
 use crate::adapters::{beneath, mounts};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, RaiderId, SlotName};
@@ -36,30 +37,15 @@ pub(super) fn discard(
     let path = permit.sandbox();
     sandbox::inside(repo, path)?;
     put_back(path)?;
-    let named = path.file_name() == Some(permit.raider().name.as_str().as_ref());
-    if !named || &permit.raider().rig != repo.name() {
-        return Err(RepoError::Failed(format!(
-            "the permit of {} names {}",
-            permit.raider(),
-            path.display()
-        )));
-    }
     let admins = admin::of_sandbox(repo, path)?;
     let note = Note::read(repo, path);
-    if let Some(note) = &note
-        && note.incarnation != permit.incarnation()
-    {
-        return Err(RepoError::PermitStale(format!(
-            "it belongs to incarnation {} now",
-            note.incarnation
-        )));
-    }
+    check_owner(repo, permit, note.as_ref())?;
     let there = fs::symlink_metadata(path).is_ok();
     let mut inner = Vec::new();
     let (mut measured, mut last) = (None, None);
     if there {
         unmounted(path)?;
-        let began = Began::now();
+        let began = Began::now().map_err(|error| failed("cannot look who is in", path, &error))?;
         last = Some((verify(repo, permit)?, began));
         measured = admin::linked(path);
         inner = admin::inside(repo, path)?;
@@ -67,20 +53,31 @@ pub(super) fn discard(
     let held = beneath::make_room(trash).map_err(|error| failed("cannot make", trash, &error))?;
     let raider = permit.raider();
     let name = format!("{}-{}-{}", raider.rig, raider.name, permit.incarnation());
-    if let Some((judged, began)) = &last {
+    let mut noted = None;
+    if let Some((judged, began)) = &mut last {
         still()?;
         unmounted(path)?;
-        remove(
-            repo,
-            path,
-            (judged, *began),
-            &held,
-            &free_name(trash, &name),
-        )?;
+        let since = stamp_now();
+        let fail = |error: io::Error| failed("cannot look who is in", path, &error);
+        began.map_more().map_err(fail)?;
+        noted = measured.and_then(|admin| {
+            let note = began.note(&admin, since).ok()?;
+            Some((admin, note))
+        });
+        let note = began.note(path, since).map_err(fail)?;
+        let to = free_name(trash, &name);
+        remove(repo, path, (judged, began), &held, (&to, &note))?;
     }
     for admin in &admins {
-        if measured.is_some() && fs::canonicalize(admin).ok() == measured {
-            throw(admin, &held, &free_name(trash, &format!("{name}.git")))?;
+        let measured = noted
+            .as_ref()
+            .filter(|(measured, _)| fs::canonicalize(admin).is_ok_and(|it| it == *measured));
+        if let Some((_, note)) = measured {
+            throw(
+                admin,
+                &held,
+                (&free_name(trash, &format!("{name}.git")), note),
+            )?;
         } else if !admin::is_of_another(repo, admin, path) {
             // The commits that its reflog and index name were not measured.
             retired::retire(repo, admin)?;
@@ -93,15 +90,33 @@ pub(super) fn discard(
     drop_traces(repo, permit, note)
 }
 
-/// Renames a measured sandbox into the trash, unless something was written to it meanwhile.
+/// Refuses a permit for another sandbox of the rig than the raider's, or for an earlier incarnation.
+fn check_owner(repo: &GitRepo, permit: &NukePermit, note: Option<&Note>) -> Result<(), RepoError> {
+    let (raider, path) = (permit.raider(), permit.sandbox());
+    let named = path.file_name() == Some(raider.name.as_str().as_ref());
+    if !named || &raider.rig != repo.name() {
+        return Err(RepoError::Failed(format!(
+            "the permit of {raider} names {}",
+            path.display()
+        )));
+    }
+    match note {
+        Some(note) if note.incarnation != permit.incarnation() => Err(RepoError::PermitStale(
+            format!("it belongs to incarnation {} now", note.incarnation),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Renames a measured sandbox into the trash, with a note on it, unless something was written to it meanwhile.
 fn remove(
     repo: &GitRepo,
     sandbox: &Path,
-    (judged, began): (&Measured, Began),
+    (judged, began): (&Measured, &Began),
     trash: &OwnedFd,
-    to: &Path,
+    to: (&Path, &trash::Note),
 ) -> Result<(), RepoError> {
-    let (beside, since) = (leaving(sandbox), stamp_now());
+    let beside = leaving(sandbox);
     let step_out =
         || rename_free(sandbox, &beside).map_err(|error| failed("cannot move", sandbox, &error));
     if let Some(what) = late_writes::watch(repo, judged, began, &beside, step_out)? {
@@ -112,8 +127,7 @@ fn remove(
         put_back(sandbox)?;
         return Err(why);
     }
-    // From now on, a later write (by a shell that works in it) keeps it from being deleted.
-    note_use(to, since).map_err(|error| failed("cannot list the processes in", to, &error))
+    Ok(())
 }
 
 /// Forgets the sandbox, and deletes its branches if another ref reaches them.
@@ -255,18 +269,14 @@ fn difference(judged: &GitFacts, now: &GitFacts) -> Option<String> {
     now.changed_since(judged).or(less)
 }
 
-/// Renames into the trash, which must be on the same file system, because a copy would be needed otherwise. The trash
-/// is held open: a link may have taken its place meanwhile.
-fn throw(from: &Path, trash: &OwnedFd, to: &Path) -> Result<(), RepoError> {
-    let name = to.file_name().unwrap_or_default();
-    renameat(CWD, from, trash, name).map_err(|error| {
-        if error == Errno::XDEV {
-            return RepoError::Failed(format!(
-                "{} is on another file system than {}",
-                to.display(),
-                from.display()
-            ));
-        }
-        failed("cannot move into the trash", from, &error.into())
+/// Renames into the trash, which must be on the same file system, because a copy would be needed otherwise.
+fn throw(from: &Path, held: &OwnedFd, (to, note): (&Path, &trash::Note)) -> Result<(), RepoError> {
+    trash::throw(from, held, to, note).map_err(|error| match error.kind() {
+        ErrorKind::CrossesDevices => RepoError::Failed(format!(
+            "{} is on another file system than {}",
+            to.display(),
+            from.display()
+        )),
+        _ => failed("cannot move into the trash", from, &error),
     })
 }

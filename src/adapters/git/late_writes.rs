@@ -2,12 +2,14 @@
 //! files are unmeasured, so they may exist nowhere else.
 //!
 //! All entries are examined once more after the rename. An entry with its measured stamp is unchanged, unless the
-//! stamp is as young as the measurement itself; any other file is hashed and compared with the measurement. For files
-//! in a repository inside, and for unchanged copies, only stamps were measured: there the change time decides, which
-//! the owner of a file cannot set.
+//! stamp is as young as the measurement itself, or the file was mapped; any other file is hashed and compared with the
+//! measurement. For files in a repository inside, and for unchanged copies, only stamps were measured: there the stamp
+//! decides, whose change time the owner of a file cannot set. A directory that was not measured is late with all its
+//! files, which may be old: it was moved there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -22,7 +24,8 @@ use super::inner::Home;
 use super::measure::{Measured, rules};
 use super::rig::GitRepo;
 use super::{ignored, injected_files};
-use crate::adapters::trash::stamp_now;
+use crate::adapters::proc::{FileId, mapped_files};
+use crate::adapters::trash::{Note, Stamp, stamp_now};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -33,18 +36,46 @@ const STATE: [&str; 3] = ["HEAD", "index", "logs/HEAD"];
 /// kernel's times of files are finer than the clock that is read here.
 const SLACK: i64 = 2;
 
-/// The time before the last measurement of a sandbox began.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Began((i64, i64));
+/// The state before the last measurement of a sandbox began.
+#[derive(Debug, Clone)]
+pub(super) struct Began {
+    at: Stamp,
+    /// The files that other processes have mapped: they may be written without a change of their times.
+    mapped: HashSet<FileId>,
+}
 
 impl Began {
-    pub(super) fn now() -> Self {
-        Self(stamp_now())
+    /// Looks at the clock and at the mappings.
+    ///
+    /// # Errors
+    /// When the processes cannot be read.
+    pub(super) fn now() -> io::Result<Self> {
+        Ok(Self {
+            at: stamp_now(),
+            mapped: mapped_files()?,
+        })
+    }
+
+    /// Adds the files that were mapped since.
+    ///
+    /// # Errors
+    /// When the processes cannot be read.
+    pub(super) fn map_more(&mut self) -> io::Result<()> {
+        self.mapped.extend(mapped_files()?);
+        Ok(())
+    }
+
+    /// Makes the note for the trash on a directory as it is now. `since` is earlier.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened.
+    pub(super) fn note(&self, place: &Path, since: Stamp) -> io::Result<Note> {
+        Note::of(place, since, &self.mapped)
     }
 
     /// Returns true if the change came after it.
-    fn precedes(self, changed: (i64, i64)) -> bool {
-        self.0 <= changed && changed.0 <= stamp_now().0 + SLACK
+    fn precedes(&self, changed: Stamp) -> bool {
+        self.at <= changed && changed.0 <= stamp_now().0 + SLACK
     }
 }
 
@@ -56,7 +87,7 @@ impl Began {
 pub(super) fn watch(
     repo: &GitRepo,
     measured: &Measured,
-    began: Began,
+    began: &Began,
     place: &Path,
     rename: impl FnOnce() -> Result<(), RepoError>,
 ) -> Result<Option<String>, RepoError> {
@@ -75,25 +106,29 @@ pub(super) fn watch(
             let (path, why) = (bytes::lossy(&closed.path), &closed.why);
             return Err(RepoError::Failed(format!("cannot read {path}: {why}")));
         }
+        let inodes = began.mapped.iter().map(|(_, inode)| *inode).collect();
         let late = Late {
             measured,
             began,
+            mapped: inodes,
             root: &root,
         };
         match late.first(walked.entries)? {
-            Some(path) => Ok(Some(path)),
-            None => Ok(late.state()),
+            Some(path) => Ok(Some(format!("{path} was written or moved there"))),
+            None => Ok(late.state().map(|name| format!("{name} was written"))),
         }
     })();
     Ok(match found {
-        Ok(late) => late.map(|what| format!("{what} was written to while it was removed")),
+        Ok(late) => late.map(|what| format!("{what} while it was removed")),
         Err(error) => Some(format!("its latest content: {error}")),
     })
 }
 
 struct Late<'a> {
     measured: &'a Measured,
-    began: Began,
+    began: &'a Began,
+    /// Inodes, on any device: a file more is hashed then.
+    mapped: HashSet<u64>,
     root: &'a Root,
 }
 
@@ -107,26 +142,36 @@ impl Late<'_> {
         let known: HashMap<&[u8], &Item> = items
             .map(|item| (item.entry.path.as_slice(), item))
             .collect();
+        let there = self.measured.entries.iter();
+        let there: HashMap<&[u8], &Entry> = there.map(|it| (it.path.as_slice(), it)).collect();
         for entry in entries {
-            // A directory, like a pipe, has no content of its own.
-            if !matches!(entry.kind, Kind::File | Kind::Link) {
-                continue;
-            }
-            let path = bytes::lossy(&entry.path);
-            if !self.is_known(known.get(entry.path.as_slice()).copied(), entry)? {
-                return Ok(Some(path));
+            let before = there.get(entry.path.as_slice()).copied();
+            let item = known.get(entry.path.as_slice()).copied();
+            let is_known = match entry.kind {
+                Kind::Dir => before
+                    .is_some_and(|it| (it.kind, it.stamp.inode) == (Kind::Dir, entry.stamp.inode)),
+                // A pipe or socket has no content.
+                Kind::Other => true,
+                Kind::File | Kind::Link => match item {
+                    Some(item) => self.is_measured(item, entry.clone())?,
+                    None => before == Some(&entry) && !self.is_young(&entry),
+                },
+            };
+            if !is_known {
+                return Ok(Some(bytes::lossy(&entry.path)));
             }
         }
         Ok(None)
     }
 
-    fn is_known(&self, item: Option<&Item>, entry: Entry) -> Result<bool, RepoError> {
+    fn is_young(&self, entry: &Entry) -> bool {
         let (second, part) = entry.stamp.changed;
-        let young = self.began.precedes((second, part.into()));
-        let Some(item) = item else {
-            return Ok(!young);
-        };
-        if item.entry.stamp == entry.stamp && !young {
+        self.began.precedes((second, part.into()))
+    }
+
+    fn is_measured(&self, item: &Item, entry: Entry) -> Result<bool, RepoError> {
+        let is_mapped = self.mapped.contains(&entry.stamp.inode);
+        if item.entry.stamp == entry.stamp && !is_mapped && !self.is_young(&entry) {
             return Ok(true);
         }
         let same = (entry.kind, entry.git_mode()) == (item.entry.kind, item.entry.git_mode());

@@ -17,7 +17,7 @@ use super::files::ignore::{Excludes, Rules};
 use super::files::index::{Index, Lens};
 use super::files::open::Root;
 use super::files::paths::Paths;
-use super::files::walk::{Walked, walk};
+use super::files::walk::{Entry, Walked, walk};
 use super::ground::{Ground, ground};
 use super::inner::{self, Around, InnerFindings};
 use super::reflog_commits::{self, Lost};
@@ -41,6 +41,8 @@ pub(super) struct Measured {
     pub(super) index: Arc<Index>,
     /// Its files, and their differences from HEAD.
     pub(super) files: Compared,
+    /// All entries that no rule hides, for a removal: `files` lacks those of repositories inside, and copies.
+    pub(super) entries: Vec<Entry>,
     /// Paths that ignore rules hide; a hidden directory is one path that ends with `/`.
     pub(super) hidden: Vec<RelPath>,
     /// Mount points in the sandbox.
@@ -255,6 +257,7 @@ fn measure_ground(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Me
         tree: sight.tree,
         index: sight.index,
         files: disk.files,
+        entries: disk.walked.entries,
         hidden: disk.walked.hidden,
         mounts: disk.walked.mounts,
         inner: disk.inner,
@@ -300,7 +303,10 @@ fn disk(
     let mut walked = walk(&root, &mut rules).map_err(fail)?;
     all_read(&walked)?;
     let mut seen = known(repo, &root, files);
-    let entries = std::mem::take(&mut walked.entries);
+    let entries = match files {
+        Files::Afresh => walked.entries.clone(),
+        Files::Known => std::mem::take(&mut walked.entries),
+    };
     let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
     let entries = injected_files::without_copies(&root, entries, ground.note.as_ref(), &tracked);
     let scratch = sight.lens.git_dir();

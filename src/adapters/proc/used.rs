@@ -1,73 +1,174 @@
-//! Finds the paths below a directory through which processes may still write: a working directory, an open directory
-//! (which gives access to the files below), a file open for writing, or a writable mapping.
+//! Finds the files through which processes may still write: working directories, open directories (which give access
+//! to the files below), files open for writing, and writable mappings. They are named by device and inode, because
+//! paths read differently in the mount namespace of a container.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Returns the paths in or below this directory that other processes work in, have open or have mapped, if they may
-/// write through them. Processes of another user may be invisible.
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
+
+use super::PROC;
+
+/// A file by device and inode.
+pub type FileId = (u64, u64);
+
+/// The files that other processes may write to, or below.
+#[derive(Debug, Default)]
+pub struct UsedFiles {
+    /// All of them.
+    pub all: HashSet<FileId>,
+    /// Those that are mapped: their bytes may change while their times stay as they are.
+    pub mapped: HashSet<FileId>,
+}
+
+/// Returns the files that other processes work in, have open or have mapped, if they may write through them.
+/// Processes of another user may be invisible.
 ///
 /// # Errors
 /// When `/proc` cannot be listed.
-pub fn used_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let dir = fs::canonicalize(dir)?;
-    let mut used = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let pid = name.to_str().and_then(|name| name.parse::<u32>().ok());
-        if pid.is_none_or(|pid| pid == std::process::id()) {
-            continue;
-        }
-        let process = Path::new("/proc").join(&name);
-        let is_below = |path: &PathBuf| path.starts_with(&dir);
-        for held in ["cwd", "root"] {
-            used.extend(fs::read_link(process.join(held)).ok().filter(is_below));
-        }
-        let open = fs::read_dir(process.join("fd")).into_iter().flatten();
-        for descriptor in open.flatten() {
-            let path = fs::read_link(descriptor.path()).ok().filter(is_below);
-            if let Some(path) = path
-                && (is_dir(&descriptor.path()) || is_writable(&process, &descriptor.file_name()))
-            {
-                used.push(path);
-            }
-        }
-        let maps = fs::read(process.join("maps")).unwrap_or_default();
-        used.extend(mapped(&maps).filter(is_below));
+pub fn used_files() -> io::Result<UsedFiles> {
+    let mut used = UsedFiles::default();
+    for process in processes(Path::new(PROC))? {
+        look_at(&process, &mut used);
     }
     Ok(used)
 }
 
-/// Returns true if a descriptor is a directory, independent of its open mode.
-fn is_dir(descriptor: &Path) -> bool {
-    fs::metadata(descriptor).is_ok_and(|found| found.is_dir())
+/// Returns the files that other processes have mapped and may write to.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn mapped_files() -> io::Result<HashSet<FileId>> {
+    let processes = processes(Path::new(PROC))?.into_iter();
+    Ok(processes
+        .flat_map(|process| mapped(&process, &tasks(&process)))
+        .collect())
 }
 
-/// Returns true if a descriptor of a process may be written to, or if that is unknown.
-fn is_writable(process: &Path, descriptor: &OsStr) -> bool {
-    let info = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_none_or(|flags| flags & 0o3 != 0)
+fn look_at(process: &Path, used: &mut UsedFiles) {
+    let tasks = tasks(process);
+    // Each thread may have a working directory and descriptors of its own, and outlive the first thread.
+    for task in &tasks {
+        let held = ["cwd", "root"].map(|held| identify(&task.join(held)));
+        used.all
+            .extend(held.into_iter().flatten().map(|(id, _)| id));
+        let open = fs::read_dir(task.join("fd")).into_iter().flatten();
+        for descriptor in open.flatten().map(|open| open.path()) {
+            if let Some((id, kind)) = identify(&descriptor)
+                && match kind {
+                    FileType::Directory => true,
+                    FileType::RegularFile => is_writable(&descriptor),
+                    _ => false,
+                }
+            {
+                used.all.insert(id);
+            }
+        }
+    }
+    let mapped = mapped(process, &tasks);
+    used.all.extend(&mapped);
+    used.mapped.extend(mapped);
+}
+
+/// Returns the directories of other processes.
+fn processes(proc: &Path) -> io::Result<Vec<PathBuf>> {
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(proc)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        if pid.is_some_and(|pid| pid != own) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the directories of a process's threads; none if it has ended.
+fn tasks(process: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(process.join("task")).into_iter().flatten();
+    listed.flatten().map(|task| task.path()).collect()
+}
+
+/// Returns the file that a link of the kernel leads to. Asks no server of a network file system.
+fn identify(link: &Path) -> Option<(FileId, FileType)> {
+    let asked = StatxFlags::TYPE | StatxFlags::INO;
+    let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, asked).ok()?;
+    let kind = FileType::from_raw_mode(found.stx_mode.into());
+    let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+    Some(((device, found.stx_ino), kind))
+}
+
+/// Returns true if a descriptor may be written to, which the mode of its link tells, or if that is unknown.
+fn is_writable(descriptor: &Path) -> bool {
+    let found = fs::symlink_metadata(descriptor);
+    found.map_or(true, |found| found.permissions().mode() & 0o200 != 0)
 }
 
 /// Returns the files that a process writes by writing to its memory.
-fn mapped(maps: &[u8]) -> impl Iterator<Item = PathBuf> {
+fn mapped(process: &Path, tasks: &[PathBuf]) -> HashSet<FileId> {
+    // Threads share their memory; one that has ended has none.
+    let maps = tasks.iter().map(|task| fs::read(task.join("maps")));
+    let maps = maps.flatten().find(|maps| !maps.is_empty());
+    let maps = maps.unwrap_or_default();
     let lines = maps.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| {
-        // `<range> <mode> <offset> <device> <inode>   <path>`
-        let mode = line.split(|byte| *byte == b' ').nth(1)?;
-        let is_shared = mode.get(1) == Some(&b'w') && mode.get(3) == Some(&b's');
+    lines
+        .filter_map(Mapping::parse)
+        .map(|mapping| mapping.identify(process))
+        .collect()
+}
+
+/// A mapping that is shared and writable.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping<'a> {
+    range: &'a str,
+    /// The device of the file system, and the inode. Some file systems (btrfs) show files under other devices.
+    id: FileId,
+    path: &'a [u8],
+}
+
+impl<'a> Mapping<'a> {
+    /// Parses `<range> <mode> <offset> <device> <inode>   <path>`.
+    fn parse(line: &'a [u8]) -> Option<Self> {
         let at = line.iter().position(|byte| *byte == b'/')?;
-        is_shared.then(|| PathBuf::from(OsStr::from_bytes(&line[at..])))
-    })
+        let (head, path) = line.split_at(at);
+        let mut fields = std::str::from_utf8(head).ok()?.split_ascii_whitespace();
+        let (range, mode) = (fields.next()?, fields.next()?.as_bytes());
+        let (major, minor) = fields.nth(1)?.split_once(':')?;
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        let id = (
+            makedev(number(major)?, number(minor)?),
+            fields.next()?.parse().ok()?,
+        );
+        let is_shared = mode.get(1) == Some(&b'w') && mode.get(3) == Some(&b's');
+        is_shared.then_some(Self { range, id, path })
+    }
+
+    /// Returns the device and inode that a look at the file shows.
+    fn identify(&self, process: &Path) -> FileId {
+        let ends = self.range.split('-').map(|end| end.trim_start_matches('0'));
+        let range = ends.collect::<Vec<_>>().join("-");
+        // The kernel follows the first link for privileged processes only. The second may lead to another file.
+        let by_range = process.join("map_files").join(range);
+        let mut by_path = process.join("root").into_os_string();
+        by_path.push(OsStr::from_bytes(self.path));
+        let found = [by_range, by_path.into()];
+        let found = found.iter().filter_map(|link| identify(link));
+        let mut found = found.map(|(id, _)| id);
+        found.find(|id| id.1 == self.id.1).unwrap_or(self.id)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
     use super::*;
 
     #[test]
@@ -76,7 +177,53 @@ mod tests {
                      7f0-7f1 rw-p 00000000 00:1f 43      /private\n\
                      7f0-7f1 r--s 00000000 00:1f 44      /read\n\
                      7f0-7f1 rw-s 00000000 00:01 45      [anon]\n";
-        let found: Vec<PathBuf> = mapped(maps).collect();
-        assert_eq!(found, [PathBuf::from("/a/with space")]);
+        let lines = maps.split(|byte| *byte == b'\n');
+        let found: Vec<_> = lines.filter_map(Mapping::parse).collect();
+        let mapping = Mapping {
+            range: "7f0-7f1",
+            id: (makedev(0, 0x1f), 42),
+            path: b"/a/with space",
+        };
+        assert_eq!(found, [mapping]);
+    }
+
+    /// Its first thread has ended, and the paths are those of a mount namespace of its own.
+    #[test]
+    fn a_thread_is_found_by_the_files_that_it_uses_and_not_by_their_paths() {
+        let dir = crate::testing::scratch();
+        let at = |name: &str| dir.path().join(name);
+        for made in [
+            "place/sub",
+            "place/open",
+            "proc/7/task/7",
+            "proc/7/task/8/fd",
+        ] {
+            fs::create_dir_all(at(made)).unwrap();
+        }
+        symlink(at("place"), at("bound")).unwrap();
+        for (file, text) in [("mapped", ""), ("edited", "")] {
+            fs::write(at("place").join(file), text).unwrap();
+        }
+        symlink(dir.path(), at("proc/7/root")).unwrap();
+        let task = at("proc/7/task/8");
+        symlink(at("bound/sub"), task.join("cwd")).unwrap();
+        symlink(at("bound/open"), task.join("fd/3")).unwrap();
+        symlink(at("bound/edited"), task.join("fd/4")).unwrap();
+        symlink("socket:[1]", task.join("fd/5")).unwrap();
+        let id = |name: &str| {
+            let found = fs::metadata(at("place").join(name)).unwrap();
+            (found.dev(), found.ino())
+        };
+        let inode = id("mapped").1;
+        let maps = format!("7f0-7f1 rw-s 00000000 00:00 {inode}      /bound/mapped\n");
+        fs::write(at("proc/7/task/7/maps"), "").unwrap();
+        fs::write(task.join("maps"), maps).unwrap();
+        let mut used = UsedFiles::default();
+        for process in processes(&at("proc")).unwrap() {
+            look_at(&process, &mut used);
+        }
+        let all = ["sub", "open", "edited", "mapped"].map(id);
+        assert_eq!(used.all, all.into());
+        assert_eq!(used.mapped, [id("mapped")].into());
     }
 }

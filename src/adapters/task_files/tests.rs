@@ -307,7 +307,7 @@ fn trash_in_use_stays_and_files_written_there_are_not_deleted() {
         tasks.empty_trash().unwrap();
         let late = [("reached", "reached/sub/late"), ("written", "written/late")];
         let late = late.map(|(entry, file)| (trash.join(entry), trash.join(file)));
-        assert_eq!(tasks.leftovers().unwrap().trash.len(), 2);
+        assert!(tasks.leftovers().unwrap().trash.is_empty());
         assert_eq!(tasks.written_in_trash(), late.clone().into());
         for (_, file) in late {
             assert_eq!(fs::read(file).unwrap(), b"late");
