@@ -205,7 +205,12 @@ pub trait Repo: Send + Sync {
     ///
     /// # Errors
     /// [`RepoError`]: the commit cannot be read.
-    fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError>;
+    fn has_committed(
+        &self,
+        sandbox: &Path,
+        name: &str,
+        bytes: Option<&[u8]>,
+    ) -> Result<bool, RepoError>;
 
     /// Excludes files that match these ignore patterns from what counts as work in every sandbox of the rig: files that
     /// a harness drops or the supervisor writes for it. The patterns are stored.

@@ -69,7 +69,12 @@ impl Repo for GitRepo {
         provenance::provenance(self, sandbox)
     }
 
-    fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError> {
+    fn has_committed(
+        &self,
+        sandbox: &Path,
+        name: &str,
+        bytes: Option<&[u8]>,
+    ) -> Result<bool, RepoError> {
         provenance::has_committed(self, sandbox, name, bytes)
     }
 

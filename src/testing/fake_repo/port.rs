@@ -117,7 +117,7 @@ impl Repo for FakeRepo {
         })
     }
 
-    fn has_committed(&self, sandbox: &Path, _: &str, _: &[u8]) -> Result<bool, RepoError> {
+    fn has_committed(&self, sandbox: &Path, _: &str, _: Option<&[u8]>) -> Result<bool, RepoError> {
         self.enter("has_committed", &sandbox.display().to_string())
             .map(|_| false)
     }
