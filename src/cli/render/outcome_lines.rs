@@ -215,7 +215,9 @@ pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
     };
     if result["unchanged"] == true {
         let since = at(result, "/applied_at");
-        let same = format!("nothing has changed since {since}");
+        let same = format!(
+            "nothing has changed in the city's files since {since}; git's settings were read again"
+        );
         return style.paint(Tone::Faint, &same);
     }
     // With file, line and caret.

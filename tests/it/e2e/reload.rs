@@ -115,7 +115,11 @@ fn reload_reports_the_fate_of_rigs_and_raiders() {
     let raider = json!({ "raider": toast, "action": "deferred", "harness": "script" });
     assert_eq!(told["raiders"], json!([raider]));
     let said = city.hd_text(&["reload"]).out;
-    assert!(said.starts_with("nothing has changed since "), "{said}");
+    assert!(
+        said.starts_with("nothing has changed in the city's files since "),
+        "{said}"
+    );
+    assert!(said.contains("git's settings were read again"), "{said}");
     save(
         &city,
         &toml(&city)
