@@ -23,10 +23,17 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
 /// Tells that a raider was removed.
 pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let raider = at(told, "/raider");
-    let gone = match at(told, "/salvage").as_str() {
-        "-" => format!("{raider} is gone; nothing of it had to be kept"),
-        id => format!("{raider} is gone; what it held is kept: hd salvage restore {id}"),
+    let (salvage, stashes) = (at(told, "/salvage"), at(told, "/stashes"));
+    let mut gone = match (salvage.as_str(), stashes.as_str()) {
+        ("-", "-") => format!("{raider} is gone; nothing of it had to be kept"),
+        ("-", _) => format!("{raider} is gone"),
+        (id, _) => format!("{raider} is gone; what it held is kept: hd salvage restore {id}"),
     };
+    if stashes != "-" {
+        gone += &format!(
+            "; its stash entries are kept, for `git stash apply ID` in a worktree of the rig: {stashes}"
+        );
+    }
     with_ignored(gone, told)
 }
 
@@ -198,9 +205,9 @@ pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
 /// Tells where a salvage was restored.
 pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
     let said = format!("{} is restored in {}", at(told, "/id"), at(told, "/path"));
-    match at(told, "/stashes").as_str() {
+    match at(told, "/stash_ids").as_str() {
         "-" => said,
-        stashes => format!("{said}; its stash entries are {stashes}"),
+        ids => format!("{said}; `git stash apply ID` there applies a stash entry: {ids}"),
     }
 }
 

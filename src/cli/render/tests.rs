@@ -119,6 +119,7 @@ fn lists_say_when_they_are_empty() {
         lists::raiders,
         lists::merge_requests,
         lists::salvages,
+        lists::stashes,
     ] {
         assert!(!list(&json!([]), PLAIN).is_empty());
     }
@@ -357,6 +358,17 @@ fn an_action_is_said_in_a_sentence() {
             bare,
             "horde/raiders/Toast is gone; nothing of it had to be kept\n  \
              ignored files, which no salvage keeps: .env, a\\x07 and 2 more",
+        ),
+        (
+            outcome_lines::nuked,
+            json!({"raider": toast, "salvage": null, "stashes": ["ab", "cd"]}),
+            "horde/raiders/Toast is gone; its stash entries are kept, for `git stash apply ID` in a worktree of the \
+             rig: ab, cd",
+        ),
+        (
+            outcome_lines::restored,
+            json!({"id": "s-1", "path": "/c/s-1", "stash_ids": ["ab", "cd"]}),
+            "s-1 is restored in /c/s-1; `git stash apply ID` there applies a stash entry: ab, cd",
         ),
         (
             outcome_lines::rehearsed,
