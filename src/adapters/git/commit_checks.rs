@@ -11,11 +11,11 @@ mod commit;
 mod names;
 mod tree;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use self::commit::{commit_fault, named};
-use self::tree::{Entry, entries, kind_fault, tree_faults};
+use self::tree::{Entry, EntryKind, entries, kind_fault, tree_faults};
 use super::admin::{self, Note};
 use super::in_process::InProcessRepo;
 use super::rig::{GitRepo, oid};
@@ -201,18 +201,21 @@ impl<'k> CheckedTrees<'k> {
             };
             faults.extend(tree_faults(&text, &tree));
             let read = |id: &Oid| entries(&self.known.raw(id)?, id.as_str().len() / 2);
-            let before: Vec<Vec<Entry>> = before.iter().filter_map(read).collect();
+            // By name and kind: a directory may have very many entries.
+            let mut known: HashMap<(Vec<u8>, EntryKind), Vec<Oid>> = HashMap::new();
+            for entry in before.iter().filter_map(read).flatten() {
+                let key = (entry.name.clone(), entry.kind());
+                known.entry(key).or_default().push(entry.id);
+            }
             for entry in read(&tree).unwrap_or_default() {
-                let same = |it: &&Entry| it.kind() == entry.kind() && it.name == entry.name;
-                let at = before.iter().filter_map(|tree| tree.iter().find(same));
-                let at: Vec<&Entry> = at.collect();
-                let is_new = !at.iter().any(|it| it.id == entry.id);
+                let key = (entry.name.clone(), entry.kind());
+                let at = known.remove(&key).unwrap_or_default();
+                let is_new = !at.contains(&entry.id);
                 let kind = || self.known.kind(&entry.id);
                 faults.extend(is_new.then(|| kind_fault(&entry, kind()?)).flatten());
                 if !entry.is_dir() {
                     continue;
                 }
-                let at = at.into_iter().map(|it| it.id.clone()).collect();
                 open.push((entry.id, at));
             }
         }

@@ -360,17 +360,6 @@ fn an_action_is_said_in_a_sentence() {
              ignored files, which no salvage keeps: .env, a\\x07 and 2 more",
         ),
         (
-            outcome_lines::nuked,
-            json!({"raider": toast, "salvage": null, "stashes": ["ab", "cd"]}),
-            "horde/raiders/Toast is gone; its stash entries are kept, for `git stash apply ID` in a worktree of the \
-             rig: ab, cd",
-        ),
-        (
-            outcome_lines::restored,
-            json!({"id": "s-1", "path": "/c/s-1", "stash_ids": ["ab", "cd"]}),
-            "s-1 is restored in /c/s-1; `git stash apply ID` there applies a stash entry: ab, cd",
-        ),
-        (
             outcome_lines::rehearsed,
             unseen,
             "horde/raiders/Toast would go; nothing of it would be lost\n  \
@@ -411,6 +400,23 @@ fn an_action_is_said_in_a_sentence() {
     for (render, told, text) in said {
         assert_eq!(render(told, PLAIN), *text);
         assert_eq!(render(&json!({}), PLAIN).lines().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn stash_entries_are_named_by_their_ids() {
+    let nuked = json!({"raider": "Toast", "salvage": null, "stashes": ["ab", "cd"]});
+    let said = outcome_lines::nuked(&nuked, PLAIN);
+    assert!(
+        said.starts_with("Toast is gone; its stash entries are kept"),
+        "{said}"
+    );
+    let restored = json!({"id": "s-1", "path": "/c/s-1", "stash_ids": ["ab", "cd"]});
+    for said in [said, outcome_lines::restored(&restored, PLAIN)] {
+        assert!(
+            said.contains("`git stash apply ID`") && said.ends_with(": ab, cd"),
+            "{said}"
+        );
     }
 }
 

@@ -243,81 +243,79 @@ fn trees(rigged: &Rigged) -> Vec<Vec<u8>> {
     ]
 }
 
+/// Names of `.git`, and others like it: a byte that is no UTF-8 ends a name.
+const DOT_GIT: &[&[u8]] = &[
+    b".git\xff",
+    b".GIT\xffabc",
+    b".git\xed\xa0\x80",
+    b".git\xef\xbf\xbe",
+    b".git\xef\xbf\xbfx",
+    b".git\xf0\x9f\xbf\xbe",
+    b".git\xc0\xaf",
+    b".git\xc3\xa9",
+    b".g\xe2\x80\x8cit\xc0",
+    b".gi\xfft",
+    b"git\xff",
+    b"git~1\xff",
+    b".git\x01",
+];
+
+/// Names of `.gitmodules`, and others like it.
+const MODULES: &[&[u8]] = &[
+    b"a\\.gitmodules",
+    b"a\\b\\.GITMODULES . ",
+    b"a\\gitmod~1",
+    b"a\\~1000000",
+    b"a\\.gitmodules\\x",
+    b".gitmodules\\x",
+    b".gitmodules:x",
+    b".gitmodules. :x",
+    b".gitmodules\xff",
+    b".gitmodules.x",
+    b"~1000000",
+    b"~1000000. ",
+    b"~10000000",
+    b"~0000000",
+    b"g~100000",
+    b"G~999999",
+    b"gi~10000",
+    b"gi7~1000",
+    b"GI7EB~10",
+    b"gi7eba~1",
+    b"gi7eba~0",
+    b"gi7ebax1",
+    b"gi7d29~1",
+    b"gitmod~4",
+    b"gitmod~5",
+    b"gitmod~1x",
+    b"gitmod~1 .",
+    b"gx~10000",
+];
+
+/// Names of `.gitattributes`, and others like it.
+const ATTRIBUTES: &[&[u8]] = &[
+    b"~1000000",
+    b"g~100000",
+    b"gi7d29~1",
+    b"gi7d~123",
+    b"gi7e~123",
+    b"gitatt~2",
+    b"GITATT~9",
+    b"a\\.gitattributes",
+    b".gitattributes\xff",
+    b".GITATTRIBUTES",
+    b".gitattributes ...",
+];
+
 /// Makes trees whose names are compared by the rules of file systems.
 fn folded_names(rigged: &Rigged) -> Vec<Vec<u8>> {
-    let with = |name: &[u8], text: &str| {
-        let blob = write(rigged, "blob", text);
-        [b"100644 ", name, b"\0", &raw_id(blob.as_str())].concat()
-    };
-    let option = "[submodule \"x\"]\n\turl = -x\n";
     let long = "a".repeat(3_000);
+    let option = "[submodule \"x\"]\n\turl = -x\n";
     let mut trees = Vec::new();
-    // Names of `.git`: bytes that are no UTF-8 end a name.
-    for name in [
-        &b".git\xff"[..],
-        b".GIT\xffabc",
-        b".git\xed\xa0\x80",
-        b".git\xef\xbf\xbe",
-        b".git\xef\xbf\xbfx",
-        b".git\xf0\x9f\xbf\xbe",
-        b".git\xc0\xaf",
-        b".git\xc3\xa9",
-        b".g\xe2\x80\x8cit\xc0",
-        b".gi\xfft",
-        b"git\xff",
-        b"git~1\xff",
-        b".git\x01",
-    ] {
-        trees.push(with(name, "x\n"));
-    }
-    // Names of `.gitmodules`.
-    for name in [
-        &b"a\\.gitmodules"[..],
-        b"a\\b\\.GITMODULES . ",
-        b"a\\gitmod~1",
-        b"a\\~1000000",
-        b"a\\.gitmodules\\x",
-        b".gitmodules\\x",
-        b".gitmodules:x",
-        b".gitmodules. :x",
-        b".gitmodules\xff",
-        b".gitmodules.x",
-        b"~1000000",
-        b"~1000000. ",
-        b"~10000000",
-        b"~0000000",
-        b"g~100000",
-        b"G~999999",
-        b"gi~10000",
-        b"gi7~1000",
-        b"GI7EB~10",
-        b"gi7eba~1",
-        b"gi7eba~0",
-        b"gi7ebax1",
-        b"gi7d29~1",
-        b"gitmod~4",
-        b"gitmod~5",
-        b"gitmod~1x",
-        b"gitmod~1 .",
-        b"gx~10000",
-    ] {
-        trees.push(with(name, option));
-    }
-    // Names of `.gitattributes`.
-    for name in [
-        &b"~1000000"[..],
-        b"g~100000",
-        b"gi7d29~1",
-        b"gi7d~123",
-        b"gi7e~123",
-        b"gitatt~2",
-        b"GITATT~9",
-        b"a\\.gitattributes",
-        b".gitattributes\xff",
-        b".GITATTRIBUTES",
-        b".gitattributes ...",
-    ] {
-        trees.push(with(name, &long));
+    for (names, text) in [(DOT_GIT, "x\n"), (MODULES, option), (ATTRIBUTES, &long)] {
+        let blob = write(rigged, "blob", text);
+        let with = |name: &&[u8]| [b"100644 ", *name, b"\0", &raw_id(blob.as_str())].concat();
+        trees.extend(names.iter().map(with));
     }
     trees
 }

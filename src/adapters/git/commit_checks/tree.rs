@@ -21,7 +21,7 @@ pub(super) struct Entry {
 }
 
 /// The kind of object that a mode stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum EntryKind {
     Tree,
     Blob,
