@@ -98,11 +98,14 @@ mod tests {
         (dir, sandbox)
     }
 
+    /// Puts something in the place of the outcome file; the second path is a directory outside of the sandbox.
+    type Make = fn(&Path, &Path);
+
     const SAID: &str = r#"{"outcome":"passed"}"#;
 
     #[test]
     fn entry_in_place_of_the_outcome_file_that_is_no_file_is_told() {
-        let make: [(&str, fn(&Path, &Path)); 5] = [
+        let make: [(&str, Make); 5] = [
             ("link", |at, top| {
                 fs::write(top.join("elsewhere"), SAID).unwrap();
                 symlink(top.join("elsewhere"), at).unwrap();
