@@ -2,6 +2,7 @@
 
 mod logins;
 mod moved;
+mod outcome;
 mod session_files;
 mod set_up;
 mod text;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
-use self::text::{at, from_above, make_dir, read_some, write_whole, written};
+use self::text::{at, from_above, make_dir, read_some, write_whole};
 use super::removal::{self, Fate};
 use super::trash::{self, Stays};
 use super::{beneath, mounts, runs};
@@ -40,8 +41,8 @@ pub struct DiskTaskFiles {
     written: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
-/// Returns true if the HEAD of a sandbox has these bytes under a name.
-pub type Committed = Box<dyn Fn(&Path, &str, &[u8]) -> bool + Send + Sync>;
+/// Returns true if the HEAD of a sandbox has these bytes under a name; without bytes, if it has the name.
+pub type Committed = Box<dyn Fn(&Path, &str, Option<&[u8]>) -> bool + Send + Sync>;
 
 type Heard = Box<dyn FnMut(notify::Result<notify::Event>) + Send>;
 type Open = Box<dyn Fn(Heard) -> notify::Result<Box<dyn Watcher + Send>> + Send + Sync>;
@@ -99,13 +100,6 @@ impl DiskTaskFiles {
     pub fn ask_of_commits(&self, committed: Committed) {
         // A second call is ignored.
         let _first = self.committed.set(committed);
-    }
-
-    /// Returns true if the file is as committed: then it is the repository's, and not an outcome of this incarnation.
-    /// If that is unknown, the file counts as the agent's; its content is verified anyway.
-    fn is_checked_out(&self, sandbox: &Path, name: &str, text: &str) -> bool {
-        let committed = self.committed.get();
-        committed.is_some_and(|committed| committed(sandbox, name, text.as_bytes()))
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<PathBuf, PathBuf>> {
@@ -282,29 +276,11 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError> {
-        for name in [".horde-outcome", ".orange-outcome"] {
-            let own = sandbox.join(name);
-            let (root, file) = from_above(&own, 2);
-            // Our own link to the file does not count.
-            if let Ok(Some(found)) = read_some(root, file)
-                && !self.is_checked_out(sandbox, name, &found.text)
-            {
-                return Ok(found);
-            }
-        }
-        let path = dir.join("outcome");
-        // Below the tasks of the city, by rig, relic and incarnation.
-        let (root, file) = from_above(&path, 4);
-        match read_some(root, file) {
-            Ok(text) => Ok(text.unwrap_or_default()),
-            // Something other than a file was put there: it has no text.
-            Err(error) if beneath::is_odd(&error) => Ok(OutcomeText {
-                odd: Some(error.to_string()),
-                written: written(&path),
-                ..OutcomeText::default()
-            }),
-            Err(error) => Err(at(&path)(error)),
-        }
+        let committed = |name: &str, bytes: Option<&[u8]>| {
+            let committed = self.committed.get();
+            committed.is_some_and(|committed| committed(sandbox, name, bytes))
+        };
+        outcome::read(dir, sandbox, &committed)
     }
 
     fn set_up(

@@ -363,6 +363,8 @@ pub(super) struct MqList {
 pub(super) enum SalvageVerb {
     /// All salvages
     List(args::InRig),
+    /// Stash entries of removed sandboxes that no salvage has, for `git stash apply ID`
+    Stashes(args::InRig),
     /// A salvage: its refs and their contents
     Show(args::SalvageRef),
     /// Make a worktree as the sandbox was, untracked files included

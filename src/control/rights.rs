@@ -95,6 +95,7 @@ fn need(op: OpName) -> Need {
         | OpName::Events
         | OpName::Why
         | OpName::SalvageList
+        | OpName::SalvageStashes
         | OpName::SalvageShow
         | OpName::Escalations
         | OpName::ConfigShow
@@ -283,6 +284,7 @@ mod tests {
             "events",
             "why",
             "salvage.list",
+            "salvage.stashes",
             "salvage.show",
             "escalations",
             "config.show",

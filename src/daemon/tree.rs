@@ -96,8 +96,8 @@ pub(super) async fn build(
     })
 }
 
-/// Returns whether the sandbox's HEAD has a file of that name with these bytes. False when that cannot be read.
-fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> bool {
+/// Returns true if the sandbox's HEAD has a file of that name with these bytes. False when that cannot be read.
+fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: Option<&[u8]>) -> bool {
     let is_its = |rig: &&Rig| sandbox.parent() == Some(&world.city.raiders_dir(&rig.name));
     let rig = world.city.rigs.iter().find(is_its);
     let Some(repo) = rig.and_then(|rig| world.repo(&rig.name)) else {

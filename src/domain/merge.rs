@@ -234,6 +234,12 @@ pub enum CheckoutBusy {
     /// Tracked files are changed or staged.
     #[error("has changes; commit or stash them {WILL_LAND}: {0}")]
     Changed(String),
+    /// Tracked files are changed that a flag of the index hides from `git status`.
+    #[error(
+        "may have changes that `git status` does not show; `git update-index --no-FLAG FILE` clears a flag of the \
+        index, then commit or stash them {WILL_LAND}: {0}"
+    )]
+    Hidden(String),
     /// A rebase, merge, bisect, cherry-pick, revert or am has begun, or git runs.
     #[error("is in the middle of {0}; finish or abort it {WILL_LAND}")]
     Underway(String),

@@ -10,6 +10,8 @@ pub enum WorkKind {
     Unfinished,
     /// Commits that HEAD left behind: amended or rebased commits, or commits on branches that only this sandbox has.
     LeftBehind,
+    /// A commit like that which cannot be copied whole, because git cannot read all of it.
+    Damaged,
     /// A file that a repair set aside.
     SetAside,
     /// A repository that ignore rules hide.
@@ -24,7 +26,9 @@ impl WorkKind {
     pub fn is_finished(self) -> bool {
         match self {
             Self::Unfinished => false,
-            Self::LeftBehind | Self::SetAside | Self::Hidden | Self::Converted => true,
+            Self::LeftBehind | Self::Damaged | Self::SetAside | Self::Hidden | Self::Converted => {
+                true
+            }
         }
     }
 }
@@ -50,6 +54,15 @@ impl OtherWork {
             WorkKind::LeftBehind,
             format!("only this sandbox references {what}"),
         )
+    }
+
+    /// Returns a damaged commit that HEAD left behind.
+    #[must_use]
+    pub fn damaged(commit: impl fmt::Display) -> Self {
+        let text = format!(
+            "only this sandbox names {commit}, which is damaged: what can be read of it is saved"
+        );
+        Self::new(WorkKind::Damaged, text)
     }
 
     /// Returns the file of this name that a repair set aside.
@@ -132,6 +145,11 @@ mod tests {
         for (work, text, finished) in [
             (OtherWork::unfinished(names), names, false),
             (OtherWork::left_behind("abc"), names, true),
+            (
+                OtherWork::damaged("abc"),
+                "only this sandbox names abc, which is damaged: what can be read of it is saved",
+                true,
+            ),
             (
                 OtherWork::set_aside("index.aside"),
                 "only this sandbox references the work that a repair set aside as index.aside",

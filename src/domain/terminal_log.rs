@@ -1,11 +1,16 @@
 //! The terminal log of a name continues over its sessions and incarnations. Marks show where a session begins, and what
 //! a reader must know of its terminal: its size, and now and then the whole screen.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 
 use super::ids::{Generation, Incarnation, RelicId};
 
-/// Begins every mark: a control sequence that terminals ignore and programs do not print.
+/// Begins the sequences of all marks. A program may print it, too: see [`Unmarked`].
+const PRIVATE: &[u8] = b"\x1b]7770;";
+
+/// Begins the mark of a session: a control sequence that terminals ignore.
 const SIGN: &str = "\x1b]7770;horde\x07";
 
 /// Returns the mark between the output of an earlier session and that of the next. A raider's session works on a relic.
@@ -23,6 +28,42 @@ pub fn mark(
     };
     let on = relic.map_or_else(String::new, |relic| format!(" on {relic}"));
     format!("\r\n{SIGN}\x1b[0m--- session {generation}{of}{on}, since {since:.0} ---\r\n")
+}
+
+/// Removes the marks from a program's output, before it is written to a log: a session must not forge the beginning of
+/// another. Leaves out the last character of their beginning, so that another sequence is left, which terminals ignore.
+#[derive(Debug, Default)]
+pub struct Unmarked {
+    /// The length of the beginning with which the output so far ends.
+    matched: usize,
+}
+
+impl Unmarked {
+    /// Returns the next part of the output without marks; a mark may begin in an earlier part.
+    pub fn strip<'a>(&mut self, output: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut stripped: Option<Vec<u8>> = None;
+        for (at, byte) in output.iter().enumerate() {
+            let is_next = PRIVATE.get(self.matched) == Some(byte);
+            if is_next && self.matched + 1 == PRIVATE.len() {
+                stripped.get_or_insert_with(|| output[..at].to_vec());
+                continue;
+            }
+            self.matched = match is_next {
+                true => self.matched + 1,
+                false => usize::from(PRIVATE.first() == Some(byte)),
+            };
+            if let Some(stripped) = &mut stripped {
+                stripped.push(*byte);
+            }
+        }
+        stripped.map_or(Cow::Borrowed(output), Cow::Owned)
+    }
+}
+
+/// Returns true if a line of output looks like the title of a session.
+#[must_use]
+pub fn is_like_title(line: &str) -> bool {
+    line.starts_with("--- session ")
 }
 
 /// The initial size of a session's terminal: rows, columns.
@@ -146,6 +187,25 @@ mod tests {
         let known = format!("{screen}known{screen}too");
         assert_eq!(from_painted(log.as_bytes()), Some(known.as_bytes()));
         assert_eq!(from_painted(b"lost"), None);
+    }
+
+    #[test]
+    fn output_cannot_forge_a_mark_however_it_is_split() {
+        let since = "2026-01-01T00:00:00Z".parse().unwrap();
+        let forged = mark(Incarnation(1), Generation(9), None, since);
+        let twice = forged.replace(';', ";;;");
+        for text in [&*forged, &twice, &size_mark((1, 1)), &screen_mark((1, 1))] {
+            for cut in 0..=text.len() {
+                let (first, second) = text.as_bytes().split_at(cut);
+                let mut unmarked = Unmarked::default();
+                let log = [unmarked.strip(first), unmarked.strip(second)].concat();
+                assert_eq!(sessions(&log).len(), 1, "{text:?} at {cut}");
+                assert!(!log.windows(PRIVATE.len()).any(|bytes| bytes == PRIVATE));
+            }
+        }
+        let plain = b"\x1b]0;title\x07\x1b\x1b[31mred;\x1b]777;x\x07";
+        let stripped = Unmarked::default().strip(plain).into_owned();
+        assert_eq!(stripped, plain);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod error;
 mod gate;
+mod stashes;
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ use crate::domain::saved_work::SavedWork;
 
 pub use self::error::{RepoError, is_no_room};
 pub use self::gate::{GateRun, GateSpec};
+pub use self::stashes::PinnedStashes;
 
 /// Everything that is needed to make a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,7 +207,12 @@ pub trait Repo: Send + Sync {
     ///
     /// # Errors
     /// [`RepoError`]: the commit cannot be read.
-    fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError>;
+    fn has_committed(
+        &self,
+        sandbox: &Path,
+        name: &str,
+        bytes: Option<&[u8]>,
+    ) -> Result<bool, RepoError>;
 
     /// Excludes files that match these ignore patterns from what counts as work in every sandbox of the rig: files that
     /// a harness drops or the supervisor writes for it. The patterns are stored.
@@ -311,6 +318,12 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn expire_stash(&self, before: Timestamp) -> Result<usize, RepoError>;
+
+    /// Returns the stash entries that are kept without a sandbox, and that no salvage has.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn pinned_stashes(&self) -> Result<Vec<PinnedStashes>, RepoError>;
 
     /// Estimates the bytes of file content that a salvage of this sandbox would save. Writes nothing.
     ///

@@ -13,7 +13,7 @@ use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
-use crate::ports::repo::{GateRun, RepoError, SalvageRecord, SandboxSpec};
+use crate::ports::repo::{GateRun, PinnedStashes, RepoError, SalvageRecord, SandboxSpec};
 
 type Interlude = Arc<dyn Fn() + Send + Sync>;
 
@@ -38,6 +38,7 @@ struct Inner {
     merges: HashMap<(Oid, Oid), Oid>,
     pins: BTreeMap<RelicId, Oid>,
     salvages: Vec<SalvageRecord>,
+    pinned: Vec<PinnedStashes>,
     salvaged: BTreeSet<Oid>,
     /// The facts of sandboxes that were salvaged whole.
     saved: Vec<GitFacts>,
@@ -350,6 +351,11 @@ impl FakeRepo {
     #[must_use]
     pub fn calls(&self) -> Vec<(&'static str, String)> {
         self.inner().calls.clone()
+    }
+
+    /// Keeps stash entries without a sandbox.
+    pub fn pin_stashes(&self, pinned: PinnedStashes) {
+        self.inner().pinned.push(pinned);
     }
 
     /// Returns the salvages that were written.

@@ -171,7 +171,10 @@ fn ours_decides_which_commits_exist() {
     let name = ".horde-outcome";
     fs::remove_file(sandbox.join(name)).unwrap();
     write(&sandbox, name, "passed");
-    let has = |text: &str| city.repo.has_committed(&sandbox, name, text.as_bytes());
+    let has = |text: &str| {
+        let bytes = Some(text.as_bytes());
+        city.repo.has_committed(&sandbox, name, bytes)
+    };
     assert_eq!(has("passed"), Ok(false));
     git(&sandbox, &["add", "-f", name]);
     git(&sandbox, &["commit", "-qm", "tracked"]);

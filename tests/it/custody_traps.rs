@@ -188,7 +188,7 @@ impl Wires {
             self.unsprung(what);
         }
         for text in ["a1", "other"] {
-            drop(repo.has_committed(sandbox, "src/a.txt", text.as_bytes()));
+            drop(repo.has_committed(sandbox, "src/a.txt", Some(text.as_bytes())));
         }
         self.unsprung("has_committed");
     }

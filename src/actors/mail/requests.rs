@@ -153,6 +153,8 @@ pub struct Nuked {
     pub incarnation: Incarnation,
     /// The salvage that holds its work, if one was needed.
     pub salvage: Option<String>,
+    /// Its stash entries that are kept without a salvage, as where its sandbox was gone.
+    pub stashes: Vec<Oid>,
     /// The ignored files that were removed with the sandbox.
     #[serde(flatten)]
     pub ignored: Ignored,

@@ -250,6 +250,7 @@ async fn forward(
         step(world, saga, "removed", plan).await?;
     }
     forget(world, target).await;
+    let stashes = missing::stashes(world, target).await;
     world.at(FaultPoint::NukeReleaseBefore);
     let salvage = release(world, saga.id, plan).await?;
     world.at(FaultPoint::NukeReleaseAfter);
@@ -259,6 +260,7 @@ async fn forward(
         raider,
         incarnation: target.incarnation,
         salvage,
+        stashes,
         ignored: plan.ignored.clone(),
     })
 }

@@ -194,8 +194,9 @@ fn in_the_way(
         .args([old.as_str(), new.as_str()])
         .run()?;
     let mut fields = bytes::split(&diff.stdout);
-    let (mut added, mut removed) = (Vec::new(), HashSet::new());
+    let (mut all, mut added, mut removed) = (HashSet::new(), Vec::new(), HashSet::new());
     while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
+        all.insert(name);
         match status {
             b"A" => added.push(name),
             b"D" => drop(removed.insert(name)),
@@ -228,8 +229,33 @@ fn in_the_way(
         .args(["read-tree", "--dry-run", "-u", "-m"])
         .args([old.as_str(), new.as_str()])
         .output()?;
+    if rehearsal.ok() {
+        return Ok(None);
+    }
     let said = rehearsal.stderr.trim().to_owned();
-    Ok((!rehearsal.ok()).then_some(CheckoutBusy::Changed(said)))
+    let hidden = hidden(path, &all)?.map(CheckoutBusy::Hidden);
+    Ok(Some(hidden.unwrap_or(CheckoutBusy::Changed(said))))
+}
+
+/// Returns the existing files among these that a flag of the index hides from the status, each with its flag.
+fn hidden(path: &Path, names: &HashSet<&[u8]>) -> Result<Option<String>, RepoError> {
+    let listed = Git::in_dir(path)
+        .as_user()
+        .args(["ls-files", "-v", "-z"])
+        .run()?;
+    let flagged = bytes::split(&listed.stdout).filter_map(|line| {
+        // `<tag> <path>`
+        let (tag, name) = (line.first()?, line.get(2..)?);
+        let flag = match tag {
+            b'S' | b's' => "skip-worktree",
+            tag if tag.is_ascii_lowercase() => "assume-unchanged",
+            _ => return None,
+        };
+        let is_there = || fs::symlink_metadata(path.join(bytes::path(name))).is_ok();
+        let shown = || format!("{} ({flag})", bytes::lossy(name));
+        (names.contains(name) && is_there()).then(shown)
+    });
+    Ok(named(flagged.collect()))
 }
 
 /// Searches for files in the way of `name`: above it, at it, or below it. Files that the landing itself removes do

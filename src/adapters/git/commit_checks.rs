@@ -8,11 +8,14 @@
 //! only the new entries: an agent is not responsible for faults that the project already had.
 
 mod commit;
+mod names;
+mod tree;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-use self::commit::commit_fault;
+use self::commit::{commit_fault, named};
+use self::tree::{Entry, EntryKind, entries, kind_fault, tree_faults};
 use super::admin::{self, Note};
 use super::in_process::InProcessRepo;
 use super::rig::{GitRepo, oid};
@@ -22,8 +25,6 @@ use crate::ports::repo::RepoError;
 
 /// The number of commits that this process follows itself. Above this number, git follows them.
 const COMMITS_MAX: usize = 2_000;
-/// The longest name of a tree entry that a remote accepts.
-const NAME_MAX: usize = 4_096;
 
 /// A fault of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +116,10 @@ fn strict(repo: &GitRepo, tree: &Oid) -> Result<Option<String>, RepoError> {
         .stderr
         .lines()
         .find(|line| line.starts_with("error: object "));
+    // Only the name of a missing `.gitmodules` is printed, after that of the pack: a remote checks it by itself.
+    let missing = String::from_utf8_lossy(&told.stdout).lines().count() > 1;
     match said.and_then(|line| line.splitn(3, ": ").nth(2)) {
+        _ if told.ok() && missing => Ok(Some("a .gitmodules that is no file of it".to_owned())),
         _ if told.ok() => Ok(None),
         Some(why) => Ok(Some(why.trim_end().to_owned())),
         None => Err(RepoError::Failed(format!(
@@ -151,15 +155,6 @@ fn commits(
         found.push(id);
     }
     Ok(Some(found))
-}
-
-/// The objects that lines of a commit's head name.
-fn named(commit: &[u8], key: &[u8]) -> Vec<Oid> {
-    let lines = commit.split(|byte| *byte == b'\n');
-    let head = lines.take_while(|line| !line.is_empty());
-    let ids = head.filter_map(|line| line.strip_prefix(key));
-    ids.filter_map(|id| Oid::new(bytes::lossy(id)).ok())
-        .collect()
 }
 
 /// The trees that were checked already.
@@ -206,12 +201,21 @@ impl<'k> CheckedTrees<'k> {
             };
             faults.extend(tree_faults(&text, &tree));
             let read = |id: &Oid| entries(&self.known.raw(id)?, id.as_str().len() / 2);
-            let before: Vec<Vec<Entry>> = before.iter().filter_map(read).collect();
-            let below = read(&tree).unwrap_or_default().into_iter();
-            for entry in below.filter(|entry| entry.is_dir) {
-                let same = |it: &&Entry| it.is_dir && it.name == entry.name;
-                let at = before.iter().filter_map(|tree| tree.iter().find(same));
-                let at = at.map(|it| it.id.clone()).collect();
+            // By name and kind: a directory may have very many entries.
+            let mut known: HashMap<(Vec<u8>, EntryKind), Vec<Oid>> = HashMap::new();
+            for entry in before.iter().filter_map(read).flatten() {
+                let key = (entry.name.clone(), entry.kind());
+                known.entry(key).or_default().push(entry.id);
+            }
+            for entry in read(&tree).unwrap_or_default() {
+                let key = (entry.name.clone(), entry.kind());
+                let at = known.remove(&key).unwrap_or_default();
+                let is_new = !at.contains(&entry.id);
+                let kind = || self.known.kind(&entry.id);
+                faults.extend(is_new.then(|| kind_fault(&entry, kind()?)).flatten());
+                if !entry.is_dir() {
+                    continue;
+                }
                 open.push((entry.id, at));
             }
         }
@@ -234,7 +238,7 @@ fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, 
     let listed = listed.run()?;
     let read = repo.git().args(["cat-file", "--batch", "--buffer"]);
     let objects = read.stdin(listed.stdout).run()?.stdout;
-    let mut found = Vec::new();
+    let (mut found, mut below) = (Vec::new(), BTreeMap::new());
     let mut rest = objects.as_slice();
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let line = bytes::lossy(&rest[..end]);
@@ -246,16 +250,45 @@ fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, 
         let Some(text) = rest.get(end + 1..).and_then(|rest| rest.get(..size)) else {
             return Err(RepoError::Failed(format!("git answered: {line}")));
         };
+        let id = oid(id)?;
         let faults = match kind {
             "commit" => commit_fault(text).into_iter().collect(),
-            "tree" => tree_faults(text, &oid(id)?),
+            "tree" => {
+                let named = entries(text, id.as_str().len() / 2).unwrap_or_default();
+                let named = named.into_iter();
+                below.extend(named.map(|it| ((it.id.clone(), it.kind()), (id.clone(), it))));
+                tree_faults(text, &id)
+            }
             _ => Vec::new(),
         };
-        let id = oid(id)?;
         found.extend(faults.into_iter().map(|fault| (id.clone(), fault)));
         rest = rest.get(end + 1 + size + 1..).unwrap_or_default();
     }
+    found.extend(kinds_by_git(repo, below.into_values().collect())?);
     Ok(found)
+}
+
+/// Returns the entries that name an object of another kind, each with its tree.
+fn kinds_by_git(
+    repo: &GitRepo,
+    entries: Vec<(Oid, Entry)>,
+) -> Result<Vec<(Oid, Fault)>, RepoError> {
+    let ids: String = entries
+        .iter()
+        .map(|(_, it)| format!("{}\n", it.id))
+        .collect();
+    let asked = repo.git().args(["cat-file", "--batch-check=%(objecttype)"]);
+    let kinds = asked.stdin(ids).run()?.text();
+    // An object that is missing has two words, and is no matter of its kind.
+    let found = entries
+        .into_iter()
+        .zip(kinds.lines())
+        .filter_map(|((tree, entry), kind)| {
+            let is_there = !kind.ends_with(" missing");
+            let fault = is_there.then(|| kind_fault(&entry, kind)).flatten()?;
+            Some((tree, fault))
+        });
+    Ok(found.collect())
 }
 
 /// Returns true if an object is a commit that a remote or one of `old` has, so that no agent made it.
@@ -293,127 +326,6 @@ fn is_old(repo: &GitRepo, fault: &Fault, old: &[Oid]) -> Result<bool, RepoError>
         }
     }
     Ok(false)
-}
-
-/// An entry of a tree.
-struct Entry {
-    name: Vec<u8>,
-    id: Oid,
-    is_dir: bool,
-    /// Set when the mode begins with a zero.
-    is_padded: bool,
-}
-
-impl Entry {
-    /// Returns the key by which git sorts entries.
-    fn key(&self) -> Vec<u8> {
-        let end: &[u8] = if self.is_dir { b"/" } else { b"" };
-        [&self.name, end].concat()
-    }
-}
-
-/// Returns the entries of a tree, `<mode> <name>\0<id>` each; none if the tree has another form.
-fn entries(text: &[u8], id_len: usize) -> Option<Vec<Entry>> {
-    let (mut found, mut rest) = (Vec::new(), text);
-    while !rest.is_empty() {
-        let space = rest.iter().position(|byte| *byte == b' ')?;
-        let (mode, after) = rest.split_at(space);
-        let end = after.iter().position(|byte| *byte == 0)?;
-        let (name, after) = after[1..].split_at(end - 1);
-        let id = after.get(1..=id_len)?;
-        rest = &after[id_len + 1..];
-        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        found.push(Entry {
-            name: name.to_vec(),
-            id: Oid::new(hex).ok()?,
-            is_dir: mode == b"40000" || mode == b"040000",
-            is_padded: mode.starts_with(b"0"),
-        });
-    }
-    Some(found)
-}
-
-/// Returns the faults of a tree with this text.
-fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
-    let Some(entries) = entries(text, tree.as_str().len() / 2) else {
-        return vec![Fault::whole("one of its trees is damaged")];
-    };
-    let mut names = BTreeSet::new();
-    let mut faults = Vec::new();
-    let is_sorted = entries.is_sorted_by(|one, next| one.key() <= next.key());
-    if !is_sorted {
-        faults.push(Fault::whole("the entries of a tree are not sorted"));
-    }
-    for entry in entries {
-        let is_twice = !names.insert(entry.name.clone());
-        let shown = || bytes::lossy(&entry.name);
-        let (why, asked) = match entry.name.as_slice() {
-            b"" => ("an entry of a tree without a name".to_owned(), None),
-            b"." | b".." => (format!("an entry of a tree named {}", shown()), None),
-            name if name.contains(&b'/') => (format!("a name that is a path: {}", shown()), None),
-            name if is_dot_git(name) => {
-                let why = "in a tree, which some file systems take for .git";
-                (format!("{:?} {why}", shown()), None)
-            }
-            name if name.len() > NAME_MAX => ("a name that is too long".to_owned(), None),
-            _ if is_twice => (format!("{} twice in a tree", shown()), None),
-            _ if entry.is_padded => (format!("a mode that begins with 0: {}", shown()), None),
-            _ if entry.id.as_str().bytes().all(|digit| digit == b'0') => {
-                (format!("an entry without an object: {}", shown()), None)
-            }
-            name if is_read_by_git(name) => (String::new(), Some(tree.clone())),
-            _ => continue,
-        };
-        faults.push(Fault {
-            why,
-            entry: Some((entry.name, entry.id)),
-            asked,
-        });
-    }
-    faults
-}
-
-/// Returns true if a file system may take the name for one of the files that git reads in every directory. Errs on
-/// the side of yes, because git decides in the end.
-fn is_read_by_git(name: &[u8]) -> bool {
-    let name = bytes::lossy(name).to_ascii_lowercase();
-    let name: String = name.chars().filter(is_shown).collect();
-    let starts = [".gitmodules", ".gitattributes", "gitmod~", "gitatt~", "gi7"];
-    starts.iter().any(|start| name.starts_with(start))
-}
-
-/// Returns true if a file system takes the name for `.git`.
-fn is_dot_git(name: &[u8]) -> bool {
-    is_ntfs(name) || is_hfs(name)
-}
-
-/// Compares as NTFS does: in any case, with the short name, with spaces and full stops at the end, and up to the name
-/// of a stream or a backslash.
-fn is_ntfs(name: &[u8]) -> bool {
-    let is_git = |part: &[u8]| {
-        [&b".git"[..], b"git~1"].iter().any(|git| {
-            let (start, rest) = part.split_at(part.len().min(git.len()));
-            start.eq_ignore_ascii_case(git) && rest.iter().all(|it| matches!(it, b' ' | b'.'))
-        })
-    };
-    let parts = name.split(|byte| *byte == b'\\');
-    let mut before_streams = parts.map(|part| part.split(|byte| *byte == b':').next());
-    before_streams.any(|part| is_git(part.unwrap_or_default()))
-}
-
-/// Compares as HFS+ does: in any case, without the characters that are not shown.
-fn is_hfs(name: &[u8]) -> bool {
-    let Ok(name) = std::str::from_utf8(name) else {
-        return false;
-    };
-    let shown: String = name.chars().filter(is_shown).collect();
-    shown.eq_ignore_ascii_case(".git")
-}
-
-/// Returns true if HFS+ does not ignore the character.
-fn is_shown(char: &char) -> bool {
-    !matches!(char,
-        '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]

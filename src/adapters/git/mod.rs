@@ -35,6 +35,7 @@ mod object_copy;
 mod objects;
 mod other_work;
 mod patch_equivalence;
+mod pinned_stashes;
 mod pins;
 mod port;
 mod prepare;

@@ -77,6 +77,9 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<OtherWork>, RepoError> {
             "{short}, a stash entry that is no longer in the list"
         ))
     }));
+    // HEAD is not among them: without a HEAD that is whole, the sandbox is garbled.
+    let damaged = measured.damaged.iter();
+    work.extend(damaged.map(|commit| OtherWork::damaged(commit.short())));
     if let Some(admin) = &ground.admin {
         work.extend(aside(admin)?);
     }
@@ -125,10 +128,6 @@ fn state(measured: &Measured) -> Vec<String> {
     let conflicts: BTreeSet<_> = conflicts.map(|it| &it.path).collect();
     if !conflicts.is_empty() {
         lines.push(format!("unresolved conflicts: {}", conflicts.len()));
-    }
-    for commit in &measured.damaged {
-        let short = commit.short();
-        lines.push(format!("{short} is damaged and cannot be saved"));
     }
     lines
 }

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::rig::GitRepo;
 use super::{
-    branches, checkout, commit_checks, discard, facts, fetch, gate, ignored, land, merge, pins,
-    prepare, progress, provenance, remote, repair, retired, salvage, sandbox, sandbox_fault, stash,
-    stash_watch, upkeep,
+    branches, checkout, commit_checks, discard, facts, fetch, gate, ignored, land, merge,
+    pinned_stashes, pins, prepare, progress, provenance, remote, repair, retired, salvage, sandbox,
+    sandbox_fault, stash, stash_watch, upkeep,
 };
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
@@ -17,8 +17,8 @@ use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord,
-    SandboxSpec, TargetState,
+    GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
+    SalvageRecord, SandboxSpec, TargetState,
 };
 
 impl Repo for GitRepo {
@@ -69,7 +69,12 @@ impl Repo for GitRepo {
         provenance::provenance(self, sandbox)
     }
 
-    fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError> {
+    fn has_committed(
+        &self,
+        sandbox: &Path,
+        name: &str,
+        bytes: Option<&[u8]>,
+    ) -> Result<bool, RepoError> {
         provenance::has_committed(self, sandbox, name, bytes)
     }
 
@@ -155,6 +160,10 @@ impl Repo for GitRepo {
 
     fn remains(&self, sandbox: &Path, target: &str) -> Result<Option<GitFacts>, RepoError> {
         facts::remains(self, sandbox, target)
+    }
+
+    fn pinned_stashes(&self) -> Result<Vec<PinnedStashes>, RepoError> {
+        pinned_stashes::list(self)
     }
 
     fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {

@@ -32,13 +32,13 @@ pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Proven
     Ok(None)
 }
 
-/// Returns true if HEAD's commit has these bytes under that name. Reads ours only, without any configuration of an
+/// Returns true if HEAD's commit has these bytes under that name; without bytes, if it has the name. Reads ours only, without any configuration of an
 /// agent.
 pub(super) fn has_committed(
     repo: &GitRepo,
     sandbox: &Path,
     name: &str,
-    bytes: &[u8],
+    bytes: Option<&[u8]>,
 ) -> Result<bool, RepoError> {
     let Some(head) = ground(repo, sandbox)?.head else {
         return Ok(false);
@@ -50,7 +50,10 @@ pub(super) fn has_committed(
         .args(["ls-tree", head.as_str(), "--", name])
         .run()?
         .text();
-    // `<mode> blob <oid>\t<path>`
+    // `<mode> <kind> <oid>\t<path>`
+    let Some(bytes) = bytes else {
+        return Ok(!listed.is_empty());
+    };
     let blob = listed.split_ascii_whitespace().nth(2);
     let Some(blob) = blob.and_then(|blob| Oid::new(blob).ok()) else {
         return Ok(false);

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::adapters::beneath;
 use crate::ports::tasks::{OutcomeText, TaskError};
 
-/// The largest outcome file or intent that is read completely: neither is ever longer.
+/// The largest outcome file or intent that is read: neither is ever longer.
 const FILE_MAX: u64 = 64 * 1024;
 
 /// Returns a function that makes the error for this path.
@@ -37,8 +37,8 @@ pub(super) fn make_dir(dir: &Path) -> Result<(), TaskError> {
         .map_err(at(dir))
 }
 
-/// Reads the beginning of a regular file below a directory of ours, without a link on its path; none if it does not
-/// exist. Anything else is an error that [`beneath::is_odd`] recognises.
+/// Reads a small regular file below a directory of ours, without a link on its path; none if it does not exist.
+/// Anything else is an error that [`beneath::is_odd`] recognises.
 pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeText>> {
     let Some(file) = beneath::open(root, name)? else {
         return Ok(None);
@@ -46,7 +46,11 @@ pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeTe
     let written = file.metadata()?.modified().ok();
     let written = written.and_then(|at| Timestamp::try_from(at).ok());
     let mut bytes = Vec::new();
-    file.take(FILE_MAX).read_to_end(&mut bytes)?;
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_MAX {
+        let what = format!("it is larger than {FILE_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Some(OutcomeText {
         text,

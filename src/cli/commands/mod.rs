@@ -123,6 +123,7 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
 fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         SalvageVerb::List(args) => context.show(&Op::SalvageList(args), lists::salvages),
+        SalvageVerb::Stashes(args) => context.show(&Op::SalvageStashes(args), lists::stashes),
         SalvageVerb::Show(args) => context.show(&Op::SalvageShow(args), show::facts),
         SalvageVerb::Restore(mut args) => {
             // The supervisor has another working directory.

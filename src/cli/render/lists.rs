@@ -86,6 +86,22 @@ pub(in crate::cli) fn salvages(result: &Value, style: Style) -> String {
     list(result, &columns, "nothing was salvaged", style)
 }
 
+/// Lists stash entries that no salvage has, a line for each raider.
+pub(in crate::cli) fn stashes(result: &Value, style: Style) -> String {
+    let columns = [
+        ("RIG", "/rig"),
+        ("RAIDER", "/raider"),
+        ("INCARNATION", "/incarnation"),
+        ("IDS", "/ids"),
+    ];
+    list(
+        result,
+        &columns,
+        "no stash entry is kept beside the salvages",
+        style,
+    )
+}
+
 /// Renders the salvages that `salvage prune` destroyed, and those that it could not.
 pub(in crate::cli) fn pruned(result: &Value, style: Style) -> String {
     let none = Value::Null;

@@ -23,10 +23,17 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
 /// Tells that a raider was removed.
 pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let raider = at(told, "/raider");
-    let gone = match at(told, "/salvage").as_str() {
-        "-" => format!("{raider} is removed; it held no work that had to be saved"),
-        id => format!("{raider} is removed; its work is saved: hd salvage restore {id}"),
+    let (salvage, stashes) = (at(told, "/salvage"), at(told, "/stashes"));
+    let mut gone = match (salvage.as_str(), stashes.as_str()) {
+        ("-", "-") => format!("{raider} is removed; it held no work that had to be saved"),
+        ("-", _) => format!("{raider} is removed"),
+        (id, _) => format!("{raider} is removed; its work is saved: hd salvage restore {id}"),
     };
+    if stashes != "-" {
+        gone += &format!(
+            "; its stash entries are kept, for `git stash apply ID` in a worktree of the rig: {stashes}"
+        );
+    }
     with_ignored(gone, told)
 }
 
@@ -201,9 +208,9 @@ pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
 /// Tells where a salvage was restored.
 pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
     let said = format!("{} is restored in {}", at(told, "/id"), at(told, "/path"));
-    match at(told, "/stashes").as_str() {
+    match at(told, "/stash_ids").as_str() {
         "-" => said,
-        stashes => format!("{said}; its stash entries are {stashes}"),
+        ids => format!("{said}; `git stash apply ID` there applies a stash entry: {ids}"),
     }
 }
 
@@ -218,7 +225,9 @@ pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
     };
     if result["unchanged"] == true {
         let since = at(result, "/applied_at");
-        let same = format!("the configuration has not changed since {since}");
+        let same = format!(
+            "the configuration has not changed since {since}; git's settings were read again"
+        );
         return style.paint(Tone::Faint, &same);
     }
     // With file, line and caret.

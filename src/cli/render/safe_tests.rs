@@ -33,6 +33,7 @@ const RENDERERS: &[Render] = &[
     lists::merge_requests,
     lists::all_merge_requests,
     lists::salvages,
+    lists::stashes,
     lists::pruned,
     lists::escalations,
     lists::automations,

@@ -119,6 +119,7 @@ fn lists_say_when_they_are_empty() {
         lists::raiders,
         lists::merge_requests,
         lists::salvages,
+        lists::stashes,
     ] {
         assert!(!list(&json!([]), PLAIN).is_empty());
     }
@@ -399,6 +400,23 @@ fn an_action_is_said_in_a_sentence() {
     for (render, told, text) in said {
         assert_eq!(render(told, PLAIN), *text);
         assert_eq!(render(&json!({}), PLAIN).lines().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn stash_entries_are_named_by_their_ids() {
+    let nuked = json!({"raider": "Toast", "salvage": null, "stashes": ["ab", "cd"]});
+    let said = outcome_lines::nuked(&nuked, PLAIN);
+    assert!(
+        said.starts_with("Toast is gone; its stash entries are kept"),
+        "{said}"
+    );
+    let restored = json!({"id": "s-1", "path": "/c/s-1", "stash_ids": ["ab", "cd"]});
+    for said in [said, outcome_lines::restored(&restored, PLAIN)] {
+        assert!(
+            said.contains("`git stash apply ID`") && said.ends_with(": ab, cd"),
+            "{said}"
+        );
     }
 }
 

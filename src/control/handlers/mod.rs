@@ -185,6 +185,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::Cost(args) => cost::cost(world, args).await,
         Op::Why(args) => events::why(world, &args.name).await,
         Op::SalvageList(args) => salvage::list(world, args).await,
+        Op::SalvageStashes(args) => salvage::pinned(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
         Op::SalvagePrune(args) => salvage::prune(world, asker(), args).await,

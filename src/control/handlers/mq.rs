@@ -1,5 +1,6 @@
 //! `mq.*`: the merge queue.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{names, status};
@@ -48,7 +49,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
 
 /// Retries a parked merge request at once, or a failed one that blocked its relic.
 pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
-    let id = names::relic(id)?;
+    let (id, now) = (names::relic(id)?, world.clock.now());
     let mr = world
         .store
         .run(move |txn| {
@@ -59,9 +60,8 @@ pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value
             let failed = matches!(mr.state, MrState::Failed | MrState::Conflict);
             let revived = failed && rework::revive(txn, &mr, &asker)?;
             if !land::take(txn, &mut mr, &Step::Retried { revived })? {
-                let state = serde_json::to_value(mr.state).unwrap_or_default();
-                let why = format!("{id} is {state}: there is nothing to retry");
-                return Err(StoreError::Conflict(why.replace('"', "")));
+                let why = format!("{id} is {}: there is nothing to retry", state(&mr, now));
+                return Err(StoreError::Conflict(why));
             }
             land::record_mr(txn, EventType::MrQueued, &mr, &asker)?;
             Ok(mr)
@@ -73,7 +73,7 @@ pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value
 
 /// Approves a merge request: the witness measures again and lets it continue.
 pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
-    let id = names::relic(id)?;
+    let (id, now) = (names::relic(id)?, world.clock.now());
     let mr = world
         .store
         .run(move |txn| {
@@ -81,7 +81,7 @@ pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Val
             if mr.review == Review::Approved {
                 return Ok(mr);
             }
-            waits(&mr)?;
+            waits(&mr, now)?;
             if mr.review != Review::Wanted {
                 return Err(unverified(txn, &mr)?);
             }
@@ -122,14 +122,14 @@ pub(super) async fn reject(
     asker: Asker,
     args: MqReject,
 ) -> Result<Value, ControlError> {
-    let id = names::relic(&args.mr)?;
+    let (id, now) = (names::relic(&args.mr)?, world.clock.now());
     let note = args.note;
     keep(world, &id).await?;
     let mr = world
         .store
         .run(move |txn| {
             let mut mr = txn.mr(&id)?;
-            waits(&mr)?;
+            waits(&mr, now)?;
             land::withdraw(txn, &mut mr, note.as_deref(), &asker)?;
             rework::reject(txn, &mr, note.as_deref(), &asker)?;
             Ok(mr)
@@ -139,13 +139,13 @@ pub(super) async fn reject(
     Ok(decided(world, &mr, "rejected"))
 }
 
-/// Pins the head of a merge request that is about to be rejected, as the forge pins a queued one: the next raider is told of it, and
-/// its branch may be gone. A failure is logged and no error.
+/// Pins the head of a merge request that is about to be rejected, as the forge pins a queued one: the next raider is told
+/// of it, and its branch may be gone. A failure is logged and no error.
 async fn keep(world: &World, id: &RelicId) -> Result<(), ControlError> {
-    let id = id.clone();
+    let (id, now) = (id.clone(), world.clock.now());
     let read = move |txn: &mut dyn Txn| {
         let mr = txn.mr(&id)?;
-        waits(&mr).map(|()| mr)
+        waits(&mr, now).map(|()| mr)
     };
     let mr = world.store.run(read).await?;
     let (id, head) = (mr.id.clone(), mr.head.clone());
@@ -156,11 +156,17 @@ async fn keep(world: &World, id: &RelicId) -> Result<(), ControlError> {
 }
 
 /// Checks that the merge request waits for a person: no other can be approved or rejected.
-fn waits(mr: &MergeRequest) -> Result<(), StoreError> {
+fn waits(mr: &MergeRequest, now: Timestamp) -> Result<(), StoreError> {
     if mr.state == MrState::Reviewing {
         return Ok(());
     }
-    let state = serde_json::to_value(mr.state).unwrap_or_default();
+    let state = state(mr, now);
     let why = format!("{} does not wait for a person: it is {state}", mr.id);
-    Err(StoreError::Conflict(why.replace('"', "")))
+    Err(StoreError::Conflict(why))
+}
+
+/// Returns the state as the lists show it.
+fn state(mr: &MergeRequest, now: Timestamp) -> String {
+    let state = serde_json::to_value(mr.shown(now)).unwrap_or_default();
+    state.as_str().unwrap_or_default().to_owned()
 }

@@ -11,6 +11,7 @@ use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{InRig, SalvagePrune, SalvageRestore};
 use crate::domain::asker::Asker;
+use crate::domain::ids::Oid;
 use crate::ports::relics::SalvageEntry;
 
 pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
@@ -18,6 +19,24 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
     let entries = world.store.run(|txn| txn.salvages()).await?;
     let wanted = |entry: &SalvageEntry| rig.as_ref().is_none_or(|rig| &entry.rig == rig);
     to_json(&entries.into_iter().filter(wanted).collect::<Vec<_>>())
+}
+
+/// Lists the stash entries that are kept without a sandbox and without a salvage.
+pub(super) async fn pinned(world: &World, args: InRig) -> Result<Value, ControlError> {
+    let wanted = names::rig_filter(world, args.rig.as_deref())?;
+    let mut rows = Vec::new();
+    for rig in world.city.rigs.iter().map(|rig| &rig.name) {
+        if wanted.as_ref().is_some_and(|wanted| wanted != rig) {
+            continue;
+        }
+        let pinned = effects::repo(world, rig, |repo| repo.pinned_stashes()).await;
+        for entries in pinned.map_err(Refusal::from)? {
+            let mut row = to_json(&entries)?;
+            row["rig"] = to_json(rig)?;
+            rows.push(row);
+        }
+    }
+    Ok(Value::Array(rows))
 }
 
 async fn find(world: &World, id: &str) -> Result<SalvageEntry, ControlError> {
@@ -32,7 +51,25 @@ fn pick(entries: &[SalvageEntry], id: &str) -> Result<SalvageEntry, ControlError
 }
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
-    to_json(&find(world, id).await?)
+    let entry = find(world, id).await?;
+    let ids = stash_ids(world, &entry).await.map_err(|error| {
+        tracing::debug!(salvage = %entry.id, %error, "the ids of its stash entries cannot be read; they are not shown");
+    });
+    let mut shown = to_json(&entry)?;
+    shown["stash_ids"] = to_json(&ids.ok())?;
+    Ok(shown)
+}
+
+/// Returns the commits of the stash entries of a salvage. Their refs are in the supervisor's repository only, so a
+/// restored worktree knows the entries by their ids.
+async fn stash_ids(world: &World, entry: &SalvageEntry) -> Result<Vec<Oid>, Refusal> {
+    let names: Vec<String> = stashes(entry).cloned().collect();
+    let tips = effects::repo(world, &entry.rig, move |repo| repo.tips(&names)).await?;
+    Ok(tips.into_iter().map(|(_, id)| id).collect())
+}
+
+fn stashes(entry: &SalvageEntry) -> impl Iterator<Item = &String> {
+    entry.refs.iter().filter(|name| name.contains("/stash-"))
 }
 
 /// Makes a worktree equal to the salvaged sandbox.
@@ -53,12 +90,11 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
     let path = to.clone();
     let restored = effects::repo(world, &entry.rig, move |repo| repo.restore(&record, &path)).await;
     restored.map_err(Refusal::from)?;
-    let stashes: Vec<_> = entry
-        .refs
-        .iter()
-        .filter(|name| name.contains("/stash"))
-        .collect();
-    Ok(json!({ "id": entry.id, "path": to, "stashes": stashes, "refs": entry.refs }))
+    let stashes: Vec<_> = stashes(&entry).collect();
+    let ids = stash_ids(world, &entry).await?;
+    Ok(json!({
+        "id": entry.id, "path": to, "stashes": stashes, "stash_ids": ids, "refs": entry.refs,
+    }))
 }
 
 /// Destroys the named salvages, or else those that are old enough. A salvage that cannot be destroyed now stays whole

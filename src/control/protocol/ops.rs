@@ -116,6 +116,7 @@ ops! {
     "events" => Events(Events),
     "why" => Why(Named),
     "salvage.list" => SalvageList(InRig),
+    "salvage.stashes" => SalvageStashes(InRig),
     "salvage.show" => SalvageShow(SalvageRef),
     "salvage.restore" => SalvageRestore(SalvageRestore),
     "salvage.prune" => SalvagePrune(SalvagePrune),

@@ -40,6 +40,7 @@ fn each_reason_of_a_busy_checkout_names_its_remedy() {
     let text = String::from("x");
     for why in [
         CheckoutBusy::Changed(text.clone()),
+        CheckoutBusy::Hidden(text.clone()),
         CheckoutBusy::Underway(text.clone()),
         CheckoutBusy::InTheWay(text.clone()),
         CheckoutBusy::Several(text),

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::fold;
 use super::terminal::{Frame, Row};
+use super::terminal_log::is_like_title;
 
 /// The number of lines that are kept; older lines are dropped.
 const MOST: usize = 50_000;
@@ -185,6 +186,11 @@ impl Lines {
             };
             if blanks > BLANKS || (blanks > 0 && text.is_empty()) {
                 continue;
+            }
+            // A title is the supervisor's: a line of the session that looks like one is set off.
+            let begins = text.is_empty() || text.ends_with('\n');
+            if begins && line.origin != Origin::Title && is_like_title(&line.text) {
+                text.push(' ');
             }
             text.push_str(&line.text);
             let goes_on = lines.peek().is_some_and(|next| next.origin == Origin::Flow);

@@ -14,8 +14,8 @@ use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Measurement, Provenance, Repo, RepoError, SalvageRecord,
-    SandboxSpec, TargetState,
+    GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
+    SalvageRecord, SandboxSpec, TargetState,
 };
 
 /// The time at which every sandbox was made: the beginning of towns.
@@ -117,7 +117,7 @@ impl Repo for FakeRepo {
         })
     }
 
-    fn has_committed(&self, sandbox: &Path, _: &str, _: &[u8]) -> Result<bool, RepoError> {
+    fn has_committed(&self, sandbox: &Path, _: &str, _: Option<&[u8]>) -> Result<bool, RepoError> {
         self.enter("has_committed", &sandbox.display().to_string())
             .map(|_| false)
     }
@@ -315,6 +315,10 @@ impl Repo for FakeRepo {
             untracked: Vec::new(),
             ..lost.facts.clone()
         }))
+    }
+
+    fn pinned_stashes(&self) -> Result<Vec<PinnedStashes>, RepoError> {
+        Ok(self.inner().pinned.clone())
     }
 
     fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {

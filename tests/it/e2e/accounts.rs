@@ -32,7 +32,11 @@ fn limit_parks_the_account_until_a_person_says_that_it_is_over() {
     assert_eq!(parked["guessed"], false);
     let refused = city.hd(&["run", "-d", "b"]);
     assert_eq!(refused.code, 9, "{refused:?}");
-    for said in ["was created", "at a limit until", "hd harness resume limited"] {
+    for said in [
+        "was created",
+        "at a limit until",
+        "hd harness resume limited",
+    ] {
         assert!(refused.err.contains(said), "{refused:?}");
     }
     // A text would only meet the limit, and prove nothing.

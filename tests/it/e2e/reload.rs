@@ -119,6 +119,7 @@ fn reload_reports_the_fate_of_rigs_and_raiders() {
         said.starts_with("the configuration has not changed since "),
         "{said}"
     );
+    assert!(said.contains("git's settings were read again"), "{said}");
     save(
         &city,
         &toml(&city)

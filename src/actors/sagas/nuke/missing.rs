@@ -89,6 +89,22 @@ pub(super) async fn savable(world: &World, target: &NukeTarget) -> Result<(), Re
     }
 }
 
+/// Returns the stash entries of a removed sandbox that no salvage has: they stay pinned. Those of a sandbox that was
+/// there were saved with it. Empty, which the log says, where they cannot be read.
+pub(super) async fn stashes(world: &World, target: &NukeTarget) -> Vec<Oid> {
+    let rig = &target.raider.rig;
+    let pinned = effects::repo(world, rig, |repo| repo.pinned_stashes()).await;
+    let pinned = pinned.unwrap_or_else(|error| {
+        tracing::warn!(raider = %target.raider, %error, "the pinned stash entries cannot be read; the answer to the nuke names none");
+        Vec::new()
+    });
+    let own = pinned.into_iter().filter(|entries| {
+        entries.raider.as_ref() == Some(&target.raider)
+            && entries.incarnation == Some(target.incarnation)
+    });
+    own.flat_map(|entries| entries.ids).collect()
+}
+
 /// Salvages these, where that is allowed. Returns true when there were any.
 ///
 /// # Errors

@@ -92,6 +92,6 @@ pub(super) fn permit(evidence: Evidence, target: &NukeTarget) -> Result<NukePerm
 
 pub(super) fn at_risk(target: &NukeTarget, losses: Vec<String>) -> Refusal {
     let message = format!("nuking {} would lose work", target.raider);
-    let hint = "`--salvage` saves all of it under refs/horde/salvage and goes on";
+    let hint = "`--salvage` saves all of it that can be read under refs/horde/salvage and goes on";
     Refusal::work_at_risk(message, losses).hint(hint)
 }

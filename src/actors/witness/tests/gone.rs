@@ -6,8 +6,9 @@ use crate::actors::mail::NukeTarget;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
+use crate::domain::ids::{Incarnation, Oid};
 use crate::domain::other_work::OtherWork;
-use crate::ports::repo::RepoError;
+use crate::ports::repo::{PinnedStashes, RepoError};
 use crate::testing::world::{Scenario, Town};
 
 const REBASE: &str = "a rebase in progress";
@@ -80,6 +81,25 @@ async fn commits_that_were_left_behind_are_saved_unasked() {
     let nuked = town.nuke(&charged.raider, false).await.unwrap();
     assert!(nuked.salvage.is_some());
     assert_eq!(town.parts.repo.count("salvage"), 1);
+}
+
+/// Stash entries outlive the sandbox whose directory is gone: they stay pinned, and the answer names them.
+#[tokio::test(start_paused = true)]
+async fn pinned_stash_entries_of_a_missing_sandbox_are_named() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let entry = Oid::new("e".repeat(40)).unwrap();
+    for raider in [Some(charged.raider.clone()), None] {
+        town.parts.repo.pin_stashes(PinnedStashes {
+            incarnation: raider.is_some().then_some(Incarnation(1)),
+            raider,
+            ids: vec![entry.clone()],
+        });
+    }
+    town.parts.repo.lose(&charged.raider.name);
+    let nuked = town.nuke(&charged.raider, false).await.unwrap();
+    assert_eq!((nuked.salvage, nuked.stashes), (None, vec![entry]));
 }
 
 /// Without room for them, everything stays.

@@ -4,6 +4,19 @@ use super::super::bytes;
 use super::Fault;
 use crate::domain::ids::Oid;
 
+/// Returns the objects that lines of a commit's head name.
+pub(super) fn named(commit: &[u8], key: &[u8]) -> Vec<Oid> {
+    let lines = commit.split(|byte| *byte == b'\n');
+    let head = lines.take_while(|line| !line.is_empty());
+    let ids = head.filter_map(|line| line.strip_prefix(key));
+    ids.filter_map(id_of).collect()
+}
+
+/// Reads an id as git does, in either case.
+fn id_of(hex: &[u8]) -> Option<Oid> {
+    Oid::new(bytes::lossy(hex).to_ascii_lowercase()).ok()
+}
+
 /// Returns the fault of a commit itself.
 pub(super) fn commit_fault(text: &[u8]) -> Option<Fault> {
     let fault = |why: &str| Some(Fault::whole(why));
@@ -16,7 +29,7 @@ pub(super) fn commit_fault(text: &[u8]) -> Option<Fault> {
         return fault("its header has no end");
     }
     let mut lines = head.split(|byte| *byte == b'\n').peekable();
-    let is_id = |id: &[u8]| Oid::new(bytes::lossy(id)).is_ok();
+    let is_id = |id: &[u8]| id_of(id).is_some();
     let is_named = |line: Option<&[u8]>, key: &[u8]| {
         line.and_then(|line| line.strip_prefix(key))
             .is_some_and(is_id)

@@ -243,6 +243,120 @@ fn trees(rigged: &Rigged) -> Vec<Vec<u8>> {
     ]
 }
 
+/// Names of `.git`, and others like it: a byte that is no UTF-8 ends a name.
+const DOT_GIT: &[&[u8]] = &[
+    b".git\xff",
+    b".GIT\xffabc",
+    b".git\xed\xa0\x80",
+    b".git\xef\xbf\xbe",
+    b".git\xef\xbf\xbfx",
+    b".git\xf0\x9f\xbf\xbe",
+    b".git\xc0\xaf",
+    b".git\xc3\xa9",
+    b".g\xe2\x80\x8cit\xc0",
+    b".gi\xfft",
+    b"git\xff",
+    b"git~1\xff",
+    b".git\x01",
+];
+
+/// Names of `.gitmodules`, and others like it.
+const MODULES: &[&[u8]] = &[
+    b"a\\.gitmodules",
+    b"a\\b\\.GITMODULES . ",
+    b"a\\gitmod~1",
+    b"a\\~1000000",
+    b"a\\.gitmodules\\x",
+    b".gitmodules\\x",
+    b".gitmodules:x",
+    b".gitmodules. :x",
+    b".gitmodules\xff",
+    b".gitmodules.x",
+    b"~1000000",
+    b"~1000000. ",
+    b"~10000000",
+    b"~0000000",
+    b"g~100000",
+    b"G~999999",
+    b"gi~10000",
+    b"gi7~1000",
+    b"GI7EB~10",
+    b"gi7eba~1",
+    b"gi7eba~0",
+    b"gi7ebax1",
+    b"gi7d29~1",
+    b"gitmod~4",
+    b"gitmod~5",
+    b"gitmod~1x",
+    b"gitmod~1 .",
+    b"gx~10000",
+];
+
+/// Names of `.gitattributes`, and others like it.
+const ATTRIBUTES: &[&[u8]] = &[
+    b"~1000000",
+    b"g~100000",
+    b"gi7d29~1",
+    b"gi7d~123",
+    b"gi7e~123",
+    b"gitatt~2",
+    b"GITATT~9",
+    b"a\\.gitattributes",
+    b".gitattributes\xff",
+    b".GITATTRIBUTES",
+    b".gitattributes ...",
+];
+
+/// Makes trees whose names are compared by the rules of file systems.
+fn folded_names(rigged: &Rigged) -> Vec<Vec<u8>> {
+    let long = "a".repeat(3_000);
+    let option = "[submodule \"x\"]\n\turl = -x\n";
+    let mut trees = Vec::new();
+    for (names, text) in [(DOT_GIT, "x\n"), (MODULES, option), (ATTRIBUTES, &long)] {
+        let blob = write(rigged, "blob", text);
+        let with = |name: &&[u8]| [b"100644 ", *name, b"\0", &raw_id(blob.as_str())].concat();
+        trees.extend(names.iter().map(with));
+    }
+    trees
+}
+
+/// Makes trees of entries whose mode, kind and object do not go together.
+fn kinds(rigged: &Rigged) -> Vec<Vec<u8>> {
+    let blob = write(rigged, "blob", "x\n");
+    let entry = |mode: &str, name: &[u8], id: &Oid| {
+        [mode.as_bytes(), b" ", name, b"\0", &raw_id(id.as_str())].concat()
+    };
+    let dir = write(rigged, "tree", entry("100644", b"a", &blob));
+    let odd = write(rigged, "tree", entry("100644", b".git", &blob));
+    let none = Oid::new("3".repeat(40)).unwrap();
+    vec![
+        entry("40755", b"s", &odd),
+        entry("40755", b"s", &dir),
+        [entry("100644", b"s.c", &blob), entry("40755", b"s", &dir)].concat(),
+        [entry("40755", b"s", &dir), entry("100644", b"s.c", &blob)].concat(),
+        entry("100644", b"f", &dir),
+        entry("120000", b"f", &dir),
+        entry("40000", b"s", &blob),
+        entry("160000", b"f", &blob),
+        entry("100000", b"f", &blob),
+        entry("140000", b"f", &none),
+        entry("0", b"f", &none),
+        entry("1", b"f", &none),
+        entry("777777100644", b"f", &blob),
+        entry("777777040000", b"s", &odd),
+        entry("abc", b"f", &blob),
+        entry("", b"f", &blob),
+        entry("160000", b".gitmodules", &none),
+        entry("160000", b".gitattributes", &none),
+        entry("160000", b"a\\.gitmodules", &none),
+        entry("40000", b".gitattributes", &dir),
+        entry("120000", b"a\\.gitmodules", &blob),
+        entry("120000", b"a\\.gitattributes", &blob),
+        entry("120000", b".gitignore", &blob),
+        entry("120000", b".mailmap", &blob),
+    ]
+}
+
 #[test]
 fn commit_is_refused_exactly_where_a_remote_that_checks_refuses_it() {
     let rigged = Rigged::new();
@@ -261,6 +375,11 @@ fn commit_is_refused_exactly_where_a_remote_that_checks_refuses_it() {
         format!("{head}committer {BY}\nfoo bar\n\nx\n"),
         format!("{head}committer {BY}\n"),
         format!("{head}committer {BY}"),
+        format!("{head}committer {BY}\n\nx\n").replace(&own, &own.to_ascii_uppercase()),
+        format!("{head}committer {BY}\n\nx\n").replace(
+            rigged.base.as_str(),
+            &rigged.base.as_str().to_ascii_uppercase(),
+        ),
     ];
     let authors = [
         "Ada <a>  1 +0000",
@@ -268,19 +387,36 @@ fn commit_is_refused_exactly_where_a_remote_that_checks_refuses_it() {
         "Ada <a> 1\t+0000",
         "Ada <a> 1  +0000",
     ];
-    let mut heads: Vec<Oid> = trees(&rigged).into_iter().map(on).collect();
+    let mut odd = trees(&rigged);
+    odd.extend(folded_names(&rigged));
+    odd.extend(kinds(&rigged));
+    let mut heads: Vec<Oid> = odd.into_iter().map(on).collect();
     heads.extend(commits.map(|text| write(&rigged, "commit", text)));
     heads.extend(authors.map(by));
-    let mut refused = 0;
+    let (mut refused, mut differ) = (0, Vec::new());
     for head in &heads {
         let fits = check(&rigged.repo, &PathBuf::from("/none"), head, "main");
-        let show = ["ls-tree", head.as_str()];
-        let shown = rigged.repo.git().args(show).output().unwrap().stdout;
-        let shown = bytes::lossy(&shown);
-        assert_eq!(fits.is_ok(), is_taken(&rigged, head), "{fits:?} {shown}");
+        let taken = is_taken(&rigged, head);
+        if fits.is_ok() != taken {
+            let show = ["cat-file", "-p", &format!("{head}^{{tree}}")];
+            let shown = rigged.repo.git().args(show).output().unwrap().stdout;
+            differ.push(format!(
+                "taken: {taken}, {fits:?}, {}",
+                bytes::lossy(&shown)
+            ));
+        }
         refused += usize::from(fits.is_err());
+        // The same of many commits, which git follows.
+        if let Ok(faults) = by_git(&rigged.repo, head, std::slice::from_ref(&rigged.base))
+            && !faults.iter().any(|(_, fault)| fault.asked.is_some())
+            && faults.is_empty() != taken
+        {
+            differ.push(format!("taken: {taken}, by git: {faults:?}"));
+        }
     }
-    assert_eq!((refused, heads.len()), (26, 41));
+    assert!(differ.is_empty(), "{differ:#?}");
+    assert_eq!(heads.len(), 119);
+    assert!(refused > 60, "{refused}");
 }
 
 /// The forge cannot merge such a head, and its raider would be gone by then.

@@ -55,6 +55,31 @@ pub(super) struct Manifest {
     /// Pipes, sockets and devices: they have no content and are not restored.
     #[serde(default)]
     pub(super) other: Vec<String>,
+    /// Commits that could not be copied whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) damaged: Vec<Damaged>,
+}
+
+/// A damaged commit, with the objects below it that ours could not take as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Damaged {
+    /// Its id.
+    pub(super) commit: Oid,
+    /// Commits and trees whose bytes are saved in a blob.
+    pub(super) bytes: Vec<SavedBytes>,
+    /// Objects that cannot be read.
+    pub(super) unread: Vec<Oid>,
+}
+
+/// An object whose bytes are in a blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SavedBytes {
+    /// The object's id.
+    pub(super) id: Oid,
+    /// Its type, as git names it.
+    pub(super) kind: String,
+    /// The blob with its bytes.
+    pub(super) blob: Oid,
 }
 
 /// A clone that can be made again from its URL.

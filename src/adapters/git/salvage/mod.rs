@@ -10,6 +10,7 @@
 //!       manifest.json   for people
 //!       files           a line for every entry: path, mode, size, time, and the blob with its bytes
 //!       blobs/<id>      the blobs that HEAD does not reach
+//!       trees/<id>      whole directories of damaged commits
 //! ```
 //!
 //! A sandbox consists of its bytes: files are stored raw, by our own walk, and restored in the same way. Neither an
@@ -21,6 +22,7 @@
 //! `measure ─► blobs ─► measure again: equal? ─► refs (one transaction) ─► read back`
 
 mod capture;
+mod damaged;
 mod legacy;
 mod manifest;
 mod part;
@@ -126,5 +128,6 @@ fn describe(
         clones: clones(measured),
         bytes: 0,
         other: capture.other.clone(),
+        damaged: Vec::new(),
     }
 }

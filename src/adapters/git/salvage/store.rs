@@ -16,7 +16,7 @@ use super::super::rig::{GitRepo, oid};
 use super::capture::is_state;
 use super::manifest::render;
 use super::work::{self, FILES, work};
-use super::{Capture, Manifest, describe};
+use super::{Capture, Manifest, damaged, describe};
 use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SalvageRecord};
@@ -163,14 +163,16 @@ pub(super) fn write<F: Fn() -> Git>(
     let size = capture.bytes + own.map(|(_, size)| size).sum::<u64>();
     let mut manifest = describe(measured, capture, raider, incarnation, ignored.clone());
     manifest.bytes = size;
+    let below = damaged::save(repo, &mut blobs, &measured.damaged)?;
+    manifest.damaged = below.commits;
     let text = serde_json::to_vec_pretty(&manifest)
         .map_err(|error| RepoError::Failed(format!("the manifest: {error}")))?;
     let manifest = blobs.bytes(&text)?;
     let files = blobs.bytes(render(&capture.lines).as_bytes())?;
     blobs.flush()?;
     let held = capture.blobs.iter().chain(staged.iter().map(|(id, _)| id));
-    let held: BTreeSet<&Oid> = held.collect();
-    let tree = meta_tree(repo, &manifest, &files, &held)?;
+    let held: BTreeSet<&Oid> = held.chain(&below.blobs).collect();
+    let tree = meta_tree(repo, [&manifest, &files], &held, &below.trees)?;
     let named = named_commits(repo, measured)?;
     let message = format!("State of {raider}, incarnation {incarnation}");
     let meta = commit_tree(repo, raider, &tree, &named, &message)?;
@@ -266,12 +268,12 @@ fn make_refs(
     Ok(refs.iter().map(full).collect())
 }
 
-/// Makes the tree of `meta`. git refuses it if a blob is missing.
+/// Makes the tree of `meta`. git refuses it if an object is missing.
 fn meta_tree(
     repo: &GitRepo,
-    manifest: &Oid,
-    files: &Oid,
+    [manifest, files]: [&Oid; 2],
     blobs: &BTreeSet<&Oid>,
+    trees: &BTreeSet<Oid>,
 ) -> Result<Oid, RepoError> {
     let make = |text: String| {
         let made = repo
@@ -286,6 +288,11 @@ fn meta_tree(
         let entries = blobs.iter().map(|id| format!("100644 blob {id}\t{id}\0"));
         let below = make(entries.collect())?;
         text.push_str(&format!("040000 tree {below}\tblobs\0"));
+    }
+    if !trees.is_empty() {
+        let entries = trees.iter().map(|id| format!("040000 tree {id}\t{id}\0"));
+        let below = make(entries.collect())?;
+        text.push_str(&format!("040000 tree {below}\ttrees\0"));
     }
     make(text)
 }

@@ -125,8 +125,14 @@ fn hidden_change_of_a_file_that_the_landing_changes_is_waited_for() {
     rig.in_origin(&["update-index", "--assume-unchanged", "file"]);
     fs::write(rig.origin().join("file"), "mine\n").unwrap();
     let (_, why) = busy(&rig, &new);
-    assert!(matches!(why, CheckoutBusy::Changed(_)), "{why}");
+    assert_eq!(why, CheckoutBusy::Hidden("file (assume-unchanged)".into()));
+    let said = why.to_string();
+    assert!(said.contains("`git update-index --no-FLAG FILE`"), "{said}");
     assert_eq!(text(rig.origin().join("file")), "mine\n");
+    rig.in_origin(&["update-index", "--no-assume-unchanged", "file"]);
+    rig.in_origin(&["update-index", "--skip-worktree", "file"]);
+    let (_, why) = busy(&rig, &new);
+    assert_eq!(why, CheckoutBusy::Hidden("file (skip-worktree)".into()));
 }
 
 /// The command that begins an operation, the operation's name, and the command that ends it.

@@ -175,6 +175,10 @@ async fn a_parked_merge_request_is_shown_as_held() {
         ask(&town, "mq.show", mr.clone()).await.unwrap()["state"],
         "held"
     );
+    for op in ["mq.reject", "mq.approve"] {
+        let refused = ask(&town, op, mr.clone()).await.unwrap_err();
+        assert!(refused.message.ends_with("it is held"), "{refused:?}");
+    }
     town.parts.repo.mend("merge");
     let retried = ask(&town, "mq.retry", mr).await.unwrap();
     assert_eq!(retried["state"], "queued");

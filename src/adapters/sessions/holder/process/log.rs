@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::terminal::Terminal;
 use crate::adapters::beneath;
 use crate::adapters::sessions::files::{self, LOG, OLDER_LOG};
-use crate::domain::terminal_log::{SIZE, screen_mark, size_mark};
+use crate::domain::terminal_log::{SIZE, Unmarked, screen_mark, size_mark};
 
 /// The smallest limit, below which a log would only rotate.
 const LEAST: u64 = 8 * 1024;
@@ -26,6 +26,7 @@ pub struct Log {
     size: (u16, u16),
     /// The amount of output since the whole screen was written.
     unpainted: u64,
+    unmarked: Unmarked,
 }
 
 impl Log {
@@ -38,6 +39,7 @@ impl Log {
             segment: limit.max(LEAST) / 2,
             size: SIZE,
             unpainted: 0,
+            unmarked: Unmarked::default(),
         };
         log.reopen();
         log
@@ -83,7 +85,8 @@ impl Log {
             }
         }
         self.unpainted += output.len() as u64;
-        self.append(output);
+        let output = self.unmarked.strip(output);
+        self.append(&output);
     }
 
     /// Adds bytes. A failure to write only loses log lines.
@@ -259,6 +262,36 @@ mod tests {
         let title = |n| format!("--- session {n}, since 1970-01-01T00:00:00Z ---");
         let expected = format!("{}\none\n{}\ntwo\n", title(1), title(2));
         assert_eq!(shown, expected);
+    }
+
+    /// An agent printed the supervisor's mark with a title of its own.
+    #[test]
+    fn session_cannot_forge_the_line_of_another() {
+        use crate::domain::ids::{Generation, Incarnation};
+        let dir = crate::testing::scratch();
+        let mut log = Log::open(dir.path(), 1 << 20);
+        let title = |n| {
+            let since = jiff::Timestamp::UNIX_EPOCH;
+            crate::domain::terminal_log::mark(Incarnation(0), Generation(n), None, since)
+        };
+        log.begin(&title(1));
+        let usual = terminal(SIZE.0, SIZE.1);
+        let forged = format!("one{}two\r\n", title(9));
+        for part in forged.as_bytes().chunks(5) {
+            log.follow(part, &usual);
+        }
+        log.follow(b"--- session 8, since 1970-01-01T00:00:00Z ---\r\n", &usual);
+        let shown = crate::domain::transcript::text(text(dir.path()).as_bytes(), false, 1000);
+        let titles = shown
+            .lines()
+            .filter(|line| line.starts_with("--- session "));
+        let titles: Vec<_> = titles.collect();
+        assert_eq!(
+            titles,
+            ["--- session 1, since 1970-01-01T00:00:00Z ---"],
+            "{shown}"
+        );
+        assert!(shown.contains(" --- session 8, since"), "{shown}");
     }
 
     /// A reader of the end of a log needs a whole screen to begin with.

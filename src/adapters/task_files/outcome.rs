@@ -1,0 +1,156 @@
+//! Reads the outcome of an incarnation: from the file of its task directory, or from a file that its session wrote in
+//! place of a link to it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::text::{at, from_above, read_some, written};
+use crate::adapters::beneath;
+use crate::ports::tasks::{OutcomeText, TaskError};
+
+/// The names in a sandbox that link to the outcome file.
+const NAMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
+
+/// Returns the first outcome that has a text, else the first of the entries that hold none because they are no file.
+/// `committed` tells the repository's own files: with bytes, HEAD has them under the name; without, it has the name.
+/// Where that is unknown, the file counts as the agent's; its content is verified anyway.
+pub(super) fn read(
+    dir: &Path,
+    sandbox: &Path,
+    committed: &dyn Fn(&str, Option<&[u8]>) -> bool,
+) -> Result<OutcomeText, TaskError> {
+    let mut odd = None;
+    for name in NAMES {
+        let own = sandbox.join(name);
+        let (root, file) = from_above(&own, 2);
+        match read_some(root, file) {
+            Ok(Some(found)) if !committed(name, Some(found.text.as_bytes())) => return Ok(found),
+            Err(error) if is_made(&own, &error) && !committed(name, None) => {
+                let why = format!(
+                    "at {name} in the sandbox: {error}; remove it and write a regular file there"
+                );
+                odd = odd.or(Some(no_text(&own, why)));
+            }
+            // An error of the system: the file in the task directory decides.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let path = dir.join("outcome");
+    // Below the tasks of the city, by rig, relic and incarnation.
+    let (root, file) = from_above(&path, 4);
+    let found = match read_some(root, file) {
+        Ok(found) => found.unwrap_or_default(),
+        // Something other than a file was put there.
+        Err(error) if beneath::is_odd(&error) => no_text(&path, error.to_string()),
+        Err(error) => return Err(at(&path)(error)),
+    };
+    let is_told = found.odd.is_some() || !found.text.trim().is_empty();
+    Ok(match odd {
+        Some(odd) if !is_told => odd,
+        _ => found,
+    })
+}
+
+fn no_text(path: &Path, why: String) -> OutcomeText {
+    OutcomeText {
+        text: String::new(),
+        written: written(path),
+        odd: Some(why),
+    }
+}
+
+/// Returns true for an entry of the session that is no file, in a sandbox that is a directory.
+fn is_made(own: &Path, error: &io::Error) -> bool {
+    let kind = |path: Option<&Path>| path.and_then(|path| path.symlink_metadata().ok());
+    let is_in_dir = kind(own.parent()).is_some_and(|sandbox| sandbox.is_dir());
+    beneath::is_odd(error) && is_in_dir && !is_own_link(own)
+}
+
+/// Returns true for a link that the supervisor made, `.../tasks/<rig>/<relic>/<incarnation>/outcome`. It may be that of
+/// an earlier incarnation, or of the city's former path, until the sandbox is made ready.
+fn is_own_link(link: &Path) -> bool {
+    let Ok(target) = fs::read_link(link) else {
+        return false;
+    };
+    let tasks = target.ancestors().nth(4).and_then(Path::file_name);
+    target.is_absolute()
+        && target.file_name() == Some("outcome".as_ref())
+        && tasks == Some("tasks".as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// The task directory with an empty outcome file, and a sandbox with a link to it.
+    fn places(top: &Path) -> (PathBuf, PathBuf) {
+        let (dir, sandbox) = (top.join("tasks/rig/gt-1/1"), top.join("raiders/Toast"));
+        fs::create_dir_all(&dir).unwrap();
+        fs::create_dir_all(&sandbox).unwrap();
+        fs::write(dir.join("outcome"), "").unwrap();
+        for name in NAMES {
+            symlink(dir.join("outcome"), sandbox.join(name)).unwrap();
+        }
+        (dir, sandbox)
+    }
+
+    /// Puts something in the place of the outcome file; the second path is a directory outside of the sandbox.
+    type Make = fn(&Path, &Path);
+
+    const SAID: &str = r#"{"outcome":"passed"}"#;
+
+    #[test]
+    fn entry_in_place_of_the_outcome_file_that_is_no_file_is_told() {
+        let make: [(&str, Make); 5] = [
+            ("link", |at, top| {
+                fs::write(top.join("elsewhere"), SAID).unwrap();
+                symlink(top.join("elsewhere"), at).unwrap();
+            }),
+            ("link", |at, _| symlink("nowhere", at).unwrap()),
+            ("regular file", |at, _| {
+                nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            }),
+            ("regular file", |at, _| fs::create_dir(at).unwrap()),
+            ("larger than", |at, _| {
+                fs::write(at, format!("{}{SAID}", " ".repeat(100_000))).unwrap();
+            }),
+        ];
+        for (what, make) in make {
+            let top = crate::testing::scratch();
+            let (dir, sandbox) = places(top.path());
+            let at = sandbox.join(NAMES[0]);
+            let read = || read(&dir, &sandbox, &|_, _| false).unwrap();
+            assert_eq!((read().odd, read().text.as_str()), (None, ""));
+            fs::remove_file(&at).unwrap();
+            make(&at, top.path());
+            let found = read();
+            let why = found.odd.unwrap_or_default();
+            assert!(
+                why.contains(what) && why.contains(NAMES[0]),
+                "{what}: {why}"
+            );
+            assert_eq!(found.text, "", "it is not read through");
+            assert!(found.written.is_some(), "it is told once");
+            // A project may have such an entry of its own.
+            let owned = super::read(&dir, &sandbox, &|_, bytes| bytes.is_none()).unwrap();
+            assert_eq!(owned.odd, None, "{what}");
+            // The other name, and the file itself, hold an outcome all the same.
+            fs::write(dir.join("outcome"), SAID).unwrap();
+            assert_eq!((read().odd, read().text.as_str()), (None, SAID));
+        }
+    }
+
+    #[test]
+    fn outcome_file_that_is_too_large_is_told() {
+        let top = crate::testing::scratch();
+        let (dir, sandbox) = places(top.path());
+        let blanks = format!("{}{SAID}", " ".repeat(100_000));
+        fs::write(dir.join("outcome"), blanks).unwrap();
+        let found = read(&dir, &sandbox, &|_, _| false).unwrap();
+        assert!(found.odd.is_some_and(|why| why.contains("larger than")));
+    }
+}
