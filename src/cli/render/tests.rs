@@ -408,7 +408,7 @@ fn stash_entries_are_named_by_their_ids() {
     let nuked = json!({"raider": "Toast", "salvage": null, "stashes": ["ab", "cd"]});
     let said = outcome_lines::nuked(&nuked, PLAIN);
     assert!(
-        said.starts_with("Toast is gone; its stash entries are kept"),
+        said.starts_with("Toast is removed; its stash entries are kept"),
         "{said}"
     );
     let restored = json!({"id": "s-1", "path": "/c/s-1", "stash_ids": ["ab", "cd"]});

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
+use nix::libc;
 use nix::sys::signal::Signal;
 
 use super::{crowd, kill, pid, runs_as};
@@ -60,24 +61,19 @@ fn foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended() {
     }
 }
 
-/// Returns whether the process waits for an answer: it has a socket, has written its request, and sleeps.
+/// Returns whether the process waits for an answer: it sleeps in a read from a socket, after its request.
 fn waits_on_a_socket(pid: u32) -> bool {
-    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
-    if written.is_none_or(|bytes| bytes == "0") {
-        return false;
-    }
-    let open = fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten();
-    let links = open
-        .flatten()
-        .filter_map(|entry| fs::read_link(entry.path()).ok());
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    links
-        .into_iter()
-        .any(|link| link.to_string_lossy().starts_with("socket:"))
-        && stat.contains(") S ")
+    let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    let mut words = call.split(' ');
+    let reads = [libc::SYS_read, libc::SYS_recvfrom, libc::SYS_recvmsg].map(|it| it.to_string());
+    let is_read = words
+        .next()
+        .is_some_and(|number| reads.iter().any(|it| it == number));
+    let fd = words
+        .next()
+        .and_then(|fd| u32::from_str_radix(fd.strip_prefix("0x")?, 16).ok());
+    let link = fd.and_then(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok());
+    is_read && link.is_some_and(|link| link.to_string_lossy().starts_with("socket:"))
 }
 
 /// The caller sent its request while the daemon was stopped, and has gone: it must not get the rights of the process
