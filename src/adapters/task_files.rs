@@ -457,7 +457,8 @@ fn throw_away(
         None => {}
     }
     removal::remove_at(room, name)?;
-    match removal::remove_at(room, &trash::note_of(name)) {
+    // Another entry may have taken the name meanwhile: its note stays.
+    match trash::tidy(room, &path.with_file_name(trash::note_of(name))) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(None),
     }

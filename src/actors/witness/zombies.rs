@@ -11,6 +11,7 @@
 //! without its agent is replaced when two patrols in a row have seen it so.
 
 use crate::actors::mail::NukeTarget;
+use crate::actors::sandboxes::hookless;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -173,6 +174,17 @@ async fn remove(
 
 /// Calls a person: the sandbox's incarnation is unknown, so it must never be removed automatically.
 async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refusal> {
+    let Some(rig) = args.world.city.rig(&args.rig) else {
+        return Ok(Handled::Yes);
+    };
+    // The observation may be of a sandbox that was removed, or given to a raider, while its owner was looked up.
+    let now = hookless(&args.world, rig).await?;
+    if !now
+        .iter()
+        .any(|it| it.raider == *raider && it.hook().is_none())
+    {
+        return Ok(Handled::Yes);
+    }
     let path = args.world.city.sandbox(raider);
     let evidence = format!(
         "the owner of {} is unknown; look at its content and move it elsewhere",

@@ -166,7 +166,8 @@ async fn transient_failure_of_the_remote_is_not_escalated() {
     town.parts.repo.mend("pin");
     town.pass(PATROL).await;
     assert!(closed(&town, &charged.relic).await);
-    assert!(town.escalations().await.is_empty());
+    let calls = town.escalations().await;
+    assert!(calls.is_empty(), "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,8 +27,7 @@ pub(super) struct Saved {
     pub(super) trees: BTreeSet<Oid>,
 }
 
-/// Saves these commits, without their parents: those that are whole are saved as commits, and others are damaged
-/// commits themselves.
+/// Saves these commits with the trees of their parents. The history of the parents is saved where a ref names it.
 pub(super) fn save<F: Fn() -> Git>(
     repo: &GitRepo,
     store: &mut Store<F>,
@@ -42,14 +41,26 @@ pub(super) fn save<F: Fn() -> Git>(
             unread: Vec::new(),
         };
         let text = keep_bytes(repo, store, (commit, "commit"), &mut of, &mut saved)?;
-        let lines = text.split(|byte| *byte == b'\n');
-        let head = lines.take_while(|line| !line.is_empty());
-        let trees = head.filter_map(|line| line.strip_prefix(b"tree "));
-        let trees = trees.filter_map(|id| Oid::new(bytes::lossy(id).to_ascii_lowercase()).ok());
-        below(repo, store, trees.collect(), &mut of, &mut saved)?;
+        let mut trees = of_head(&text, b"tree ");
+        // A stash entry has its index and its untracked files in parents that no other ref names.
+        for parent in of_head(&text, b"parent ") {
+            let text = keep_bytes(repo, store, (&parent, "commit"), &mut of, &mut saved)?;
+            trees.extend(of_head(&text, b"tree "));
+        }
+        below(repo, store, trees, &mut of, &mut saved)?;
         saved.commits.push(of);
     }
     Ok(saved)
+}
+
+/// Returns the objects that the head of a commit names with this key.
+fn of_head(commit: &[u8], key: &[u8]) -> BTreeSet<Oid> {
+    let lines = commit.split(|byte| *byte == b'\n');
+    let head = lines.take_while(|line| !line.is_empty());
+    let named = head.filter_map(|line| line.strip_prefix(key));
+    named
+        .filter_map(|id| Oid::new(bytes::lossy(id).to_ascii_lowercase()).ok())
+        .collect()
 }
 
 /// Saves these objects and everything below them.

@@ -122,23 +122,37 @@ fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), R
         .map(drop)
 }
 
-/// Those of these objects that are commits of ours.
+/// Returns the commits of ours among these objects.
+///
+/// # Errors
+/// The kind of one of them cannot be read: that says nothing about it.
 fn commits(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<BTreeSet<Oid>, RepoError> {
-    if let Some(known) = repo.known() {
-        let is_commit = |id: &&Oid| known.kind(id) == Some(COMMIT);
-        return Ok(ids.iter().filter(is_commit).cloned().collect());
+    let (mut found, mut asked) = (BTreeSet::new(), String::new());
+    let known = repo.known();
+    for id in ids {
+        match known.as_ref().and_then(|known| known.kind(id)) {
+            Some(COMMIT) => drop(found.insert(id.clone())),
+            Some(_) => {}
+            None => asked += &format!("{id}\n"),
+        }
     }
-    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    if asked.is_empty() {
+        return Ok(found);
+    }
     let format = "--batch-check=%(objectname) %(objecttype)";
-    let told = repo
-        .git()
-        .args(["cat-file", format])
-        .stdin(list)
-        .run()?
-        .text();
-    let lines = told.lines().filter_map(|line| line.split_once(' '));
-    let commits = lines.filter(|(_, kind)| *kind == COMMIT);
-    commits.map(|(id, _)| oid(id)).collect()
+    let git = repo.git().args(["cat-file", format]).stdin(asked);
+    for line in git.run()?.text().lines() {
+        match line.split_once(' ') {
+            Some((id, COMMIT)) => drop(found.insert(oid(id)?)),
+            Some((_, "tree" | "blob" | "tag")) => {}
+            _ => {
+                return Err(RepoError::Failed(format!(
+                    "the kind of an object of ours is unknown: {line}"
+                )));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Writes a commit that holds others. Its time is that of the pin: the times in an entry are the agent's claim.
