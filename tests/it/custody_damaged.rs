@@ -70,7 +70,7 @@ fn leave_behind(city: &City, sandbox: &Path, head: &str) -> Odd {
 
 /// An agent made a commit with plumbing whose tree has an odd mode, and reset to the commit before.
 #[test]
-fn malformed_commit_in_the_reflog_holds_up_nothing_and_is_saved_as_far_as_it_can_be_read() {
+fn malformed_commit_in_the_reflog_is_saved_as_far_as_it_can_be_read() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "src/a.txt", "work\n");
@@ -96,12 +96,10 @@ fn malformed_commit_in_the_reflog_holds_up_nothing_and_is_saved_as_far_as_it_can
         ("commit", &odd.commit, odd.text.len()),
         ("tree", &odd.tree, odd.tree_text.len()),
     ];
-    for (nth, (kind, id, size)) in kept.into_iter().enumerate() {
-        let saved = &damaged["bytes"][nth];
-        assert_eq!(
-            (&saved["kind"], &saved["id"]),
-            (&kind.into(), &id.as_str().into())
-        );
+    let bytes = damaged["bytes"].as_array().unwrap();
+    for (kind, id, size) in kept {
+        let saved = bytes.iter().find(|it| it["id"] == **id).unwrap();
+        assert_eq!(saved["kind"], kind);
         let blob = format!("blobs/{}", saved["blob"].as_str().unwrap());
         assert_eq!(read("-s", &blob).trim(), size.to_string());
     }
