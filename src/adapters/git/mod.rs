@@ -61,6 +61,7 @@ mod stash_first_seen;
 mod stash_owner;
 mod stash_watch;
 mod theirs;
+mod unreadable;
 mod upkeep;
 mod verbatim;
 

@@ -11,6 +11,7 @@ use super::bytes;
 use super::command::{CHECKOUT, ENDED, Git};
 use super::files::index::quoted;
 use super::rig::GitRepo;
+use super::unreadable;
 use super::{objects, settings};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -100,15 +101,15 @@ impl GitRepo {
         Ok([left.damaged, left.unseen].concat())
     }
 
-    /// As [`GitRepo::take_whole`], with what was not looked at told apart.
+    /// Does the same as [`GitRepo::take_whole`], and returns damaged and unchecked objects apart.
     ///
     /// # Errors
-    /// Another failure than damage, or damage of ours.
+    /// A failure other than damage, damage of ours, or an object that exists and cannot be opened.
     pub(super) fn take_each(&self, ids: &[Oid]) -> Result<Left, RepoError> {
         let mut left = Left::default();
         self.take_parts(ids, &mut { SPLITS_MAX }, &mut left)?;
         if !left.damaged.is_empty() {
-            // Where a ref of ours cannot be followed, nothing can be copied, and no object of theirs is to blame.
+            // If a ref of ours cannot be followed, every copy fails, and the objects of theirs are not the cause.
             let walk = ["rev-list", "--objects", "--max-count=1", "--not", "--all"];
             self.git().args(walk).limit(CHECKOUT).run()?;
         }
@@ -124,7 +125,10 @@ impl GitRepo {
         match self.take(ids) {
             Err(why) if !is_damage(&why) => return Err(why),
             Ok(()) => {}
-            Err(_) if ids.len() == 1 => left.damaged.extend_from_slice(ids),
+            Err(why) if ids.len() == 1 => {
+                unreadable::check(self, ids, &why.to_string())?;
+                left.damaged.extend_from_slice(ids);
+            }
             Err(_) if *splits == 0 => left.unseen.extend_from_slice(ids),
             Err(_) => {
                 *splits -= 1;
@@ -172,9 +176,9 @@ const MACHINE: &[&str] = &[
     "Resource temporarily unavailable",
 ];
 
-/// Returns true if the objects are the cause, and not the machine. There is no list of what git says of an object that it cannot
-/// use: an agent can write one of which it says something else. Names in its message are the agent's, too, and stand
-/// before its end. What ends by a signal is ended by the machine, as where memory is short.
+/// Returns true if the objects are the cause, and not the machine. The texts of damage cannot be listed: an agent can write an
+/// object for which git has another text. Names in git's message come from the agent, and stand before its end. A process that
+/// a signal ended was ended by the machine, for example when memory is short.
 pub(super) fn is_damage(error: &RepoError) -> bool {
     match error {
         RepoError::NotFound(_) => true,

@@ -11,6 +11,7 @@ use super::ground::Ground;
 use super::object_copy::{SPLITS_MAX, is_damage};
 use super::rig::{GitRepo, oid};
 use super::theirs::{LIST_MAX, is_ref};
+use super::unreadable;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -146,6 +147,9 @@ pub(super) fn ids(text: &[u8]) -> Vec<Oid> {
 }
 
 /// Returns the objects among `ids` that ours or theirs has, with their types.
+///
+/// # Errors
+/// git fails, or an object exists and cannot be opened.
 pub(super) fn kinds(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, String)>, RepoError> {
     let known = repo.known();
     let (mut kinds, mut list) = (Vec::new(), String::new());
@@ -161,9 +165,15 @@ pub(super) fn kinds(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, Str
     let format = "--batch-check=%(objectname) %(objecttype)";
     let git = repo.lens().args(["cat-file", format]);
     let found = git.stdin(list).run()?.text();
-    let there = found.lines().filter_map(|line| line.split_once(' '));
-    for (id, kind) in there.filter(|(_, kind)| *kind != "missing") {
-        kinds.push((oid(id)?, kind.to_owned()));
+    let mut missing = Vec::new();
+    for (id, kind) in found.lines().filter_map(|line| line.split_once(' ')) {
+        match kind {
+            "missing" => missing.push(oid(id)?),
+            kind => kinds.push((oid(id)?, kind.to_owned())),
+        }
+    }
+    if !missing.is_empty() {
+        unreadable::check(repo, &missing, "")?;
     }
     Ok(kinds)
 }
