@@ -6,11 +6,14 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat, openat2, statx,
+};
 
 use super::PROC;
 
@@ -22,7 +25,7 @@ pub type FileId = (u64, u64);
 pub struct UsedFiles {
     /// All of them.
     pub all: HashSet<FileId>,
-    /// Those that are mapped: their bytes may change while their times stay as they are.
+    /// The mapped files: a write to a mapping may change no time.
     pub mapped: HashSet<FileId>,
 }
 
@@ -98,8 +101,23 @@ fn tasks(process: &Path) -> Vec<PathBuf> {
 
 /// Returns the file that a link of the kernel leads to. Asks no server of a network file system.
 fn identify(link: &Path) -> Option<(FileId, FileType)> {
+    identity(CWD, link, AtFlags::STATX_DONT_SYNC)
+}
+
+/// Returns the file at a path below a process's root, if the kernel knows it already: a walk could wait for a file system
+/// that never answers. A mapped file is known.
+fn identify_cached(root: &Path, path: &Path) -> Option<FileId> {
+    let how = OFlags::PATH | OFlags::CLOEXEC;
+    let root = openat(CWD, root, how | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    let path = path.strip_prefix("/").ok()?;
+    let file = openat2(&root, path, how, Mode::empty(), ResolveFlags::CACHED).ok()?;
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::EMPTY_PATH;
+    identity(&file, Path::new(""), flags).map(|(id, _)| id)
+}
+
+fn identity(dir: impl AsFd, path: &Path, flags: AtFlags) -> Option<(FileId, FileType)> {
     let asked = StatxFlags::TYPE | StatxFlags::INO;
-    let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, asked).ok()?;
+    let found = statx(dir, path, flags, asked).ok()?;
     let kind = FileType::from_raw_mode(found.stx_mode.into());
     let device = makedev(found.stx_dev_major, found.stx_dev_minor);
     Some(((device, found.stx_ino), kind))
@@ -154,14 +172,13 @@ impl<'a> Mapping<'a> {
     fn identify(&self, process: &Path) -> FileId {
         let ends = self.range.split('-').map(|end| end.trim_start_matches('0'));
         let range = ends.collect::<Vec<_>>().join("-");
-        // The kernel follows the first link for privileged processes only. The second may lead to another file.
-        let by_range = process.join("map_files").join(range);
-        let mut by_path = process.join("root").into_os_string();
-        by_path.push(OsStr::from_bytes(self.path));
-        let found = [by_range, by_path.into()];
-        let found = found.iter().filter_map(|link| identify(link));
-        let mut found = found.map(|(id, _)| id);
-        found.find(|id| id.1 == self.id.1).unwrap_or(self.id)
+        // The kernel follows this link for privileged processes only. The path may lead to another file.
+        let by_range = identify(&process.join("map_files").join(range)).map(|(id, _)| id);
+        let path = Path::new(OsStr::from_bytes(self.path));
+        let by_path = || identify_cached(&process.join("root"), path);
+        let is_it = |id: &FileId| id.1 == self.id.1;
+        let found = by_range.filter(is_it).or_else(|| by_path().filter(is_it));
+        found.unwrap_or(self.id)
     }
 }
 
@@ -215,7 +232,7 @@ mod tests {
             (found.dev(), found.ino())
         };
         let inode = id("mapped").1;
-        let maps = format!("7f0-7f1 rw-s 00000000 00:00 {inode}      /bound/mapped\n");
+        let maps = format!("7f0-7f1 rw-s 00000000 00:00 {inode}      /place/mapped\n");
         fs::write(at("proc/7/task/7/maps"), "").unwrap();
         fs::write(task.join("maps"), maps).unwrap();
         let mut used = UsedFiles::default();
