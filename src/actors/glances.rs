@@ -33,7 +33,7 @@ pub fn refresh(world: &World, rig: &RigName, all: Vec<Hook>) {
     glances.keep_only(rig, &all);
     let old = |hook: &Hook| glances.of(hook, now).is_none_or(|(_, age)| age >= FRESH);
     let mut due: Vec<Hook> = all.into_iter().filter(old).collect();
-    // Those that were never looked at come first.
+    // Sandboxes without an observation come first.
     due.sort_by_key(|hook| {
         std::cmp::Reverse(glances.of(hook, now).map_or(Duration::MAX, |(_, age)| age))
     });

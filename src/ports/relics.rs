@@ -81,7 +81,7 @@ pub struct RelicFilter {
 /// Selects events to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
-    /// Those after this number.
+    /// The events after this number.
     pub after: u64,
     /// This type, or `prefix.*`.
     pub kind: Option<String>,

@@ -31,13 +31,16 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::{claimed, done, pack, step, unpack};
+use crate::actors::records::escalations::{self, Ends};
 use crate::actors::records::operator_orders;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
+use crate::domain::ids::RelicId;
 use crate::domain::ignored::Ignored;
-use crate::domain::message;
+use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::nuke::CleanupStatus;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
@@ -193,6 +196,24 @@ fn still_so(txn: &mut dyn Txn, target: &NukeTarget, hook: &Hook) -> Result<(), S
     };
     let why = format!("{raider} {changed} after this was decided");
     Err(StoreError::Conflict(why))
+}
+
+/// Calls a person about a removal that does not succeed; over when the sandbox is gone.
+async fn call(
+    world: &World,
+    target: &NukeTarget,
+    (problem, relic): (ProblemKind, Option<RelicId>),
+    evidence: String,
+) -> Result<(), Refusal> {
+    let body = Escalation {
+        agent: target.raider.to_string(),
+        relic,
+        problem: problem.into(),
+        severity: Severity::High,
+        evidence,
+    };
+    let from = message::witness(&target.raider.rig);
+    escalations::call(world, &from, Ends::WithSandbox, body).await
 }
 
 /// Runs the saga to its end from its current step. `judged` is the judgement that it was just begun with.

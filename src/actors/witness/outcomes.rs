@@ -50,9 +50,9 @@ struct OutcomeNotices {
 
 /// The outcome files to read.
 pub enum Which {
-    /// Those of all raiders.
+    /// The outcomes of all raiders.
     All,
-    /// That of the raider whose session has ended.
+    /// The outcome of the raider whose session has ended.
     Ended(RaiderId),
     /// The file in this task directory.
     In(PathBuf),

@@ -1,7 +1,7 @@
 //! The only way to remove a sandbox. It is verified once more and renamed beside its place. Then it is searched for
 //! files that were written in between; if there are any, it is renamed back, otherwise it is renamed into the trash.
-//! Nothing deletes it beside its place: after a crash it is renamed back from there. What is written from that search on
-//! is found in the trash, before anything there is deleted.
+//! It is never deleted beside its place: after a crash the next start renames it back. A write after the search is found in
+//! the trash, before anything there is deleted.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use jiff::Timestamp;
@@ -21,9 +21,9 @@ use crate::ports::repo::RepoError;
 
 /// A ref is one line.
 const LINE_MAX: u64 = 64 * 1024;
-/// So many lines of a reflog are looked at, from its end.
+/// The number of lines that are read from the end of a reflog.
 const LOOKED_AT: usize = 1_000;
-/// So many symbolic refs are followed.
+/// The number of symbolic refs that are followed.
 const LED_MAX: usize = 5;
 
 /// Checks the branch of one sandbox; if it is lost, restores the lost branches of all. A failure is only logged,
@@ -116,12 +116,12 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     if branch_conflicts::is_clear(repo, name) && matches!(theirs.resolve(name), Ok(Some(_))) {
         return Ok(());
     }
-    // Read first: a reflog is set aside with what is in the place of its branch.
+    // The reflog is read first, because it is set aside with the object in place of its branch.
     let seen = last_seen(repo, branch)?;
     if !branch_conflicts::is_clear(repo, name) || theirs.resolve(name).is_err() {
         branch_conflicts::check(repo, name)?;
     }
-    // What is packed under the name is older than a reflog, and than what hid it.
+    // A packed value is older than the reflog, and than the object that hid it.
     let tip = match seen.or(branch.behind.clone()) {
         Some(tip) => tip,
         None => match packed(repo, name)? {
@@ -141,7 +141,7 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// The commit at which a branch is packed.
+/// Returns the commit of a branch in `packed-refs`.
 fn packed(repo: &GitRepo, name: &str) -> Result<Option<Oid>, RepoError> {
     match repo.their_refs().resolve(name)? {
         Some(tip) => commit(repo, &tip),
@@ -150,13 +150,13 @@ fn packed(repo: &GitRepo, name: &str) -> Result<Option<Oid>, RepoError> {
 }
 
 /// Returns the commit of a branch behind a link in the place of a directory. A link that leads out of theirs is not followed:
-/// what is mounted there may never answer, and all sandboxes of the rig would wait for it.
+/// a file system that is mounted there may never answer, and all sandboxes of the rig would wait for it.
 fn behind(repo: &GitRepo, name: &str) -> Option<Oid> {
     let theirs = repo.theirs();
     let is_link = |above: &&str| theirs.join(above).is_symlink();
     let link = branch_conflicts::above(name).find(is_link)?;
     let place = theirs.join(link);
-    let to = plain(&place.parent()?.join(fs::read_link(&place).ok()?));
+    let to = bytes::plain(&place.parent()?.join(fs::read_link(&place).ok()?));
     let real = fs::canonicalize(theirs).ok()?;
     let to = to.strip_prefix(theirs).or(to.strip_prefix(&real)).ok()?;
     let below = name.strip_prefix(link)?.trim_start_matches('/');
@@ -201,30 +201,19 @@ fn own_lines<'l>(log: &'l str, branch: &Branch) -> Vec<&'l str> {
     log.lines().filter(is_own).collect()
 }
 
-/// Begins the reflog of a branch that was put back where it is: what HEAD's has at its end may be of another branch. A failure
-/// is no error: the branch is back.
+/// Begins the reflog of a restored branch: the end of HEAD's reflog may be of another branch. A failure is only logged, because
+/// the branch is restored.
 fn begin_log(repo: &GitRepo, name: &str, tip: &Oid) {
     let (none, now) = ("0".repeat(tip.as_str().len()), Timestamp::now().as_second());
     let line = format!("{none} {tip} horde <horde@horde.invalid> {now} +0000\tbranch: Restored\n");
     let log = beneath::append(repo.theirs(), &Path::new("logs").join(name));
-    let _written = log.and_then(|mut log| log.write_all(line.as_bytes()));
-}
-
-/// A path without `.` and `..`, as it is written: nothing is looked up.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
+    if let Err(error) = log.and_then(|mut log| log.write_all(line.as_bytes())) {
+        tracing::warn!(rig = %repo.name(), branch = name, %error, "the reflog of a restored branch cannot be written; a later repair may not find its commit");
     }
-    plain
 }
 
-/// Returns the last commit of a branch: by its own reflog, which goes with it where its agent renames or deletes it, or by that of the
-/// HEAD that is on it.
+/// Returns the last commit of a branch: by its own reflog, which git moves or deletes with the branch, or by that of the HEAD
+/// that is on it.
 fn last_seen(repo: &GitRepo, branch: &Branch) -> Result<Option<Oid>, RepoError> {
     let log = repo.their_refs().reflog(&branch.name);
     if let Some(tip) = last(repo, branch, &log.unwrap_or_default())? {
@@ -248,7 +237,7 @@ fn is_left(repo: &GitRepo, branch: &Branch) -> bool {
     matches!(head, Ok(Some(Head::Ref(name))) if name != branch.name)
 }
 
-/// The newest commit of a reflog that is there. A deletion is written into it, too, with zeros.
+/// Returns the newest commit of a reflog that exists. A deletion is a line of it, too, with zeros.
 fn last(repo: &GitRepo, branch: &Branch, log: &[u8]) -> Result<Option<Oid>, RepoError> {
     let log = String::from_utf8_lossy(log);
     let ids = own_lines(&log, branch).into_iter().rev().take(LOOKED_AT);

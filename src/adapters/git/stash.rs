@@ -60,8 +60,8 @@ impl Listed {
     }
 }
 
-/// Pins the entries that the list has now, where it is another than when all of them were last looked at. A failure is logged
-/// and no error: the next patrol tries again.
+/// Pins the entries of the list if it changed since all of them were examined. A failure is only logged: the next patrol
+/// retries.
 pub(super) fn keep(repo: &GitRepo) {
     let now = stamp(&repo.theirs().join("logs").join(STASH));
     if now.is_none() || *repo.stash_seen() == now {
@@ -77,7 +77,7 @@ pub(super) fn keep(repo: &GitRepo) {
     }
 }
 
-/// Pins each for its sandbox, or as one of none. Returns whether all were looked at, and it is settled whose they are.
+/// Pins each entry for its sandbox, or as unclaimed. Returns true if every entry was examined and every owner is settled.
 fn pin_listed(repo: &GitRepo) -> Result<bool, RepoError> {
     let entries = entries(repo)?;
     if entries.is_empty() {
@@ -85,10 +85,10 @@ fn pin_listed(repo: &GitRepo) -> Result<bool, RepoError> {
     }
     let all: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
     repo.stash_spoilt().retain(|id| all.contains(id));
-    // First: to look for owners takes longer, and any agent may take an entry out of the list meanwhile.
+    // Copied first: the search for owners takes longer, and any agent may remove an entry meanwhile.
     let Sound { commits, is_all } = sound(repo, &all)?;
     let listed = judged(repo, entries)?;
-    // Read after the owners are known, some of which may be gone since.
+    // Read after the search for owners: a sandbox may have been removed during it.
     let notes = Note::all(repo);
     let is_gone = |owner: &str| !is_noted(notes.as_deref().unwrap_or_default(), owner);
     pin_unclaimed(repo, &listed, &commits, is_gone)?;
@@ -108,12 +108,13 @@ struct Sound {
     is_all: bool,
 }
 
-/// Takes what is there and whole of the entries that are listed into ours. What is no commit, a tree for one, is kept as all
-/// objects are that a ref of theirs names, and is no entry. One that was damaged is not tried again: an agent can make any
-/// number of them, and each costs git processes.
+/// Copies the listed objects that exist and are whole into ours, and returns the commits among them. An object of another
+/// kind is copied but is not an entry. A damaged object is not retried: an agent can list any number of them, and each costs
+/// git processes.
 fn sound(repo: &GitRepo, listed: &BTreeSet<Oid>) -> Result<Sound, RepoError> {
     let tried = repo.stash_spoilt().clone();
-    // At once and in one copy: an agent may remove an entry and its objects meanwhile. What stops this copy is found below.
+    // One copy at once, because an agent may remove an entry and its objects meanwhile. The search below finds the objects
+    // that make this copy fail.
     let _copied = repo.take(&Vec::from_iter(listed - &tried));
     let found = reflog_commits::kinds(repo, &(listed - &tried))?;
     let there: Vec<Oid> = found.iter().map(|it| it.0.clone()).collect();
@@ -136,7 +137,7 @@ pub(super) fn whole(
     let mut found = stashes(repo, ground.note.as_ref(), ground, reflog)?;
     let ids: BTreeSet<Oid> = found.iter().map(|stash| stash.commit.clone()).collect();
     let kinds: HashMap<Oid, String> = reflog_commits::kinds(repo, &ids)?.into_iter().collect();
-    // Those that were damaged come last: they may be many, and then not all are looked at. One that is not there is damaged.
+    // Entries known to be damaged come last: if there are too many, not all are examined. A missing entry is damaged, too.
     let (spoilt, fresh): (Vec<Oid>, Vec<Oid>) = {
         let tried = repo.stash_spoilt();
         ids.into_iter().partition(|id| tried.contains(id))
@@ -166,8 +167,8 @@ fn is_noted(notes: &[Note], branch: &str) -> bool {
     notes.iter().any(|note| note.branch == branch)
 }
 
-/// Pins the entries among these that are of no sandbox as far as can be told, and those of a sandbox that is gone that are not
-/// saved. They are there and whole.
+/// Pins as unclaimed the entries without a known sandbox, and those of a removed sandbox that no salvage has. All of them
+/// exist and are whole.
 fn pin_unclaimed(
     repo: &GitRepo,
     listed: &Listed,
@@ -221,7 +222,7 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
     pin_unclaimed(repo, &before_it, &there, |_| false)?;
     expire_pins(repo, before, &notes)?;
     let gone = repo.their_refs().thin_log(STASH, stays)?;
-    // What came since is pinned as it is seen.
+    // A later entry is pinned when it is first seen.
     let is_gone = |owner: &str| !is_noted(&notes, owner);
     pin_unclaimed(repo, &listed(repo)?, &there, is_gone)?;
     Ok(gone)
@@ -242,21 +243,21 @@ pub(super) fn next(repo: &GitRepo) -> u64 {
     }
 }
 
-/// The list as it is now, with since when its entries are known.
+/// Returns the present list, and the records of its entries.
 fn listed(repo: &GitRepo) -> Result<Listed, RepoError> {
     judged(repo, entries(repo)?)
 }
 
-/// The entries that the list has now, newest first.
+/// Returns the present entries of the list, newest first.
 fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError> {
     let log = repo.their_refs().reflog(STASH)?;
     let log = String::from_utf8_lossy(&log);
     Ok(log.lines().rev().filter_map(stash_entry).collect())
 }
 
-/// Notes those that are new, and whose they are.
+/// Records new entries and their owners.
 fn judged(repo: &GitRepo, entries: Vec<Stash>) -> Result<Listed, RepoError> {
-    // A note that cannot be read names no branch, and its sandbox may have made anything: that is judged again later.
+    // The branch of an unreadable note is unknown, and its sandbox may have made any entry: owners are searched again later.
     let notes = match entries.is_empty() {
         true => Some(Vec::new()),
         false => Note::all(repo).ok(),
@@ -342,13 +343,13 @@ fn stash_entry(line: &str) -> Option<Stash> {
 /// Returns the commits that commits were made on.
 #[derive(Default)]
 pub(super) struct Parents {
-    /// Their first parents, as far as they are there and git can read them.
+    /// The first parents that exist and that git can read.
     pub(super) of: HashMap<Oid, Oid>,
-    /// Those that were not looked at, because so many cannot be read.
+    /// The commits that were not examined, because too many others cannot be read.
     pub(super) unseen: BTreeSet<Oid>,
 }
 
-/// Looks for them. One that git cannot read hides no other.
+/// Reads the first parents. An unreadable commit does not hide others.
 pub(super) fn parents(repo: &GitRepo, ids: &[Oid]) -> Result<Parents, RepoError> {
     let mut found = Parents::default();
     find_parents(repo, ids, &mut { SPLITS_MAX }, &mut found)?;

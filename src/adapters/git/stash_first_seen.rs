@@ -30,7 +30,7 @@ pub(super) struct FirstSeen {
 /// The evidence for the sandbox that owns an entry.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Claim {
-    /// The branch of a sandbox that an entry with the name of a branch is of, and the next number when that sandbox was made.
+    /// The branch of the sandbox that an entry names, and the next number when that sandbox was made.
     pub(super) named: Option<(u64, String)>,
     /// The branch of the sandbox that made it by all other evidence. Only used when the entry is first seen.
     pub(super) seems: Option<String>,
@@ -44,8 +44,8 @@ pub(super) struct FirstSeenLog {
     /// The number of the next new entry.
     pub(super) next: u64,
     entries: BTreeMap<Oid, FirstSeen>,
-    /// Those whose owner is to be looked for again: not all sandboxes could be looked at, or an earlier version did not
-    /// note it.
+    /// Entries whose owner must be searched again: not all sandboxes could be read, or an earlier version did not record
+    /// it.
     open: BTreeSet<Oid>,
 }
 
@@ -61,7 +61,7 @@ impl FirstSeenLog {
     }
 }
 
-/// Those of these entries that come to light, or whose owner is to be looked for again.
+/// Returns the entries that are new, or whose owner must be searched again.
 pub(super) fn new<'e>(
     repo: &GitRepo,
     listed: impl IntoIterator<Item = &'e Oid>,
@@ -120,9 +120,8 @@ fn file(repo: &GitRepo) -> PathBuf {
     repo.repo_dir().join("horde/stash.seen")
 }
 
-/// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each, with `-` for none and `0` where one is to be looked for again;
-/// an earlier version wrote `0` or `1`. A line that is torn is as if it were not there: its entry is new, and stays for
-/// longer.
+/// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each entry, with `-` for no owner and `0` for an owner that must be
+/// searched again; an earlier version wrote `0` or `1`. A torn line is ignored: its entry counts as new, and stays longer.
 fn read(repo: &GitRepo) -> Result<FirstSeenLog, RepoError> {
     let file = file(repo);
     let text = match fs::read_to_string(&file) {

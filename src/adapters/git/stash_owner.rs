@@ -1,6 +1,6 @@
 //! Finds the owner of a stash entry: the raider that git wrote beside it, else the branch that it names. Other evidence is
-//! for an entry that names no branch of a sandbox: one of `git merge --autostash`, or of `git stash` with a detached HEAD. Such an entry belongs to at most one sandbox, so that entries of one agent do not
-//! hold up all others of its rig. An entry without a known owner is kept in ours all the same.
+//! used for an entry that names no branch of a sandbox: an entry of `git merge --autostash`, or of `git stash` with a detached
+//! HEAD. Such an entry belongs to at most one sandbox, so that entries of one agent do not block all sandboxes of the rig. An entry without a known owner is kept in ours all the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,9 +23,9 @@ struct Maker<'n> {
 /// The owners of entries.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    /// The branch of the sandbox that made each of them, as far as that can be told.
+    /// The branch of the sandbox that made each entry, if it is known.
     pub(super) told: BTreeMap<Oid, String>,
-    /// Those of which it cannot be told now: a sandbox that may have made them, or they themselves, could not be looked at.
+    /// The entries whose owner is unknown now, because they, or a sandbox that may have made them, could not be read.
     pub(super) unsure: BTreeSet<Oid>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn owners(
     }
     let ids: Vec<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
     let parents = parents(repo, &ids)?;
-    // One that cannot be looked at claims nothing, and another's claim is not the only one.
+    // An unreadable sandbox claims no entry, and a claim of another sandbox may not be the only one.
     let makers: Vec<_> = notes.iter().filter_map(|note| maker(repo, note)).collect();
     for entry in entries {
         let id = &entry.commit;

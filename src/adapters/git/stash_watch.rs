@@ -21,9 +21,9 @@ use crate::adapters::watch::DirWatch;
 const DIR: &str = "logs/refs";
 /// The name of the list in that directory.
 const NAME: &str = "stash";
-/// The list of one rig is looked at no more often while it is written without end.
+/// The longest pause between two looks at the list of a rig that is written without end.
 const PAUSE: Duration = Duration::from_millis(300);
-/// The pause after a first look. It doubles from look to look: what is made and removed in a pause is not seen.
+/// The pause after a first look; it doubles with each look. An entry that is made and removed during a pause is not seen.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The watch of one rig.
@@ -38,7 +38,7 @@ struct Watching {
     said: Option<String>,
 }
 
-/// Those of all rigs of this process: the kernel gives a user few watchers, each with any number of directories.
+/// The watches of all rigs of this process: the kernel limits the inotify instances of a user, and not the directories of one.
 static ALL: Mutex<Option<All>> = Mutex::new(None);
 
 struct All {
@@ -87,7 +87,7 @@ fn begin(repo: &GitRepo, me: &Weak<GitRepo>, watching: &mut Watching) -> Result<
     }
     // git makes the directory with the first entry, which would then be noticed too late.
     share::own_dir(repo, Path::new(DIR)).map_err(|why| why.to_string())?;
-    // Read first: a directory that takes its place meanwhile is another one.
+    // Its id is read first: a directory that replaces it meanwhile has another id.
     let now = found();
     add(me, &dir)?;
     watching.dir = now;
@@ -121,7 +121,7 @@ fn add(me: &Weak<GitRepo>, dir: &Path) -> Result<(), String> {
 fn open() -> Result<All, String> {
     let wakers = Wakers::default();
     let named = Arc::clone(&wakers);
-    // An event may have been lost: which list it was of is not known.
+    // An event may have been lost, and the list that it was about is unknown.
     let lost = Arc::clone(&wakers);
     let wake_all = move || locked(&lost).values().for_each(wake);
     let watch = DirWatch::new(Arc::new(wake_all)).map_err(|error| error.to_string())?;
@@ -143,12 +143,12 @@ fn open() -> Result<All, String> {
     })
 }
 
-/// Asks for one more run. One that is asked for already sees what is there by then.
+/// Asks for one more run. A run that is already asked for covers this change, too.
 fn wake(waker: &SyncSender<()>) {
     let _asked_already_or_ended = waker.try_send(());
 }
 
-/// Starts the thread that runs this when it is woken, and ends with what wakes it.
+/// Starts the thread that runs this when it is woken. The thread ends when its waker is dropped.
 fn spawn(run: impl FnMut() + Send + 'static) -> std::io::Result<SyncSender<()>> {
     let (waker, woken) = mpsc::sync_channel(1);
     let thread = thread::Builder::new().name("stash".to_owned());

@@ -1,6 +1,6 @@
 //! Notes on entries of the trash. A note is written before its entry comes into the trash, and tells later writes from
-//! what was there before: by the change time, which the owner of a file cannot set. Where that time tells nothing, the
-//! note lists what was there.
+//! earlier content: by the change time, which the owner of a file cannot set. Where that time is no evidence, the note lists
+//! the content.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -89,7 +89,7 @@ impl Note {
                 note.mapped.insert(found.st_ino, digest);
             }
         };
-        // What is not listed counts as written if it changes.
+        // A file that is not listed counts as written if it changes.
         if let Err(error) = removal::visit(top, Closed::Leave, &see) {
             tracing::debug!(%error, "{} was not listed completely", place.display());
         }
@@ -172,7 +172,7 @@ impl Note {
         !(is_own && is_known)
     }
 
-    /// Formats it. A list that would be too long is left out: what it tells counts as written then.
+    /// Formats the note. A list that is too long is left out: its files count as written if they change.
     fn text(&self) -> String {
         let first = format!("{} {}\n", self.since.0, self.since.1);
         let mut text = first.clone();

@@ -47,7 +47,7 @@ pub struct SandboxState {
     pub index: Vec<Entry>,
     pub head: Option<Oid>,
     pub head_line: String,
-    /// Those of the whole repository.
+    /// The stash entries of the whole repository.
     pub stashes: Vec<Oid>,
     /// The commits that the reflog of HEAD names.
     pub reflog: BTreeSet<Oid>,

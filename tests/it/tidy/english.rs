@@ -6,8 +6,8 @@ use super::{all, expect_none};
 
 /// Words that open a relative clause without its noun, or name nothing.
 const BANNED: &[&str] = &[
-    "Who", "Whoever", "What", "Whatever", "Which", "Where", "How", "Nobody", "Somebody", "Someone",
-    "One", "Whether",
+    "Who", "Whoever", "What", "Whatever", "Which", "Those", "Where", "How", "Nobody", "Somebody",
+    "Someone", "One", "Whether",
 ];
 
 fn broken(source: &Source) -> Vec<String> {

@@ -11,10 +11,8 @@ use super::super::super::world::World;
 use super::super::step;
 use super::Plan;
 use crate::actors::mail::NukeTarget;
-use crate::actors::records::escalations::{self, Ends};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RaiderId};
-use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 use crate::domain::saga::Saga;
 use crate::ports::relics::{StoreError, Txn};
@@ -107,18 +105,6 @@ pub(super) fn forget(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreEr
 }
 
 async fn call(world: &World, target: &NukeTarget, failure: &Refusal) -> Result<(), Refusal> {
-    let body = Escalation {
-        agent: target.raider.to_string(),
-        relic: None,
-        problem: ProblemKind::NukeStuck.into(),
-        severity: Severity::High,
-        evidence: format!("{failure}\nthe nuke is retried; until it succeeds nothing is removed"),
-    };
-    escalations::call(
-        world,
-        &message::witness(&target.raider.rig),
-        Ends::WithSandbox,
-        body,
-    )
-    .await
+    let evidence = format!("{failure}\nthe nuke is retried");
+    super::call(world, target, (ProblemKind::NukeStuck, None), evidence).await
 }

@@ -1,5 +1,5 @@
 //! Files hidden by ignore rules are removed with the sandbox, whatever else is salvaged (`1-product.md`, promise 1, is
-//! about work): a person who asks for a removal sees them before, and the journal lists them after each.
+//! about work): `hd raider nuke` lists them before a removal, and the journal after each.
 
 use std::time::Duration;
 

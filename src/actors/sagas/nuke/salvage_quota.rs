@@ -4,8 +4,6 @@ use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use crate::actors::mail::NukeTarget;
-use crate::actors::records::escalations::{self, Ends};
-use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::problem::ProblemKind;
 
 /// The remedies for a sandbox that there is no room for.
@@ -19,20 +17,9 @@ pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<(), Refu
     let Some(numbers) = lacking(world, target).await? else {
         return Ok(());
     };
-    let body = Escalation {
-        agent: target.raider.to_string(),
-        relic: target.relic.clone(),
-        problem: ProblemKind::SalvageFull.into(),
-        severity: Severity::High,
-        evidence: format!("{numbers}\n{HINT}"),
-    };
-    escalations::call(
-        world,
-        &message::witness(&target.raider.rig),
-        Ends::WithSandbox,
-        body,
-    )
-    .await?;
+    let evidence = format!("{numbers}\n{HINT}");
+    let about = (ProblemKind::SalvageFull, target.relic.clone());
+    super::call(world, target, about, evidence).await?;
     Err(refusal(target, &numbers))
 }
 

@@ -45,7 +45,7 @@ pub(in super::super) struct Compared {
     pub(in super::super) items: Vec<Item>,
     /// Tracked paths with content that is not in the commit.
     pub(in super::super) dirty: BTreeSet<RelPath>,
-    /// Those of them that differ in the index.
+    /// The paths among them that differ in the index.
     pub(in super::super) staged: BTreeSet<RelPath>,
     /// Files that are neither in the commit nor in the index.
     pub(in super::super) untracked: BTreeSet<RelPath>,

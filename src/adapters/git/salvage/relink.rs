@@ -29,8 +29,8 @@ pub(super) fn relink(
         };
         let dir = bytes::path(&line.path).parent().unwrap_or(Path::new(""));
         let old = Path::new(&manifest.sandbox).join(dir);
-        let led = plain(&old.join(bytes::path(target.trim_ascii_end())));
-        let below = led.strip_prefix(plain(Path::new(&manifest.admin)));
+        let led = bytes::plain(&old.join(bytes::path(target.trim_ascii_end())));
+        let below = led.strip_prefix(bytes::plain(Path::new(&manifest.admin)));
         // A copy of the sandbox's own link is a file like any other.
         if let Ok(below) = below
             && below.starts_with("modules")
@@ -64,18 +64,4 @@ pub(super) fn relink(
 
 fn is_link(line: &Line) -> bool {
     line.kind == Kind::File && (line.path.ends_with(b"/.git"))
-}
-
-/// Removes `.` and `..` from a path, without reading the file system.
-fn plain(path: &Path) -> PathBuf {
-    use std::path::Component;
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
 }

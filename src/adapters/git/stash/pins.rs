@@ -99,7 +99,7 @@ fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), R
     }
     let pinned = pinned(repo, place)?;
     let new = entries.difference(&pinned.entries).cloned().collect();
-    // As ours says: a parent of another kind would keep git from walking any ref of ours.
+    // The kinds are read from ours: with a parent of another kind, git could walk no ref of ours.
     let new = commits(repo, &new)?;
     if new.is_empty() {
         return Ok(());
@@ -238,8 +238,8 @@ pub(in super::super) fn dropped(
     Ok(dropped.into_iter().collect())
 }
 
-/// Removes the pins of a sandbox that is gone. What salvage does not have stays pinned as an entry of no known sandbox: one
-/// may come to light after the last measurement.
+/// Removes the pins of a removed sandbox. An entry that no salvage has stays pinned as unclaimed, because an entry may appear
+/// after the last measurement.
 pub(in super::super) fn unpin(
     repo: &GitRepo,
     raider: &RaiderId,
@@ -295,8 +295,8 @@ pub(super) fn expire_pins(
     .map(drop)
 }
 
-/// Writes pins anew without what is no commit: an earlier version took any object that the list named for an entry. With
-/// such a parent git walks no ref of ours, so that nothing can be copied or fetched. A failure is logged and no error.
+/// Rewrites pins without parents that are not commits, which an earlier version took for entries. With such a parent git
+/// walks no ref of ours, so that no object can be copied or fetched. A failure is only logged.
 pub(in super::super) fn mend(repo: &GitRepo) {
     if let Err(why) = drop_others(repo) {
         tracing::error!(rig = %repo.name(), %why, "pins of stash entries cannot be looked through: one that holds something else than commits stops all copies of objects");
