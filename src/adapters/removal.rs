@@ -43,6 +43,12 @@ pub fn remove_at(dir: impl AsFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
+/// Returns true if a sweep, or a visit with [`Closed::Open`], changes the permissions of this directory.
+#[must_use]
+pub fn is_closed(dir: &Stat) -> bool {
+    !Mode::from_raw_mode(dir.st_mode).contains(Mode::RWXU)
+}
+
 /// Opens a directory in another one for a sweep or a visit; none if it is a file or a link.
 ///
 /// # Errors
@@ -171,8 +177,7 @@ impl Sweep<'_> {
     /// Removes the selected files of a directory, and lists the directories in it.
     fn open_level(&mut self, dir: &OwnedFd, name: CString, goes: bool) -> io::Result<Level> {
         let found = fstat(dir)?;
-        let mode = Mode::from_raw_mode(found.st_mode);
-        if !mode.contains(Mode::RWXU) && self.visits != Some(Closed::Leave) {
+        if is_closed(&found) && self.visits != Some(Closed::Leave) {
             // `chmod` needs this name for a descriptor opened with `O_PATH`. A directory of another user stays
             // closed, which shows below.
             let _denied = chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), Mode::RWXU);

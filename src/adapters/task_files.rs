@@ -413,7 +413,7 @@ impl TaskFiles for DiskTaskFiles {
             *self.written() = written;
             return Ok(());
         }
-        let uses = trash::Uses::now().map_err(at(&self.trash))?;
+        let uses = trash::Uses::default();
         for name in names {
             let path = self.trash.join(&name);
             let removed = match trash::is_note(&name) {

@@ -8,6 +8,8 @@
 
 mod note;
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -43,17 +45,20 @@ pub enum Stays {
     Written(PathBuf),
 }
 
-/// The files that are in use.
-#[derive(Debug)]
-pub struct Uses(UsedFiles);
+/// The files that are in use. They are read when they are first asked for: each file of each process is looked at.
+#[derive(Debug, Default)]
+pub struct Uses(OnceCell<UsedFiles>);
 
 impl Uses {
     /// Reads all processes. Only entries that were in the trash before may be judged by it.
     ///
     /// # Errors
     /// When the processes cannot be read.
-    pub fn now() -> io::Result<Self> {
-        proc::used_files().map(Self)
+    fn read(&self) -> io::Result<&UsedFiles> {
+        match self.0.get() {
+            Some(used) => Ok(used),
+            None => proc::used_files().map(|used| self.0.get_or_init(|| used)),
+        }
     }
 }
 
@@ -81,22 +86,39 @@ pub fn throw(from: &Path, trash: &OwnedFd, to: &Path, note: &Note) -> io::Result
 /// When that cannot be decided.
 pub fn stays(trash: impl AsFd, place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
     let name = place.file_name().unwrap_or_default();
-    let Some(top) = removal::open_at(trash, name)? else {
+    let open = || removal::open_at(&trash, name);
+    let Some(top) = open()? else {
         let found = fs::symlink_metadata(place)?;
-        let is_used = uses.0.all.contains(&(found.dev(), found.ino()));
+        let is_used = uses.read()?.all.contains(&(found.dev(), found.ino()));
         return Ok(is_used.then(|| Stays::Used(place.to_owned())));
     };
-    let note = Note::read(place)?;
-    let is_noted = note.is_some();
-    // An entry without a note is not the supervisor's, or an earlier version's that was not in use.
-    let note = note.unwrap_or_else(Note::without_time);
-    let found = note.look(top, place, &uses.0.all)?;
-    if found.used.is_some() && !is_noted {
-        Note::of(place, stamp_now(), &uses.0.mapped)?.write(place)?;
+    let Some(note) = Note::read(place)? else {
+        return without_note(top, place, uses.read()?);
+    };
+    // An entry that a person has to look at may be there for weeks: the processes are not read for it.
+    let first = note.look(top, place, &HashSet::new())?;
+    if first.written.is_some() {
+        return Ok(first.written.map(Stays::Written));
     }
+    let note = note.with_opened(first.opened, place)?;
+    // A process that closed the file before its uses were read has written to it before this second look.
+    let used = uses.read()?;
+    let Some(top) = open()? else {
+        return Err(io::Error::other("another entry took its place"));
+    };
+    let found = note.look(top, place, &used.all)?;
     // A person may be looking at what was written: that is said for as long as it is there.
     let written = found.written.map(Stays::Written);
     Ok(written.or_else(|| found.used.map(Stays::Used)))
+}
+
+/// Does the same for an entry that is not the supervisor's, or an earlier version's that was not in use.
+fn without_note(top: OwnedFd, place: &Path, used: &UsedFiles) -> io::Result<Option<Stays>> {
+    let found = Note::without_time().look(top, place, &used.all)?;
+    if found.used.is_some() {
+        Note::of(place, stamp_now(), &used.mapped)?.write(place)?;
+    }
+    Ok(found.used.map(Stays::Used))
 }
 
 /// Returns true if this is a note, and not an entry itself.

@@ -1,7 +1,7 @@
 //! Watches the entries of directories with inotify. Directories, not files: editors replace a file by renaming
 //! another one over it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -48,8 +48,8 @@ fn matter<'a>(filter: Option<&Filter>, mut paths: impl Iterator<Item = &'a PathB
 pub struct Watched {
     /// Set when directories among them were not watched before.
     pub more: bool,
-    /// The reason why some of them are not watched.
-    pub failed: Option<String>,
+    /// The directories that are not watched, with the reason.
+    pub failed: BTreeMap<PathBuf, String>,
 }
 
 impl DirWatch {
@@ -117,7 +117,7 @@ impl DirWatch {
             // The directory may be gone, and its watch with it.
             let _gone_already = watcher.unwatch(gone);
         }
-        let (mut now, mut failed) = (BTreeSet::new(), None);
+        let (mut now, mut failed) = (BTreeSet::new(), BTreeMap::new());
         for dir in wanted {
             match watcher.watch(&dir, RecursiveMode::NonRecursive) {
                 Ok(()) => {
@@ -125,7 +125,7 @@ impl DirWatch {
                 }
                 // Its parent is watched, too, and has reported its end.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
-                Err(error) => failed = Some(error.to_string()),
+                Err(error) => drop(failed.insert(dir, error.to_string())),
             }
         }
         let more = !now.is_subset(known);
@@ -165,11 +165,11 @@ mod tests {
         let (watch, heard) = watch();
         let absent = dir.path().join("absent");
         let mut dirs = vec![own.clone(), other.clone(), absent.clone()];
-        let (more, failed) = (true, None);
+        let (more, failed) = (true, BTreeMap::new());
         assert_eq!(watch.watch(&dirs), Watched { more, failed });
         let nothing_new = Watched {
             more: false,
-            failed: None,
+            failed: BTreeMap::new(),
         };
         assert_eq!(watch.watch(&dirs), nothing_new);
         dirs.truncate(1);

@@ -115,7 +115,8 @@ fn add(me: &Weak<GitRepo>, dir: &Path) -> Result<(), String> {
     }
     locked(&all.wakers).retain(|dir, _| all.rigs.contains_key(dir));
     let dirs: Vec<PathBuf> = all.rigs.keys().cloned().collect();
-    all.watch.watch(&dirs).failed.map_or(Ok(()), Err)
+    let mut failed = all.watch.watch(&dirs).failed;
+    failed.remove(dir).map_or(Ok(()), Err)
 }
 
 fn open() -> Result<All, String> {

@@ -117,6 +117,19 @@ impl Note {
         beneath::replace_durably(trash, Path::new(&name), self.text().as_bytes())
     }
 
+    /// Adds directories that a look opened, and writes the note: that they were opened is not a later write.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn with_opened(mut self, opened: BTreeSet<u64>, place: &Path) -> io::Result<Self> {
+        let known = self.dirs.len();
+        self.dirs.extend(opened);
+        if self.dirs.len() > known {
+            self.write(place)?;
+        }
+        Ok(self)
+    }
+
     /// Looks for a later write, and for a use, in a directory. Opens closed directories.
     ///
     /// # Errors
@@ -131,6 +144,7 @@ impl Note {
         let is_used = |found: &Stat| used.contains(&(found.st_dev, found.st_ino));
         let found = RefCell::new(Found {
             written: None,
+            opened: BTreeSet::new(),
             used: is_used(&own).then(|| place.to_owned()),
         });
         let doubted = RefCell::new(Vec::new());
@@ -142,6 +156,9 @@ impl Note {
             let is_own = entry.st_dev == own.st_dev;
             if found.written.is_none() && self.is_late(entry, is_own) {
                 found.written = Some(place.join(path));
+            }
+            if is_own && is_dir(entry) && removal::is_closed(entry) {
+                found.opened.insert(entry.st_ino);
             }
             if is_own && let Some(digest) = self.mapped.get(&entry.st_ino) {
                 doubted.borrow_mut().push((path.to_owned(), digest));
@@ -226,6 +243,8 @@ pub(super) struct Found {
     pub(super) written: Option<PathBuf>,
     /// The first path that is in use.
     pub(super) used: Option<PathBuf>,
+    /// The closed directories, by inode, which the look has opened.
+    pub(super) opened: BTreeSet<u64>,
 }
 
 /// Returns the directory and the name of the note on an entry.

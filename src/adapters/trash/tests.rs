@@ -1,6 +1,7 @@
 //! Tests of the trash with entries that were written to at each moment of their removal.
 
 use std::collections::{BTreeMap, HashSet};
+use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::adapters::beneath;
@@ -123,6 +124,29 @@ fn deletion_that_was_interrupted_goes_on() {
     // The same without a note, as an earlier version left it.
     let city = City::new();
     fs::rename(city.at("sandbox"), city.at("trash/x")).unwrap();
+    city.deletes();
+}
+
+/// A directory in a closed one is not listed by the note, and the look opens it.
+#[test]
+fn closed_directory_in_a_closed_one_is_deleted_when_it_is_no_longer_used() {
+    let city = City::new();
+    let deep = fs::metadata(city.at("sandbox/sub/deep")).unwrap().ino();
+    for closed in ["sandbox/sub/deep", "sandbox/sub"] {
+        fs::set_permissions(city.at(closed), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    city.tick();
+    city.throw(&city.note()).unwrap();
+    // Root reads closed directories, and another user's note does not list this one.
+    let text = fs::read_to_string(city.at("trash/x.used")).unwrap();
+    assert!(text.contains(&format!("d {deep}\n")));
+    let text = text.replace(&format!("d {deep}\n"), "");
+    fs::write(city.at("trash/x.used"), text).unwrap();
+    let room = beneath::open_room(&city.at("trash")).unwrap();
+    for _ in 0..2 {
+        let found = stays(&room, &city.at("trash/x"), &Uses::default()).unwrap();
+        assert_eq!(found, None);
+    }
     city.deletes();
 }
 

@@ -2,7 +2,7 @@
 //! that names a missing object. Objects that are whole are copied as they are; the bytes of the others are stored as
 //! blobs, which the manifest lists.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::bytes;
 use super::super::command::Git;
@@ -13,8 +13,8 @@ use super::manifest::{Damaged, SavedBytes};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// The number of damaged trees of a commit that are read: each costs a git process.
-const TREES_MAX: usize = 1_000;
+/// The number of damaged trees of all commits that are read: each costs a git process. The others count as unread.
+const TREES_MAX: usize = 5_000;
 
 /// The result of saving damaged commits.
 #[derive(Default)]
@@ -33,24 +33,143 @@ pub(super) fn save<F: Fn() -> Git>(
     store: &mut Store<F>,
     commits: &BTreeSet<Oid>,
 ) -> Result<Saved, RepoError> {
-    let mut saved = Saved::default();
+    let mut parts = Parts {
+        repo,
+        store,
+        known: BTreeMap::new(),
+        trees: 0,
+        saved: Saved::default(),
+    };
     for commit in commits {
+        let of = parts.commit(commit)?;
+        parts.saved.commits.push(of);
+    }
+    Ok(parts.saved)
+}
+
+/// An object that was looked at.
+#[derive(Clone)]
+enum Part {
+    /// Copied as it is, or with everything below it.
+    Whole,
+    /// Its bytes are in a blob; it names these objects.
+    Bytes(SavedBytes, BTreeSet<Oid>),
+    /// It cannot be read.
+    Unread,
+}
+
+/// The objects of all damaged commits: each is read once, as commits of one history share most of them.
+struct Parts<'a, F> {
+    repo: &'a GitRepo,
+    store: &'a mut Store<F>,
+    known: BTreeMap<Oid, Part>,
+    /// The number of damaged trees that were read.
+    trees: usize,
+    saved: Saved,
+}
+
+impl<F: Fn() -> Git> Parts<'_, F> {
+    /// Saves a commit, and everything below it and its parents.
+    fn commit(&mut self, commit: &Oid) -> Result<Damaged, RepoError> {
         let mut of = Damaged {
             commit: commit.clone(),
             bytes: Vec::new(),
             unread: Vec::new(),
         };
-        let text = keep_bytes(repo, store, (commit, "commit"), &mut of, &mut saved)?;
-        let mut trees = of_head(&text, b"tree ");
+        let text = self.text_of(commit, &mut of)?;
+        let mut open = of_head(&text, b"tree ");
         // A stash entry has its index and its untracked files in parents that no other ref names.
         for parent in of_head(&text, b"parent ") {
-            let text = keep_bytes(repo, store, (&parent, "commit"), &mut of, &mut saved)?;
-            trees.extend(of_head(&text, b"tree "));
+            let text = self.text_of(&parent, &mut of)?;
+            open.extend(of_head(&text, b"tree "));
         }
-        below(repo, store, trees, &mut of, &mut saved)?;
-        saved.commits.push(of);
+        let mut done = BTreeSet::new();
+        while !open.is_empty() {
+            self.look_at(&open)?;
+            let mut next = BTreeSet::new();
+            for id in &open {
+                match self.known.get(id) {
+                    Some(Part::Whole) => {}
+                    Some(Part::Bytes(bytes, names)) => {
+                        of.bytes.push(bytes.clone());
+                        next.extend(names.iter().cloned());
+                    }
+                    Some(Part::Unread) | None => of.unread.push(id.clone()),
+                }
+            }
+            done.append(&mut open);
+            open = next.difference(&done).cloned().collect();
+        }
+        Ok(of)
     }
-    Ok(saved)
+
+    /// Saves these objects, apart from what they name.
+    fn look_at(&mut self, ids: &BTreeSet<Oid>) -> Result<(), RepoError> {
+        let new = ids.iter().filter(|id| !self.known.contains_key(id));
+        let new: BTreeSet<Oid> = new.cloned().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let there = kinds(self.repo, &new)?;
+        let ids: Vec<Oid> = there.iter().map(|(id, _)| id.clone()).collect();
+        let damaged: BTreeSet<Oid> = self.repo.take_whole(&ids)?.into_iter().collect();
+        self.known.extend(new.into_iter().map(|id| (id, Part::Unread)));
+        for (id, kind) in there {
+            let part = match (kind.as_str(), damaged.contains(&id)) {
+                ("blob", false) => {
+                    self.saved.blobs.insert(id.clone());
+                    Part::Whole
+                }
+                ("tree", false) => {
+                    self.saved.trees.insert(id.clone());
+                    Part::Whole
+                }
+                ("tree", true) if self.trees < TREES_MAX => {
+                    self.trees += 1;
+                    let id_len = id.as_str().len() / 2;
+                    match self.keep_bytes(&id, "tree")? {
+                        Some((bytes, text)) => Part::Bytes(bytes, named(&text, id_len)),
+                        None => Part::Unread,
+                    }
+                }
+                _ => Part::Unread,
+            };
+            self.known.insert(id, part);
+        }
+        Ok(())
+    }
+
+    /// Saves the text of a commit, and returns it; none if it cannot be read.
+    fn text_of(&mut self, commit: &Oid, of: &mut Damaged) -> Result<Vec<u8>, RepoError> {
+        let read = self.keep_bytes(commit, "commit")?;
+        let Some((bytes, text)) = read else {
+            of.unread.push(commit.clone());
+            return Ok(Vec::new());
+        };
+        of.bytes.push(bytes);
+        Ok(text)
+    }
+
+    /// Stores the bytes of an object that git can read but not take for what it is; none if it cannot be read.
+    fn keep_bytes(
+        &mut self,
+        id: &Oid,
+        kind: &str,
+    ) -> Result<Option<(SavedBytes, Vec<u8>)>, RepoError> {
+        let read = self.repo.lens().args(["cat-file", kind, id.as_str()]);
+        let read = read.output()?;
+        if !read.ok() {
+            return Ok(None);
+        }
+        let blob = self.store.bytes(&read.stdout)?;
+        self.saved.blobs.insert(blob.clone());
+        let bytes = SavedBytes {
+            id: id.clone(),
+            kind: kind.to_owned(),
+            blob,
+        };
+        Ok(Some((bytes, read.stdout)))
+    }
 }
 
 /// Returns the objects that the head of a commit names with this key.
@@ -63,68 +182,10 @@ fn of_head(commit: &[u8], key: &[u8]) -> BTreeSet<Oid> {
         .collect()
 }
 
-/// Saves these objects and everything below them.
-fn below<F: Fn() -> Git>(
-    repo: &GitRepo,
-    store: &mut Store<F>,
-    mut open: BTreeSet<Oid>,
-    of: &mut Damaged,
-    saved: &mut Saved,
-) -> Result<(), RepoError> {
-    let (mut done, mut read) = (BTreeSet::new(), 0);
-    while !open.is_empty() {
-        done.extend(open.iter().cloned());
-        let there = kinds(repo, &open)?;
-        let has = |id: &&Oid| there.iter().any(|(found, _)| found == *id);
-        of.unread.extend(open.iter().filter(|id| !has(id)).cloned());
-        let ids: Vec<Oid> = there.iter().map(|(id, _)| id.clone()).collect();
-        let damaged: BTreeSet<Oid> = repo.take_whole(&ids)?.into_iter().collect();
-        open.clear();
-        for (id, kind) in there {
-            match (kind.as_str(), damaged.contains(&id)) {
-                ("blob", false) => drop(saved.blobs.insert(id)),
-                ("tree", false) => drop(saved.trees.insert(id)),
-                ("tree", true) if read < TREES_MAX => {
-                    read += 1;
-                    let text = keep_bytes(repo, store, (&id, "tree"), of, saved)?;
-                    open.extend(named(&text, id.as_str().len() / 2));
-                }
-                _ => of.unread.push(id),
-            }
-        }
-        open.retain(|id| !done.contains(id));
-    }
-    Ok(())
-}
-
-/// Stores the bytes of an object that git can read but not take for what it is. Returns them; none if it cannot be
-/// read.
-fn keep_bytes<F: Fn() -> Git>(
-    repo: &GitRepo,
-    store: &mut Store<F>,
-    (id, kind): (&Oid, &str),
-    of: &mut Damaged,
-    saved: &mut Saved,
-) -> Result<Vec<u8>, RepoError> {
-    let read = repo.lens().args(["cat-file", kind, id.as_str()]).output()?;
-    if !read.ok() {
-        of.unread.push(id.clone());
-        return Ok(Vec::new());
-    }
-    let blob = store.bytes(&read.stdout)?;
-    saved.blobs.insert(blob.clone());
-    of.bytes.push(SavedBytes {
-        id: id.clone(),
-        kind: kind.to_owned(),
-        blob,
-    });
-    Ok(read.stdout)
-}
-
 /// Returns the objects that the entries of a tree name, `<mode> <name>\0<id>` each, whatever their modes are. A
 /// submodule's commit is in another repository.
-fn named(tree: &[u8], id_len: usize) -> Vec<Oid> {
-    let (mut found, mut rest) = (Vec::new(), tree);
+fn named(tree: &[u8], id_len: usize) -> BTreeSet<Oid> {
+    let (mut found, mut rest) = (BTreeSet::new(), tree);
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {
         let Some(id) = rest.get(end + 1..=end + id_len) else {
             break;
