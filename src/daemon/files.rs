@@ -73,7 +73,9 @@ impl OnDisk {
         let watched = watched.map(|watch| watch.watch(&watching.dirs));
         let more = watched.as_ref().is_some_and(|watched| watched.more);
         if let Some(watched) = watched {
-            watching.trouble.warn_once(watched.failed.into_values().next());
+            watching
+                .trouble
+                .warn_once(watched.failed.into_values().next());
         }
         (deciding, loaded, more)
     }

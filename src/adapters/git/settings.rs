@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::admin::{failed, stamp, write_whole};
 use super::bytes;
@@ -190,13 +191,17 @@ pub(super) fn of_user_file(ours: &Path) -> PathBuf {
     ours.join("horde/user.config")
 }
 
+/// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
+const READ_LIMIT: Duration = Duration::from_secs(15);
+
 /// Reads the settings of the user and of the machine.
 fn of_user() -> Result<Settings, RepoError> {
     let list = |scope: &str| {
         let git = Git::in_dir(Path::new("/"))
             .as_user()
             .args(["config", scope]);
-        git.args(["--includes", "--list", "-z"]).output()
+        let git = git.args(["--includes", "--list", "-z"]);
+        git.limit(READ_LIMIT).output()
     };
     // A missing file makes the command fail: it has no settings.
     let (mut all, own) = (listed(&list("--system")?.stdout), list("--global")?);

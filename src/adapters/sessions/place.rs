@@ -73,28 +73,31 @@ impl Place {
     }
 }
 
-/// Moves the directory of a session back, found as its holder's working directory. A file or link in its place is
-/// swapped to the other path; if the directory was removed, that file or link is set aside. Another directory in its
-/// place stays.
+/// Moves the directory of a session back, found as its holder's working directory. A file, link or other directory in
+/// its place is swapped to the other path. If the directory was removed, a file or link is set aside, and another
+/// directory takes its place.
 ///
 /// # Errors
 /// When the file system refuses, or the path that it was moved to is unknown.
 pub fn put_back(dir: &Path, holder: u32) -> io::Result<()> {
-    let cwd = format!("/proc/{holder}/cwd");
+    put_back_from(dir, Path::new(&format!("/proc/{holder}/cwd")))
+}
+
+fn put_back_from(dir: &Path, cwd: &Path) -> io::Result<()> {
     let id = |found: Metadata| (found.dev(), found.ino(), found.nlink() > 0);
-    let ours = fs::metadata(&cwd).map(id)?;
+    let ours = fs::metadata(cwd).map(id)?;
     let there = match fs::symlink_metadata(dir) {
         Ok(found) => Some(found),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
     let how = match there {
-        Some(found) if found.is_dir() => return Ok(()),
+        Some(found) if found.is_dir() && (!ours.2 || id(found.clone()) == ours) => return Ok(()),
         _ if !ours.2 => return set_aside(dir),
         Some(_) => RenameFlags::EXCHANGE,
         None => RenameFlags::NOREPLACE,
     };
-    let moved = fs::read_link(&cwd)?;
+    let moved = fs::read_link(cwd)?;
     if fs::symlink_metadata(&moved).map(id)? != ours {
         return Err(io::Error::other("its new place is unknown"));
     }
@@ -165,5 +168,32 @@ mod tests {
         assert_eq!(place.path(), home);
         assert!(home.is_dir());
         place.check().unwrap();
+    }
+
+    /// A record of the session would be written into the other directory otherwise.
+    #[test]
+    fn directory_of_a_session_is_moved_back_whatever_took_its_place() {
+        let temp = crate::testing::scratch();
+        let root = temp.path().canonicalize().unwrap();
+        let (dir, away, cwd) = (root.join("s1"), root.join("away"), root.join("cwd"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("ours"), "").unwrap();
+        for in_its_place in ["directory", "file", "nothing"] {
+            fs::rename(&dir, &away).unwrap();
+            match in_its_place {
+                "directory" => fs::create_dir(&dir).unwrap(),
+                "file" => fs::write(&dir, "").unwrap(),
+                _ => {}
+            }
+            std::os::unix::fs::symlink(&away, &cwd).unwrap();
+            put_back_from(&dir, &cwd).unwrap();
+            assert!(dir.join("ours").exists(), "{in_its_place}");
+            fs::remove_file(&cwd).unwrap();
+            std::os::unix::fs::symlink(&dir, &cwd).unwrap();
+            put_back_from(&dir, &cwd).unwrap();
+            assert!(dir.join("ours").exists(), "it is in its place");
+            fs::remove_file(&cwd).unwrap();
+            let _none = fs::remove_dir(&away).or_else(|_| fs::remove_file(&away));
+        }
     }
 }

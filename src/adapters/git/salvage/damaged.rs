@@ -113,7 +113,8 @@ impl<F: Fn() -> Git> Parts<'_, F> {
         let there = kinds(self.repo, &new)?;
         let ids: Vec<Oid> = there.iter().map(|(id, _)| id.clone()).collect();
         let damaged: BTreeSet<Oid> = self.repo.take_whole(&ids)?.into_iter().collect();
-        self.known.extend(new.into_iter().map(|id| (id, Part::Unread)));
+        self.known
+            .extend(new.into_iter().map(|id| (id, Part::Unread)));
         for (id, kind) in there {
             let part = match (kind.as_str(), damaged.contains(&id)) {
                 ("blob", false) => {
