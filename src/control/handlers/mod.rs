@@ -174,7 +174,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::MqList(args) => mq::list(world, args).await,
         Op::MqShow(args) => mq::show(world, &args.mr).await,
         Op::MqRetry(args) => mq::retry(world, asker(), &args.mr).await,
-        Op::MqApprove(args) => mq::approve(world, asker(), &args.mr).await,
+        Op::MqApprove(args) => mq::approve(world, asker(), args).await,
         Op::MqReject(args) => mq::reject(world, asker(), args).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
         Op::AutoList(_) => auto::list(world).await.map(Value::Array),
