@@ -170,12 +170,8 @@ async fn dispatch(
         Op::RaiderList(args) => raider::list(published, world, args).await,
         Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
         Op::RaiderNuke(args) => raider::nuke(world, asker(), args).await,
-        Op::RaiderSuspend(args) | Op::AgentSuspend(args) => {
-            agent::suspend(world, &args.name, true).await
-        }
-        Op::RaiderResume(args) | Op::AgentResume(args) => {
-            agent::suspend(world, &args.name, false).await
-        }
+        Op::RaiderSuspend(of) | Op::AgentSuspend(of) => agent::suspend(world, &of.name, true).await,
+        Op::RaiderResume(of) | Op::AgentResume(of) => agent::suspend(world, &of.name, false).await,
         Op::Reload(args) => misc::reload(world, args.dry_run).await,
         Op::RaiderRepair(args) => raider::repair(world, &args.name).await,
         Op::Attach(args) => terminal::attach(world, &args.name).await,

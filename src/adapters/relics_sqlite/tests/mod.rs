@@ -8,6 +8,7 @@ mod journal;
 mod migrate;
 mod retention;
 mod rows;
+mod shown;
 
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ pub struct Agent {
     pub condition: Option<String>,
     /// The condition in words.
     pub detail: Option<String>,
-    /// What may be answered to its question.
+    /// The known answers to its question.
     pub choices: Vec<String>,
     /// Its screen, when nothing else is known of its condition.
     pub screen: Option<String>,
@@ -48,7 +48,7 @@ pub struct Agent {
     /// The pool that it is a member of.
     #[schemars(with = "Option<String>")]
     pub pool: Option<AgentName>,
-    /// What it used.
+    /// Its use of tokens and money.
     pub usage: Today,
 }
 
@@ -128,7 +128,7 @@ pub struct Budget {
     pub of: String,
     /// The budget of a day.
     pub usd_per_day: f64,
-    /// What the day has used.
+    /// The costs of the day so far.
     pub spent: f64,
     /// The same in words.
     pub detail: String,

@@ -53,7 +53,7 @@ impl From<&Sum> for Usage {
     }
 }
 
-/// What was used today.
+/// The use of today.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Today {
     /// Since midnight.

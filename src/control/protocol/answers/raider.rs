@@ -30,7 +30,7 @@ pub struct Raider {
     pub condition: Option<String>,
     /// The condition in words: the question, the reason.
     pub detail: Option<String>,
-    /// What may be answered to its question.
+    /// The known answers to its question.
     pub choices: Vec<String>,
     /// Its screen, when nothing else is known of its condition.
     pub screen: Option<String>,
@@ -50,13 +50,13 @@ pub struct Raider {
     /// The harness that works.
     #[schemars(with = "Option<String>")]
     pub harness: Option<HarnessName>,
-    /// What its work used; null when it has no hook.
+    /// The use of its work; null when it has no hook.
     pub usage: Option<RaiderUsage>,
     /// Its session, while up.
     pub session: Option<Session>,
     /// The directory of its sandbox.
     pub sandbox: PathBuf,
-    /// What git said of the sandbox last; null before the first look.
+    /// The last answer of git about the sandbox; null before the first look.
     pub git: Option<Git>,
     /// The number of deaths in the window.
     pub restarts: u32,
@@ -72,7 +72,7 @@ pub struct Raider {
     pub suspended: bool,
 }
 
-/// What a raider's work used.
+/// The tokens and money that a raider's work used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RaiderUsage {
     /// This raider on its relic.
@@ -97,7 +97,7 @@ pub struct Session {
     pub since: Timestamp,
 }
 
-/// What git said of a sandbox.
+/// Counts of git in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Git {
     /// Commits that the target has not.

@@ -46,3 +46,26 @@ fn of<T: JsonSchema>(op: OpName) -> Answer {
     let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
     Answer { op, schema }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A change here is a change of the wire: fields may be added, none goes or changes its meaning.
+    #[test]
+    fn schemas_are_those_of_the_golden_files() {
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/protocol/schemas"),
+        );
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        for answer in schemas() {
+            let name = answer.op.as_str();
+            let text = format!("{:#}", answer.schema.as_value());
+            settings.bind(|| insta::assert_snapshot!(name, text));
+        }
+    }
+}

@@ -41,7 +41,7 @@ pub struct Status {
     pub automations: Vec<Automation>,
     /// The number of open escalations.
     pub escalations: usize,
-    /// What the city used.
+    /// Use of tokens and money by the city.
     pub usage: Today,
     /// The number of the newest event that this answer has.
     pub seq: u64,
