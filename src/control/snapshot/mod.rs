@@ -1,4 +1,4 @@
-//! What clients are shown of the city: one snapshot of its facts, which all of them read.
+//! The snapshot that clients are shown of the city: its facts at one instant, which all of them read.
 //!
 //! ```text
 //!  store (one transaction) ─┐
@@ -7,7 +7,7 @@
 //!  changes: commits, messages to the root ──► the next one who asks has it renewed
 //! ```
 //!
-//! A snapshot is renewed when something changed since it was taken and a client asks: a city that no client looks at
+//! It is renewed when something changed since it was taken and a client asks: a city that no client looks at
 //! pays nothing. A client sees the effect of each request that was answered before it asked, because the change was
 //! counted before that answer. Git, and the whole of the store, are read for no client.
 
