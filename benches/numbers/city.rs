@@ -10,7 +10,7 @@ use std::thread;
 
 use horde_supervisor::control::client::Client;
 use horde_supervisor::control::protocol::Op;
-use horde_supervisor::control::protocol::args::{Nothing, Stop};
+use horde_supervisor::control::protocol::args::{Nothing, Status, Stop};
 use horde_supervisor::testing::{PATIENCE, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -86,7 +86,7 @@ impl City {
     pub fn all_run(&self) -> BTreeMap<String, i32> {
         let mut client = self.connect();
         eventually("all agents running", || {
-            let status = client.call(&Op::Status(Nothing {})).ok()?;
+            let status = client.call(&Op::Status(Status::default())).ok()?;
             let agents = status["agents"].as_array()?;
             let running = agents.iter().filter(|agent| agent["state"] == "running");
             let running: BTreeMap<_, _> = running.filter_map(name_and_pid).collect();

@@ -2,7 +2,7 @@
 
 use criterion::Criterion;
 use horde_supervisor::control::protocol::Op;
-use horde_supervisor::control::protocol::args::Nothing;
+use horde_supervisor::control::protocol::args::{Nothing, Status};
 
 use crate::city::City;
 
@@ -15,7 +15,11 @@ pub fn round_trip(criterion: &mut Criterion) {
         bencher.iter(|| client.call(&Op::Ping(Nothing {})).expect("an answer"));
     });
     group.bench_function("status of 100 agents", |bencher| {
-        bencher.iter(|| client.call(&Op::Status(Nothing {})).expect("an answer"));
+        bencher.iter(|| {
+            client
+                .call(&Op::Status(Status::default()))
+                .expect("an answer")
+        });
     });
     group.finish();
 }

@@ -16,6 +16,7 @@ mod lives;
 mod measure;
 mod reload;
 mod sessions;
+mod status;
 mod task;
 
 use std::time::Duration;
@@ -65,6 +66,9 @@ fn main() {
     }
     if asked_for("measure") {
         measure::measure();
+    }
+    if asked_for("status") {
+        status::status();
     }
     if asked_for("task") {
         task::task();

@@ -21,7 +21,7 @@ pub fn measure() {
     let ground = Ground::new();
     let dir = tempfile::tempdir().expect("a directory");
     let root = fs::canonicalize(dir.path()).expect("a real path");
-    let repo = repo(&root, ground.at("checkout"));
+    let repo = repo(&root.join("city"), ground.at("checkout"));
     repo.prepare().expect("prepared");
     let spec = spec(&root, &ground.at("checkout"));
     fs::create_dir_all(&spec.task_dir).expect("a directory");
@@ -49,12 +49,13 @@ fn cost(act: impl FnOnce()) -> Duration {
     now() - before
 }
 
-fn repo(root: &Path, checkout: std::path::PathBuf) -> GitRepo {
-    let rig = root.join("city/rig");
+/// Returns the repository of the rig of a city, as its supervisor has it.
+pub fn repo(city: &Path, checkout: std::path::PathBuf) -> GitRepo {
+    let rig = city.join("rig");
     GitRepo::new(GitRig {
         name: "rig".parse().expect("a name"),
         source: RigSource::Path(checkout),
-        ours: root.join("city/.horde/custody/rig.git"),
+        ours: city.join(".horde/custody/rig.git"),
         theirs: rig.join("repo.git"),
         raiders_dir: rig.join("raiders"),
         forge_dir: rig.join("forge"),

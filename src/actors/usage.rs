@@ -474,8 +474,18 @@ pub fn now(txn: &mut dyn Txn, hooks: &[Hook]) -> Result<Now, StoreError> {
         today.into_iter().partition(|row| row.owner.rig.is_empty());
     now.agents = together(&agents, By::Raider).into_iter().collect();
     now.rigs = together(&raiders, By::Rig).into_iter().collect();
+    if hooks.is_empty() {
+        return Ok(now);
+    }
+    let mut of_relic: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in txn.usage_of_hooked()? {
+        of_relic
+            .entry(row.owner.relic.clone())
+            .or_default()
+            .push(row);
+    }
     for hook in hooks {
-        let rows = txn.usage_of(&hook.relic)?;
+        let rows = of_relic.remove(hook.relic.as_str()).unwrap_or_default();
         let child = hook.raider.to_string();
         let own = rows.iter().filter(|row| row.owner.child == child);
         now.raiders.insert(hook.raider.clone(), Sum::of(own));

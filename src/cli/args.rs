@@ -65,7 +65,7 @@ pub(super) enum Verb {
     /// Check that the supervisor answers
     Ping,
     /// Everything on one screen; rows that need a person come first
-    Status(Status),
+    Status(args::Status),
     /// Make a relic of each task and charge it to a raider
     Run(Run),
     /// Put a relic into the hands of a raider: slot, sandbox, hook, session, all or nothing
@@ -152,8 +152,17 @@ pub(super) enum Verb {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+    /// The JSON schemas of answers: what `--json` prints, and what the socket answers
+    Schema(Schema),
     /// The version of hd and of the protocol it speaks
     Version,
+}
+
+/// `hd schema`.
+#[derive(Debug, Args)]
+pub(super) struct Schema {
+    /// Only this operation, as on the socket: status, mq.list, ...
+    pub op: Option<String>,
 }
 
 /// `hd init`.
@@ -181,14 +190,6 @@ pub(super) struct Up {
     /// Take the relic store as it is, also where it is empty, or older than it was
     #[arg(long)]
     pub accept_store: bool,
-}
-
-/// `hd status`.
-#[derive(Debug, Args)]
-pub(super) struct Status {
-    /// Stay, and show changes as they happen
-    #[arg(short, long)]
-    pub watch: bool,
 }
 
 /// `hd run`.

@@ -13,3 +13,4 @@ pub mod handlers;
 pub mod protocol;
 pub mod rights;
 pub mod server;
+mod snapshot;

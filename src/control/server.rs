@@ -60,13 +60,15 @@ pub struct Caller {
 pub enum Answer {
     /// A single result.
     Value(Value),
+    /// A single result, as JSON.
+    Text(String),
     /// Items until the sender is dropped, or until an error, which ends the stream. The channel should be small: a slow
     /// reader holds up the sender.
     Stream(Items),
 }
 
-/// The items of a stream.
-pub type Items = mpsc::Receiver<Result<Value, ControlError>>;
+/// The items of a stream, as JSON.
+pub type Items = mpsc::Receiver<Result<String, ControlError>>;
 
 /// A call under way.
 pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send>>;

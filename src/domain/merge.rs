@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
@@ -41,7 +42,7 @@ pub enum MergeOutcome {
 }
 
 /// State of a merge request (`2-contract.md`, 2.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MrState {
     /// Made by `done`; the witness has not validated it yet, or a person must review it.
@@ -76,7 +77,7 @@ impl MrState {
 }
 
 /// Need for a person's review before a merge request is queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Review {
     /// No review is needed.
@@ -135,7 +136,7 @@ impl FailureType {
 }
 
 /// A gate's result, as kept with the merge request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GateVerdict {
     /// The gate's name.
     pub name: String,
@@ -148,7 +149,7 @@ pub struct GateVerdict {
 }
 
 /// The result of a gate run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The gate exited with 0.

@@ -1,6 +1,7 @@
 //! Relics: units of work in the store.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
@@ -10,7 +11,7 @@ use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 pub const REWORK: &str = "rework";
 
 /// The kind of a relic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RelicKind {
     /// Work for a raider.
@@ -24,7 +25,9 @@ pub enum RelicKind {
 }
 
 /// Status of a relic (`4-rules.md`, relic status).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum RelicStatus {
     /// May be charged.
@@ -49,9 +52,10 @@ impl RelicStatus {
 }
 
 /// A relic, in the shape that `hd relic show --json` prints (`4-rules.md`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Relic {
     /// Its id.
+    #[schemars(with = "String")]
     pub id: RelicId,
     /// The kind.
     pub kind: RelicKind,
@@ -68,14 +72,17 @@ pub struct Relic {
     /// The raider that it is bound to, `horde/raiders/Toast`.
     pub assignee: Option<String>,
     /// The relic that this one is a step of.
+    #[schemars(with = "Option<String>")]
     pub parent: Option<RelicId>,
     /// Relics that must be closed first.
+    #[schemars(with = "Vec<String>")]
     pub deps: Vec<RelicId>,
     /// When it was made.
     pub created: Timestamp,
     /// When it was closed.
     pub closed: Option<Timestamp>,
     /// The raider that works or last worked on it.
+    #[schemars(with = "Option<String>")]
     pub raider: Option<RaiderId>,
     /// A deferred relic's time.
     pub until: Option<Timestamp>,
@@ -93,6 +100,7 @@ pub struct Relic {
     pub target: Option<String>,
     /// The harness that works on it, where its charge named one; later charges keep to it.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub harness: Option<HarnessName>,
     /// The caller that made it: `operator`, or the name of an agent or automation; none when the supervisor made it for
     /// itself.

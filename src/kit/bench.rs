@@ -16,6 +16,7 @@ use super::programs::Program;
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{
     Charge, Events, HarnessRef, InRig, Logs, Named, Nothing, RaiderNuke, RelicCreate, RelicRef,
+    Status,
 };
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::domain::terminal_log::of_last_session;
@@ -154,7 +155,7 @@ impl Bench {
             name: Some(name.to_owned()),
             target: None,
         });
-        let status = self.ask(&Op::Status(Nothing {}))?;
+        let status = self.ask(&Op::Status(Status::default()))?;
         let since = status.get("seq").and_then(Value::as_u64);
         self.ask(&charge)?;
         Ok(Raider {
@@ -394,7 +395,7 @@ impl Bench {
     pub fn end_of_limit(&self) -> Result<Option<Timestamp>, Ended> {
         // At the first look, the screen may have been drawn only in part.
         thread::sleep(DRAWN);
-        let status = self.ask(&Op::Status(Nothing {}))?;
+        let status = self.ask(&Op::Status(Status::default()))?;
         let parked = status["accounts"].as_array().into_iter().flatten();
         let told = parked.filter(|account| account["guessed"] == false);
         let mut ends = told.filter_map(|account| account["until"].as_str()?.parse().ok());
@@ -403,7 +404,7 @@ impl Bench {
 
     /// Resumes the accounts that a case has parked, as a person does; returns true when none is.
     pub fn resume_accounts(&self) -> Result<bool, Ended> {
-        let status = self.ask(&Op::Status(Nothing {}))?;
+        let status = self.ask(&Op::Status(Status::default()))?;
         let parked = status["accounts"].as_array().into_iter().flatten();
         let mut open = true;
         for harness in parked.filter_map(|account| account["harness"].as_str()) {

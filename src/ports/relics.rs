@@ -150,6 +150,8 @@ pub trait Txn {
     fn put_relic(&mut self, relic: &Relic) -> Result<(), StoreError>;
     /// Lists relics, ordered by priority, then age, then number.
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError>;
+    /// Returns the number of tasks of each prefix and status. Reads counters, whatever the number of tasks.
+    fn task_counts(&mut self) -> Result<Vec<(String, RelicStatus, u64)>, StoreError>;
     /// Lists the first `limit` open tasks of this prefix whose dependencies are closed, with this label if one is
     /// given, in the same order. Does not read the others, whatever their number.
     fn ready(
@@ -286,8 +288,8 @@ pub trait Txn {
     fn add_usage(&mut self, row: &Row) -> Result<(), StoreError>;
     /// Lists sums from a day on, the oldest first.
     fn usage_since(&mut self, day: &str) -> Result<Vec<Row>, StoreError>;
-    /// Lists the sums of a relic.
-    fn usage_of(&mut self, relic: &RelicId) -> Result<Vec<Row>, StoreError>;
+    /// Lists the sums of all relics that are on a hook.
+    fn usage_of_hooked(&mut self) -> Result<Vec<Row>, StoreError>;
     /// Deletes sums from before that day, and transcripts that have not grown since that time; returns the number of
     /// sums.
     fn prune_usage(&mut self, day: &str, before: Timestamp) -> Result<usize, StoreError>;
@@ -295,13 +297,23 @@ pub trait Txn {
     /// Returns a small fact by its key.
     fn get(&mut self, key: &str) -> Result<Option<String>, StoreError>;
     fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), StoreError>;
+    /// Lists the small facts whose keys begin with this.
+    fn facts_under(&mut self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
 }
 
 /// A unit of work on the store. `Err` rolls back only its own writes.
 pub type Job<'a> = &'a mut dyn FnMut(&mut dyn Txn) -> Result<(), StoreError>;
 
-/// A commit: the result of each job, and the events that became durable, in order.
-pub type Committed = (Vec<Result<(), StoreError>>, Vec<Event>);
+/// A commit.
+#[derive(Debug)]
+pub struct Committed {
+    /// The result of each job.
+    pub results: Vec<Result<(), StoreError>>,
+    /// The events that became durable, in order.
+    pub events: Vec<Event>,
+    /// Set when a row was written; unset when all jobs only read.
+    pub wrote: bool,
+}
 
 /// The durability of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -314,8 +326,7 @@ pub enum Durability {
 
 /// The store. Blocking; owned by one thread.
 pub trait Relics: Send {
-    /// Runs the jobs in one commit, each in a savepoint of its own. Returns a result per job, and the events that
-    /// became durable, in order.
+    /// Runs the jobs in one commit, each in a savepoint of its own.
     ///
     /// # Errors
     /// The commit itself failed: then no job took effect.

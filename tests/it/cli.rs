@@ -295,7 +295,7 @@ fn followed_events_end_with_the_supervisor() {
         city.fake.0.stream.lock().unwrap().is_some()
     });
     let sender = city.fake.0.stream.lock().unwrap().clone().unwrap();
-    sender.blocking_send(Ok(event(1))).unwrap();
+    sender.blocking_send(Ok(event(1).to_string())).unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut line)

@@ -173,7 +173,7 @@ fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
     hd
 }
 
-fn followed(city: &FakeCity) -> tokio::sync::mpsc::Sender<Result<Value, ControlError>> {
+fn followed(city: &FakeCity) -> tokio::sync::mpsc::Sender<Result<String, ControlError>> {
     until("it follows", || {
         city.fake.0.stream.lock().unwrap().is_some()
     });
@@ -192,12 +192,12 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
         let (mut seat, end) = terminal();
         let mut hd = hd_on(&city, &end, &["run", "a task"]).spawn().unwrap();
         let events = followed(&city);
-        events.blocking_send(Ok(event(5))).unwrap();
+        events.blocking_send(Ok(event(5).to_string())).unwrap();
         shown(&mut seat, "raider.charged");
         until("it looks", || !city.fake.asked("relic.show").is_empty());
         let ended = json!({"id": "gt-1", "status": status});
         city.fake.answer("relic.show", Ok(ended));
-        events.blocking_send(Ok(event(6))).unwrap();
+        events.blocking_send(Ok(event(6).to_string())).unwrap();
         assert_eq!(hd.wait().unwrap().code(), Some(code), "{status}");
         let asked = json!({"follow": true, "since": 4});
         assert_eq!(city.fake.asked("events"), [asked]);
@@ -217,7 +217,9 @@ fn run_ends_with_the_commit_that_the_work_landed_as() {
     let mut hd = hd.stderr(Stdio::from(end)).spawn().unwrap();
     let merged = json!({"seq": 5, "type": "raider.merged", "subject": "horde/raiders/Toast", "cause": "merged",
         "data": {"relic": "gt-1", "merge_commit": "c0ffee", "target": "main", "noop": false}});
-    followed(&city).blocking_send(Ok(merged)).unwrap();
+    followed(&city)
+        .blocking_send(Ok(merged.to_string()))
+        .unwrap();
     shown(&mut seat, "gt-1 landed as c0ffee on main");
     assert_eq!(hd.wait().unwrap().code(), Some(0));
 }
@@ -253,12 +255,12 @@ fn run_ends_when_nothing_moves_without_a_person() {
         let events = followed(&city);
         let crashed = json!({"type": "agent.crashed", "subject": "horde/raiders/Toast",
             "cause": "exited", "data": {"code": 3}});
-        events.blocking_send(Ok(crashed)).unwrap();
+        events.blocking_send(Ok(crashed.to_string())).unwrap();
         shown(&mut seat, "code=3");
         until("it looks", || !city.fake.asked("relic.show").is_empty());
         let stands = json!({"id": "gt-1", "status": status});
         city.fake.answer("relic.show", Ok(stands));
-        events.blocking_send(Ok(happened)).unwrap();
+        events.blocking_send(Ok(happened.to_string())).unwrap();
         assert_eq!(hd.wait().unwrap().code(), Some(code), "{said}");
         shown(&mut seat, said);
     }
@@ -285,20 +287,20 @@ fn a_watched_status_is_drawn_again_when_something_happens() {
         let mayor = json!({"name": "mayor", "state": state});
         json!({"city": "fake", "pid": 1, "uptime_s": 1, "agents": [mayor]})
     };
-    city.fake.answer("status", Ok(state("starting")));
     let (mut seat, end) = terminal();
     let mut hd = hd_on(&city, &end, &["status", "--watch"]).spawn().unwrap();
+    let items = followed(&city);
+    let send = |item: Value| items.blocking_send(Ok(item.to_string())).unwrap();
+    send(state("starting"));
     let first = shown(&mut seat, "starting");
     assert!(first.contains("\x1b[2J"), "the screen is cleared: {first}");
-    let events = followed(&city);
-    city.fake.answer("status", Ok(state("running")));
-    events.blocking_send(Ok(event(1))).unwrap();
+    send(state("running"));
     let second = shown(&mut seat, "running");
     assert!(
         second.contains("\x1b[32m"),
         "a terminal has colours: {second}"
     );
-    drop(events);
+    drop(items);
     city.stop();
     assert_eq!(hd.wait().unwrap().code(), Some(3));
 }

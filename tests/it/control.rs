@@ -334,7 +334,7 @@ async fn a_stream_ends_when_its_reader_has_gone() {
     let followed = || server.fake.0.stream.lock().unwrap().clone();
     until("it is followed", || followed().is_some()).await;
     let sender = followed().unwrap();
-    sender.send(Ok(event(1))).await.unwrap();
+    sender.send(Ok(event(1).to_string())).await.unwrap();
     assert_eq!(peer.answer().await.unwrap()["item"]["seq"], 1);
     drop(peer);
     let closed = tokio::time::timeout(LIMIT, sender.closed()).await;

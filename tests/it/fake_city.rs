@@ -35,7 +35,7 @@ pub struct Fake {
     /// Results set by the test, by operation; the last one counts.
     pub results: Mutex<Vec<(&'static str, Result<Value, ControlError>)>>,
     /// Present while a followed stream is open.
-    pub stream: Mutex<Option<mpsc::Sender<Result<Value, ControlError>>>>,
+    pub stream: Mutex<Option<mpsc::Sender<Result<String, ControlError>>>>,
 }
 
 impl Default for Fake {
@@ -92,6 +92,11 @@ impl Service for Shared {
                 found.map(|(_, result)| result.clone())
             };
             let answer = match (set, op) {
+                (_, Op::Status(status)) if status.watch => {
+                    let (sender, items) = mpsc::channel(4);
+                    *fake.stream.lock().unwrap() = Some(sender);
+                    Ok(Answer::Stream(items))
+                }
                 (Some(result), _) => result.map(Answer::Value),
                 (None, Op::Peek(named)) if named.name == "slow" => {
                     fake.release.acquire().await.unwrap().forget();
@@ -107,7 +112,7 @@ impl Service for Shared {
                         *fake.stream.lock().unwrap() = Some(sender);
                     } else {
                         for seq in 1..=3 {
-                            sender.send(Ok(event(seq))).await.unwrap();
+                            sender.send(Ok(event(seq).to_string())).await.unwrap();
                         }
                     }
                     Ok(Answer::Stream(items))

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod automations;
+mod changes;
 mod conditions;
 mod glances;
 mod ground;
@@ -10,6 +11,7 @@ mod ground;
 pub use self::accounts::Accounts;
 pub(super) use self::automations::Busy;
 pub use self::automations::{Automations, Role};
+pub use self::changes::Changes;
 pub(super) use self::conditions::Entry;
 pub use self::conditions::{Conditions, Moment};
 pub use self::glances::Glances;

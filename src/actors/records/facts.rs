@@ -18,6 +18,23 @@ pub(in crate::actors) fn read<T: DeserializeOwned>(
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
+/// Returns the facts whose keys begin with this, by the rest of their keys. A value of another version that cannot be
+/// read counts as absent.
+///
+/// # Errors
+/// The store's.
+pub(in crate::actors) fn read_under<T: DeserializeOwned>(
+    txn: &mut dyn Txn,
+    prefix: &str,
+) -> Result<Vec<(String, T)>, StoreError> {
+    let facts = txn.facts_under(prefix)?.into_iter();
+    let read = |(key, text): (String, String)| {
+        let rest = key.strip_prefix(prefix)?.to_owned();
+        Some((rest, serde_json::from_str(&text).ok()?))
+    };
+    Ok(facts.filter_map(read).collect())
+}
+
 /// Stores a fact under this key, replacing an earlier one.
 ///
 /// # Errors

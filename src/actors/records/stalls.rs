@@ -1,7 +1,11 @@
 //! Stored facts about a raider's silence: the steps taken against it, and the wait that its session declared. Small
 //! facts, void for another incarnation or session.
 
-use super::facts::{read, write};
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+
+use super::facts::{read, read_under, write};
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -20,12 +24,17 @@ const STALLED: [ProblemKind; 5] = [
     ProblemKind::StalledKept,
 ];
 
+/// The key prefix of steps about stalled raiders.
+const STEPS: &str = "stall/";
+/// The key prefix of declared waits.
+const WAIT: &str = "wait/";
+
 fn steps_of(raider: &RaiderId) -> String {
-    format!("stall/{raider}")
+    format!("{STEPS}{raider}")
 }
 
 fn wait_of(raider: &RaiderId) -> String {
-    format!("wait/{raider}")
+    format!("{WAIT}{raider}")
 }
 
 /// Returns the steps taken about this raider, if it is stalled.
@@ -43,6 +52,39 @@ pub fn steps(txn: &mut dyn Txn, hook: &Hook) -> Result<Option<Steps>, StoreError
 /// The store's.
 pub fn wait(txn: &mut dyn Txn, raider: &RaiderId) -> Result<Option<Wait>, StoreError> {
     read(txn, &wait_of(raider))
+}
+
+/// Returns the steps taken about the stalled ones of the raiders with these hooks.
+///
+/// # Errors
+/// The store's.
+pub fn all_steps(
+    txn: &mut dyn Txn,
+    hooks: &[Hook],
+) -> Result<BTreeMap<RaiderId, Steps>, StoreError> {
+    let mut all: BTreeMap<RaiderId, Steps> = by_raider(txn, STEPS)?;
+    let held = hooks.iter().map(|hook| (&hook.raider, hook.incarnation));
+    let held: BTreeMap<_, _> = held.collect();
+    all.retain(|raider, steps| held.get(raider) == Some(&steps.incarnation));
+    Ok(all)
+}
+
+/// Returns the last wait of each raider; it holds for the session that declared it only.
+///
+/// # Errors
+/// The store's.
+pub fn all_waits(txn: &mut dyn Txn) -> Result<BTreeMap<RaiderId, Wait>, StoreError> {
+    by_raider(txn, WAIT)
+}
+
+fn by_raider<T: DeserializeOwned>(
+    txn: &mut dyn Txn,
+    prefix: &str,
+) -> Result<BTreeMap<RaiderId, T>, StoreError> {
+    let facts = read_under(txn, prefix)?.into_iter();
+    Ok(facts
+        .filter_map(|(raider, fact)| Some((raider.parse().ok()?, fact)))
+        .collect())
 }
 
 /// Declares a wait, replacing an earlier one. A session that can declare one is not stalled.

@@ -252,6 +252,11 @@ impl Actor for RootActor {
         msg: RootMsg,
         root: &mut Root,
     ) -> Result<(), ActorProcessingErr> {
+        // Noted first: whoever is answered by this message and looks then sees its effect, because the look at the
+        // children is a message behind it.
+        if !matches!(msg, RootMsg::Mail(RootMail::Views(_) | RootMail::Pools(_))) {
+            root.world.store.changes().note();
+        }
         match msg {
             RootMsg::Mail(mail) => root.read(&me, mail).await,
             RootMsg::Swept { id, epoch, result } => {
@@ -281,6 +286,7 @@ impl Actor for RootActor {
         event: SupervisionEvent,
         root: &mut Root,
     ) -> Result<(), ActorProcessingErr> {
+        root.world.store.changes().note();
         match event {
             SupervisionEvent::ActorFailed(cell, error) => {
                 root.actor_ended(&me, cell.get_id(), Some(error)).await;

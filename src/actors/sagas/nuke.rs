@@ -342,6 +342,7 @@ async fn discard(
         salvage::keep_unheld(world, target, &permit.git().head).await?;
     }
     effects::discard(world, permit).await?;
+    world.directory.sandboxes.note();
     Ok(salvaged)
 }
 

@@ -143,6 +143,7 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         .task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let spec = sandbox_spec(world, rig, hook, task_dir);
     effects::repo(world, &rig.name, move |repo| repo.repair_sandbox(&spec)).await?;
+    world.directory.sandboxes.note();
     let data = serde_json::json!({ "relic": hook.relic, "was": was, "salvage": salvage });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
     world.store.journal(vec![event.with(data)]);

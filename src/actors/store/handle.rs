@@ -13,6 +13,7 @@ use crate::ports::relics::{StoreError, Txn};
 #[cfg(any(test, feature = "testing"))]
 use crate::testing::poll;
 
+use super::super::boards::Changes;
 use super::super::metrics::Metrics;
 use super::queue::{Queue, Request};
 use super::writer::{give_room, take_room};
@@ -117,6 +118,12 @@ impl StoreHandle {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.queue.metrics
+    }
+
+    /// Returns the count of changes to what is published: of commits that wrote, and of what the actors note beside.
+    #[must_use]
+    pub fn changes(&self) -> &Changes {
+        &self.queue.changes
     }
 
     /// Returns true when the store is known to be unable to write.
@@ -238,8 +245,8 @@ mod tests {
         for _ in 0..2 {
             let mut run = |txn: &mut dyn Txn| call.run(txn);
             let mut jobs = [&mut run as Job<'_>];
-            let (results, _) = store.commit(&mut jobs, Durability::Full).unwrap();
-            assert_eq!(results, [Ok(())]);
+            let committed = store.commit(&mut jobs, Durability::Full).unwrap();
+            assert_eq!(committed.results, [Ok(())]);
         }
     }
 }

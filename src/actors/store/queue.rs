@@ -9,6 +9,7 @@ use tokio::sync::broadcast;
 use crate::domain::event::{Event, NewEvent};
 use crate::ports::relics::{StoreError, Txn};
 
+use super::super::boards::Changes;
 use super::super::metrics::Metrics;
 use super::writer::Alarm;
 
@@ -55,6 +56,8 @@ pub(super) struct Queue {
     ready: Condvar,
     events: broadcast::Sender<Arc<Event>>,
     pub(super) metrics: Metrics,
+    /// Noted after each commit that wrote, before its callers are answered.
+    pub(super) changes: Changes,
     /// Held by a writer for its whole life, so that there is one at a time; holds the raised alarm.
     pub(super) writer: Mutex<Option<Alarm>>,
 }
@@ -86,6 +89,7 @@ impl Queue {
             ready: Condvar::new(),
             events: broadcast::channel(FOLLOW).0,
             metrics: Metrics::new(),
+            changes: Changes::default(),
             writer: Mutex::new(None),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType, NewEvent};
-use crate::ports::relics::{Durability, Job, Relics, StoreError, Txn};
+use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError, Txn};
 
 use super::Open;
 use super::handle::panic_text;
@@ -133,7 +133,14 @@ impl Writer {
             None => self.store.insert((self.open)()?),
         };
         match store.commit(jobs, durability) {
-            Ok((results, events)) => {
+            Ok(Committed {
+                results,
+                events,
+                wrote,
+            }) => {
+                if wrote {
+                    self.queue.changes.note();
+                }
                 for event in events {
                     announce(&event);
                     self.queue.publish(event);

@@ -187,7 +187,8 @@ impl Relics for SqliteRelics {
             results.push(result);
         }
         // Jobs that only read are served: their data is still here.
-        if transaction.total_changes() != before {
+        let wrote = transaction.total_changes() != before;
+        if wrote {
             checked?;
         }
         transaction.commit()?;
@@ -195,7 +196,11 @@ impl Relics for SqliteRelics {
         if let (Some(place), Some(seq), Durability::Full) = (&mut self.place, newest, durability) {
             place.reached(seq);
         }
-        Ok((results, events))
+        Ok(Committed {
+            results,
+            events,
+            wrote,
+        })
     }
 }
 

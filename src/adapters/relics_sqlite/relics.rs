@@ -220,6 +220,18 @@ fn refuse_cycle(conn: &Connection, id: &RelicId) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Returns the number of tasks of each prefix and status.
+pub(super) fn task_counts(
+    conn: &Connection,
+) -> Result<Vec<(String, RelicStatus, u64)>, StoreError> {
+    let mut select =
+        conn.prepare_cached("SELECT prefix, status, count FROM task_counts WHERE count > 0")?;
+    let rows = select.query_map([], |row| {
+        Ok((row.get(0)?, row.get::<_, Word<_>>(1)?.0, row.get(2)?))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn list(conn: &Connection, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError> {
     let kind = filter.kind.map(Word);
     let status = filter.status.map(Word);

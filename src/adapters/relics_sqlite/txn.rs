@@ -12,7 +12,7 @@ use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
 use crate::domain::phase::RaiderRecord;
-use crate::domain::relic::{Hook, Relic};
+use crate::domain::relic::{Hook, Relic, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::usage::ledger::{Row, Source};
@@ -89,6 +89,10 @@ impl Txn for SqliteTxn<'_> {
 
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError> {
         self.act(|txn| relics::list(txn.conn, filter))
+    }
+
+    fn task_counts(&mut self) -> Result<Vec<(String, RelicStatus, u64)>, StoreError> {
+        self.act(|txn| relics::task_counts(txn.conn))
     }
 
     fn ready(
@@ -334,8 +338,8 @@ impl Txn for SqliteTxn<'_> {
         self.act(|txn| usage::since(txn.conn, day))
     }
 
-    fn usage_of(&mut self, relic: &RelicId) -> Result<Vec<Row>, StoreError> {
-        self.act(|txn| usage::of_relic(txn.conn, relic.as_str()))
+    fn usage_of_hooked(&mut self) -> Result<Vec<Row>, StoreError> {
+        self.act(|txn| usage::of_hooked(txn.conn))
     }
 
     fn prune_usage(&mut self, day: &str, before: Timestamp) -> Result<usize, StoreError> {
@@ -348,5 +352,9 @@ impl Txn for SqliteTxn<'_> {
 
     fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), StoreError> {
         self.act(|txn| kv::set(txn.conn, key, value))
+    }
+
+    fn facts_under(&mut self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        self.act(|txn| kv::under(txn.conn, prefix))
     }
 }

@@ -112,9 +112,11 @@ pub(super) fn since(conn: &Connection, day: &str) -> Result<Vec<Row>, StoreError
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn of_relic(conn: &Connection, relic: &str) -> Result<Vec<Row>, StoreError> {
-    let mut select = conn.prepare_cached("SELECT * FROM usage WHERE relic = ? ORDER BY day")?;
-    let rows = select.query_map([relic], read)?;
+pub(super) fn of_hooked(conn: &Connection) -> Result<Vec<Row>, StoreError> {
+    let mut select = conn.prepare_cached(
+        "SELECT * FROM usage WHERE relic IN (SELECT relic FROM hooks) ORDER BY relic, day",
+    )?;
+    let rows = select.query_map([], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

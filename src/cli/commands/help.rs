@@ -5,13 +5,14 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::args::Cli;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
-use crate::control::protocol::VERSION;
+use crate::control::protocol::answers::schemas;
+use crate::control::protocol::{OpName, VERSION};
 
 pub(super) fn completions(shell: Shell) -> Result<(), CliError> {
     let mut script = Vec::new();
@@ -30,6 +31,31 @@ pub(super) fn man(out: Option<&Path>) -> Result<(), CliError> {
     clap_mangen::generate_to(Cli::command(), dir).doing(dir.display())?;
     output::message(&format!("hd: manual pages are in {}", dir.display()));
     Ok(())
+}
+
+/// Prints the schemas of typed answers by their operations, or that of one operation.
+pub(super) fn schema(op: Option<&str>) -> Result<(), CliError> {
+    let op: Option<OpName> = op.map(str::parse).transpose()?;
+    let mut all = schemas();
+    if let Some(op) = op {
+        all.retain(|answer| answer.op == op);
+    }
+    match (op, all.pop()) {
+        (Some(_), Some(only)) => output::json(&pretty(only.schema.as_value())),
+        (Some(op), None) => {
+            let error = CliError::usage(format!("the answer of {op} has no schema yet"));
+            Err(error.hint("`hd schema` prints those that have one"))
+        }
+        (None, last) => {
+            let all = all.into_iter().chain(last);
+            let all = all.map(|answer| (answer.op.to_string(), answer.schema.into()));
+            output::json(&pretty(&Value::Object(all.collect())))
+        }
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}")
 }
 
 pub(super) fn version(context: &Context) -> Result<(), CliError> {

@@ -73,6 +73,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Demo(args) => demo::run(&args, context),
         Verb::Completions { shell } => help::completions(shell),
         Verb::Man { out } => help::man(out.as_deref()),
+        Verb::Schema(args) => help::schema(args.op.as_deref()),
         Verb::Version => help::version(context),
     }
 }

@@ -7,7 +7,7 @@ use crate::cli::args::Run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::show;
-use crate::control::protocol::args::Nothing;
+use crate::control::protocol::args::Status;
 use crate::control::protocol::{ControlError, Exit, Op};
 
 mod follow;
@@ -61,7 +61,7 @@ fn uncharged(result: &Value) -> Result<(), CliError> {
 
 /// Returns the number of the newest event, which `status` tells.
 pub(super) fn last_event(context: &mut Context) -> Result<u64, CliError> {
-    let status = context.ask(&Op::Status(Nothing {}))?;
+    let status = context.ask(&Op::Status(Status::default()))?;
     Ok(status.get("seq").and_then(Value::as_u64).unwrap_or(0))
 }
 

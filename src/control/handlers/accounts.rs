@@ -7,22 +7,28 @@ use crate::actors::accounts;
 use crate::actors::mail::{ChildView, SessionView};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::control::protocol::answers::Account;
 use crate::domain::account::{Park, Why};
 use crate::domain::condition::Condition;
 use crate::domain::ids::HarnessName;
 use crate::domain::suggest::closest;
 
 /// Returns the parked accounts, and until when.
-pub(super) fn list(world: &World) -> Vec<Value> {
+pub(super) fn list(world: &World) -> Vec<Account> {
     let parked = world.directory.accounts.all_parked();
-    let parked = parked.into_iter().map(|(name, park)| {
+    let parked = parked.into_iter().map(|(account, park)| {
         let mut harnesses = world.city.harnesses.values();
-        let harness = harnesses.find(|harness| harness.account == name);
-        json!({
-            "account": name, "harness": harness.map(|harness| &harness.name),
-            "condition": park.why.word(), "detail": park.text, "until": park.until,
-            "guessed": park.guesses > 0, "since": park.since, "told_by": park.told_by,
-        })
+        let harness = harnesses.find(|harness| harness.account == account);
+        Account {
+            harness: harness.map(|harness| harness.name.to_string()),
+            account,
+            condition: park.why.word().to_owned(),
+            detail: park.text,
+            until: park.until,
+            guessed: park.guesses > 0,
+            since: park.since,
+            told_by: park.told_by,
+        }
     });
     parked.collect()
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{names, own, status};
+use super::{names, own, status, to_json};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
 use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::refusal::RefusalKind;
@@ -24,7 +24,7 @@ pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let stored =
         |txn: &mut dyn Txn| Ok((operator_orders::read(txn)?, usage::now(txn, &[])?.agents));
     let (said, used) = world.store.run(stored).await?;
-    Ok(Value::Array(status::agents(world, &views, &said, &used)))
+    to_json(&status::agents(world, &views, &said, &used))
 }
 
 pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlError> {

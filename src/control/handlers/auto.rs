@@ -10,8 +10,9 @@ use crate::actors::boards::Role;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::records::automations;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
-use crate::domain::automation::{Automation, Mark, Run};
+use crate::control::protocol::{ControlError, answers};
+use crate::control::snapshot::{self, Seen};
+use crate::domain::automation::Automation;
 use crate::domain::gates::When;
 
 /// The limit of recording a start, which is one commit.
@@ -19,38 +20,39 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 /// The number of runs that `auto.history` shows of all automations together.
 const SHOWN: usize = 200;
 
-/// Returns every automation, also as `status` shows it.
-pub(super) async fn list(world: &World) -> Result<Vec<Value>, ControlError> {
-    let automations = world.city.automations.clone();
-    let seen = world.store.run(move |txn| {
-        let seen = automations.iter().map(|automation| {
-            let mark = automations::recall(txn, automation)?;
-            let last = txn.runs(Some(&automation.id), 1)?.pop();
-            Ok((automation.clone(), mark, last))
-        });
-        seen.collect::<Result<Vec<_>, _>>()
-    });
-    let seen = seen.await?;
-    let line = |(automation, mark, last): &(Automation, Mark, Option<Run>)| {
-        line(world, automation, mark, last.as_ref())
-    };
-    Ok(seen.iter().map(line).collect())
+/// Returns every automation.
+pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
+    let seen = snapshot::automations(world).await?;
+    to_json(&rows(world, &seen))
 }
 
-fn line(world: &World, automation: &Automation, mark: &Mark, last: Option<&Run>) -> Value {
-    let now = world.clock.now();
+/// Returns the automations, as `status` shows them too.
+pub(super) fn rows(world: &World, seen: &[Seen]) -> Vec<answers::Automation> {
+    seen.iter().map(|seen| row(world, seen)).collect()
+}
+
+fn row(world: &World, (automation, mark, last): &Seen) -> answers::Automation {
+    let (now, last) = (world.clock.now(), last.as_ref());
     let checked = world.directory.automations.last_check(&automation.id);
     let next = match automation.next_opening(mark, last, checked, now) {
         When::Now => Some(now),
         When::At(time) => Some(time),
         When::Never => None,
     };
-    json!({
-        "name": automation.id, "rig": automation.id.rig, "description": automation.description,
-        "gate": automation.gate.word(), "enabled": automation.enabled && !mark.disabled,
-        "last": last.map(|run| run.started), "last_state": last.map(|run| run.state),
-        "next": next, "running": world.directory.automations.is_busy(&automation.id, Role::Run),
-    })
+    answers::Automation {
+        name: automation.id.to_string(),
+        rig: automation.id.rig.as_ref().map(ToString::to_string),
+        description: automation.description.clone(),
+        gate: automation.gate.word().to_owned(),
+        enabled: automation.enabled && !mark.disabled,
+        last: last.map(|run| run.started),
+        last_state: last.map(|run| run.state),
+        next,
+        running: world
+            .directory
+            .automations
+            .is_busy(&automation.id, Role::Run),
+    }
 }
 
 /// Finds the automation of this name; that of a rig also without the rig, if the name is unique.

@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{caller, names, to_json};
+use super::{caller, names, to_json, word};
 use crate::actors::ask;
 use crate::actors::records::escalations::{self, Entry};
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
-use crate::control::protocol::args;
+use crate::control::protocol::{ControlError, answers, args};
 use crate::control::rights::Who;
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
@@ -65,7 +64,7 @@ pub(super) async fn escalate(
     let (before, entry) = taken.await?;
     // The shaman raises it again after a while.
     world.nudge(message::SHAMAN);
-    let mut shown = shown(&entry)?;
+    let mut shown = to_json(&shown(&entry))?;
     let worse = |before: &Entry| before.relic.priority < entry.relic.priority;
     shown["known"] = json!(before.is_some());
     shown["called"] = json!(before.as_ref().is_none_or(worse));
@@ -107,7 +106,7 @@ fn in_one_line(problem: &str, evidence: &str) -> Result<(String, String), Contro
 /// Returns the open escalations, the most urgent first.
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let open = world.store.run(escalations::open).await?;
-    open.iter().map(shown).collect()
+    to_json(&open.iter().map(shown).collect::<Vec<_>>())
 }
 
 /// `escalations.ack`: marks the escalation as known.
@@ -118,19 +117,20 @@ pub(super) async fn ack(world: &World, asker: Asker, id: &str) -> Result<Value, 
         .run(move |txn| escalations::acknowledge(txn, &id, &asker));
     let entry = acked.await?;
     world.nudge(message::SHAMAN);
-    shown(&entry)
+    to_json(&shown(&entry))
 }
 
 /// Returns an escalation as its relic, with its state.
-pub(super) fn shown(entry: &Entry) -> Result<Value, ControlError> {
-    let mut shown = to_json(&entry.relic)?;
+pub(super) fn shown(entry: &Entry) -> answers::Escalation {
     let standing = &entry.standing;
-    shown["severity"] = to_json(&severity(entry.relic.priority))?;
-    shown["code"] = json!(entry.problem().kind());
-    shown["acked"] = json!(standing.acked);
-    shown["again"] = json!(standing.again);
-    shown["told"] = to_json(&standing.told)?;
-    Ok(shown)
+    answers::Escalation {
+        relic: entry.relic.clone(),
+        severity: severity(entry.relic.priority),
+        code: word(&entry.problem().kind()),
+        acked: standing.acked,
+        again: standing.again,
+        told: standing.told,
+    }
 }
 
 #[cfg(test)]

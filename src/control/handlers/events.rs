@@ -8,6 +8,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::{names, to_json};
 use crate::actors::world::World;
+use crate::control::protocol::answers::Story;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::server::Items;
@@ -69,7 +70,7 @@ struct Reader {
     world: Arc<World>,
     kind: Option<String>,
     last: u64,
-    send: mpsc::Sender<Result<Value, ControlError>>,
+    send: mpsc::Sender<Result<String, ControlError>>,
 }
 
 /// The reason why a stream ends early.
@@ -165,8 +166,9 @@ impl Reader {
     }
 
     async fn pass(&self, event: &Event) -> Result<(), Over> {
-        let value = to_json(event).map_err(Over::Failed)?;
-        self.send.send(Ok(value)).await.map_err(|_| Over::Unread)
+        let item = serde_json::to_string(event);
+        let item = item.map_err(|error| Over::Failed(ControlError::internal(error.to_string())))?;
+        self.send.send(Ok(item)).await.map_err(|_| Over::Unread)
     }
 }
 
@@ -191,11 +193,11 @@ pub(super) async fn why(world: &World, name: &str) -> Result<Value, ControlError
         }
         return Err(ControlError::not_found(format!("no events about {name}")).hint(hint));
     }
-    let mut story = json!({ "subject": subject, "events": to_json(&events)? });
-    if first > 1 {
-        story["first_kept"] = first.into();
-    }
-    Ok(story)
+    to_json(&Story {
+        subject,
+        events,
+        first_kept: (first > 1).then_some(first),
+    })
 }
 
 /// Returns the events of a removed raider by its short name.

@@ -7,46 +7,37 @@ use std::time::Duration;
 use prometheus::{Counter, GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::{Value, json};
 
-use super::status::{self, StatusRecords};
-use super::word;
-use crate::actors::ask;
+use super::{status, word};
 use crate::actors::mail::{ChildState, ChildView};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::control::snapshot::{Published, Records, Snapshot};
 use crate::domain::facts::Usage;
-use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::ids::ChildId;
 
 /// The number of occurrences of each row of labels.
 type Counts = BTreeMap<Vec<String>, f64>;
 
-pub(super) async fn metrics(world: &World, started: Duration) -> Result<Value, ControlError> {
-    let views = ask::views(world).await?;
-    let stored = status::stored(world).await?;
-    let mut hookless = Vec::new();
-    for rig in &world.city.rigs {
-        let lone = status::hookless(world, rig).await;
-        hookless.extend(lone.into_iter().map(|lone| lone.raider));
-    }
+pub(super) async fn metrics(
+    published: &Published,
+    world: &World,
+    started: Duration,
+) -> Result<Value, ControlError> {
+    let snapshot = published.now(world).await?;
     let uptime = world.clock.mono().saturating_sub(started);
-    let text = text(world, &views, &stored, &hookless, uptime).map_err(|error| {
+    let text = text(world, &snapshot, uptime).map_err(|error| {
         let message = format!("the metrics cannot be encoded: {error}");
         ControlError::internal(message)
     })?;
     Ok(json!({ "content_type": prometheus::TEXT_FORMAT, "text": text }))
 }
 
-fn text(
-    world: &World,
-    views: &[ChildView],
-    stored: &StatusRecords,
-    hookless: &[RaiderId],
-    uptime: Duration,
-) -> prometheus::Result<String> {
+fn text(world: &World, snapshot: &Snapshot, uptime: Duration) -> prometheus::Result<String> {
     let now = Registry::new();
-    city(&now, world, stored, uptime)?;
-    children(&now, world, views, stored, hookless)?;
-    queues(&now, world, stored)?;
-    tokens(&now, stored)?;
+    city(&now, world, &snapshot.records, uptime)?;
+    children(&now, world, snapshot)?;
+    queues(&now, world, &snapshot.records)?;
+    tokens(&now, &snapshot.records)?;
     let mut families = now.gather();
     families.extend(world.store.metrics().families());
     families.sort_by(|a, b| a.name().cmp(b.name()));
@@ -74,7 +65,7 @@ fn plain(now: &Registry, name: &str, help: &str, value: f64) -> prometheus::Resu
 fn city(
     now: &Registry,
     world: &World,
-    stored: &StatusRecords,
+    stored: &Records,
     uptime: Duration,
 ) -> prometheus::Result<()> {
     let build = ("horde_build_info", "The running version; always 1.");
@@ -103,7 +94,7 @@ fn city(
 }
 
 /// Adds the tokens that today has used so far.
-fn tokens(now: &Registry, stored: &StatusRecords) -> prometheus::Result<()> {
+fn tokens(now: &Registry, stored: &Records) -> prometheus::Result<()> {
     let today = &stored.usage.today;
     let rows = today.iter().flat_map(|(harness, sum)| {
         let tokens = sum.tokens;
@@ -153,26 +144,21 @@ fn process(now: &Registry, used: Usage) -> prometheus::Result<()> {
     plain(now, "process_resident_memory_bytes", help, bytes)
 }
 
-fn children(
-    now: &Registry,
-    world: &World,
-    views: &[ChildView],
-    stored: &StatusRecords,
-    hookless: &[RaiderId],
-) -> prometheus::Result<()> {
+fn children(now: &Registry, world: &World, snapshot: &Snapshot) -> prometheus::Result<()> {
+    let (views, stored) = (&snapshot.views, &snapshot.records);
     let agents = status::agents(world, views, &stored.said, &stored.usage.agents);
-    let states = agents.iter().filter_map(|agent| agent["state"].as_str());
-    let agents = count(states.map(|state| vec![state.to_owned()]));
+    let states = agents.iter().map(|agent| word(&agent.state));
+    let agents = count(states.map(|state| vec![state]));
     let about = ("horde_agents", "Standing agents, by state.");
     gauge(now, about, &["state"], agents)?;
-    let by_id: BTreeMap<_, _> = views.iter().map(|view| (&view.spec.id, view)).collect();
+    let by_id = snapshot.children();
     let hooked = stored.hooks.iter().map(|hook| {
         let view = by_id.get(&ChildId::Raider(hook.raider.clone())).copied();
         let state = status::raider_state(world, hook, view, stored);
         vec![hook.raider.rig.to_string(), word(&state)]
     });
-    let hookless = hookless.iter();
-    let hookless = hookless.map(|raider| vec![raider.rig.to_string(), "hookless".to_owned()]);
+    let hookless = snapshot.hookless.values().flatten();
+    let hookless = hookless.map(|lone| vec![lone.raider.rig.to_string(), "hookless".to_owned()]);
     let raiders = count(hooked.chain(hookless));
     let help = "Raiders, by rig and state; hookless is a sandbox without a hook.";
     let about = ("horde_raiders", help);
@@ -186,7 +172,7 @@ fn children(
     plain(now, "horde_quarantined", help, quarantined)
 }
 
-fn queues(now: &Registry, world: &World, stored: &StatusRecords) -> prometheus::Result<()> {
+fn queues(now: &Registry, world: &World, stored: &Records) -> prometheus::Result<()> {
     let mrs = stored.queue.iter();
     let mrs = count(mrs.map(|mr| vec![mr.rig.to_string(), word(&mr.state)]));
     let about = ("horde_merge_requests", "Open merge requests, by state.");
@@ -196,7 +182,7 @@ fn queues(now: &Registry, world: &World, stored: &StatusRecords) -> prometheus::
             .relics
             .iter()
             .filter(|((prefix, _), _)| *prefix == rig.prefix);
-        of.map(|((_, status), n)| (vec![rig.name.to_string(), word(status)], number(*n)))
+        of.map(|((_, status), n)| (vec![rig.name.to_string(), word(status)], large(*n)))
     });
     let about = ("horde_relics", "Tasks, by status.");
     gauge(now, about, &["rig", "status"], relics)
@@ -208,6 +194,11 @@ fn count(rows: impl Iterator<Item = Vec<String>>) -> Counts {
         *counts.entry(row).or_default() += 1.0;
     }
     counts
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no city has 2^53 tasks")]
+fn large(count: u64) -> f64 {
+    count as f64
 }
 
 fn number(count: usize) -> f64 {

@@ -32,6 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::protocol::{ControlError, ErrorKind, Op, OpName};
 use super::rights::Who;
 use super::server::{Answer, Call, Caller, Service};
+use super::snapshot::Published;
 use crate::actors::mail::{StopEnd, StopMode};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
@@ -52,6 +53,7 @@ pub struct Handlers {
     started: Duration,
     stop: mpsc::Sender<StopRequest>,
     denials: denials::Denials,
+    published: Arc<Published>,
 }
 
 impl Handlers {
@@ -64,6 +66,7 @@ impl Handlers {
             started,
             stop,
             denials: denials::Denials::default(),
+            published: Arc::default(),
         }
     }
 }
@@ -94,15 +97,25 @@ impl Service for Handlers {
     fn call(&self, caller: Caller, op: Op) -> Call {
         let world = self.world.newest();
         let (started, stop) = (self.started, self.stop.clone());
+        let published = Arc::clone(&self.published);
         Box::pin(async move {
             match op {
                 Op::Events(args) => events::events(&world, args).await.map(Answer::Stream),
                 Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
                 Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
                 Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
-                Op::Status(_) => status::status(&world, started).await.map(Answer::Value),
-                Op::Metrics(_) => metrics::metrics(&world, started).await.map(Answer::Value),
-                other => dispatch(&world, caller, other).await.map(Answer::Value),
+                Op::Status(args) if args.watch => {
+                    Ok(Answer::Stream(status::watch(&published, &world, started)))
+                }
+                Op::Status(_) => status::status(&published, &world, started)
+                    .await
+                    .map(Answer::Text),
+                Op::Metrics(_) => metrics::metrics(&published, &world, started)
+                    .await
+                    .map(Answer::Value),
+                other => dispatch(&published, &world, caller, other)
+                    .await
+                    .map(Answer::Value),
             }
         })
     }
@@ -133,7 +146,12 @@ fn rights_of(world: &World, session: &SessionId) -> Rights {
     agent.map_or(Rights::Read, |agent| agent.rights)
 }
 
-async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, ControlError> {
+async fn dispatch(
+    published: &Published,
+    world: &Arc<World>,
+    caller: Caller,
+    op: Op,
+) -> Result<Value, ControlError> {
     let asker = || caller::asker(world, &caller);
     match op {
         Op::Run(args) => work::run(world, asker(), args).await,
@@ -149,15 +167,11 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::RelicList(args) => relic::list(world, args).await,
         Op::RelicClose(args) => relic::close(world, &caller, args).await,
         Op::RelicReopen(args) => relic::reopen(world, asker(), &args.relic).await,
-        Op::RaiderList(args) => raider::list(world, args).await,
-        Op::RaiderShow(args) => raider::show(world, &args.name).await,
+        Op::RaiderList(args) => raider::list(published, world, args).await,
+        Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
         Op::RaiderNuke(args) => raider::nuke(world, asker(), args).await,
-        Op::RaiderSuspend(args) | Op::AgentSuspend(args) => {
-            agent::suspend(world, &args.name, true).await
-        }
-        Op::RaiderResume(args) | Op::AgentResume(args) => {
-            agent::suspend(world, &args.name, false).await
-        }
+        Op::RaiderSuspend(of) | Op::AgentSuspend(of) => agent::suspend(world, &of.name, true).await,
+        Op::RaiderResume(of) | Op::AgentResume(of) => agent::suspend(world, &of.name, false).await,
         Op::Reload(args) => misc::reload(world, args.dry_run).await,
         Op::RaiderRepair(args) => raider::repair(world, &args.name).await,
         Op::Attach(args) => terminal::attach(world, &args.name).await,
@@ -177,7 +191,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::MqApprove(args) => mq::approve(world, asker(), args).await,
         Op::MqReject(args) => mq::reject(world, asker(), args).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
-        Op::AutoList(_) => auto::list(world).await.map(Value::Array),
+        Op::AutoList(_) => auto::list(world).await,
         Op::AutoRun(args) => auto::run(world, &args.name).await,
         Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
         Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,

@@ -1,15 +1,16 @@
 //! `mq.*`: the merge queue.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{names, status};
+use super::{names, to_json};
 use crate::actors::effects;
 use crate::actors::records::escalations;
 use crate::actors::records::rework;
 use crate::actors::sagas::land;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::control::protocol::answers::{Decided, MrDetails, MrRow};
 use crate::control::protocol::args::{self, InRig, MqReject};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
@@ -34,20 +35,14 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
         key(a).cmp(&key(b))
     });
     let now = world.clock.now();
-    let rows = mrs.iter().map(|mr| status::mr_json(mr, now));
-    Ok(Value::Array(rows.collect()))
+    let rows: Vec<_> = mrs.iter().map(|mr| MrRow::of(mr, now)).collect();
+    to_json(&rows)
 }
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let mr = world.store.run(move |txn| txn.mr(&id)).await?;
-    Ok(json!({
-        "id": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
-        "rig": mr.rig, "branch": mr.branch, "head": mr.head, "target": mr.target,
-        "state": mr.shown(world.clock.now()), "priority": mr.priority, "queued_at": mr.queued_at,
-        "attempts": mr.attempts, "not_before": mr.not_before, "gates": mr.gates,
-        "conflict_files": mr.conflict_files, "merge_commit": mr.merge_commit, "note": mr.note,
-    }))
+    to_json(&MrDetails::of(mr, world.clock.now()))
 }
 
 /// Retries a parked merge request at once, or a failed one that blocked its relic.
@@ -71,7 +66,7 @@ pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value
         })
         .await?;
     world.nudge(&message::forge(&mr.rig));
-    Ok(status::mr_json(&mr, world.clock.now()))
+    to_json(&MrRow::of(&mr, world.clock.now()))
 }
 
 /// Approves a merge request: the witness measures again and lets it continue.
@@ -109,14 +104,15 @@ pub(super) async fn approve(
         })
         .await?;
     world.nudge(&message::witness(&mr.rig));
-    Ok(decided(world, &mr, "approved"))
+    decided(world, &mr, "approved")
 }
 
 /// Returns the merge request, with the person's decision first.
-fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Value {
-    let mut answer = status::mr_json(mr, world.clock.now());
-    answer["decision"] = decision.into();
-    answer
+fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Result<Value, ControlError> {
+    to_json(&Decided {
+        decision: decision.to_owned(),
+        mr: MrRow::of(mr, world.clock.now()),
+    })
 }
 
 /// Returns the refusal for a merge request that its raider has declared, and that waits for something else than an
@@ -153,7 +149,7 @@ pub(super) async fn reject(
         })
         .await?;
     world.nudge(&message::witness(&mr.rig));
-    Ok(decided(world, &mr, "rejected"))
+    decided(world, &mr, "rejected")
 }
 
 /// Pins the head of a merge request that is about to be rejected, as the forge pins a queued one: the next raider is told

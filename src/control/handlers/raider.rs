@@ -10,20 +10,43 @@ use crate::actors::sagas::nuke;
 use crate::actors::sagas::repair;
 use crate::actors::world::World;
 use crate::control::protocol::args::{InRig, RaiderNuke};
-use crate::control::protocol::{ControlError, ErrorKind};
+use crate::control::protocol::{ControlError, ErrorKind, answers};
+use crate::control::snapshot::Published;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
-use crate::domain::ids::{Incarnation, RaiderId};
+use crate::domain::ids::{Incarnation, RigName};
 
 /// The limit of a nuke: salvage of a large tree takes a while.
 const NUKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
 
-pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
+pub(super) async fn list(
+    published: &Published,
+    world: &World,
+    args: InRig,
+) -> Result<Value, ControlError> {
     let rig = names::rig_filter(world, args.rig.as_deref())?;
-    Ok(Value::Array(status::raiders(world, rig.as_ref()).await?))
+    to_json(&all(published, world, rig.as_ref()).await?)
 }
 
-pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlError> {
+/// Returns the raiders of a rig, or of all.
+async fn all(
+    published: &Published,
+    world: &World,
+    rig: Option<&RigName>,
+) -> Result<Vec<answers::Raider>, ControlError> {
+    let snapshot = published.now(world).await?;
+    let children = snapshot.children();
+    let rigs = world.city.rigs.iter();
+    let rigs = rigs.filter(|one| rig.is_none_or(|rig| one.name == *rig));
+    let raiders = rigs.flat_map(|rig| status::of_rig(world, &snapshot, &children, rig));
+    Ok(raiders.collect())
+}
+
+pub(super) async fn show(
+    published: &Published,
+    world: &World,
+    name: &str,
+) -> Result<Value, ControlError> {
     let hook = match names::raider(world, name).await {
         Err(other) if other.kind != ErrorKind::NotFound => return Err(other),
         hook => hook.ok(),
@@ -31,17 +54,13 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
     if let Some(hook) = &hook {
         names::configured(world, &hook.raider)?;
     }
-    let mut found = status::raiders(world, None).await?;
-    found.retain(|row| {
-        let id = row.get("id").and_then(Value::as_str);
-        let id: Option<RaiderId> = id.and_then(|id| id.parse().ok());
-        id.is_some_and(|id| match &hook {
-            Some(hook) => id == hook.raider,
-            None => names::means(&id, name),
-        })
+    let mut found = all(published, world, None).await?;
+    found.retain(|row| match &hook {
+        Some(hook) => row.id == hook.raider,
+        None => names::means(&row.id, name),
     });
     match (found.pop(), found.is_empty()) {
-        (Some(only), true) => Ok(only),
+        (Some(only), true) => to_json(&only),
         (Some(_), false) => Err(ControlError::conflict(format!(
             "several rigs have a raider {name}; use RIG/{name}"
         ))),

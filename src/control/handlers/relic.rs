@@ -9,6 +9,7 @@ use crate::actors::records::quarantine;
 use crate::actors::sagas::land;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::control::protocol::answers::Shown;
 use crate::control::protocol::args::{RelicClose, RelicCreate, RelicList};
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
@@ -56,10 +57,10 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
         Ok((relic, entry))
     };
     let (relic, entry) = world.store.run(read).await?;
-    match entry {
-        Some(entry) => escalation::shown(&entry),
-        None => to_json(&relic),
-    }
+    to_json(&match entry {
+        Some(entry) => Shown::Escalation(Box::new(escalation::shown(&entry))),
+        None => Shown::Relic(Box::new(relic)),
+    })
 }
 
 /// Lists relics; without filters the tasks that are not closed.

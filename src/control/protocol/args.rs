@@ -48,6 +48,16 @@ pub struct InRig {
     pub rig: Option<String>,
 }
 
+/// `status`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Status {
+    /// Stay, and show changes as they happen
+    #[arg(short, long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub watch: bool,
+}
+
 /// `stop`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]

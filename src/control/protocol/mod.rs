@@ -7,6 +7,7 @@
 //! ← {"id":"9","item":{..}}                      a streaming op, any number of times, then `ok`
 //! ```
 
+pub mod answers;
 pub mod args;
 mod errors;
 mod ops;
@@ -181,6 +182,18 @@ impl Response {
         // Strings, numbers and maps with string keys always have a JSON text.
         serde_json::to_string(&self).expect("an answer is plain JSON")
     }
+}
+
+/// Returns the line of a result that is JSON already.
+#[must_use]
+pub fn done_line(id: &Value, result: &str) -> String {
+    format!("{{\"id\":{id},\"ok\":true,\"result\":{result}}}")
+}
+
+/// Returns the line of an item that is JSON already.
+#[must_use]
+pub fn item_line(id: &Value, item: &str) -> String {
+    format!("{{\"id\":{id},\"item\":{item}}}")
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ macro_rules! ops {
 
 ops! {
     "ping" => Ping(Nothing),
-    "status" => Status(Nothing),
+    "status" => Status(Status),
     "metrics" => Metrics(Nothing),
     "cost" => Cost(Cost),
     "stop" => Stop(Stop),

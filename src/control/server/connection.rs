@@ -14,7 +14,9 @@ use tokio::sync::watch;
 use tokio_util::codec::FramedRead;
 
 use crate::control::codec::{Line, LineCodec};
-use crate::control::protocol::{Body, ControlError, ErrorKind, LINE_MAX, Op, Request, Response};
+use crate::control::protocol::{
+    Body, ControlError, ErrorKind, LINE_MAX, Op, Request, Response, done_line, item_line,
+};
 use crate::control::rights;
 
 use super::places::{Doing, Place};
@@ -125,6 +127,7 @@ impl<S: Service> Connection<S> {
         self.service.answered(op, failed, asked.elapsed());
         match answer {
             Ok(Answer::Value(result)) => self.write(id, Body::Done(result)).await?,
+            Ok(Answer::Text(result)) => self.write_line(done_line(&id, &result)).await?,
             Ok(Answer::Stream(items)) => return self.stream(id, items).await,
             Err(error) => self.write(id, Body::Failed(error)).await?,
         }
@@ -156,7 +159,10 @@ impl<S: Service> Connection<S> {
             let said = tokio::select! {
                 biased;
                 item = items.recv() => match item {
-                    Some(Ok(item)) => Body::Item(item),
+                    Some(Ok(item)) => {
+                        self.write_line(item_line(&id, &item)).await?;
+                        continue;
+                    }
                     Some(Err(error)) => Body::Failed(error),
                     None => Body::Done(Value::Null),
                 },
@@ -169,19 +175,19 @@ impl<S: Service> Connection<S> {
                 () = hung_up(self.lines.get_ref()) => return Ok(Next::Close),
             };
             let next = match said {
-                Body::Item(_) => None,
-                Body::Done(_) => Some(Next::Line),
-                Body::Failed(_) => Some(Next::Close),
+                Body::Failed(_) => Next::Close,
+                Body::Done(_) | Body::Item(_) => Next::Line,
             };
-            self.write(id.clone(), said).await?;
-            if let Some(next) = next {
-                return Ok(next);
-            }
+            self.write(id, said).await?;
+            return Ok(next);
         }
     }
 
     async fn write(&mut self, id: Value, body: Body) -> io::Result<()> {
-        let mut line = Response { id, body }.line();
+        self.write_line(Response { id, body }.line()).await
+    }
+
+    async fn write_line(&mut self, mut line: String) -> io::Result<()> {
         line.push('\n');
         tokio::time::timeout(WRITE_LIMIT, self.writer.write_all(line.as_bytes()))
             .await

@@ -127,6 +127,14 @@ impl Sum {
         self
     }
 
+    /// Returns the cost as it is shown; none where all costs are unknown.
+    #[must_use]
+    pub fn known_usd(&self) -> Option<f64> {
+        let all = self.tokens.all();
+        let known = self.unpriced < all || all == 0;
+        known.then(|| (self.usd * 1e6).round() / 1e6)
+    }
+
     /// Returns the sum as it is shown; `usd` is null where all costs are unknown.
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -136,11 +144,9 @@ impl Sum {
             cache_read,
             cache_write,
         } = self.tokens;
-        let all = self.tokens.all();
-        let known = self.unpriced < all || all == 0;
         json!({
             "input": input, "output": output, "cache_read": cache_read, "cache_write": cache_write,
-            "usd": known.then(|| (self.usd * 1e6).round() / 1e6), "unpriced": self.unpriced,
+            "usd": self.known_usd(), "unpriced": self.unpriced,
         })
     }
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan, Unit};
 use serde_json::Value;
 
 use super::{FIRST, LAND_LIMIT, SECOND, works};
-use crate::control::protocol::args::{Charge, Nothing, Send};
+use crate::control::protocol::args::{Charge, Send, Status};
 use crate::control::protocol::{ErrorKind, Op};
 use crate::kit::bench::{Bench, Raider, Wait};
 use crate::kit::model::{Given, Step};
@@ -131,7 +131,7 @@ pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
 /// to it.
 fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), Ended> {
     let is_parked = || {
-        let status = bench.ask(&Op::Status(Nothing {}))?;
+        let status = bench.ask(&Op::Status(Status::default()))?;
         let mut parked = status["accounts"].as_array().into_iter().flatten();
         Ok(parked.any(|account| {
             let is_other = account["harness"] == LOGGED_OUT;

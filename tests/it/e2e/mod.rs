@@ -33,6 +33,7 @@ mod retention;
 mod review;
 mod rights;
 mod shown;
+mod snapshot;
 mod stall;
 mod stop;
 mod survive;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use horde_supervisor::adapters::clock::SystemClock;
 use horde_supervisor::adapters::relics_sqlite::SqliteRelics;
 use horde_supervisor::domain::relic::{RelicKind, RelicStatus};
-use horde_supervisor::ports::relics::{Durability, NewRelic, Relics, Txn};
+use horde_supervisor::ports::relics::{Committed, Durability, NewRelic, Relics, Txn};
 use serde_json::{Value, json};
 
 use crate::support::git::git;
@@ -38,7 +38,7 @@ fn leave_wisps(city: &City) {
         }
         Ok(())
     };
-    let (results, _) = store.commit(&mut [&mut make], Durability::Full).unwrap();
+    let Committed { results, .. } = store.commit(&mut [&mut make], Durability::Full).unwrap();
     assert_eq!(results, [Ok(())]);
 }
 

@@ -22,6 +22,7 @@ pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
     effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;
     let spec = sandbox_spec(world, rig, &plan.hook(world), task_dir);
     effects::repo(world, &rig.name, move |repo| repo.make_sandbox(&spec)).await?;
+    world.directory.sandboxes.note();
     if !rig.raiders.setup.is_empty() {
         let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
         let env = rig_settings::raider_env(world, rig, &plan.hook(world));

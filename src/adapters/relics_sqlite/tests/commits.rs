@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::ports::relics::Committed;
 use crate::ports::relics::EventFilter;
 use crate::testing::eventually;
 
@@ -49,7 +50,9 @@ fn a_failed_job_rolls_back_its_own_writes_only() {
         txn.create_relic(&task("kept too"))?;
         txn.record(&event(3)).map(|_| ())
     };
-    let (results, events) = store
+    let Committed {
+        results, events, ..
+    } = store
         .commit(&mut [&mut good, &mut bad, &mut last], Durability::Full)
         .unwrap();
     assert_eq!(

@@ -9,6 +9,7 @@ use super::*;
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::saga::SagaKind;
+use crate::ports::relics::Committed;
 use crate::ports::relics::EventFilter;
 
 fn seqs(store: &mut SqliteRelics, filter: EventFilter) -> Vec<u64> {
@@ -115,7 +116,7 @@ fn an_event_comes_back_as_it_was_committed() {
     )
     .with(json!({"n": [1, 2.5, null], "text": "ä\n"}));
     let mut record = |txn: &mut dyn Txn| txn.record(&new).map(|_| ());
-    let (_, events) = store
+    let Committed { events, .. } = store
         .commit(&mut [&mut record], Durability::Behind)
         .unwrap();
     let read = run(&mut store, |txn| txn.events(&EventFilter::default())).unwrap();
@@ -238,7 +239,9 @@ proptest! {
                 .collect();
             let mut jobs: Vec<crate::ports::relics::Job<'_>> =
                 closures.iter_mut().map(|job| job as _).collect();
-            let (results, events) = store.commit(&mut jobs, Durability::Behind).unwrap();
+            let Committed {
+        results, events, ..
+    } = store.commit(&mut jobs, Durability::Behind).unwrap();
             prop_assert_eq!(results.len(), jobs.len());
             handed_out.extend(events);
         }

@@ -9,6 +9,7 @@ mod migrate;
 mod raiders;
 mod retention;
 mod rows;
+mod shown;
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use jiff::Timestamp;
 use crate::adapters::clock::SystemClock;
 use crate::domain::ids::{Oid, RaiderId, RelicId};
 use crate::domain::relic::{Relic, RelicKind};
-use crate::ports::relics::{Durability, NewRelic, Relics, StoreError, Txn};
+use crate::ports::relics::{Committed, Durability, NewRelic, Relics, StoreError, Txn};
 
 use super::SqliteRelics;
 
@@ -35,7 +36,7 @@ fn run<T>(
         value = Some(job(txn)?);
         Ok(())
     };
-    let (mut results, _) = store.commit(&mut [&mut keep], Durability::Full)?;
+    let Committed { mut results, .. } = store.commit(&mut [&mut keep], Durability::Full)?;
     results.remove(0)?;
     Ok(value.expect("a job that succeeded has a value"))
 }

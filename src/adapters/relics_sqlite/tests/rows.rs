@@ -12,7 +12,7 @@ use crate::domain::saved_work::SavedWork;
 use crate::ports::relics::{RelicFilter, SalvageEntry};
 
 /// Returns the cost of an operation: steps of SQLite's machine, and rows that are read without an index.
-fn cost(store: &mut SqliteRelics, act: impl FnOnce(&mut SqliteRelics)) -> (i32, i32) {
+pub(super) fn cost(store: &mut SqliteRelics, act: impl FnOnce(&mut SqliteRelics)) -> (i32, i32) {
     store.conn.flush_prepared_statement_cache();
     act(store);
     let (mut steps, mut scanned) = (0, 0);

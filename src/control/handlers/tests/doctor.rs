@@ -8,6 +8,7 @@ use super::{ask, dispatch};
 use crate::control::protocol::{ErrorKind, Op};
 use crate::control::rights::Who;
 use crate::control::server::{Caller, Peer};
+use crate::control::snapshot::Published;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::ids::{Generation, Incarnation, RelicId, SessionId, SlotName};
@@ -209,7 +210,7 @@ async fn caller_with_read_rights_may_not_mend() {
         let args = json!({ "fix": fix }).as_object().unwrap().clone();
         let op = Op::parse("doctor".parse().unwrap(), args).unwrap();
         let world = town.world.newest();
-        async move { dispatch(&world, caller, op).await }
+        async move { dispatch(&Published::default(), &world, caller, op).await }
     };
     for who in [Who::Raider(toast), Who::Invisible] {
         assert_eq!(asked(who.clone(), false).await.unwrap()["ok"], false);

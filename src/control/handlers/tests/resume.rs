@@ -12,6 +12,7 @@ use crate::control::handlers::dispatch;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
 use crate::control::server::{Caller, Peer};
+use crate::control::snapshot::Published;
 use crate::domain::agents::AgentPrompt;
 use crate::domain::city::{City, RestartType};
 use crate::domain::ids::{ChildId, SessionId};
@@ -92,7 +93,7 @@ async fn say_handoff(
     };
     let args = args.as_object().unwrap().clone();
     let op = Op::parse("handoff".parse().unwrap(), args).unwrap();
-    dispatch(&town.world, caller, op).await
+    dispatch(&Published::default(), &town.world, caller, op).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,71 @@
+//! The schemas of typed answers, for `hd schema`.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use super::{
+    Agent, Automation, Decided, Event, MrDetails, MrRow, Raider, Relic, Shown, Status, Story,
+};
+use crate::control::protocol::OpName;
+
+/// The schema of an operation's answer: of its result or, where it answers with a stream, of each item.
+pub struct Answer {
+    /// The operation.
+    pub op: OpName,
+    /// The JSON schema.
+    pub schema: Schema,
+}
+
+/// Returns the schemas of all operations whose answers have a type.
+#[must_use]
+pub fn schemas() -> Vec<Answer> {
+    vec![
+        of::<Status>(OpName::Status),
+        of::<Vec<Raider>>(OpName::RaiderList),
+        of::<Raider>(OpName::RaiderShow),
+        of::<Vec<Agent>>(OpName::AgentList),
+        of::<Vec<Automation>>(OpName::AutoList),
+        of::<Vec<MrRow>>(OpName::MqList),
+        of::<MrDetails>(OpName::MqShow),
+        of::<MrRow>(OpName::MqRetry),
+        of::<Decided>(OpName::MqApprove),
+        of::<Decided>(OpName::MqReject),
+        of::<Relic>(OpName::RelicCreate),
+        of::<Shown>(OpName::RelicShow),
+        of::<Vec<Relic>>(OpName::RelicList),
+        of::<Relic>(OpName::RelicClose),
+        of::<Relic>(OpName::RelicReopen),
+        of::<Event>(OpName::Events),
+        of::<Story>(OpName::Why),
+    ]
+}
+
+fn of<T: JsonSchema>(op: OpName) -> Answer {
+    // As it is written: a field that is always there is required, also if null.
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
+    Answer { op, schema }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A change here is a change of the wire: fields may be added, none goes or changes its meaning.
+    #[test]
+    fn schemas_are_those_of_the_golden_files() {
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/protocol/schemas"),
+        );
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        for answer in schemas() {
+            let name = answer.op.as_str();
+            let text = format!("{:#}", answer.schema.as_value());
+            settings.bind(|| insta::assert_snapshot!(name, text));
+        }
+    }
+}

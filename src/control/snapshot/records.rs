@@ -1,0 +1,135 @@
+//! The records of the store in a snapshot, read in one transaction. Closed work is not read: what is shown of it is
+//! counted by the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::actors::records::escalations::{self, Entry};
+use crate::actors::records::operator_orders::{self, OperatorOrders};
+use crate::actors::records::stalls;
+use crate::actors::usage;
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::domain::ids::{RaiderId, RelicId};
+use crate::domain::merge::MergeRequest;
+use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::stall::{Steps, Wait};
+use crate::ports::relics::{RelicFilter, StoreError, Txn};
+
+/// Everything in the store that is shown.
+pub(in crate::control) struct Records {
+    pub(in crate::control) hooks: Vec<Hook>,
+    sagas: BTreeMap<String, Vec<Saga>>,
+    /// Unfinished merge requests.
+    pub(in crate::control) queue: Vec<MergeRequest>,
+    /// The number of tasks by prefix and status.
+    pub(in crate::control) relics: BTreeMap<(String, RelicStatus), u64>,
+    pub(in crate::control) escalations: usize,
+    pub(in crate::control) blocked: Vec<Blocked>,
+    /// The number of the newest event.
+    pub(in crate::control) seq: u64,
+    /// The steps taken against stalled raiders.
+    pub(in crate::control) stalled: BTreeMap<RaiderId, Steps>,
+    /// The last wait of each raider.
+    pub(in crate::control) waits: BTreeMap<RaiderId, Wait>,
+    pub(in crate::control) said: OperatorOrders,
+    /// Tokens and money.
+    pub(in crate::control) usage: usage::Now,
+    held: BTreeSet<RaiderId>,
+    at_work: BTreeSet<RaiderId>,
+}
+
+/// A blocked task: it stands still until a person acts.
+pub(in crate::control) struct Blocked {
+    /// The relic.
+    pub(in crate::control) id: RelicId,
+    pub(in crate::control) title: String,
+    pub(in crate::control) raider: Option<RaiderId>,
+    /// The escalation about it and its problem, while one is open.
+    pub(in crate::control) escalation: Option<(RelicId, String)>,
+}
+
+impl Records {
+    /// Returns the open saga of this kind about this subject.
+    pub(in crate::control) fn saga(&self, kind: SagaKind, subject: &str) -> Option<&Saga> {
+        let mut sagas = self.sagas.get(subject)?.iter();
+        sagas.find(|saga| saga.kind == kind)
+    }
+
+    /// Returns whether the raider holds a slot, by a hook or an open saga.
+    pub(super) fn is_held(&self, raider: &RaiderId) -> bool {
+        self.held.contains(raider)
+    }
+
+    /// Returns whether the raider has work, and is neither being charged nor removed.
+    pub(super) fn is_at_work(&self, raider: &RaiderId) -> bool {
+        self.at_work.contains(raider)
+    }
+
+    /// Returns whether this relic is blocked.
+    pub(in crate::control) fn is_blocked(&self, relic: &RelicId) -> bool {
+        self.blocked.iter().any(|blocked| blocked.id == *relic)
+    }
+}
+
+/// Reads them.
+pub(super) async fn read(world: &World) -> Result<Records, ControlError> {
+    Ok(world.store.run(read_in).await?)
+}
+
+fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
+    let blocked = txn.relics(&RelicFilter {
+        kind: Some(RelicKind::Task),
+        status: Some(RelicStatus::Blocked),
+        ..RelicFilter::default()
+    })?;
+    let open = escalations::open(txn)?;
+    let counts = txn.task_counts()?.into_iter();
+    let hooks = txn.hooks(None)?;
+    let mut sagas: BTreeMap<String, Vec<Saga>> = BTreeMap::new();
+    for saga in txn.sagas(None)? {
+        sagas.entry(saga.subject.clone()).or_default().push(saga);
+    }
+    let busy = sagas.keys().filter_map(|subject| subject.parse().ok());
+    let hooked = hooks.iter().map(|hook| hook.raider.clone());
+    let at_work = hooks.iter().filter(|hook| {
+        hook.done.is_none() && !sagas.contains_key(hook.raider.to_string().as_str())
+    });
+    let at_work = at_work.map(|hook| hook.raider.clone()).collect();
+    Ok(Records {
+        relics: counts
+            .map(|(prefix, status, count)| ((prefix, status), count))
+            .collect(),
+        held: hooked.chain(busy).collect(),
+        at_work,
+        usage: usage::now(txn, &hooks)?,
+        stalled: stalls::all_steps(txn, &hooks)?,
+        waits: stalls::all_waits(txn)?,
+        queue: txn.mrs(None, true)?,
+        escalations: open.len(),
+        blocked: described(&blocked, &open),
+        seq: txn.last_seq()?,
+        said: operator_orders::read(txn)?,
+        hooks,
+        sagas,
+    })
+}
+
+/// Returns the blocked tasks, with the first open escalation about each.
+fn described(tasks: &[Relic], open: &[Entry]) -> Vec<Blocked> {
+    let mut about = BTreeMap::new();
+    for entry in open {
+        if let Some(relic) = entry.about().1 {
+            about.entry(relic).or_insert(entry);
+        }
+    }
+    let blocked = tasks.iter().map(|relic| Blocked {
+        id: relic.id.clone(),
+        title: relic.title.clone(),
+        raider: relic.raider.clone(),
+        escalation: about
+            .get(&relic.id)
+            .map(|entry| (entry.relic.id.clone(), entry.relic.title.clone())),
+    });
+    blocked.collect()
+}
