@@ -8,6 +8,7 @@ use super::effects;
 use super::refusal::Refusal;
 use super::world::World;
 use crate::domain::ids::{Incarnation, RaiderId, RigName};
+use crate::domain::phase::Phase;
 use crate::domain::relic::Hook;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::relics::{StoreError, Txn};
@@ -80,13 +81,9 @@ fn known_by(hook: &Hook) -> (RaiderId, Incarnation) {
 async fn at_work(world: &World, rig: &RigName) -> Result<Vec<Hook>, StoreError> {
     let rig = rig.clone();
     let read = move |txn: &mut dyn Txn| {
-        let sagas = txn.sagas(Some(&rig))?;
-        let mut hooks = txn.hooks(Some(&rig))?;
-        hooks.retain(|hook| {
-            let subject = hook.raider.to_string();
-            hook.done.is_none() && sagas.iter().all(|saga| saga.subject != subject)
-        });
-        Ok(hooks)
+        let records = txn.raiders(Some(&rig))?.into_iter();
+        let open = records.filter(|record| Phase::of(record).is_open());
+        Ok(open.map(|record| record.hook).collect())
     };
     world.store.run(read).await
 }

@@ -35,6 +35,7 @@ pub mod notify;
 pub mod nuke;
 pub mod other_work;
 pub mod outcome;
+pub mod phase;
 pub mod pools;
 pub mod problem;
 pub mod prompt;

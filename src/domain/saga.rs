@@ -60,6 +60,14 @@ pub struct Saga {
     pub progress_at: Timestamp,
 }
 
+impl Saga {
+    /// Returns why the push of a `done` saga does not succeed.
+    #[must_use]
+    pub fn push_error(&self) -> Option<&str> {
+        self.data.get("blocked")?.as_str()
+    }
+}
+
 macro_rules! fault_points {
     ($($(#[$doc:meta])* $variant:ident => $text:literal),+ $(,)?) => {
         /// A point where the process may be killed without harm; `before` and `after` refer to the commit that journals

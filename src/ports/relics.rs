@@ -13,6 +13,7 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName, SlotName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
+use crate::domain::phase::RaiderRecord;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
@@ -174,6 +175,10 @@ pub trait Txn {
     fn hook(&mut self, raider: &RaiderId) -> Result<Option<Hook>, StoreError>;
     fn hook_of_relic(&mut self, relic: &RelicId) -> Result<Option<Hook>, StoreError>;
     fn hooks(&mut self, rig: Option<&RigName>) -> Result<Vec<Hook>, StoreError>;
+    /// Returns what is known of the raiders with a hook, in the order of their names.
+    fn raiders(&mut self, rig: Option<&RigName>) -> Result<Vec<RaiderRecord>, StoreError>;
+    /// Returns what is known of a raider; none without a hook.
+    fn raider(&mut self, raider: &RaiderId) -> Result<Option<RaiderRecord>, StoreError>;
     /// Removes the hook if it is of this incarnation.
     fn drop_hook(
         &mut self,

@@ -11,9 +11,9 @@ use crate::actors::mail::ChildSpec;
 use crate::domain::city::{Agent, City};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
+use crate::domain::phase::{Phase, RaiderRecord};
 use crate::domain::pools::{self, Member};
 use crate::domain::reconcile::{Mode, Tended, Wanted};
-use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
 
 /// A desired child and its spec.
@@ -160,15 +160,10 @@ fn agent_of(city: &City, session: &SessionId) -> Option<AgentName> {
 /// work is over.
 pub(super) fn raiders(
     city: &City,
-    hooks: Vec<(Hook, bool)>,
+    records: Vec<(RaiderRecord, bool)>,
     sagas: &[Saga],
     suspended: &BTreeSet<ChildId>,
 ) -> (Vec<Want>, BTreeSet<SessionId>) {
-    let in_saga = |kind: SagaKind, subject: &str| {
-        sagas
-            .iter()
-            .any(|saga| saga.kind == kind && saga.subject == subject)
-    };
     let mut busy: BTreeSet<_> = sagas
         .iter()
         .filter(|saga| saga.kind != SagaKind::Land)
@@ -176,10 +171,20 @@ pub(super) fn raiders(
         .map(|raider| raider.session_id())
         .collect();
     let mut wants = Vec::new();
-    for (hook, over) in hooks {
-        let subject = hook.raider.to_string();
-        let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
-        if hook.done.is_some() || over || saga {
+    for (record, is_repaired) in records {
+        let is_wanted = match Phase::of(&record) {
+            Phase::Working | Phase::Unbound => !is_repaired,
+            // A relic that was closed elsewhere needs no session any more.
+            Phase::Orphaned { .. }
+            | Phase::Charging { .. }
+            | Phase::Removing { .. }
+            | Phase::Submitting { .. }
+            | Phase::Validating { .. }
+            | Phase::InReview { .. }
+            | Phase::Over { .. } => false,
+        };
+        let hook = record.hook;
+        if !is_wanted {
             busy.insert(hook.raider.session_id());
         } else if let Some(rig) = city.rig(&hook.raider.rig) {
             let (incarnation, spec) = (hook.incarnation, raider_spec(city, hook, None));

@@ -23,8 +23,8 @@ use crate::actors::session::launch;
 use crate::domain::condition::Condition;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
+use crate::domain::phase::RaiderRecord;
 use crate::domain::reconcile::{Decision, Mode, PlanInputs, Tended, Wanted, idle_at, plan};
-use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::Saga;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
 
@@ -68,8 +68,7 @@ pub struct Look {
 }
 
 struct StoredState {
-    /// Hooks, each with whether its relic was closed elsewhere.
-    hooks: Vec<(Hook, bool)>,
+    records: Vec<RaiderRecord>,
     sagas: Vec<Saga>,
     said: operator_orders::OperatorOrders,
     deaths: Option<StoredHistories>,
@@ -88,16 +87,13 @@ async fn observe_world(world: &World, histories: bool) -> Option<(Vec<SessionFac
     let stored = world
         .store
         .run(move |txn| {
-            let mut hooks = Vec::new();
-            for mut hook in txn.hooks(None)? {
+            let mut records = txn.raiders(None)?;
+            for hook in records.iter_mut().map(|record| &mut record.hook) {
                 let rests =
                     |running: &BTreeSet<SessionId>| !running.contains(&hook.raider.session_id());
                 if running.as_ref().is_some_and(rests) {
-                    launch::move_on(txn, &city, &mut hook)?;
+                    launch::move_on(txn, &city, hook)?;
                 }
-                // A relic that was closed elsewhere needs no session any more.
-                let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
-                hooks.push((hook, over));
             }
             let deaths = match histories {
                 true => None,
@@ -107,7 +103,7 @@ async fn observe_world(world: &World, histories: bool) -> Option<(Vec<SessionFac
                 }),
             };
             Ok(StoredState {
-                hooks,
+                records,
                 sagas: txn.sagas(None)?,
                 said: operator_orders::read(txn)?,
                 deaths,
@@ -135,17 +131,17 @@ pub(super) async fn observe(world: &World, known: RootState) -> Look {
     let Some((sessions, stored)) = observe_world(world, known.histories).await else {
         return Look::default();
     };
-    let (hooks, sagas, mut said) = (stored.hooks, stored.sagas, stored.said);
+    let (records, sagas, mut said) = (stored.records, stored.sagas, stored.said);
     said.resting.extend(known.resting);
-    let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
-    let rested = |(hook, over): (Hook, bool)| {
-        let mended = world
-            .claims
-            .is_claimed(&ClaimKey::Repair(hook.raider.clone()));
-        (hook, over || mended)
+    let names = records.iter().map(|record| record.hook.raider.clone());
+    let hooked = names.collect();
+    let repaired = |record: RaiderRecord| {
+        let claim = ClaimKey::Repair(record.hook.raider.clone());
+        let is_repaired = world.claims.is_claimed(&claim);
+        (record, is_repaired)
     };
-    let hooks = hooks.into_iter().map(rested).collect();
-    let (mut wants, mut busy) = raiders(&city, hooks, &sagas, &said.suspended);
+    let records = records.into_iter().map(repaired).collect();
+    let (mut wants, mut busy) = raiders(&city, records, &sagas, &said.suspended);
     let agents = DesiredInputs {
         sessions: &sessions,
         tended: &known.tended,

@@ -37,7 +37,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 use self::submit::submit;
 
-pub use self::push::{blocked, is_pushing, withdraw};
+pub use self::push::{is_pushing, withdraw};
 pub use self::report::mismatch;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

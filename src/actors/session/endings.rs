@@ -14,9 +14,9 @@ use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::outcome::{self, OutcomeFile};
+use crate::domain::phase::Phase;
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
-use crate::domain::saga::SagaKind;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
 use crate::ports::tasks::TaskError;
 
@@ -110,14 +110,10 @@ pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, TaskError> 
 /// A nuke opens its saga before it has the root end the child: a child that starts later sees the saga here, one that
 /// started earlier is ended. So no session ever runs in a sandbox that is being removed.
 pub async fn work_is_over(world: &World, hook: &Hook) -> Option<bool> {
-    let (raider, subject) = (hook.raider.clone(), hook.raider.to_string());
-    let read = world.store.run(move |txn| {
-        let nuked = txn.saga_of(SagaKind::Nuke, &subject)?.is_some();
-        Ok((txn.hook(&raider)?, nuked))
-    });
-    let (now, nuked) = read.await.ok()?;
-    let open = now.is_some_and(|now| now.incarnation == hook.incarnation && now.done.is_none());
-    Some(nuked || !open)
+    let raider = hook.raider.clone();
+    let now = world.store.run(move |txn| txn.raider(&raider)).await.ok()?;
+    let own = now.filter(|now| now.hook.incarnation == hook.incarnation);
+    Some(own.is_none_or(|now| Phase::of(&now).is_finished()))
 }
 
 /// Returns why the outcome on file is not acceptable; none when it is acceptable or cannot be read.

@@ -22,10 +22,10 @@ use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
-use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
+use crate::domain::phase::{Phase, RaiderRecord};
 use crate::domain::problem::ProblemKind;
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -160,24 +160,29 @@ fn pieces(
     rig: &Rig,
     kept: &BTreeSet<RaiderId>,
 ) -> Result<(Vec<Piece>, Option<Timestamp>), StoreError> {
-    withdraw_closed(txn, &rig.name)?;
+    let mut records = txn.raiders(Some(&rig.name))?;
+    if withdraw_closed(txn, &records)? {
+        records = txn.raiders(Some(&rig.name))?;
+    }
     let inbox = txn.inbox(&message::witness(&rig.name))?;
     let mut sagas = txn.sagas(Some(&rig.name))?;
     sagas.retain(|saga| saga.kind != SagaKind::Land);
     let (mut pieces, mut seen_to) = (Vec::new(), kept.clone());
-    for hook in txn.hooks(Some(&rig.name))? {
-        let subject = hook.raider.to_string();
-        if sagas.iter().any(|saga| saga.subject == subject) || kept.contains(&hook.raider) {
-            continue;
-        }
-        if hook.done.is_none() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
-            pieces.push(Piece::Suspect(hook.raider));
-        } else if work_is_over(txn, &hook, &inbox)? {
-            seen_to.insert(hook.raider.clone());
-            pieces.push(Piece::Release(hook.raider));
+    for record in records.iter().filter(|it| !kept.contains(&it.hook.raider)) {
+        let raider = record.hook.raider.clone();
+        match Phase::of(record) {
+            Phase::Orphaned { .. } => pieces.push(Piece::Suspect(raider)),
+            Phase::Over { .. } => {
+                seen_to.insert(raider.clone());
+                pieces.push(Piece::Release(raider));
+            }
+            // A saga is a piece of its own.
+            Phase::Charging { .. } | Phase::Removing { .. } | Phase::Submitting { .. } => {}
+            Phase::Working | Phase::Unbound | Phase::Validating { .. } | Phase::InReview { .. } => {
+            }
         }
     }
-    let (late, next) = zombies::overdue(txn, rig)?;
+    let (late, next) = zombies::overdue(&records, rig, txn.now());
     pieces.extend(late.into_iter().map(Piece::Suspect));
     for message in inbox {
         if !waits_for(txn, &message, &seen_to)? {
@@ -209,27 +214,16 @@ fn waits_for(
     Ok(own && seen_to.contains(raider))
 }
 
-/// Withdraws completions that are not pushed yet and whose relic was closed elsewhere.
-fn withdraw_closed(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
-    for hook in txn.hooks(Some(rig))? {
-        if hook.done.is_some() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
-            done::withdraw(txn, &hook.raider, Cause::RelicClosed)?;
-        }
+/// Withdraws completions that are not pushed yet and whose relic was closed elsewhere. Returns true if there were any.
+fn withdraw_closed(txn: &mut dyn Txn, records: &[RaiderRecord]) -> Result<bool, StoreError> {
+    let is_closed =
+        |record: &&RaiderRecord| record.hook.done.is_some() && record.relic == RelicStatus::Closed;
+    let mut any = false;
+    for record in records.iter().filter(is_closed) {
+        done::withdraw(txn, &record.hook.raider, Cause::RelicClosed)?;
+        any = true;
     }
-    Ok(())
-}
-
-/// Returns true when the raider's work is over: POLECAT_DONE is handled, and its merge request, if any, does not need
-/// the sandbox.
-fn work_is_over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<bool, StoreError> {
-    let pending = inbox.iter().any(|message| {
-        matches!(&message.body, Body::RaiderDone(done)
-            if done.raider == hook.raider && done.incarnation == hook.incarnation)
-    });
-    let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
-    let waits = mr.is_some_and(|mr| mr.state == MrState::Reviewing);
-    // MERGE_READY may be on its way: the forge pins the head before it accepts the message.
-    Ok(hook.done.is_some() && !pending && !waits)
+    Ok(any)
 }
 
 /// Works on a piece in a task of its own, and tells the witness when it ends. A piece without progress is repeated when
@@ -340,31 +334,26 @@ async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
 /// Removes the sandbox of a raider whose work is over; a sandbox with unsaved work stays, and a person is called.
 async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusal> {
     let world = &args.world;
-    let to = message::witness(&args.rig);
-    let wanted = raider.clone();
-    let found = world.store.run(move |txn| {
-        let Some(hook) = txn.hook(&wanted)? else {
-            return Ok(None);
-        };
-        let inbox = txn.inbox(&to)?;
-        let held = review::since(txn, &hook)?;
-        let goes = held.is_some() || work_is_over(txn, &hook, &inbox)?;
-        Ok(Some((hook, held)).filter(|_| goes))
-    });
-    let (Some((hook, held)), Some(rig)) = (found.await?, world.city.rig(&args.rig)) else {
+    let found = world.store.run(move |txn| txn.raider(&raider)).await?;
+    let (Some(record), Some(rig)) = (found, world.city.rig(&args.rig)) else {
         return Ok(Handled::AtPatrol);
     };
-    let (cause, since) = match held {
-        None => {
-            let said = hook.done.as_ref();
-            let since = said.map_or(hook.charged_at, |done| done.at);
-            (Cause::DoneCleanPushed, since)
+    let phase = Phase::of(&record);
+    let hook = record.hook;
+    let (cause, since) = match phase {
+        Phase::Over { since } => (Cause::DoneCleanPushed, since),
+        Phase::InReview { asked, .. } if review::has_expired(args, rig, &hook, asked) => {
+            let until = asked.checked_add(rig.witness.review_hold);
+            (Cause::ReviewHold, until.unwrap_or(asked))
         }
-        Some(held) if review::has_expired(args, rig, &hook, held) => {
-            let until = held.checked_add(rig.witness.review_hold);
-            (Cause::ReviewHold, until.unwrap_or(held))
-        }
-        Some(_) => return Ok(Handled::AtPatrol),
+        Phase::InReview { .. }
+        | Phase::Charging { .. }
+        | Phase::Removing { .. }
+        | Phase::Working
+        | Phase::Unbound
+        | Phase::Orphaned { .. }
+        | Phase::Submitting { .. }
+        | Phase::Validating { .. } => return Ok(Handled::AtPatrol),
     };
     let target = NukeTarget::of(&hook, cause);
     match nuke_now(args, target, false).await {

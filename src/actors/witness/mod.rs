@@ -60,8 +60,8 @@ use crate::actors::mail::{ChargeRequest, Charged};
 use crate::actors::mail::{NukeTarget, Nuked};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::phase::{Phase, RaiderRecord};
 use crate::domain::restart::Mono;
-use crate::domain::saga::SagaKind;
 
 /// A look that takes longer than this many patrol intervals hangs.
 const LOOK_MAX: u32 = 10;
@@ -409,17 +409,21 @@ pub(super) async fn nuke_now(
 
 /// Restarts a raider whose nuke was refused at the last moment.
 async fn respawn(world: &World, raider: &RaiderId) {
-    let (wanted, subject) = (raider.clone(), raider.to_string());
-    let read = world.store.run(move |txn| {
-        let Some(hook) = txn.hook(&wanted)? else {
-            return Ok(None);
-        };
-        let open = txn.relic(&hook.relic)?.status.is_bound();
-        let busy = txn.saga_of(SagaKind::Nuke, &subject)?.is_some();
-        Ok(Some(hook).filter(|hook| open && !busy && hook.done.is_none()))
-    });
-    if let Ok(Some(hook)) = read.await {
-        let spec = Box::new(raider_spec(&world.city, hook, None));
+    let wanted = raider.clone();
+    let read = world.store.run(move |txn| txn.raider(&wanted)).await;
+    let goes_on = |record: &RaiderRecord| match Phase::of(record) {
+        Phase::Working => true,
+        Phase::Charging { is_done } => !is_done && record.relic.is_bound(),
+        Phase::Removing { .. }
+        | Phase::Unbound
+        | Phase::Orphaned { .. }
+        | Phase::Submitting { .. }
+        | Phase::Validating { .. }
+        | Phase::InReview { .. }
+        | Phase::Over { .. } => false,
+    };
+    if let Some(record) = read.ok().flatten().filter(goes_on) {
+        let spec = Box::new(raider_spec(&world.city, record.hook, None));
         let want = RootMail::Want {
             spec,
             cause: Cause::Recovered,

@@ -9,15 +9,14 @@ use jiff::Timestamp;
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::Refusal;
-use super::super::sagas::done;
 use super::super::world::World;
 use super::super::{ask, effects};
 use crate::actors::mail::{ChildState, ChildView};
 use crate::domain::city::Rig;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName, SessionId};
-use crate::domain::relic::{Hook, RelicStatus};
-use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::phase::Phase;
+use crate::domain::relic::Hook;
 use crate::domain::zombie::{Bond, Facts, Session};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::sessions::SessionError;
@@ -154,47 +153,33 @@ impl Stands {
     }
 }
 
-/// Returns the raiders with a hook, and their relation to their work.
+/// Returns the raiders with a hook, and their relation to their work. Those that are being charged or removed are left
+/// out.
 fn hooked(
     txn: &mut dyn Txn,
     rig: &RigName,
 ) -> Result<Vec<(RaiderId, Option<Hook>, Stands)>, StoreError> {
-    let sagas = txn.sagas(Some(rig))?;
-    let mut found = Vec::new();
-    for hook in txn.hooks(Some(rig))? {
-        if let Some(stands) = stands(txn, &sagas, &hook)? {
-            found.push((hook.raider.clone(), Some(hook), stands));
-        }
-    }
-    Ok(found)
-}
-
-/// Returns a raider's relation to its work; none while it is being charged or removed.
-fn stands(txn: &mut dyn Txn, sagas: &[Saga], hook: &Hook) -> Result<Option<Stands>, StoreError> {
-    let subject = hook.raider.to_string();
-    let mut own = sagas.iter().filter(|saga| saga.subject == subject);
-    let under_way = own.find(|saga| saga.kind != SagaKind::Prune);
-    Ok(match (under_way, &hook.done) {
-        (Some(saga), _) if saga.kind == SagaKind::Done => Some(Stands::Done {
-            since: saga.progress_at,
-            excused: done::blocked(saga).is_some(),
-        }),
-        (Some(_), _) => None,
-        (None, Some(intent)) => {
-            let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
-            Some(Stands::Done {
-                since: intent.at,
-                excused: mr.is_some_and(|mr| mr.awaits_person()),
-            })
-        }
-        (None, None) => {
-            let relic = txn.relic(&hook.relic)?;
-            Some(match relic.status {
-                RelicStatus::Closed => Stands::Closed(relic.closed),
-                _ => Stands::Open,
-            })
-        }
-    })
+    let found = txn.raiders(Some(rig))?.into_iter().filter_map(|record| {
+        let stands = match Phase::of(&record) {
+            Phase::Charging { .. } | Phase::Removing { .. } => return None,
+            Phase::Working | Phase::Unbound => Stands::Open,
+            Phase::Orphaned { since } => Stands::Closed(since),
+            Phase::Submitting {
+                since,
+                is_blocked: excused,
+            } => Stands::Done { since, excused },
+            Phase::Validating { since } | Phase::Over { since } => {
+                let excused = false;
+                Stands::Done { since, excused }
+            }
+            Phase::InReview { since, .. } => {
+                let excused = true;
+                Stands::Done { since, excused }
+            }
+        };
+        Some((record.hook.raider.clone(), Some(record.hook), stands))
+    });
+    Ok(found.collect())
 }
 
 /// Returns the session of a raider, and the facts about it.

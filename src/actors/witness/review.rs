@@ -7,8 +7,8 @@ use super::super::refusal::Refusal;
 use super::WitnessArgs;
 use crate::domain::city::Rig;
 use crate::domain::ids::RaiderId;
+use crate::domain::phase::Phase;
 use crate::domain::relic::Hook;
-use crate::ports::relics::{StoreError, Txn};
 
 /// Returns the raiders that have waited for `review_hold`.
 ///
@@ -16,33 +16,23 @@ use crate::ports::relics::{StoreError, Txn};
 /// The store's.
 pub(super) async fn overdue(args: &WitnessArgs, rig: &Rig) -> Result<Vec<RaiderId>, Refusal> {
     let name = rig.name.clone();
-    let read = move |txn: &mut dyn Txn| {
-        let mut waiting = Vec::new();
-        for hook in txn.hooks(Some(&name))? {
-            if let Some(since) = since(txn, &hook)? {
-                waiting.push((hook, since));
-            }
-        }
-        Ok(waiting)
-    };
-    let mut waiting = args.world.store.run(read).await?;
-    waiting.retain(|(hook, since)| has_expired(args, rig, hook, *since));
-    Ok(waiting.into_iter().map(|(hook, _)| hook.raider).collect())
-}
-
-/// Returns since when a person is to review this raider's work; none when no review is due.
-///
-/// # Errors
-/// The store's.
-pub(super) fn since(txn: &mut dyn Txn, hook: &Hook) -> Result<Option<Timestamp>, StoreError> {
-    let Some(done) = &hook.done else {
-        return Ok(None);
-    };
-    let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
-    let Some(mr) = mr.filter(|mr| mr.awaits_person()) else {
-        return Ok(None);
-    };
-    Ok(Some(mr.held_since.unwrap_or(done.at)))
+    let records = args.world.store.run(move |txn| txn.raiders(Some(&name)));
+    let waiting = records
+        .await?
+        .into_iter()
+        .filter_map(|record| match Phase::of(&record) {
+            Phase::InReview { asked, .. } => Some((record.hook, asked)),
+            Phase::Charging { .. }
+            | Phase::Removing { .. }
+            | Phase::Working
+            | Phase::Unbound
+            | Phase::Orphaned { .. }
+            | Phase::Submitting { .. }
+            | Phase::Validating { .. }
+            | Phase::Over { .. } => None,
+        });
+    let expired = waiting.filter(|(hook, asked)| has_expired(args, rig, hook, *asked));
+    Ok(expired.map(|(hook, _)| hook.raider).collect())
 }
 
 /// Returns true when a review that waits since then has waited for `review_hold`.

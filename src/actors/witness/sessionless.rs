@@ -8,6 +8,7 @@ use crate::actors::mail::ChildView;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::phase::Phase;
 use crate::ports::relics::{StoreError, Txn};
 
 /// Returns the raiders without a session, with the reason. No work is expected of suspended raiders.
@@ -31,14 +32,11 @@ pub(super) fn journal(
     rig: &RigName,
     absent: &BTreeMap<RaiderId, String>,
 ) -> Result<(), StoreError> {
-    let sagas = txn.sagas(Some(rig))?;
-    for hook in txn.hooks(Some(rig))? {
+    for record in txn.raiders(Some(rig))? {
+        let works = Phase::of(&record) == Phase::Working;
+        let hook = record.hook;
         let subject = hook.raider.to_string();
-        let busy = hook.done.is_some() || sagas.iter().any(|saga| saga.subject == subject);
-        let mut why = absent.get(&hook.raider).filter(|_| !busy);
-        if why.is_some() && !txn.relic(&hook.relic)?.status.is_bound() {
-            why = None;
-        }
+        let why = absent.get(&hook.raider).filter(|_| works);
         let key = format!("absent/{subject}");
         let now = why.map(|_| hook.incarnation.to_string());
         if txn.get(&key)? == now {

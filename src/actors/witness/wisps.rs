@@ -10,6 +10,7 @@ use super::WitnessArgs;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::phase::Phase;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::domain::wisp::{self, About, Cleanup};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
@@ -160,11 +161,12 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &WispEvidence) -> Result<Option<St
         });
     }
     let is_in = |who: &Option<Vec<RaiderId>>| who.as_ref().map(|who| who.contains(&about.raider));
-    let hook = txn.hook(&about.raider)?;
-    if let Some(hook) = hook.filter(|hook| hook.incarnation == about.incarnation) {
+    let record = txn.raider(&about.raider)?;
+    if let Some(record) = record.filter(|record| record.hook.incarnation == about.incarnation) {
         // A raider that is retried while its relic is blocked has not recovered.
-        let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
-        let works = open && hook.done.is_none() && is_in(&seen.well) == Some(true);
+        let is_hooked = record.relic == RelicStatus::Hooked;
+        let works = is_hooked && Phase::of(&record) == Phase::Working;
+        let works = works && is_in(&seen.well) == Some(true);
         return Ok(works.then(|| "its raider works again".to_owned()));
     }
     Ok((is_in(&seen.lone) == Some(false)).then(|| "removed".to_owned()))

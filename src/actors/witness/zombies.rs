@@ -30,11 +30,11 @@ use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::phase::{Phase, RaiderRecord};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
-use crate::domain::saga::SagaKind;
 use crate::domain::zombie::{Act, Bond, Class, Policy, judge};
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::Txn;
 
 fn policy(rig: &Rig) -> Policy {
     Policy {
@@ -253,28 +253,24 @@ async fn journal_class(
 
 /// Returns the raiders whose completion may be stuck by now, and when the next may be.
 pub(super) fn overdue(
-    txn: &mut dyn Txn,
+    records: &[RaiderRecord],
     rig: &Rig,
-) -> Result<(Vec<RaiderId>, Option<Timestamp>), StoreError> {
+    now: Timestamp,
+) -> (Vec<RaiderId>, Option<Timestamp>) {
     let (mut late, mut next) = (Vec::new(), None);
-    let sagas = txn.sagas(Some(&rig.name))?;
-    for hook in txn.hooks(Some(&rig.name))? {
-        let subject = hook.raider.to_string();
-        let mut own = sagas.iter().filter(|saga| saga.subject == subject);
-        let saga = own.find(|saga| saga.kind == SagaKind::Done);
-        let said = hook.done.as_ref().map(|intent| intent.at);
-        let Some(since) = saga.map(|saga| saga.progress_at).or(said) else {
+    for record in records {
+        let Some(since) = Phase::of(record).done_since() else {
             continue;
         };
         // A time beyond the calendar never comes.
         let Ok(due) = since.checked_add(rig.witness.done_intent_timeout) else {
             continue;
         };
-        if due < txn.now() {
-            late.push(hook.raider);
+        if due < now {
+            late.push(record.hook.raider.clone());
         } else {
             next = Some(next.map_or(due, |next: Timestamp| next.min(due)));
         }
     }
-    Ok((late, next))
+    (late, next)
 }

@@ -9,7 +9,7 @@ use crate::ports::relics::StoreError;
 use super::relics;
 use super::value::{Json, Time, Word};
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Hook> {
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Hook> {
     Ok(Hook {
         raider: row.get::<_, Word<_>>("raider")?.0,
         incarnation: Incarnation(row.get("incarnation")?),

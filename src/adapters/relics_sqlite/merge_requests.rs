@@ -9,7 +9,7 @@ use crate::ports::relics::StoreError;
 use super::relics;
 use super::value::{Json, Time, Word};
 
-fn read(row: &Row<'_>) -> rusqlite::Result<MergeRequest> {
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<MergeRequest> {
     Ok(MergeRequest {
         id: row.get::<_, Word<_>>("id")?.0,
         rig: row.get::<_, Word<_>>("rig")?.0,

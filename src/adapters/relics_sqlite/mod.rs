@@ -17,6 +17,7 @@ pub mod mark;
 mod merge_requests;
 mod messages;
 mod place;
+mod raiders;
 mod ready;
 mod relics;
 mod retention;

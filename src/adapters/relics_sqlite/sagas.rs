@@ -10,7 +10,7 @@ use crate::ports::relics::StoreError;
 use super::txn::SqliteTxn;
 use super::value::{Json, Time, Word};
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Saga> {
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Saga> {
     Ok(Saga {
         id: row.get("id")?,
         kind: row.get::<_, Word<_>>("kind")?.0,

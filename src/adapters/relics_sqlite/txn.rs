@@ -11,6 +11,7 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
+use crate::domain::phase::RaiderRecord;
 use crate::domain::relic::{Hook, Relic};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
@@ -18,7 +19,7 @@ use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
-    automations, cv, deaths, hooks, journal, kv, merge_requests, messages, ready, relics,
+    automations, cv, deaths, hooks, journal, kv, merge_requests, messages, raiders, ready, relics,
     retention, sagas, salvage, usage,
 };
 
@@ -129,6 +130,14 @@ impl Txn for SqliteTxn<'_> {
 
     fn hooks(&mut self, rig: Option<&RigName>) -> Result<Vec<Hook>, StoreError> {
         self.act(|txn| hooks::list(txn.conn, rig))
+    }
+
+    fn raiders(&mut self, rig: Option<&RigName>) -> Result<Vec<RaiderRecord>, StoreError> {
+        self.act(|txn| raiders::list(txn.conn, rig))
+    }
+
+    fn raider(&mut self, raider: &RaiderId) -> Result<Option<RaiderRecord>, StoreError> {
+        self.act(|txn| raiders::one(txn.conn, raider))
     }
 
     fn drop_hook(

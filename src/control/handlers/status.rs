@@ -15,7 +15,6 @@ use super::accounts;
 use crate::actors::mail::{ChildState, ChildView, PoolView, SessionView};
 use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::records::{escalations, stalls};
-use crate::actors::sagas::done;
 use crate::actors::sandbox_faults;
 use crate::actors::sandboxes::Hookless;
 use crate::actors::world::World;
@@ -311,7 +310,7 @@ fn raider_json(
 ) -> Value {
     let state = raider_state(world, hook, view, stored);
     let blocked =
-        saga_of(&stored.sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
+        saga_of(&stored.sagas, SagaKind::Done, &hook.raider.to_string()).and_then(Saga::push_error);
     let session = view.and_then(|view| view.session.as_ref());
     let waits = stored.waits.get(&hook.raider).filter(|wait| {
         let same = session.is_some_and(|session| session.handle.token == wait.session);
@@ -324,7 +323,7 @@ fn raider_json(
         (Some(what.condition()), Some(detail))
     });
     let (condition, detail) = ailing.unwrap_or_else(|| match (blocked, &shown, waits) {
-        (Some(why), ..) => (Some("push_blocked"), Some(why)),
+        (Some(why), ..) => (Some("push_blocked"), Some(why.to_owned())),
         (None, Some(shown), _) => (Some(shown.word()), Some(shown.text().to_owned())),
         (None, None, Some(wait)) => (
             Some("waiting"),

@@ -102,12 +102,6 @@ async fn record_failure(
     Ok(())
 }
 
-/// Returns why a raider's push does not succeed, from the data of its open saga.
-#[must_use]
-pub fn blocked(saga: &Saga) -> Option<String> {
-    saga.data.get("blocked")?.as_str().map(str::to_owned)
-}
-
 /// Returns true when this completion is still being pushed, so that it may be withdrawn.
 #[must_use]
 pub fn is_pushing(saga: &Saga) -> bool {

@@ -8,6 +8,7 @@ use super::super::WitnessArgs;
 use crate::actors::records::stalls::{steps, wait};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::phase::Phase;
 use crate::domain::relic::Hook;
 use crate::domain::stall::{Marks, Steps, Wait};
 use crate::ports::relics::{StoreError, Txn};
@@ -74,24 +75,31 @@ fn candidates(
     rig: &RigName,
     only: Option<&RaiderId>,
 ) -> Result<Vec<Candidate>, StoreError> {
-    let sagas = txn.sagas(Some(rig))?;
+    let records = match only {
+        Some(raider) => txn.raider(raider)?.into_iter().collect(),
+        None => txn.raiders(Some(rig))?,
+    };
     let mut found = Vec::new();
-    for hook in txn.hooks(Some(rig))? {
-        let subject = hook.raider.to_string();
-        let busy = sagas.iter().any(|saga| saga.subject == subject);
-        let wanted = only.is_none_or(|only| *only == hook.raider);
-        if busy || !wanted || hook.done.is_some() {
-            continue;
+    for record in records {
+        match Phase::of(&record) {
+            Phase::Working => {}
+            Phase::Unbound
+            | Phase::Orphaned { .. }
+            | Phase::Charging { .. }
+            | Phase::Removing { .. }
+            | Phase::Submitting { .. }
+            | Phase::Validating { .. }
+            | Phase::InReview { .. }
+            | Phase::Over { .. } => continue,
         }
+        let hook = record.hook;
         let relic = txn.relic(&hook.relic)?;
-        if relic.status.is_bound() {
-            found.push(Candidate {
-                relic: serde_json::to_string(&relic).unwrap_or_default(),
-                steps: steps(txn, &hook)?,
-                wait: wait(txn, &hook.raider)?,
-                hook,
-            });
-        }
+        found.push(Candidate {
+            relic: serde_json::to_string(&relic).unwrap_or_default(),
+            steps: steps(txn, &hook)?,
+            wait: wait(txn, &hook.raider)?,
+            hook,
+        });
     }
     Ok(found)
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::actors::refusal::RefusalKind;
-use crate::actors::sagas::done;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, Incarnation, Oid};
 use crate::domain::merge::MrState;
@@ -55,7 +54,7 @@ async fn a_push_that_fails_is_tried_again_with_back_off_and_told_once() {
         town.pass(MOMENT).await;
     }
     let sagas = town.store(|txn| txn.sagas(None)).await;
-    let blocked = done::blocked(&sagas[0]).unwrap();
+    let blocked = sagas[0].push_error().unwrap();
     assert!(blocked.contains("no route"), "{blocked}");
     assert_eq!(town.events(EventType::RaiderPushBlocked).await.len(), 1);
     // A blocked push is no zombie: the session runs on.

@@ -100,7 +100,7 @@ fn a_handoff_goes_to_the_successor_of_the_same_name() {
     );
 }
 
-fn mr(number: u64, relic: &str, raider: RaiderId, state: MrState) -> MergeRequest {
+pub(super) fn mr(number: u64, relic: &str, raider: RaiderId, state: MrState) -> MergeRequest {
     MergeRequest {
         id: RelicId::numbered("gt", number),
         rig: raider.rig.clone(),

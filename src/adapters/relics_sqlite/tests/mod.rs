@@ -6,6 +6,7 @@ mod flow;
 mod golden;
 mod journal;
 mod migrate;
+mod raiders;
 mod retention;
 mod rows;
 

@@ -253,7 +253,7 @@ fn incarnations_count_per_slot() {
     assert_eq!(last, Incarnation(3));
 }
 
-fn hook(raider: RaiderId, relic: &str) -> Hook {
+pub(super) fn hook(raider: RaiderId, relic: &str) -> Hook {
     Hook {
         branch: raider.branch(&id(relic), Incarnation(1)),
         raider,

@@ -1,0 +1,259 @@
+//! Tests of the phase: a table of examples, and rules that hold for every combination of records.
+
+use super::*;
+use crate::domain::ids::{Incarnation, RelicId};
+use crate::domain::merge::{HoldReason, Review};
+use crate::domain::relic::{DoneIntent, Exit};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// Makes the record of a raider at work.
+fn record() -> RaiderRecord {
+    RaiderRecord {
+        hook: Hook {
+            raider: "horde/raiders/Toast".parse().unwrap(),
+            incarnation: Incarnation(1),
+            relic: RelicId::new("gt-1").unwrap(),
+            branch: "raider/Toast/gt-1-1".into(),
+            base: "0".repeat(40).parse().unwrap(),
+            from_target: true,
+            target: "main".into(),
+            harness: "claude".parse().unwrap(),
+            charged_at: at(1),
+            done: None,
+        },
+        relic: RelicStatus::Hooked,
+        closed: None,
+        sagas: Vec::new(),
+        mr: None,
+        is_unhandled: false,
+    }
+}
+
+fn saga(kind: SagaKind, data: serde_json::Value) -> Saga {
+    Saga {
+        id: 1,
+        kind,
+        rig: "horde".parse().unwrap(),
+        subject: "horde/raiders/Toast".into(),
+        step: "intent".into(),
+        data,
+        opened_at: at(2),
+        progress_at: at(3),
+    }
+}
+
+fn done() -> DoneIntent {
+    DoneIntent {
+        exit: Exit::Completed,
+        head: "1".repeat(40).parse().unwrap(),
+        cleanup_status: None,
+        mismatch: None,
+        no_change: false,
+        wants_review: false,
+        until: None,
+        reason: None,
+        at: at(4),
+    }
+}
+
+fn mr(state: MrState, hold: Option<HoldReason>) -> MergeRequest {
+    let hook = record().hook;
+    MergeRequest {
+        id: RelicId::new("mr-1").unwrap(),
+        rig: hook.raider.rig.clone(),
+        relic: hook.relic,
+        raider: hook.raider,
+        incarnation: hook.incarnation,
+        branch: hook.branch,
+        head: "1".repeat(40).parse().unwrap(),
+        target: hook.target,
+        state,
+        priority: 0,
+        queued_at: at(5),
+        attempts: 0,
+        not_before: None,
+        gates: Vec::new(),
+        conflict_files: Vec::new(),
+        merge_commit: None,
+        note: None,
+        began: None,
+        hold,
+        held_since: hold.map(|_| at(6)),
+        settled_at: None,
+        review: match hold {
+            Some(_) => Review::Wanted,
+            None => Review::None,
+        },
+    }
+}
+
+/// Returns all combinations of records.
+fn combinations() -> Vec<RaiderRecord> {
+    let none = serde_json::Value::Null;
+    let kinds = [SagaKind::Charge, SagaKind::Done, SagaKind::Nuke];
+    let statuses = [
+        RelicStatus::Open,
+        RelicStatus::Hooked,
+        RelicStatus::Blocked,
+        RelicStatus::Deferred,
+        RelicStatus::Closed,
+    ];
+    let mut mrs = vec![None, Some(mr(MrState::Reviewing, Some(HoldReason::Review)))];
+    for state in [
+        MrState::Reviewing,
+        MrState::Queued,
+        MrState::Testing,
+        MrState::Merging,
+        MrState::Merged,
+        MrState::Conflict,
+        MrState::Failed,
+        MrState::Rejected,
+    ] {
+        mrs.push(Some(mr(state, None)));
+    }
+    let mut all = Vec::new();
+    for subset in 0..1 << kinds.len() {
+        let sagas = kinds.iter().enumerate();
+        let sagas = sagas.filter(|(bit, _)| subset & (1 << bit) != 0);
+        let sagas: Vec<_> = sagas.map(|(_, kind)| saga(*kind, none.clone())).collect();
+        for relic in statuses {
+            for mr in &mrs {
+                for (done, is_unhandled) in [
+                    (None, false),
+                    (None, true),
+                    (Some(done()), false),
+                    (Some(done()), true),
+                ] {
+                    let mut one = record();
+                    one.hook.done = done;
+                    one.closed = (relic == RelicStatus::Closed).then(|| at(7));
+                    (one.relic, one.mr) = (relic, mr.clone());
+                    (one.sagas, one.is_unhandled) = (sagas.clone(), is_unhandled);
+                    all.push(one);
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn phase_follows_sagas_then_completion_then_relic() {
+    let of = |change: &dyn Fn(&mut RaiderRecord)| {
+        let mut one = record();
+        change(&mut one);
+        Phase::of(&one)
+    };
+    let none = serde_json::Value::Null;
+    let finished = |one: &mut RaiderRecord| one.hook.done = Some(done());
+    let is_done = false;
+    assert_eq!(of(&|_| {}), Phase::Working);
+    assert_eq!(of(&|one| one.relic = RelicStatus::Blocked), Phase::Working);
+    assert_eq!(of(&|one| one.relic = RelicStatus::Deferred), Phase::Unbound);
+    assert_eq!(
+        of(&|one| (one.relic, one.closed) = (RelicStatus::Closed, Some(at(7)))),
+        Phase::Orphaned { since: Some(at(7)) }
+    );
+    let charge = || vec![saga(SagaKind::Charge, none.clone())];
+    assert_eq!(of(&|one| one.sagas = charge()), Phase::Charging { is_done });
+    assert_eq!(
+        of(&|one| (one.sagas, one.hook.done) = (charge(), Some(done()))),
+        Phase::Charging { is_done: true }
+    );
+    let nuke = || {
+        vec![
+            saga(SagaKind::Done, none.clone()),
+            saga(SagaKind::Nuke, none.clone()),
+        ]
+    };
+    assert_eq!(of(&|one| one.sagas = nuke()), Phase::Removing { is_done });
+    for (data, is_blocked) in [
+        (none.clone(), false),
+        (serde_json::json!({ "blocked": "no route" }), true),
+    ] {
+        let since = at(3);
+        assert_eq!(
+            of(&|one| one.sagas = vec![saga(SagaKind::Done, data.clone())]),
+            Phase::Submitting { since, is_blocked }
+        );
+    }
+    let since = at(4);
+    assert_eq!(of(&finished), Phase::Over { since });
+    assert_eq!(
+        of(&|one| (one.hook.done, one.is_unhandled) = (Some(done()), true)),
+        Phase::Validating { since }
+    );
+    let with = |state, hold| {
+        let mr = mr(state, hold);
+        of(&|one| (one.hook.done, one.mr) = (Some(done()), Some(mr.clone())))
+    };
+    assert_eq!(with(MrState::Reviewing, None), Phase::Validating { since });
+    assert_eq!(with(MrState::Queued, None), Phase::Over { since });
+    assert_eq!(
+        with(MrState::Reviewing, Some(HoldReason::Review)),
+        Phase::InReview {
+            since,
+            asked: at(6)
+        }
+    );
+}
+
+/// A session ends with the completion, or before its sandbox is removed, and for nothing else.
+#[test]
+fn raider_is_finished_by_its_completion_or_its_removal() {
+    for one in combinations() {
+        let kinds: Vec<_> = one.sagas.iter().map(|saga| saga.kind).collect();
+        let is_removed = kinds.contains(&SagaKind::Nuke);
+        let is_submitted = kinds == [SagaKind::Done];
+        let expected = one.hook.done.is_some() || is_removed || is_submitted;
+        assert_eq!(Phase::of(&one).is_finished(), expected, "{one:?}");
+    }
+}
+
+/// `witness-patrol.md`: a sandbox goes when its work is handled, and nothing waits for it.
+#[test]
+fn work_is_over_only_when_it_is_done_and_handled_and_neither_reviewed_nor_in_a_saga() {
+    for one in combinations() {
+        let is_reviewed = one
+            .mr
+            .as_ref()
+            .is_some_and(|mr| mr.state == MrState::Reviewing);
+        let expected =
+            one.sagas.is_empty() && one.hook.done.is_some() && !one.is_unhandled && !is_reviewed;
+        let phase = Phase::of(&one);
+        assert_eq!(matches!(phase, Phase::Over { .. }), expected, "{one:?}");
+    }
+}
+
+/// Only such a raider is observed for a stall, judged for a broken sandbox, or started again.
+#[test]
+fn open_work_is_neither_done_nor_in_a_saga() {
+    for one in combinations() {
+        let expected = one.sagas.is_empty() && one.hook.done.is_none();
+        let phase = Phase::of(&one);
+        assert_eq!(phase.is_open(), expected, "{one:?}");
+        let is_bound = expected && one.relic.is_bound();
+        assert_eq!(phase == Phase::Working, is_bound, "{one:?}");
+        let is_closed = expected && one.relic == RelicStatus::Closed;
+        let since = Some(at(7));
+        assert_eq!(phase == Phase::Orphaned { since }, is_closed, "{one:?}");
+    }
+}
+
+/// A completion that makes no progress is found, whatever it waits for (`raider-lifecycle.md`, zombies).
+#[test]
+fn every_completion_has_a_time_unless_its_raider_is_being_charged_or_removed() {
+    for one in combinations() {
+        let kinds: Vec<_> = one.sagas.iter().map(|saga| saga.kind).collect();
+        let is_busy = kinds.contains(&SagaKind::Nuke) || kinds.contains(&SagaKind::Charge);
+        let expected = match (is_busy, kinds.is_empty()) {
+            (true, _) => None,
+            (false, false) => Some(at(3)),
+            (false, true) => one.hook.done.as_ref().map(|done| done.at),
+        };
+        assert_eq!(Phase::of(&one).done_since(), expected, "{one:?}");
+    }
+}
