@@ -140,7 +140,9 @@ impl fmt::Display for Spent {
 
 /// The budgets of all work under way.
 #[derive(Clone, Default)]
-pub struct Budgets(Arc<Mutex<BTreeMap<(Owner, WorkKind), Arc<Budget>>>>);
+pub struct Budgets(Arc<Mutex<Table>>);
+
+type Table = BTreeMap<(Owner, WorkKind), Arc<Budget>>;
 
 struct Budget {
     places: Arc<Semaphore>,
@@ -207,7 +209,7 @@ impl Drop for Place {
 }
 
 impl Budgets {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<(Owner, WorkKind), Arc<Budget>>> {
+    fn all(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
