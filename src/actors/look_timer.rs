@@ -16,6 +16,8 @@ const RETRY: Duration = Duration::from_secs(30);
 
 /// A look that takes longer than this many patrol intervals hangs.
 const LOOK_MAX: u32 = 10;
+/// The least time that a look has, however often patrols are.
+const LOOK_LEAST: Duration = Duration::from_secs(60);
 
 /// The reason why a look has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub async fn watched<T: Send + 'static>(
     whose: &str,
     look: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, NoLook> {
-    let limit = world.city.daemon.patrol_interval * LOOK_MAX;
+    let limit = (world.city.daemon.patrol_interval * LOOK_MAX).max(LOOK_LEAST);
     let mut looking = tokio::spawn(look);
     match tokio::time::timeout(limit, &mut looking).await {
         Ok(looked) => looked.map_err(|_panic| NoLook::Panicked),
