@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -39,6 +39,25 @@ pub fn read(root: &Path, name: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     if bytes.len() as u64 > max {
         let what = format!("it is larger than {max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(Some(bytes))
+}
+
+/// Returns the last whole lines of a regular file, `max` bytes at most; none if there is no file of that name.
+///
+/// # Errors
+/// As [`read`], whatever the size is.
+pub fn read_end(root: &Path, name: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
+    let Some(mut file) = open(root, name)? else {
+        return Ok(None);
+    };
+    let skipped = file.metadata()?.len().saturating_sub(max);
+    file.seek(io::SeekFrom::Start(skipped))?;
+    let mut bytes = Vec::new();
+    file.take(max).read_to_end(&mut bytes)?;
+    if skipped > 0 {
+        let line = bytes.iter().position(|byte| *byte == b'\n');
+        bytes.drain(..line.map_or(bytes.len(), |end| end + 1));
     }
     Ok(Some(bytes))
 }

@@ -316,7 +316,7 @@ pub(super) enum MqVerb {
     /// Retry one now
     Retry(args::MrRef),
     /// Let one that waits for a person land
-    Approve(args::MrRef),
+    Approve(args::MqApprove),
     /// Reject one that waits for a person; a fresh raider gets the work
     Reject(args::MqReject),
 }

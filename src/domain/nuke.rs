@@ -265,7 +265,8 @@ pub fn only_unpushed(git: &GitFacts) -> bool {
 
 /// Returns false when a part of the work cannot be read: its salvage is not complete, and a person decides. The disk or
 /// the mode of a file may be the cause, and not the object.
-fn is_readable(git: &GitFacts) -> bool {
+#[must_use]
+pub fn is_readable(git: &GitFacts) -> bool {
     let mut kinds = git.special.iter().map(OtherWork::kind);
     kinds.all(|kind| kind != WorkKind::Damaged)
 }

@@ -21,15 +21,18 @@ struct Odd {
     absent: String,
 }
 
+/// Writes an object as plumbing does, whatever it says.
+fn literally(city: &City, sandbox: &Path, kind: &str, text: &[u8]) -> String {
+    let file = city.root().join("object");
+    fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    let made = ["hash-object", "-w", "--literally", "-t", kind, &file];
+    git(sandbox, &made).trim().to_owned()
+}
+
 /// Makes a commit with plumbing, and writes it into the reflog as if HEAD had been at it.
-fn leave_behind(city: &City, sandbox: &Path, head: &str) -> Odd {
-    let literally = |kind: &str, text: &[u8]| {
-        let file = city.root().join("object");
-        fs::write(&file, text).unwrap();
-        let file = file.display().to_string();
-        let made = ["hash-object", "-w", "--literally", "-t", kind, &file];
-        git(sandbox, &made).trim().to_owned()
-    };
+fn leave_behind(city: &City, sandbox: &Path, head: &str, parent: &str) -> Odd {
+    let literally = |kind: &str, text: &[u8]| literally(city, sandbox, kind, text);
     let raw = |id: &str| -> Vec<u8> {
         let two = |at: usize| u8::from_str_radix(&id[at..at + 2], 16).unwrap();
         (0..id.len()).step_by(2).map(two).collect()
@@ -49,7 +52,7 @@ fn leave_behind(city: &City, sandbox: &Path, head: &str) -> Odd {
     let tree_text = tree.concat();
     let tree = literally("tree", &tree_text);
     let by = "A <a@x> 1 +0000";
-    let text = format!("tree {tree}\nparent {head}\nauthor {by}\ncommitter {by}\n\nodd\n");
+    let text = format!("tree {tree}\nparent {parent}\nauthor {by}\ncommitter {by}\n\nodd\n");
     let commit = literally("commit", text.as_bytes());
     let log = git(sandbox, &["rev-parse", "--git-path", "logs/HEAD"]);
     let log = sandbox.join(log.trim());
@@ -75,7 +78,7 @@ fn malformed_commit_in_the_reflog_is_saved_as_far_as_it_can_be_read() {
     let sandbox = city.sandbox();
     write(&sandbox, "src/a.txt", "work\n");
     let head = commit_all(&sandbox, "work");
-    let odd = leave_behind(&city, &sandbox, &head);
+    let odd = leave_behind(&city, &sandbox, &head, &head);
     let facts = city.facts(&sandbox);
     assert!(facts.is_committed() && !facts.is_clean(), "{facts:?}");
     let is_named = |line: &str| line.contains(&odd.commit[..10]) && line.contains("damaged");
@@ -116,4 +119,41 @@ fn malformed_commit_in_the_reflog_is_saved_as_far_as_it_can_be_read() {
         .repo
         .discard_sandbox(&permit, &city.trash(), &|| Ok(()));
     discarded.unwrap();
+}
+
+/// A pull moves a branch by many commits with one line of its reflog: those before a damaged tip were lost.
+#[test]
+fn ancestors_of_a_damaged_commit_are_saved_beyond_a_damaged_parent() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "src/a.txt", "work\n");
+    let head = commit_all(&sandbox, "work");
+    let make = |parent: &str, text: &str| {
+        let tree = git(&sandbox, &["rev-parse", "HEAD^{tree}"]);
+        let made = ["commit-tree", "-p", parent, "-m", text, tree.trim()];
+        git(&sandbox, &made).trim().to_owned()
+    };
+    let first = make(&head, "first");
+    let second = make(&first, "second");
+    let (by, absent) = ("A <a@x> 1 +0000", "6".repeat(40));
+    let text = format!("tree {absent}\nparent {second}\nauthor {by}\ncommitter {by}\n\nhalf\n");
+    let half = literally(&city, &sandbox, "commit", text.as_bytes());
+    let odd = leave_behind(&city, &sandbox, &head, &half);
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let record = record.unwrap();
+    let meta = record.refs.iter().find(|it| it.ends_with("/meta")).unwrap();
+    let saved = git(city.repo.repo_dir(), &["rev-list", meta]);
+    for id in [&first, &second] {
+        assert!(saved.contains(id), "{saved}");
+    }
+    let manifest = format!("{meta}:manifest.json");
+    let manifest = git(city.repo.repo_dir(), &["cat-file", "blob", &manifest]);
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let damaged = &manifest["damaged"][0];
+    let bytes = damaged["bytes"].as_array().unwrap();
+    for id in [&odd.commit, &half] {
+        assert!(bytes.iter().any(|saved| saved["id"] == **id), "{damaged}");
+    }
+    let unread = serde_json::json!([absent, odd.absent]);
+    assert_eq!(damaged["unread"], unread);
 }

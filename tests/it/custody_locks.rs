@@ -1,4 +1,5 @@
-//! A lock that a killed git left on the list of packed refs: in theirs nothing waits for it, in ours it is removed.
+//! A lock that a killed git left on the list of packed refs is removed when it is stale; nothing waits for a fresh one in
+//! theirs.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +14,13 @@ use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// Leaves a lock that is older than any command runs, beside packed refs.
 fn lock(repo: &Path) {
-    git(repo, &["pack-refs", "--all"]);
-    let lock = fs::File::create(repo.join("packed-refs.lock")).unwrap();
+    let lock = fresh_lock(repo);
     lock.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+}
+
+fn fresh_lock(repo: &Path) -> fs::File {
+    git(repo, &["pack-refs", "--all"]);
+    fs::File::create(repo.join("packed-refs.lock")).unwrap()
 }
 
 /// A61, A79: the slot is free again, and the next raider gets it.
@@ -24,7 +29,7 @@ fn lock_on_packed_refs_of_theirs_keeps_no_slot() {
     let city = City::new();
     city.sandbox();
     let theirs = city.repo.theirs();
-    lock(theirs);
+    fresh_lock(theirs);
     whole_life(&city, "Nux");
     let spec = city.spec_of("Nux", 2);
     assert!(!spec.path.exists() && !theirs.join("worktrees/Nux").exists());
@@ -35,10 +40,28 @@ fn lock_on_packed_refs_of_theirs_keeps_no_slot() {
     // git packs the branch of a raider at work: it stays until the lock is gone, and holds up nothing.
     fs::remove_file(theirs.join("packed-refs.lock")).unwrap();
     git(theirs, &["branch", "-q", "raider/Nux/old-1", "origin/main"]);
-    lock(theirs);
+    fresh_lock(theirs);
     assert!(!city.repo.drop_branch("raider/Nux/old-1").unwrap());
     fs::remove_file(theirs.join("packed-refs.lock")).unwrap();
+    lock(theirs);
     assert!(city.repo.drop_branch("raider/Nux/old-1").unwrap());
+    assert!(!theirs.join("packed-refs.lock").exists(), "it was stale");
+}
+
+/// A supervisor that was killed had left it: no agent of the rig could stash any more.
+#[test]
+fn stale_lock_of_the_stash_list_is_removed_by_a_patrol() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "changed\n");
+    let held = city.repo.theirs().join("refs/stash.lock");
+    let lock = fs::File::create(&held).unwrap();
+    assert!(!try_git(&sandbox, &["stash"]).status.success());
+    city.repo.progress(&sandbox).unwrap();
+    assert!(held.exists(), "it is fresh");
+    lock.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    city.repo.progress(&sandbox).unwrap();
+    git(&sandbox, &["stash"]);
 }
 
 /// The pin of a merge request, an old salvage, and a branch that the remote has no more: each is taken out of the list.

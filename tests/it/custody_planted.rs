@@ -249,3 +249,31 @@ fn many_entries_that_git_cannot_follow_hide_none_for_long() {
     let held = pinned(&city);
     assert!(held.contains(&entry), "{held:?}");
 }
+
+/// A list of 200 MB had stopped every measurement of the rig, and one of 20,000 lines had cost minutes.
+#[test]
+fn list_of_stash_entries_of_any_length_stops_nothing() {
+    let city = City::new();
+    let [toast, nux] = two(&city);
+    let zero = "0".repeat(40);
+    let line =
+        |n: usize| format!("{zero} {n:040x} A <a@example.invalid> 1 +0000\tWIP on main: x\n");
+    let log = city.repo.theirs().join("logs/refs/stash");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let many: String = (1..20_000).map(line).collect();
+    fs::write(&log, many).unwrap();
+    let entry = stash(&toast, "mine\n");
+    city.repo.progress(&nux).unwrap();
+    let pinned = ["rev-list", "--glob=refs/horde/stash"];
+    let pinned = git(city.repo.repo_dir(), &pinned);
+    assert!(pinned.contains(&entry), "{pinned}");
+    let large: String = (1..350_000).map(line).collect();
+    fs::write(&log, large).unwrap();
+    let facts = city.facts(&nux);
+    assert!(facts.is_clean(), "{facts:?}");
+    assert!(!log.exists());
+    assert!(city.repo.theirs().join("stash-list.aside").exists());
+    let own = city.facts(&toast);
+    assert!(!own.is_clean(), "its entry is kept: {own:?}");
+    git(&nux, &["stash", "list"]);
+}

@@ -369,14 +369,17 @@ async fn vouch(
 /// Notes, once, that a review is needed.
 fn hold(txn: &mut dyn Txn, mut mr: MergeRequest, head: &Oid) -> Result<Handled, StoreError> {
     let first = !mr.awaits_person();
-    let moved = match mr.review {
-        Review::Approved => "its branch was changed after the approval; ",
-        Review::None | Review::Wanted => "",
+    let id = &mr.id;
+    let note = match mr.review {
+        // A script that repeats its approval must not approve what was not shown to a person.
+        Review::Approved => format!(
+            "its branch was changed after the approval; needs a review: hd mq approve {id} --head {} or hd mq reject {id}",
+            head.short()
+        ),
+        Review::None | Review::Wanted => {
+            format!("needs a review: hd mq approve {id} or hd mq reject {id}")
+        }
     };
-    let note = format!(
-        "{moved}needs a review: hd mq approve {0} or hd mq reject {0}",
-        mr.id
-    );
     let head = head.clone();
     land::take(txn, &mut mr, &Step::Verified { head, note })?;
     if first {

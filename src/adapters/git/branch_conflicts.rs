@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::admin::{self, failed, free_name, write_whole};
-use super::reflog_commits::kinds;
+use super::reflog_commits::kinds_there;
 use super::repair;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
@@ -161,7 +161,8 @@ pub(super) fn unlock(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
 
 /// Copies the objects that refs name into ours, as far as they exist and are whole.
 pub(super) fn save(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<(), RepoError> {
-    let there = kinds(repo, named)?.into_iter().map(|it| it.0);
+    // A file that cannot be opened must not stop the rig: an agent can name any object, and close any file.
+    let there = kinds_there(repo, named)?.0.into_iter().map(|it| it.0);
     let damaged = repo.take_whole(&there.collect::<Vec<_>>())?;
     if !damaged.is_empty() {
         tracing::warn!(rig = %repo.name(), objects = ?damaged, "refs or files of agents name damaged objects, which cannot be saved");

@@ -5,12 +5,13 @@
 //! bisect.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use super::bytes;
+use super::admin::failed;
 use super::command::Git;
 use super::rig::GitRepo;
+use super::{bytes, name_locks};
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -40,6 +41,47 @@ const ABOUT: &[&str] = &[
     "rebase-apply/head-name",
     "BISECT_START",
 ];
+
+/// The turn to land on a person's checkout: several rigs, and several supervisors, may land on the same one.
+pub(super) struct LandingTurn {
+    _here: name_locks::Turn,
+    /// Its repository, locked with `flock`.
+    _everywhere: File,
+}
+
+/// Waits until no other rig of this supervisor lands on the checkout of this rig, and takes the turn. None without a
+/// checkout.
+///
+/// # Errors
+/// [`RepoError::CheckoutBusy`] while another supervisor lands there; another error when it cannot be locked.
+pub(super) fn turn(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
+    let checkout = match repo.pushes() {
+        true => repo.own_origin()?,
+        false => None,
+    };
+    let Some(checkout) = checkout else {
+        return Ok(None);
+    };
+    let found = Git::in_dir(checkout)
+        .as_user()
+        .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
+        .run()?;
+    let dir = fs::canonicalize(bytes::path(found.stdout.trim_ascii_end()));
+    let dir = dir.map_err(|error| failed("cannot find the repository of", checkout, &error))?;
+    let here = name_locks::take(&dir, "landing");
+    let open = File::open(&dir).map_err(|error| failed("cannot open", &dir, &error))?;
+    match open.try_lock() {
+        Ok(()) => Ok(Some(LandingTurn {
+            _here: here,
+            _everywhere: open,
+        })),
+        Err(TryLockError::WouldBlock) => Err(RepoError::CheckoutBusy {
+            path: checkout.to_owned(),
+            why: CheckoutBusy::Underway("a landing of another supervisor".to_owned()),
+        }),
+        Err(TryLockError::Error(error)) => Err(failed("cannot lock", &dir, &error)),
+    }
+}
 
 /// Checks that the checkout could move with the target.
 ///

@@ -31,8 +31,8 @@ const COMMITS_MAX: usize = 2_000;
 struct Fault {
     /// The description for people.
     why: String,
-    /// The entry of a tree that has the fault: its name and its object.
-    entry: Option<(Vec<u8>, Oid)>,
+    /// The entry of a tree that has the fault.
+    entry: Option<Entry>,
     /// A tree that only git can judge.
     asked: Option<Oid>,
 }
@@ -67,17 +67,21 @@ pub(super) fn check(
         .as_ref()
         .map(|known| commits(repo, known, head, &old))
         .transpose()?;
-    let (found, has_root) = match (&known, listed.flatten()) {
-        (Some(known), Some(commits)) => {
+    let here = known
+        .as_ref()
+        .zip(listed.flatten())
+        .and_then(|(known, commits)| {
             let is_root = |id| {
                 known
                     .raw(id)
                     .is_some_and(|it| named(&it, b"parent ").is_empty())
             };
             let has_root = commits.iter().any(is_root);
-            (CheckedTrees::of(known).search(&commits), has_root)
-        }
-        _ => (by_git(repo, head, &old)?, true),
+            Some((CheckedTrees::of(known).search(&commits)?, has_root))
+        });
+    let (found, has_root) = match here {
+        Some(found) => found,
+        None => (by_git(repo, head, &old)?, true),
     };
     // A project without any commit takes any first commit.
     if let Some(tip) = tip.filter(|_| has_root)
@@ -169,36 +173,33 @@ impl<'k> CheckedTrees<'k> {
         Self { known, trees }
     }
 
-    /// Returns the faults of these commits, each with its commit.
-    fn search(&mut self, commits: &[Oid]) -> Vec<(Oid, Fault)> {
+    /// Returns the faults of these commits, each with its commit; none if one of them cannot be read here.
+    fn search(&mut self, commits: &[Oid]) -> Option<Vec<(Oid, Fault)>> {
         let mut found = Vec::new();
         for id in commits {
-            let Some(text) = self.known.raw(id) else {
-                continue;
-            };
+            let text = self.known.raw(id)?;
             let tree_of = |commit: &[u8]| named(commit, b"tree ").into_iter().next();
             let parents = named(&text, b"parent ").into_iter();
             let parents = parents.filter_map(|id| tree_of(&self.known.raw(&id)?));
             let mut faults: Vec<Fault> = commit_fault(&text).into_iter().collect();
             if let Some(tree) = tree_of(&text) {
-                self.tree(&tree, &parents.collect::<Vec<_>>(), &mut faults);
+                self.tree(&tree, &parents.collect::<Vec<_>>(), &mut faults)?;
             }
             found.extend(faults.into_iter().map(|fault| (id.clone(), fault)));
         }
-        found
+        Some(found)
     }
 
-    /// Collects the faults of entries that are new in a tree. `before` are the parents' trees at the same path.
-    fn tree(&mut self, tree: &Oid, before: &[Oid], faults: &mut Vec<Fault>) {
+    /// Collects the faults of entries that are new in a tree. `before` are the parents' trees at the same path. None if
+    /// a tree cannot be read here.
+    fn tree(&mut self, tree: &Oid, before: &[Oid], faults: &mut Vec<Fault>) -> Option<()> {
         // An explicit stack instead of recursion: directories may be nested deeper than the call stack allows.
         let mut open = vec![(tree.clone(), before.to_vec())];
         while let Some((tree, before)) = open.pop() {
             if before.contains(&tree) || !self.trees.insert(tree.clone()) {
                 continue;
             }
-            let Some(text) = self.known.raw(&tree) else {
-                continue;
-            };
+            let text = self.known.raw(&tree)?;
             faults.extend(tree_faults(&text, &tree));
             let read = |id: &Oid| entries(&self.known.raw(id)?, id.as_str().len() / 2);
             // By name and kind: a directory may have very many entries.
@@ -219,6 +220,7 @@ impl<'k> CheckedTrees<'k> {
                 open.push((entry.id, at));
             }
         }
+        Some(())
     }
 }
 
@@ -304,11 +306,13 @@ fn is_known(repo: &GitRepo, id: &Oid, old: &[Oid]) -> Result<bool, RepoError> {
     Ok(asked.text().is_empty())
 }
 
-/// Returns true if one of the commits `old` has this entry anywhere: the project's own trees may have faults.
+/// Returns true if one of the commits `old` has this entry anywhere, with its mode: the project's own trees may have
+/// faults.
 fn is_old(repo: &GitRepo, fault: &Fault, old: &[Oid]) -> Result<bool, RepoError> {
-    let Some((name, id)) = &fault.entry else {
+    let Some(entry) = &fault.entry else {
         return Ok(false);
     };
+    let mode = format!("{:06o} ", entry.mode);
     for commit in old {
         let list = ["ls-tree", "-r", "-t", "-z", "--full-tree", commit.as_str()];
         let listed = repo.git().args(list).run()?.stdout;
@@ -317,8 +321,9 @@ fn is_old(repo: &GitRepo, fault: &Fault, old: &[Oid]) -> Result<bool, RepoError>
             let at = line.iter().position(|byte| *byte == b'\t');
             let (head, path) = line.split_at(at.unwrap_or(line.len()));
             let path = path.get(1..).unwrap_or_default();
-            let is_here = path.strip_suffix(name.as_slice());
-            head.ends_with(id.as_str().as_bytes())
+            let is_here = path.strip_suffix(entry.name.as_slice());
+            head.starts_with(mode.as_bytes())
+                && head.ends_with(entry.id.as_str().as_bytes())
                 && is_here.is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
         });
         if has {

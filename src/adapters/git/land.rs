@@ -26,6 +26,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
     if !repo.pushes() {
         return land_here(repo, target, old, new);
     }
+    let _turn = checkout::turn(repo)?;
     checkout::free(repo, target, Some((old, new)))?;
     let url = repo.push_url()?;
     let own = repo.own_origin()?;

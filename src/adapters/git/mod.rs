@@ -42,6 +42,7 @@ mod prepare;
 mod progress;
 mod provenance;
 mod push;
+mod ref_lock;
 mod refill;
 mod reflog_commits;
 mod refusals;

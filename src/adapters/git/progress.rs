@@ -24,6 +24,7 @@ pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErr
     // Every patrol calls this.
     super::settings::keep(repo);
     super::revive::check(repo, sandbox);
+    super::ref_lock::clear_shared(repo);
     super::stash_watch::watch(repo);
     super::stash::keep(repo);
     let place = locate(repo, sandbox)?;

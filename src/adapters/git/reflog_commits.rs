@@ -151,6 +151,22 @@ pub(super) fn ids(text: &[u8]) -> Vec<Oid> {
 /// # Errors
 /// git fails, or an object exists and cannot be opened.
 pub(super) fn kinds(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, String)>, RepoError> {
+    let (kinds, missing) = kinds_there(repo, ids)?;
+    if !missing.is_empty() {
+        unreadable::check(repo, &missing, "")?;
+    }
+    Ok(kinds)
+}
+
+/// Returns the objects among `ids` that git finds in ours or theirs, with their types, and those that it does not find:
+/// they are missing, or cannot be opened.
+///
+/// # Errors
+/// git fails.
+pub(super) fn kinds_there(
+    repo: &GitRepo,
+    ids: &BTreeSet<Oid>,
+) -> Result<(Vec<(Oid, String)>, Vec<Oid>), RepoError> {
     let known = repo.known();
     let (mut kinds, mut list) = (Vec::new(), String::new());
     for id in ids {
@@ -159,23 +175,20 @@ pub(super) fn kinds(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, Str
             None => list.extend([id.as_str(), "\n"]),
         }
     }
+    let mut missing = Vec::new();
     if list.is_empty() {
-        return Ok(kinds);
+        return Ok((kinds, missing));
     }
     let format = "--batch-check=%(objectname) %(objecttype)";
     let git = repo.lens().args(["cat-file", format]);
     let found = git.stdin(list).run()?.text();
-    let mut missing = Vec::new();
     for (id, kind) in found.lines().filter_map(|line| line.split_once(' ')) {
         match kind {
             "missing" => missing.push(oid(id)?),
             kind => kinds.push((oid(id)?, kind.to_owned())),
         }
     }
-    if !missing.is_empty() {
-        unreadable::check(repo, &missing, "")?;
-    }
-    Ok(kinds)
+    Ok((kinds, missing))
 }
 
 /// Commits that would be lost with the sandbox.
@@ -290,16 +303,18 @@ fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
     let unknown: Vec<Oid> = unknown.cloned().collect();
     told.extend(committed(repo, &unknown)?);
     let branch = |(full, commit): (&String, &Oid)| {
-        let (committer, made) = told.get(commit)?.clone();
-        Some(Branch {
+        // Nothing is known of a damaged tip, which counts as work all the same.
+        let unread = || (String::new(), i64::MIN);
+        let (committer, made) = told.get(commit).cloned().unwrap_or_else(unread);
+        Branch {
             name: full.strip_prefix("refs/heads/").unwrap_or(full).to_owned(),
             commit: commit.clone(),
             committer,
             made,
             elsewhere: in_use.iter().any(|used| used.0 == *full && elsewhere(used)),
-        })
+        }
     };
-    Ok(heads.iter().filter_map(branch).collect())
+    Ok(heads.iter().map(branch).collect())
 }
 
 /// Returns the committers and times of commits, as git reads them in ours or theirs. Leaves out damaged commits.
@@ -313,16 +328,16 @@ fn committed(repo: &GitRepo, ids: &[Oid]) -> Result<HashMap<Oid, (String, i64)>,
             .args(["log", "--no-walk=unsorted", "--stdin", "-z"])
             .args(["--ignore-missing", "--format=%H%x09%cn%x09%ct"])
             .stdin(list)
-            .output()
     };
-    let mut listed = ask(ids.iter().map(|id| format!("{id}\n")).collect())?;
+    let mut listed = ask(ids.iter().map(|id| format!("{id}\n")).collect()).output()?;
     if !listed.ok() {
         // A damaged commit concerns its own sandbox only.
         let mut each = Vec::new();
         for head in ids {
-            let one = ask(format!("{head}\n"))?;
-            if one.ok() {
-                each.push(one.stdout);
+            match ask(format!("{head}\n")).run() {
+                Ok(one) => each.push(one.stdout),
+                Err(why) if is_damage(&why) => {}
+                Err(why) => return Err(why),
             }
         }
         listed.stdout = each.join(&0);

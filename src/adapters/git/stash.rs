@@ -7,7 +7,7 @@
 
 mod pins;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
@@ -20,12 +20,20 @@ use super::object_copy::{SPLITS_MAX, is_damage};
 use super::reflog_commits::{self, HeadReflog};
 use super::rig::GitRepo;
 use super::stash_first_seen::{self, Claim, FirstSeenLog, sight};
-use super::stash_owner;
+use super::{stash_owner, unreadable};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The ref whose reflog is the list.
-const STASH: &str = "refs/stash";
+pub(super) const STASH: &str = "refs/stash";
+/// The number of entries that are looked at: each look costs time for each, and an agent can list any number.
+const ENTRIES_MAX: usize = 2_000;
+/// The number of bytes of the list that are read.
+const LOG_MAX: u64 = 2 << 20;
+/// The number of entries of a committer that are copied one by one, if all of them cannot be copied at once.
+const NEWEST: usize = 5;
+/// The number of committers of whom entries are copied one by one.
+const COMMITTERS: usize = 20;
 /// The kind of object that an entry is.
 const COMMIT: &str = "commit";
 
@@ -86,7 +94,8 @@ fn pin_listed(repo: &GitRepo) -> Result<bool, RepoError> {
     let all: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
     repo.stash_spoilt().retain(|id| all.contains(id));
     // Copied first: the search for owners takes longer, and any agent may remove an entry meanwhile.
-    let Sound { commits, is_all } = sound(repo, &all)?;
+    let tried = repo.stash_spoilt().clone();
+    let Sound { commits, is_all } = sound(repo, &entries, &tried)?;
     let listed = judged(repo, entries)?;
     // Read after the search for owners: a sandbox may have been removed during it.
     let notes = Note::all(repo);
@@ -108,24 +117,49 @@ struct Sound {
     is_all: bool,
 }
 
-/// Copies the listed objects that exist and are whole into ours, and returns the commits among them. An object of another
-/// kind is copied but is not an entry. A damaged object is not retried: an agent can list any number of them, and each costs
-/// git processes.
-fn sound(repo: &GitRepo, listed: &BTreeSet<Oid>) -> Result<Sound, RepoError> {
-    let tried = repo.stash_spoilt().clone();
+/// Copies the listed objects that exist and are whole into ours, except those that were tried, and returns the commits
+/// among them. An object of another kind is copied but is not an entry. A damaged object is not retried as a rule: an
+/// agent can list any number of them, and each costs git processes.
+fn sound(repo: &GitRepo, listed: &[Stash], tried: &BTreeSet<Oid>) -> Result<Sound, RepoError> {
+    let ids: BTreeSet<Oid> = listed.iter().map(|entry| entry.commit.clone()).collect();
+    let ids = &ids - tried;
     // One copy at once, because an agent may remove an entry and its objects meanwhile. The search below finds the objects
-    // that make this copy fail.
-    let _copied = repo.take(&Vec::from_iter(listed - &tried));
-    let found = reflog_commits::kinds(repo, &(listed - &tried))?;
+    // that make this copy fail; it may take long, and reaches any entry at any time.
+    if repo.take(&Vec::from_iter(ids.clone())).is_err() {
+        for id in newest_of_each(listed, &ids) {
+            let _damaged = repo.take(std::slice::from_ref(id));
+        }
+    }
+    let (found, absent) = reflog_commits::kinds_there(repo, &ids)?;
     let there: Vec<Oid> = found.iter().map(|it| it.0.clone()).collect();
     let left = repo.take_each(&there)?;
     repo.stash_spoilt().extend(left.damaged.iter().cloned());
-    let is_all = left.unseen.is_empty();
+    // An entry that cannot be opened now is tried again, and stops no other.
+    let is_readable = absent.is_empty() || unreadable::check(repo, &absent, "").is_ok();
+    let is_all = left.unseen.is_empty() && is_readable;
     let left: BTreeSet<Oid> = left.damaged.into_iter().chain(left.unseen).collect();
     let commits = found.into_iter().filter(|(_, kind)| kind == COMMIT);
     let commits = commits.map(|it| it.0).filter(|id| !left.contains(id));
     let commits = commits.collect();
     Ok(Sound { commits, is_all })
+}
+
+/// Returns the newest entries of each committer, [`NEWEST`] of each and [`COMMITTERS`] committers: one agent may list
+/// any number of entries, and another one's may be gone soon.
+fn newest_of_each<'s>(listed: &'s [Stash], ids: &BTreeSet<Oid>) -> Vec<&'s Oid> {
+    let mut of_each: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut newest = Vec::new();
+    for entry in listed.iter().filter(|entry| ids.contains(&entry.commit)) {
+        let many = of_each.len() >= COMMITTERS && !of_each.contains_key(&*entry.by);
+        let count = of_each
+            .entry(if many { "" } else { &entry.by })
+            .or_default();
+        if *count < NEWEST {
+            newest.push(&entry.commit);
+            *count += 1;
+        }
+    }
+    newest
 }
 
 /// Returns the entries of a sandbox, copied into ours, and the damaged ones.
@@ -203,9 +237,12 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
     };
     let before_it = listed(repo)?;
     let sighted = &before_it.sighted;
-    // Unreadable entries stay, and so do those that were added since.
+    // Entries of the list are pinned as long as they are in it. Each is tried again: the machine may have been the cause.
+    let there = sound(repo, &before_it.entries, &BTreeSet::new())?.commits;
+    // Entries that ours does not have stay, and so do those that were added since.
     let stays = |line: &str| {
         let entry = stash_entry(line);
+        let entry = entry.filter(|it| there.contains(&it.commit));
         let sight = entry.as_ref().and_then(|it| sighted.of(&it.commit));
         let (Some(entry), Some(sight)) = (entry, sight) else {
             return true;
@@ -217,8 +254,6 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         let living = branch_of(&entry.message).is_some_and(is_used) || owner;
         living || sight.at >= before.as_second()
     };
-    // Entries of the list are pinned as long as they are in it.
-    let there = sound(repo, &before_it.ids())?.commits;
     pin_unclaimed(repo, &before_it, &there, |_| false)?;
     expire_pins(repo, before, &notes)?;
     let gone = repo.their_refs().thin_log(STASH, stays)?;
@@ -248,11 +283,12 @@ fn listed(repo: &GitRepo) -> Result<Listed, RepoError> {
     judged(repo, entries(repo)?)
 }
 
-/// Returns the present entries of the list, newest first.
-fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError> {
-    let log = repo.their_refs().reflog(STASH)?;
+/// Returns the newest entries of the list, newest first. Older ones were pinned when they were among those.
+pub(super) fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError> {
+    let log = repo.their_refs().reflog_end(STASH, LOG_MAX)?;
     let log = String::from_utf8_lossy(&log);
-    Ok(log.lines().rev().filter_map(stash_entry).collect())
+    let entries = log.lines().rev().filter_map(stash_entry);
+    Ok(entries.take(ENTRIES_MAX).collect())
 }
 
 /// Records new entries and their owners.
@@ -403,6 +439,30 @@ pub(super) fn branch_of(message: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An agent that lists many entries must not delay the copy of another one's.
+    #[test]
+    fn entries_of_each_committer_are_copied_before_the_rest_of_one() {
+        let entry = |n: usize, by: &str| Stash {
+            commit: Oid::new(format!("{n:040x}")).unwrap(),
+            message: String::new(),
+            by: by.to_owned(),
+        };
+        let mut listed: Vec<Stash> = (0..1_000).map(|n| entry(n, "flood")).collect();
+        listed.extend((1_000..1_010).map(|n| entry(n, "Toast")));
+        listed.extend((2_000..2_100).map(|n| entry(n, &format!("made up {n}"))));
+        let ids: BTreeSet<Oid> = listed.iter().map(|entry| entry.commit.clone()).collect();
+        let tried = BTreeSet::from([listed[1_000].commit.clone()]);
+        let newest = newest_of_each(&listed, &(&ids - &tried));
+        let place = |id: &Oid| usize::from_str_radix(id.as_str(), 16).unwrap();
+        let of = |range: std::ops::Range<usize>| {
+            let within = newest.iter().filter(|id| range.contains(&place(id)));
+            within.count()
+        };
+        assert_eq!((of(0..1_000), of(1_000..1_010)), (NEWEST, NEWEST));
+        assert!(!newest.contains(&&listed[1_000].commit));
+        assert_eq!(of(2_000..2_100), COMMITTERS - 2 + NEWEST);
+    }
 
     #[test]
     fn a_stash_names_the_branch_it_was_made_on() {

@@ -86,10 +86,21 @@ pub(super) fn sight(
     let _serial = repo.stash_seen();
     let known = read(repo)?;
     let now = Timestamp::now().as_second();
+    // Another thread may have read the list later than this one, and have recorded what came meanwhile.
+    let present: BTreeSet<Oid> = super::stash::entries(repo)?
+        .into_iter()
+        .map(|entry| entry.commit)
+        .collect();
     let mut found = FirstSeenLog {
         next: known.next.max(floor),
         ..FirstSeenLog::default()
     };
+    for (entry, sight) in &known.entries {
+        if present.contains(entry) {
+            found.entries.insert(entry.clone(), sight.clone());
+            found.open.extend(known.open.get(entry).cloned());
+        }
+    }
     for (entry, claim) in listed {
         let before = found.entries.get(&entry).or(known.entries.get(&entry));
         let is_new = before.is_none() || known.open.contains(&entry);

@@ -19,6 +19,8 @@ use crate::adapters::watch::DirWatch;
 
 /// The directory of the list, below theirs.
 const DIR: &str = "logs/refs";
+/// The directories below theirs that are watched: with each of the others, the one of the list can be moved away.
+const WATCHED: [&str; 3] = ["", "logs", DIR];
 /// The name of the list in that directory.
 const NAME: &str = "stash";
 /// The longest pause between two looks at the list of a rig that is written without end.
@@ -32,11 +34,14 @@ pub(super) struct StashWatch(Mutex<Watching>);
 
 #[derive(Debug, Default)]
 struct Watching {
-    /// The device and inode of the watched directory.
-    dir: Option<(u64, u64)>,
+    /// The watched directories.
+    dirs: Option<Ids>,
     /// The reason why nothing is watched, as it was logged.
     said: Option<String>,
 }
+
+/// The devices and inodes of directories.
+type Ids = [(u64, u64); WATCHED.len()];
 
 /// The watches of all rigs of this process: the kernel limits the inotify instances of a user, and not the directories of one.
 static ALL: Mutex<Option<All>> = Mutex::new(None);
@@ -77,24 +82,28 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn begin(repo: &GitRepo, me: &Weak<GitRepo>, watching: &mut Watching) -> Result<(), String> {
-    let dir = repo.theirs().join(DIR);
-    let found = || {
-        let found = fs::symlink_metadata(&dir).ok().filter(fs::Metadata::is_dir);
-        found.map(|found| (found.dev(), found.ino()))
+    let found = || -> Option<Ids> {
+        let mut ids = Ids::default();
+        for (id, below) in ids.iter_mut().zip(WATCHED) {
+            let found = fs::symlink_metadata(repo.theirs().join(below)).ok();
+            let found = found.filter(fs::Metadata::is_dir)?;
+            *id = (found.dev(), found.ino());
+        }
+        Some(ids)
     };
-    if watching.dir.is_some() && watching.dir == found() {
+    if watching.dirs.is_some() && watching.dirs == found() {
         return Ok(());
     }
     // git makes the directory with the first entry, which would then be noticed too late.
     share::own_dir(repo, Path::new(DIR)).map_err(|why| why.to_string())?;
-    // Its id is read first: a directory that replaces it meanwhile has another id.
+    // The ids are read first: a directory that replaces one meanwhile has another id.
     let now = found();
-    add(me, &dir)?;
-    watching.dir = now;
+    add(me, repo.theirs())?;
+    watching.dirs = now;
     Ok(())
 }
 
-/// Watches the list in a directory beside those of the other rigs.
+/// Watches the list of the repository in a directory beside those of the other rigs.
 fn add(me: &Weak<GitRepo>, dir: &Path) -> Result<(), String> {
     let mut all = locked(&ALL);
     let all = match &mut *all {
@@ -107,6 +116,9 @@ fn add(me: &Weak<GitRepo>, dir: &Path) -> Result<(), String> {
         let pin = move || {
             if let Some(repo) = repo.upgrade() {
                 stash::keep(&repo);
+                // The directory may have been replaced by another one, whose list is new.
+                watch(&repo);
+                stash::keep(&repo);
             }
         };
         let waker = spawn(pin).map_err(|error| error.to_string())?;
@@ -114,9 +126,12 @@ fn add(me: &Weak<GitRepo>, dir: &Path) -> Result<(), String> {
         all.rigs.insert(dir.to_owned(), Weak::clone(me));
     }
     locked(&all.wakers).retain(|dir, _| all.rigs.contains_key(dir));
-    let dirs: Vec<PathBuf> = all.rigs.keys().cloned().collect();
+    let of = |rig: &PathBuf| WATCHED.map(|below| rig.join(below));
+    let dirs: Vec<PathBuf> = all.rigs.keys().flat_map(of).collect();
     let mut failed = all.watch.watch(&dirs).failed;
-    failed.remove(dir).map_or(Ok(()), Err)
+    let own = of(&dir.to_owned());
+    let failed = own.iter().find_map(|dir| failed.remove(dir));
+    failed.map_or(Ok(()), Err)
 }
 
 fn open() -> Result<All, String> {
@@ -127,10 +142,8 @@ fn open() -> Result<All, String> {
     let wake_all = move || locked(&lost).values().for_each(wake);
     let watch = DirWatch::new(Arc::new(wake_all)).map_err(|error| error.to_string())?;
     watch.filter(Some(Box::new(move |path| {
-        if path.ends_with(NAME)
-            && let Some(waker) = path
-                .parent()
-                .and_then(|dir| locked(&named).get(dir).cloned())
+        if let Some(rig) = rig_of(path)
+            && let Some(waker) = locked(&named).get(rig).cloned()
         {
             wake(&waker);
         }
@@ -142,6 +155,14 @@ fn open() -> Result<All, String> {
         rigs,
         wakers,
     })
+}
+
+/// Returns the repository whose list a changed path is, or is a directory of.
+fn rig_of(path: &Path) -> Option<&Path> {
+    let list = Path::new(DIR).join(NAME);
+    let mut within = list.ancestors().filter(|below| *below != Path::new(""));
+    let below = within.find(|below| path.ends_with(below))?;
+    path.ancestors().nth(below.components().count())
 }
 
 /// Asks for one more run. A run that is already asked for covers this change, too.
@@ -173,6 +194,23 @@ fn work(woken: &Receiver<()>, mut run: impl FnMut()) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn change_of_the_list_or_of_a_directory_above_it_is_of_its_repository() {
+        for (path, rig) in [
+            (
+                "/c/.horde/repo.git/logs/refs/stash",
+                Some("/c/.horde/repo.git"),
+            ),
+            ("/c/.horde/repo.git/logs/refs", Some("/c/.horde/repo.git")),
+            ("/c/.horde/repo.git/logs", Some("/c/.horde/repo.git")),
+            ("/c/.horde/repo.git/logs/HEAD", None),
+            ("/c/.horde/repo.git/packed-refs", None),
+            ("/c/.horde/repo.git/refs/stash", None),
+        ] {
+            assert_eq!(rig_of(Path::new(path)), rig.map(Path::new), "{path}");
+        }
+    }
 
     /// It ran for each change, without end.
     #[test]

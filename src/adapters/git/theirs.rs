@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::admin::{failed, write_whole};
-use super::bytes;
+use super::ref_lock::RefLock;
 use super::rig::GitRepo;
 use super::share;
 use crate::adapters::beneath;
@@ -168,6 +168,17 @@ impl Theirs<'_> {
         self.read(&log)
     }
 
+    /// Returns the last lines of a reflog, `max` bytes at most; empty if there is none.
+    ///
+    /// # Errors
+    /// As [`Theirs::resolve`], whatever the size is.
+    pub(super) fn reflog_end(&self, name: &str, max: u64) -> Result<Vec<u8>, RepoError> {
+        let log = Path::new("logs").join(name);
+        let read = beneath::read_end(self.dir, &log, max);
+        let read = read.map_err(|error| failed("cannot read", &self.dir.join(&log), &error))?;
+        Ok(read.unwrap_or_default())
+    }
+
     /// Removes the lines from a reflog for which `stays` is false, and points the ref at the last remaining one.
     /// Returns the number of removed lines; 0 if git holds the lock.
     ///
@@ -178,8 +189,12 @@ impl Theirs<'_> {
         name: &str,
         stays: impl Fn(&str) -> bool,
     ) -> Result<usize, RepoError> {
+        let all_stay = |log: &[u8]| String::from_utf8_lossy(log).lines().all(&stays);
+        if all_stay(&self.reflog(name)?) {
+            return Ok(0);
+        }
         let path = self.dir.join(name);
-        let Some(lock) = Lock::take(&path)? else {
+        let Some(lock) = RefLock::take(&path)? else {
             return Ok(0);
         };
         let bytes = self.reflog(name)?;
@@ -236,7 +251,7 @@ impl Theirs<'_> {
     /// As [`Theirs::create`].
     pub(super) fn pack(&self, refs: &[(String, Oid)]) -> Result<bool, RepoError> {
         let path = self.packed_file();
-        let Some(_lock) = Lock::take(&path)? else {
+        let Some(_lock) = RefLock::take(&path)? else {
             return Ok(false);
         };
         let gone: BTreeSet<&str> = refs.iter().map(|(name, _)| name.as_str()).collect();
@@ -284,7 +299,7 @@ impl Theirs<'_> {
     /// [`RepoError::Failed`] when it cannot be written.
     pub(super) fn delete(&self, name: &str, at: &Oid) -> Result<bool, RepoError> {
         let path = self.dir.join(name);
-        let Some(_lock) = Lock::take(&path)? else {
+        let Some(_lock) = RefLock::take(&path)? else {
             return Ok(false);
         };
         if self.resolve(name)?.as_ref() != Some(at) {
@@ -296,7 +311,8 @@ impl Theirs<'_> {
         }
         for file in [path, self.dir.join("logs").join(name)] {
             match fs::remove_file(&file) {
-                Err(error) if !is_absent(&error) => {
+                // What is in the place of the reflog concerns a new branch of the name, which sets it aside.
+                Err(error) if !is_absent(&error) && !is_dir(&file) => {
                     return Err(failed("cannot remove", &file, &error));
                 }
                 _ => {}
@@ -380,7 +396,7 @@ impl Theirs<'_> {
             return Ok(true);
         }
         let path = self.packed_file();
-        let Some(_lock) = Lock::take(&path)? else {
+        let Some(_lock) = RefLock::take(&path)? else {
             return Ok(false);
         };
         let kept = self.packed_without(|found| found == name)?;
@@ -463,37 +479,8 @@ pub(super) fn drop_empty(dir: &Path) {
     let _held = fs::remove_dir(dir);
 }
 
-fn is_absent(error: &std::io::Error) -> bool {
+pub(super) fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
-
-/// git's own lock of a file: `<file>.lock`, held as long as this value lives.
-pub(super) struct Lock(PathBuf);
-
-impl Lock {
-    /// Takes the lock; none if it is held.
-    pub(super) fn take(file: &Path) -> Result<Option<Self>, RepoError> {
-        let mut name = bytes::of(file).to_vec();
-        name.extend_from_slice(b".lock");
-        let lock = bytes::path(&name).to_owned();
-        match fs::File::create_new(&lock) {
-            Ok(_) => Ok(Some(Self(lock))),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
-            // Without the directory there is no loose ref to lock.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Self(lock))),
-            Err(error) => Err(failed("cannot make", &lock, &error)),
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0)
-            && !is_absent(&error)
-        {
-            tracing::warn!(lock = %self.0.display(), %error, "the supervisor could not remove its own lock file; git commands that need the lock will fail");
-        }
-    }
 }
 
 #[cfg(test)]

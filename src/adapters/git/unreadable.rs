@@ -1,6 +1,7 @@
 //! Objects that exist and cannot be opened: their mode or the disk is the cause. git has the same words for them as for
 //! damaged and missing ones, so their files are opened here before an object counts as lost.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// Checks the files of these objects of theirs, of those that git's message names, and all packs. Gives the owner access
-/// to closed files of this user, so that a retry can read them.
+/// to closed files of this user.
 ///
 /// # Errors
 /// A file exists and cannot be read.
@@ -22,14 +23,26 @@ pub(super) fn check(repo: &GitRepo, ids: &[Oid], told: &str) -> Result<(), RepoE
     let objects = repo.theirs().join("objects");
     let named = told.split(|c: char| !c.is_ascii_hexdigit());
     let named = named.filter_map(|word| Oid::new(word).ok());
-    let loose: Vec<PathBuf> = named
-        .chain(ids.iter().cloned())
-        .map(|id| file(&id))
-        .collect();
-    match first(&objects, &loose) {
+    let loose = named.chain(ids.iter().cloned()).map(|id| file(&id));
+    let files: Vec<PathBuf> = loose.chain(packs(&objects)).collect();
+    match still_closed(&objects, &files) {
         None => Ok(()),
         Some((path, error)) => Err(failed("cannot read", &objects.join(path), &error)),
     }
+}
+
+/// Returns the names of the packs and of their indexes: an agent may put any other file beside them.
+fn packs(objects: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(objects.join("pack")).into_iter().flatten();
+    let names = listed
+        .flatten()
+        .map(|entry| PathBuf::from(entry.file_name()));
+    let is_pack = |name: &PathBuf| {
+        let extension = name.extension().and_then(OsStr::to_str);
+        matches!(extension, Some("pack" | "idx"))
+    };
+    let packs = names.filter(is_pack);
+    packs.map(|name| Path::new("pack").join(name)).collect()
 }
 
 /// Returns the name of a loose object's file.
@@ -38,25 +51,26 @@ fn file(id: &Oid) -> PathBuf {
     Path::new(fan).join(rest)
 }
 
-/// Returns the first of these files, or of the packs, that exists and cannot be read.
-fn first(objects: &Path, loose: &[PathBuf]) -> Option<(PathBuf, io::Error)> {
-    let listed = fs::read_dir(objects.join("pack")).into_iter().flatten();
-    let packs = listed
-        .flatten()
-        .map(|it| Path::new("pack").join(it.file_name()));
-    loose.iter().cloned().chain(packs).find_map(|name| {
-        let read = beneath::open(objects, &name).and_then(|file| match file {
+/// Opens these files to the owner where needed, all of them, and returns the first that still cannot be read.
+fn still_closed(objects: &Path, files: &[PathBuf]) -> Option<(PathBuf, io::Error)> {
+    let read = |name: &Path| {
+        let read = beneath::open(objects, name).and_then(|file| match file {
             Some(mut file) => file.read(&mut [0]).map(drop),
             None => Ok(()),
         });
-        match read {
-            Err(error) if is_of_the_machine(&error) => {
-                let _opened = beneath::open_up(objects, &name);
-                Some((name, error))
-            }
-            Ok(()) | Err(_) => None,
-        }
-    })
+        read.err().filter(is_of_the_machine)
+    };
+    let mut first = None;
+    for name in files {
+        let Some(error) = read(name) else { continue };
+        let is_opened = beneath::open_up(objects, name).unwrap_or(false);
+        let left = match is_opened {
+            true => read(name),
+            false => Some(error),
+        };
+        first = first.or_else(|| left.map(|error| (name.clone(), error)));
+    }
+    first
 }
 
 /// Returns false if no file is there, or an object of another type is in the place of the file or of its directory:
@@ -89,14 +103,14 @@ mod tests {
         }
         let mode = fs::Permissions::from_mode(0o000);
         fs::set_permissions(objects.join(&names[0]), mode).unwrap();
-        assert!(first(objects, &names[1..]).is_none());
-        assert!(first(objects, &[file(&Oid::new("c".repeat(40)).unwrap())]).is_none());
+        assert!(still_closed(objects, &names[1..]).is_none());
+        assert!(still_closed(objects, &[file(&Oid::new("c".repeat(40)).unwrap())]).is_none());
         // The superuser opens every file: this thread reads as another user.
         let as_root = geteuid().is_root();
         if as_root {
             setfsuid(Uid::from_raw(65534));
         }
-        let found = first(objects, &names);
+        let found = still_closed(objects, &names);
         if as_root {
             setfsuid(Uid::from_raw(0));
         }
@@ -105,5 +119,28 @@ mod tests {
             (path, error.kind()),
             (names[0].clone(), ErrorKind::PermissionDenied)
         );
+    }
+
+    /// An agent can close any number of files; each attempt had opened one.
+    #[test]
+    fn files_of_this_user_are_opened_in_one_pass_and_other_files_than_packs_are_ignored() {
+        let dir = crate::testing::scratch();
+        let objects = dir.path();
+        let pack = objects.join("pack");
+        fs::create_dir(&pack).unwrap();
+        for name in ["a.pack", "a.idx", "b.pack", "tmp_pack_1", "x1"] {
+            fs::write(pack.join(name), "x").unwrap();
+            let mode = fs::Permissions::from_mode(0o000);
+            fs::set_permissions(pack.join(name), mode).unwrap();
+        }
+        let mut found = packs(objects);
+        found.sort();
+        let names = ["pack/a.idx", "pack/a.pack", "pack/b.pack"].map(PathBuf::from);
+        assert_eq!(found, names);
+        assert!(still_closed(objects, &found).is_none());
+        if !geteuid().is_root() {
+            let mode = |name: &PathBuf| fs::metadata(objects.join(name)).unwrap().permissions();
+            assert!(found.iter().all(|name| mode(name).mode() & 0o400 != 0));
+        }
     }
 }

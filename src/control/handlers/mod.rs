@@ -159,7 +159,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::MqList(args) => mq::list(world, args).await,
         Op::MqShow(args) => mq::show(world, &args.mr).await,
         Op::MqRetry(args) => mq::retry(world, asker().await, &args.mr).await,
-        Op::MqApprove(args) => mq::approve(world, asker().await, &args.mr).await,
+        Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
         Op::MqReject(args) => mq::reject(world, asker().await, args).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
         Op::AutoList(_) => auto::list(world).await.map(Value::Array),

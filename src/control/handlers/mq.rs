@@ -10,7 +10,7 @@ use crate::actors::records::rework;
 use crate::actors::sagas::land;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::args::{InRig, MqReject};
+use crate::control::protocol::args::{self, InRig, MqReject};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
 use crate::domain::ids::RelicId;
@@ -18,6 +18,9 @@ use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
 use crate::domain::queue::Step;
 use crate::ports::relics::{StoreError, Txn};
+
+/// The smallest number of digits that names a commit.
+const COMMIT_MIN: usize = 7;
 
 /// Lists merge requests in the order in which they land; finished ones last.
 pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
@@ -72,13 +75,27 @@ pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value
 }
 
 /// Approves a merge request: the witness measures again and lets it continue.
-pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
-    let (id, now) = (names::relic(id)?, world.clock.now());
+pub(super) async fn approve(
+    world: &World,
+    asker: Asker,
+    args: args::MqApprove,
+) -> Result<Value, ControlError> {
+    let (id, now) = (names::relic(&args.mr)?, world.clock.now());
     let mr = world
         .store
         .run(move |txn| {
             let mut mr = txn.mr(&id)?;
-            if mr.review == Review::Approved {
+            if let Some(head) = args.head.as_deref()
+                && (head.len() < COMMIT_MIN || !mr.head.as_str().starts_with(head))
+            {
+                let why = format!("the head of {id} is {}, not {head}", mr.head);
+                return Err(StoreError::Conflict(why));
+            }
+            let is_refused = matches!(
+                mr.state,
+                MrState::Rejected | MrState::Failed | MrState::Conflict
+            );
+            if mr.review == Review::Approved && !is_refused {
                 return Ok(mr);
             }
             waits(&mr, now)?;

@@ -367,6 +367,19 @@ pub struct MrRef {
     pub mr: String,
 }
 
+/// `mq.approve`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct MqApprove {
+    /// The merge request
+    #[serde(alias = "id")]
+    pub mr: String,
+    /// Approve this commit only: refused if the branch has another head by now
+    #[arg(long, value_name = "COMMIT")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+}
+
 /// `mq.reject`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]

@@ -106,7 +106,7 @@ ops! {
     "mq.list" => MqList(InRig),
     "mq.show" => MqShow(MrRef),
     "mq.retry" => MqRetry(MrRef),
-    "mq.approve" => MqApprove(MrRef),
+    "mq.approve" => MqApprove(MqApprove),
     "mq.reject" => MqReject(MqReject),
     "auto.list" => AutoList(Nothing),
     "auto.run" => AutoRun(AutoRef),

@@ -33,7 +33,20 @@ fn merge_request_in_review_lands_when_it_is_approved() {
     assert_eq!(mr(&city, &relic).unwrap()["state"], "reviewing");
     assert!(!city.landed().contains(&"a.txt".to_owned()));
     assert!(city.sandbox("Toast").join("a.txt").exists());
-    assert_eq!(city.hd(&["mq", "approve", &id]).code, 0);
+    let head = mr(&city, &relic).unwrap()["head"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let other = "0123456789abcdef0123456789abcdef01234567";
+    for wrong in [other, &head[..4], ""] {
+        let refused = city.hd(&["mq", "approve", &id, "--head", wrong]);
+        assert_eq!(refused.code, 1, "{wrong:?}: {}", refused.err);
+        assert!(refused.err.contains(&head), "{}", refused.err);
+    }
+    assert_eq!(
+        city.hd(&["mq", "approve", &id, "--head", &head[..10]]).code,
+        0
+    );
     city.wait_status(&relic, "closed");
     assert!(city.landed().contains(&"a.txt".to_owned()));
     city.wait_no_raiders();

@@ -10,7 +10,7 @@ use super::{at_risk, salvage_quota};
 use crate::actors::mail::NukeTarget;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
-use crate::domain::nuke::losses;
+use crate::domain::nuke::{is_readable, losses};
 
 /// Returns the commits that only the sandbox's branch or its HEAD holds.
 pub(super) async fn strays(world: &World, target: &NukeTarget) -> Result<Vec<Oid>, Refusal> {
@@ -66,7 +66,7 @@ fn refuse(target: &NukeTarget, strays: &[Oid], left: Option<&GitFacts>) -> Resul
         )
     };
     let mut lines: Vec<String> = strays.iter().map(line).collect();
-    let left = left.filter(|left| !left.is_committed());
+    let left = left.filter(|left| !left.is_committed() || !is_readable(left));
     lines.extend(left.map(losses).into_iter().flatten());
     if lines.is_empty() {
         return Ok(());

@@ -183,6 +183,42 @@ fn fault_that_the_project_has_already_is_no_matter_of_a_branch() {
     assert!(matches!(fits(&new), Err(RepoError::Rejected(_))));
 }
 
+/// An agent had landed a tree that no remote with `fsckObjects` takes, by entries that the project has elsewhere.
+#[test]
+fn entry_of_the_project_excuses_no_fault_of_the_tree_that_has_it() {
+    let rigged = Rigged::new();
+    let blob = |text: &str| raw_id(write(&rigged, "blob", text).as_str());
+    let (one, other) = (blob("1\n"), blob("2\n"));
+    let entry = |mode: &str, name: &str, id: &[u8]| {
+        [mode.as_bytes(), b" ", name.as_bytes(), b"\0", id].concat()
+    };
+    let plain = [
+        entry("100644", ".gitmodules", &one),
+        entry("100644", "a", &other),
+        entry("100644", "b", &one),
+    ];
+    let plain = write(&rigged, "tree", plain.concat());
+    let base = commit_on(&rigged, plain.as_str(), &rigged.base, BY);
+    rigged.foreign_push("main", &base);
+    let fetched = rigged.repo.git().args(["fetch", "-q", "origin"]).run();
+    fetched.unwrap();
+    let forms = [
+        vec![entry("0100644", "a", &other), entry("100644", "b", &one)],
+        vec![entry("100644", "b", &one), entry("100644", "b", &one)],
+        vec![entry("100644", "b", &one), entry("100644", "b", &other)],
+        vec![entry("120000", ".gitmodules", &one)],
+    ];
+    for (nth, form) in forms.into_iter().enumerate() {
+        let tree = write(&rigged, "tree", form.concat());
+        let head = commit_on(&rigged, tree.as_str(), &base, BY);
+        let fits = check(&rigged.repo, &PathBuf::from("/none"), &head, "main");
+        assert!(
+            matches!(fits, Err(RepoError::Rejected(_))),
+            "{nth}: {fits:?}"
+        );
+    }
+}
+
 /// Pushes to a remote that checks objects. Returns true if it accepts.
 fn is_taken(rigged: &Rigged, head: &Oid) -> bool {
     let url = rigged.repo.push_url().unwrap();

@@ -11,11 +11,12 @@ use crate::domain::ids::Oid;
 const NAME_MAX: usize = 4_096;
 
 /// An entry of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub name: Vec<u8>,
     pub id: Oid,
     /// The mode. git keeps the low bits of one that is too long.
-    mode: u32,
+    pub mode: u32,
     /// Set when the mode begins with a zero.
     is_padded: bool,
 }
@@ -92,6 +93,15 @@ pub(super) fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
     for entry in entries {
         let is_twice = !names.insert(entry.name.clone());
         let shown = || bytes::lossy(&entry.name);
+        // Faults of the tree that has the entry, whatever other trees have it, too.
+        if is_twice || entry.is_padded {
+            let why = match is_twice {
+                true => "twice in a tree",
+                false => "has a mode that begins with 0",
+            };
+            faults.push(Fault::whole(format!("{} {why}", shown())));
+            continue;
+        }
         let (why, asked) = match entry.name.as_slice() {
             b"" => ("an entry of a tree without a name".to_owned(), None),
             b"." | b".." => (format!("an entry of a tree named {}", shown()), None),
@@ -101,8 +111,6 @@ pub(super) fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
                 (format!("{:?} {why}", shown()), None)
             }
             name if name.len() > NAME_MAX => ("a name that is too long".to_owned(), None),
-            _ if is_twice => (format!("{} twice in a tree", shown()), None),
-            _ if entry.is_padded => (format!("a mode that begins with 0: {}", shown()), None),
             _ if entry.id.as_str().bytes().all(|digit| digit == b'0') => {
                 (format!("an entry that names nothing: {}", shown()), None)
             }
@@ -111,7 +119,7 @@ pub(super) fn tree_faults(text: &[u8], tree: &Oid) -> Vec<Fault> {
         };
         faults.push(Fault {
             why,
-            entry: Some((entry.name, entry.id)),
+            entry: Some(entry),
             asked,
         });
     }
@@ -131,7 +139,7 @@ pub(super) fn kind_fault(entry: &Entry, kind: &str) -> Option<Fault> {
             "{} names a {kind}, not a {wanted}",
             bytes::lossy(&entry.name)
         ),
-        entry: Some((entry.name.clone(), entry.id.clone())),
+        entry: Some(entry.clone()),
         asked: None,
     })
 }

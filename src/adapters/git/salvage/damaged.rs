@@ -7,14 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::bytes;
 use super::super::command::Git;
 use super::super::files::store::Store;
+use super::super::object_copy::is_damage;
 use super::super::reflog_commits::kinds;
 use super::super::rig::GitRepo;
+use super::super::unreadable;
 use super::manifest::{Damaged, SavedBytes};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The number of damaged trees of all commits that are read: each costs a git process. The others count as unread.
 const TREES_MAX: usize = 5_000;
+
+/// The number of ancestors of a damaged commit that are looked at. Those after them count as unread.
+const COMMITS_MAX: usize = 200;
 
 /// The result of saving damaged commits.
 #[derive(Default)]
@@ -25,9 +30,11 @@ pub(super) struct Saved {
     pub(super) blobs: BTreeSet<Oid>,
     /// Whole trees that must stay.
     pub(super) trees: BTreeSet<Oid>,
+    /// Whole ancestors that must stay, each with its history.
+    pub(super) whole: BTreeSet<Oid>,
 }
 
-/// Saves these commits with the trees of their parents. The history of the parents is saved where a ref names it.
+/// Saves these commits and their ancestors.
 pub(super) fn save<F: Fn() -> Git>(
     repo: &GitRepo,
     store: &mut Store<F>,
@@ -69,21 +76,32 @@ struct Parts<'a, F> {
 }
 
 impl<F: Fn() -> Git> Parts<'_, F> {
-    /// Saves a commit, and everything below it and its parents.
+    /// Saves a commit, and everything below it and its ancestors.
     fn commit(&mut self, commit: &Oid) -> Result<Damaged, RepoError> {
         let mut of = Damaged {
             commit: commit.clone(),
             bytes: Vec::new(),
             unread: Vec::new(),
         };
-        let text = self.text_of(commit, &mut of)?;
-        let mut open = of_head(&text, b"tree ");
-        // A stash entry has its index and its untracked files in parents that no other ref names.
-        for parent in of_head(&text, b"parent ") {
-            let text = self.text_of(&parent, &mut of)?;
+        let (mut open, mut done) = (BTreeSet::new(), BTreeSet::new());
+        // A stash entry has its index and its untracked files in parents that no other ref names, and a pull moves a
+        // branch by many commits with one line of its reflog.
+        let mut ancestors = vec![commit.clone()];
+        while let Some(id) = ancestors.pop() {
+            if !done.insert(id.clone()) {
+                continue;
+            }
+            if done.len() > COMMITS_MAX {
+                of.unread.push(id);
+                continue;
+            }
+            let text = self.text_of(&id, &mut of)?;
             open.extend(of_head(&text, b"tree "));
+            let parents = of_head(&text, b"parent ");
+            self.look_at(&parents)?;
+            let is_left = |id: &Oid| !matches!(self.known.get(id), Some(Part::Whole));
+            ancestors.extend(parents.into_iter().filter(is_left));
         }
-        let mut done = BTreeSet::new();
         while !open.is_empty() {
             self.look_at(&open)?;
             let mut next = BTreeSet::new();
@@ -125,6 +143,10 @@ impl<F: Fn() -> Git> Parts<'_, F> {
                     self.saved.trees.insert(id.clone());
                     Part::Whole
                 }
+                ("commit", false) => {
+                    self.saved.whole.insert(id.clone());
+                    Part::Whole
+                }
                 ("tree", true) if self.trees < TREES_MAX => {
                     self.trees += 1;
                     let id_len = id.as_str().len() / 2;
@@ -158,10 +180,15 @@ impl<F: Fn() -> Git> Parts<'_, F> {
         kind: &str,
     ) -> Result<Option<(SavedBytes, Vec<u8>)>, RepoError> {
         let read = self.repo.lens().args(["cat-file", kind, id.as_str()]);
-        let read = read.output()?;
-        if !read.ok() {
-            return Ok(None);
-        }
+        let read = match read.run() {
+            Ok(read) => read,
+            Err(why) if is_damage(&why) => {
+                let id = std::slice::from_ref(id);
+                unreadable::check(self.repo, id, &why.to_string())?;
+                return Ok(None);
+            }
+            Err(why) => return Err(why),
+        };
         let blob = self.store.bytes(&read.stdout)?;
         self.saved.blobs.insert(blob.clone());
         let bytes = SavedBytes {

@@ -173,7 +173,8 @@ pub(super) fn write<F: Fn() -> Git>(
     let held = capture.blobs.iter().chain(staged.iter().map(|(id, _)| id));
     let held: BTreeSet<&Oid> = held.chain(&below.blobs).collect();
     let tree = meta_tree(repo, [&manifest, &files], &held, &below.trees)?;
-    let named = named_commits(repo, measured)?;
+    let mut named = named_commits(repo, measured)?;
+    named.extend(below.whole);
     let message = format!("State of {raider}, incarnation {incarnation}");
     let meta = commit_tree(repo, raider, &tree, &named, &message)?;
     let head = measured.ground.head.iter();

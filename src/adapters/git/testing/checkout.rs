@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::Rigged;
-use crate::adapters::git::checkout::free;
+use crate::adapters::git::checkout::{free, turn};
 use crate::adapters::git::command::{Git, Output};
 use crate::adapters::git::land::land;
 use crate::domain::ids::Oid;
@@ -29,6 +29,34 @@ fn lands(rig: &Rigged, new: &Oid) {
 
 fn text(path: PathBuf) -> String {
     fs::read_to_string(path).unwrap()
+}
+
+/// Two supervisors, or two rigs, had moved one checkout at once: it lost files that had landed.
+#[test]
+fn landing_waits_for_another_one_on_the_same_checkout() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("dir/a", "a\n")]);
+    let dir = fs::File::open(rig.origin().join(".git")).unwrap();
+    dir.lock().unwrap();
+    let (path, why) = busy(&rig, &new);
+    let of_another = "a landing of another supervisor".to_owned();
+    assert_eq!(
+        (path, why),
+        (rig.origin(), CheckoutBusy::Underway(of_another))
+    );
+    drop(dir);
+    lands(&rig, &new);
+    let turn = turn(&rig.repo).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let next =
+            scope.spawn(|| land(&rig.repo, "main", &new, &rig.commit(&new, &[("b", "b\n")])));
+        assert!(
+            !next.is_finished(),
+            "a rig of this supervisor waits for its turn"
+        );
+        drop(turn);
+        next.join().unwrap().unwrap();
+    });
 }
 
 #[test]
