@@ -146,6 +146,10 @@ pub fn run(path: &Path, store: Store) -> ExitCode {
     code
 }
 
+/// The most threads for blocking work. They are made when they are needed; the budgets of about thirty rigs that all hang
+/// (`actors/budgets.rs`) do not use them up.
+const BLOCKING_MAX: usize = 4096;
+
 fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     // Resolved once: a link that leads elsewhere later must not move a city under its supervisor. An error in the path
     // is reported by the code that reads it.
@@ -162,6 +166,7 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     panic_hook();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(BLOCKING_MAX)
         .enable_all()
         .build()
         .map_err(failed("the runtime cannot be started"))?;

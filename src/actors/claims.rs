@@ -63,6 +63,8 @@ pub enum ClaimKey {
     Trash,
     /// Typing into a session.
     Typing(String),
+    /// The upkeep of a rig's repository.
+    Upkeep(RigName),
     /// Reading transcripts.
     Usage,
 }

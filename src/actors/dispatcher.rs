@@ -62,7 +62,7 @@ impl Actor for DispatcherActor {
         me.cast(DispatcherMsg::Patrol)?;
         Ok(Dispatcher {
             world,
-            timer: LookTimer::new(|| DispatcherMsg::Look, DispatcherMsg::Looked),
+            timer: LookTimer::new("dispatcher", || DispatcherMsg::Look, DispatcherMsg::Looked),
             expired: retention::LastRuns::default(),
         })
     }

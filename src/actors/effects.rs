@@ -1,24 +1,30 @@
 //! The only place where actors touch the world. Slow work runs on a blocking thread and comes back as a value; nothing
 //! here decides.
 
+mod rigs;
+
 use crate::actors::mail::ShamanMsg;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::OwnedSemaphorePermit;
 
+pub use self::rigs::{
+    discard, prepare, prepare_held, repo, repo_for, set_up, unseen_rigs, user_email,
+};
+pub use super::budgets::WorkKind;
+use super::budgets::{Owner, Spent};
 use super::claims::ClaimKey;
 use super::world::World;
 use crate::domain::city::{Agent, Rights};
 use crate::domain::facts::{RunState, SessionFacts};
-use crate::domain::ids::{RigName, SessionId};
-use crate::domain::nuke::NukePermit;
+use crate::domain::ids::SessionId;
 use crate::domain::session_env;
 use crate::domain::terminal_log::of_last_session;
 use crate::domain::transcript;
-use crate::ports::repo::{Repo, RepoError};
-use crate::ports::runner::Command;
+use crate::ports::runner::{Command, Runner};
 use crate::ports::sessions::{
     SessionError, SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
 };
@@ -31,94 +37,65 @@ pub(super) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-/// Runs work on a rig's repository.
-///
-/// # Errors
-/// The work's own error; [`RepoError::Held`] while the rig is held, because its repository cannot be made ready;
-/// [`RepoError::NotFound`] when the rig is not configured; [`RepoError::Failed`] when the work panicked.
-pub async fn repo<T: Send + 'static>(
+/// Runs blocking work within the budget of its owner; `None` when it panicked. The thread keeps its place until the
+/// work ends, even if the caller stops waiting.
+async fn budgeted<T: Send + 'static>(
     world: &World,
-    rig: &RigName,
-    work: impl FnOnce(&dyn Repo) -> Result<T, RepoError> + Send + 'static,
-) -> Result<T, RepoError> {
-    let Some(repo) = world.repo(rig) else {
-        return Err(RepoError::NotFound(format!("rig {rig}")));
+    owner: Owner,
+    kind: WorkKind,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Option<T>, Spent> {
+    let place = world.budgets.take(&owner, kind).await?;
+    let placed = move || {
+        let _until_it_ends = place;
+        work()
     };
-    let broken = || RepoError::Failed("an operation on the repository panicked".into());
-    let ready = move || match repo.held() {
-        Some(why) => Err(RepoError::Held(why)),
-        None => work(&*repo),
-    };
-    blocking(ready).await.ok_or_else(broken)?
+    Ok(blocking(placed).await)
 }
 
-/// Retries the preparation of held rigs, each in one thread at a time. Returns these rigs, with the reason.
-pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
-    let mut held = Vec::new();
-    for (rig, repo) in &world.repos {
-        let Some(why) = repo.held() else { continue };
-        held.push((rig.clone(), why));
-        // A first fetch may take an hour.
-        if let Some(claim) = world.claims.claim(ClaimKey::Prepare(rig.clone())) {
-            let (rig, repo) = (rig.clone(), Arc::clone(repo));
-            let _task = tokio::task::spawn_blocking(move || {
-                match repo.prepare() {
-                    Ok(()) => {
-                        tracing::info!(%rig, "the held rig was prepared; its work continues")
-                    }
-                    Err(why) => tracing::debug!(
-                        %rig,
-                        %why,
-                        "the held rig still cannot be prepared; it is retried"
-                    ),
-                }
-                drop(claim);
-            });
-        }
-    }
-    held
-}
+/// The limit of reading a caller's process.
+const CALLER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Removes the permit's sandbox, unless a session came to it after the permit was given, up to the instant of the
-/// removal.
-///
-/// # Errors
-/// [`RepoError::PermitStale`] when anything changed since the permit was given.
-pub async fn discard(world: &World, permit: NukePermit) -> Result<(), RepoError> {
-    let (trash, rig) = (world.city.trash_dir(), permit.raider().rig.clone());
-    let provider = Arc::clone(&world.sessions);
-    repo(world, &rig, move |repo| {
-        let id = permit.raider().session_id();
-        let still = || {
-            let seen = provider.facts(&id);
-            let seen = seen.map_err(|error| RepoError::PermitStale(error.to_string()))?;
-            // If the provider no longer knows the session, it has ended.
-            match seen.as_ref().is_none_or(|seen| permit.is_for(seen)) {
-                true => Ok(()),
-                false => Err(RepoError::PermitStale("it has a newer session".into())),
-            }
+/// Reads from the process of a caller. None when that does not end in time: a process may keep its readers waiting.
+pub async fn caller<T: Send + 'static>(
+    world: &World,
+    pid: u32,
+    read: impl FnOnce(&dyn Sessions, &dyn Runner) -> T + Send + 'static,
+) -> Option<T> {
+    let (sessions, runner) = (Arc::clone(&world.sessions), Arc::clone(&world.runner));
+    let reading = async move {
+        // Its own place first: a process that keeps its readers waiting must not take the places of others.
+        let own = world
+            .budgets
+            .take(&Owner::Caller(pid), WorkKind::Caller)
+            .await;
+        let all = world.budgets.take(&Owner::City, WorkKind::Callers);
+        let places = (own.ok()?, all.await.ok()?);
+        let placed = move || {
+            let _until_it_ends = places;
+            read(&*sessions, &*runner)
         };
-        // Checked first, to spare git a useless measurement.
-        still()?;
-        repo.discard_sandbox(&permit, &trash, &still)
-    })
-    .await
+        blocking(placed).await
+    };
+    tokio::time::timeout(CALLER_LIMIT, reading).await.ok()?
 }
 
 /// Runs work on task files.
 ///
 /// # Errors
-/// The work's own error.
+/// The work's own error, or that earlier work on them hangs.
 pub async fn tasks<T: Send + 'static>(
     world: &World,
     work: impl FnOnce(&dyn TaskFiles) -> Result<T, TaskError> + Send + 'static,
 ) -> Result<T, TaskError> {
     let tasks = Arc::clone(&world.tasks);
-    let broken = || TaskError {
-        path: Default::default(),
-        why: "an operation on task files panicked".into(),
+    let failed = |why: String| TaskError {
+        path: world.city.state_dir(),
+        why,
     };
-    blocking(move || work(&*tasks)).await.ok_or_else(broken)?
+    let done = budgeted(world, Owner::City, WorkKind::Tasks, move || work(&*tasks)).await;
+    done.map_err(|spent| failed(spent.to_string()))?
+        .ok_or_else(|| failed("an operation on task files panicked".into()))?
 }
 
 /// Empties the trash in the background, in one thread at a time. Nothing waits for it, not even the end of the process:
@@ -147,21 +124,44 @@ pub fn empty_trash(world: &World) {
     }
 }
 
-/// Runs work on the session provider.
+/// Runs work on a session.
 ///
 /// # Errors
-/// The work's own error; [`SessionError::Failed`] when it panicked.
+/// The work's own error; [`SessionError::Failed`] when it panicked, or earlier work on this session hangs.
 pub async fn sessions<T: Send + 'static>(
     world: &World,
     id: &SessionId,
     work: impl FnOnce(&dyn Sessions) -> Result<T, SessionError> + Send + 'static,
 ) -> Result<T, SessionError> {
+    sessions_for(world, id, WorkKind::Session, work).await
+}
+
+async fn sessions_for<T: Send + 'static>(
+    world: &World,
+    id: &SessionId,
+    kind: WorkKind,
+    work: impl FnOnce(&dyn Sessions) -> Result<T, SessionError> + Send + 'static,
+) -> Result<T, SessionError> {
     let provider = Arc::clone(&world.sessions);
-    let broken = SessionError::Failed {
+    let failed = |why: String| SessionError::Failed {
         id: id.clone(),
-        why: "the provider panicked".into(),
+        why,
     };
-    blocking(move || work(&*provider)).await.ok_or(broken)?
+    let owner = Owner::Session(id.clone());
+    let done = budgeted(world, owner, kind, move || work(&*provider)).await;
+    done.map_err(|spent| failed(spent.to_string()))?
+        .ok_or_else(|| failed("the provider panicked".into()))?
+}
+
+/// The right to start a session, one of `start_concurrency`. It ends with the start, or with the time that a start has:
+/// a start that hangs keeps no other session waiting.
+#[derive(Clone)]
+struct Turn(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Turn {
+    fn end(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
 }
 
 /// Starts a session. A start that outlives the limit counts as failed, and is ended if it still succeeds, so that no
@@ -179,12 +179,19 @@ pub async fn start(
     let Ok(permit) = Arc::clone(&world.starts).acquire_owned().await else {
         return Err(StartError::Provider("the supervisor is stopping".into()));
     };
-    let provider = Arc::clone(&world.sessions);
+    let turn = Turn(Arc::new(Mutex::new(Some(permit))));
+    let owner = Owner::Session(spec.id.clone());
+    let place = world.budgets.take(&owner, WorkKind::Life).await;
+    let place = place.map_err(|spent| StartError::Provider(spent.to_string()))?;
+    let (provider, starts) = (Arc::clone(&world.sessions), Arc::clone(&world.starts));
+    let own = turn.clone();
     let mut work = tokio::task::spawn_blocking(move || {
+        let _until_it_ends = place;
         let started = provider.start(&spec);
+        own.end();
         match started {
             // Ended here, because the caller may be gone.
-            Ok(late) if permit.semaphore().is_closed() => {
+            Ok(late) if starts.is_closed() => {
                 let why = match provider.stop(&late.handle, Duration::ZERO) {
                     Ok(_) => "the supervisor is stopping".to_owned(),
                     Err(error) => error.to_string(),
@@ -195,8 +202,10 @@ pub async fn start(
         }
     });
     if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
+        turn.end();
         return done.map_err(|_| broken())?;
     }
+    turn.end();
     let provider = Arc::clone(&world.sessions);
     tokio::spawn(async move {
         if let Ok(Ok(late)) = work.await {
@@ -222,7 +231,7 @@ pub async fn stop(
     grace: Duration,
 ) -> Result<Stopped, SessionError> {
     let id = handle.id.clone();
-    let stopped = sessions(world, &id, move |provider| {
+    let stopped = sessions_for(world, &id, WorkKind::Life, move |provider| {
         // An agent that cannot be interrupted is terminated all the same.
         let heard = !grace.is_zero() && provider.interrupt(&handle).is_ok();
         match provider.stop(&handle, grace) {
@@ -275,12 +284,23 @@ pub async fn facts(world: &World, id: &SessionId) -> Result<Option<SessionFacts>
 /// The sessions cannot be listed.
 pub async fn list(world: &World) -> Result<Vec<SessionFacts>, SessionError> {
     let provider = Arc::clone(&world.sessions);
-    let broken = || SessionError::Failed {
+    let failed = |why: String| SessionError::Failed {
         // No single session to name: the whole list failed.
         id: SessionId::new("all").expect("a valid id"),
-        why: "the provider panicked".into(),
+        why,
     };
-    blocking(move || provider.list()).await.ok_or_else(broken)?
+    let listed = budgeted(world, Owner::City, WorkKind::List, move || provider.list()).await;
+    listed
+        .map_err(|spent| failed(spent.to_string()))?
+        .ok_or_else(|| failed("the provider panicked".into()))?
+}
+
+/// Returns, for each session, whether one of these programs is among its processes; none where unknown.
+pub async fn agents_live(world: &World, asked: Vec<(SessionId, Vec<String>)>) -> Vec<Option<bool>> {
+    let (provider, unknown) = (Arc::clone(&world.sessions), vec![None; asked.len()]);
+    let look = move || provider.agents_live(&asked);
+    let lives = budgeted(world, Owner::City, WorkKind::List, look).await;
+    lives.ok().flatten().unwrap_or(unknown)
 }
 
 /// Removes the logs of sessions that ended before that time.
@@ -364,3 +384,6 @@ pub async fn tail(world: &World, id: &SessionId) -> String {
     });
     text.await.unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

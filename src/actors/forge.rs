@@ -18,6 +18,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::claims::ClaimKey;
 use super::effects;
+use super::look_timer;
 use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land;
 use super::world::World;
@@ -119,9 +120,8 @@ impl Forge {
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
             let own = args.clone();
-            // In a task of its own: a look that panics must not be the last one.
-            let read = tokio::spawn(async move { read_inbox(&own).await });
-            match read.await {
+            let read = async move { read_inbox(&own).await };
+            match look_timer::watched(&args.world, "forge", read).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(
@@ -130,10 +130,10 @@ impl Forge {
                         "the forge could not read its inbox; the next look retries"
                     );
                 }
-                Err(panic) => tracing::error!(
+                Err(why) => tracing::error!(
                     rig = %args.rig,
-                    %panic,
-                    "the forge's look panicked; the next look retries"
+                    ?why,
+                    "the forge's look has no result; the next look retries"
                 ),
             }
             // A restarted forge looks by itself.
@@ -256,7 +256,10 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
         return Ok(());
     }
     let (mr, head) = (ready.mr.clone(), ready.head.clone());
-    effects::repo(world, &args.rig, move |repo| repo.pin(&mr, &head)).await?;
+    effects::repo_for(world, &args.rig, effects::WorkKind::Landing, move |repo| {
+        repo.pin(&mr, &head)
+    })
+    .await?;
     world.at(FaultPoint::LandPinBefore);
     world
         .store

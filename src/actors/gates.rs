@@ -193,7 +193,11 @@ async fn run_once(
         log_dir: world.city.gate_logs(&rig.name),
     };
     let commit = commit.clone();
-    match effects::repo(world, &rig.name, move |repo| repo.run_gate(&commit, &spec)).await {
+    match effects::repo_for(world, &rig.name, effects::WorkKind::Commands, move |repo| {
+        repo.run_gate(&commit, &spec)
+    })
+    .await
+    {
         // The tested tree must be the landing one, by its hash; otherwise nothing was tested.
         Ok(run) if run.tree.as_ref().is_some_and(|tested| tested != tree) => {
             let why =

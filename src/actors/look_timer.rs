@@ -14,8 +14,49 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Delay before a failed look is retried.
 const RETRY: Duration = Duration::from_secs(30);
 
+/// A look that takes longer than this many patrol intervals hangs.
+const LOOK_MAX: u32 = 10;
+/// The least time that a look has, however often patrols are.
+const LOOK_LEAST: Duration = Duration::from_secs(60);
+
+/// The reason why a look has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoLook {
+    /// It panicked; the hook logs it.
+    Panicked,
+    /// It has not ended in time, and was given up. What it began on a thread goes on there, within its budget.
+    Hangs,
+}
+
+/// Runs a look in a task of its own, with a watchdog: a look that panics or hangs must not be the last one.
+///
+/// # Errors
+/// [`NoLook`].
+pub async fn watched<T: Send + 'static>(
+    world: &World,
+    whose: &str,
+    look: impl Future<Output = T> + Send + 'static,
+) -> Result<T, NoLook> {
+    let limit = (world.city.daemon.patrol_interval * LOOK_MAX).max(LOOK_LEAST);
+    let mut looking = tokio::spawn(look);
+    match tokio::time::timeout(limit, &mut looking).await {
+        Ok(looked) => looked.map_err(|_panic| NoLook::Panicked),
+        Err(_) => {
+            looking.abort();
+            tracing::error!(
+                actor = whose,
+                ?limit,
+                "a look has not ended in time; it is given up, and another follows"
+            );
+            Err(NoLook::Hangs)
+        }
+    }
+}
+
 /// An actor's looks. No state that matters: a successor looks by itself.
 pub struct LookTimer<M> {
+    /// The actor's name, for the log.
+    whose: &'static str,
     /// Builds the message that asks for a look.
     look: fn() -> M,
     /// Builds the message that a look has ended, with when the next is due.
@@ -32,9 +73,10 @@ pub fn retry(world: &World) -> Option<Timestamp> {
 }
 
 impl<M: Message> LookTimer<M> {
-    /// Creates it with the actor's messages.
-    pub fn new(look: fn() -> M, looked: fn(Option<Timestamp>) -> M) -> Self {
+    /// Creates it with the actor's name and messages.
+    pub fn new(whose: &'static str, look: fn() -> M, looked: fn(Option<Timestamp>) -> M) -> Self {
         Self {
+            whose,
             look,
             looked,
             looking: false,
@@ -55,10 +97,11 @@ impl<M: Message> LookTimer<M> {
             return;
         }
         self.looking = true;
-        let (me, looked, retry) = (me.clone(), self.looked, retry(world));
+        let (me, looked, world) = (me.clone(), self.looked, world.clone());
+        let whose = self.whose;
         tokio::spawn(async move {
-            // The hook logs a panic, which must not be the last look.
-            let next = tokio::spawn(look).await.unwrap_or(retry);
+            let next = watched(&world, whose, look).await;
+            let next = next.unwrap_or_else(|_| retry(&world));
             let _restarted = me.cast(looked(next));
         });
     }
@@ -82,5 +125,28 @@ impl<M: Message> LookTimer<M> {
             tokio::time::sleep(wait).await;
             let _restarted = me.cast(look());
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::world::Scenario;
+
+    #[tokio::test(start_paused = true)]
+    async fn look_that_hangs_or_panics_ends_and_others_have_their_time() {
+        let town = Scenario::new().start().await;
+        let limit = town.world.city.daemon.patrol_interval * LOOK_MAX;
+        let begun = tokio::time::Instant::now();
+        let hung = watched(&town.world, "a test", std::future::pending::<()>()).await;
+        assert_eq!(hung, Err(NoLook::Hangs));
+        assert_eq!(begun.elapsed(), limit);
+        let slow = async move {
+            tokio::time::timeout(limit - Duration::from_secs(1), std::future::pending::<()>()).await
+        };
+        assert!(watched(&town.world, "a test", slow).await.is_ok());
+        let panics = async move { assert!(begun.elapsed().is_zero(), "on purpose") };
+        let ended = watched(&town.world, "a test", panics).await;
+        assert_eq!(ended, Err(NoLook::Panicked));
     }
 }

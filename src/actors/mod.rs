@@ -16,6 +16,7 @@ pub mod accounts;
 pub mod ask;
 pub mod boards;
 pub mod briefs;
+pub mod budgets;
 pub mod claims;
 pub mod compaction;
 pub mod conditions;

@@ -165,9 +165,10 @@ impl Refusal {
 impl From<RepoError> for Refusal {
     fn from(error: RepoError) -> Self {
         let kind = match &error {
-            RepoError::Remote(_) | RepoError::Held(_) | RepoError::CheckoutBusy { .. } => {
-                RefusalKind::Unavailable
-            }
+            RepoError::Remote(_)
+            | RepoError::Held(_)
+            | RepoError::Unseen(_)
+            | RepoError::CheckoutBusy { .. } => RefusalKind::Unavailable,
             RepoError::Timeout { .. } => RefusalKind::Timeout,
             RepoError::NotFound(_) => RefusalKind::NotFound,
             RepoError::Rejected(_) | RepoError::Moved { .. } => RefusalKind::Conflict,

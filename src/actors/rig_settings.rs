@@ -2,7 +2,7 @@
 
 use crate::actors::effects;
 use crate::actors::refusal::Refusal;
-use crate::ports::repo::Signature;
+use crate::ports::repo::{RepoError, Signature};
 use std::collections::BTreeMap;
 
 use crate::actors::world::World;
@@ -12,13 +12,19 @@ use crate::domain::relic::Hook;
 use crate::domain::session_env::SessionEnv;
 
 /// Returns the environment of a raider's sessions, and of the set-up commands of its sandbox.
-#[must_use]
-pub fn raider_env(world: &World, rig: &Rig, hook: &Hook) -> BTreeMap<String, String> {
+///
+/// # Errors
+/// The rig does not answer.
+pub async fn raider_env(
+    world: &World,
+    rig: &Rig,
+    hook: &Hook,
+) -> Result<BTreeMap<String, String>, RepoError> {
     let child = ChildId::Raider(hook.raider.clone());
     let harness = world.city.harnesses.get(&hook.harness);
-    let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
+    let email = effects::user_email(world, &rig.name).await?;
     let nothing = BTreeMap::new();
-    SessionEnv {
+    Ok(SessionEnv {
         own: &world.env,
         bin: &world.bin_dir,
         city: &world.city.root,
@@ -31,7 +37,7 @@ pub fn raider_env(world: &World, rig: &Rig, hook: &Hook) -> BTreeMap<String, Str
         pass: harness.map_or(&[], |harness| harness.env_pass.as_slice()),
         configured: harness.map_or(&nothing, |harness| &harness.env),
     }
-    .build()
+    .build())
 }
 
 /// Returns the environment of gates: neither `SSH_AUTH_SOCK` nor harness keys unless named (`2-contract.md`,
@@ -49,13 +55,15 @@ pub fn gate_env(world: &World, rig: &Rig) -> BTreeMap<String, String> {
 }
 
 /// Returns the committer of landings.
-#[must_use]
-pub fn forge_signature(world: &World, rig: &Rig) -> Signature {
-    let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
-    Signature {
+///
+/// # Errors
+/// The rig does not answer.
+pub async fn forge_signature(world: &World, rig: &Rig) -> Result<Signature, RepoError> {
+    let email = effects::user_email(world, &rig.name).await?;
+    Ok(Signature {
         name: format!("{}/forge", rig.name),
         email: email.unwrap_or_else(|| format!("forge@{}.invalid", world.city.name)),
-    }
+    })
 }
 
 /// Returns the target branch of a rig.

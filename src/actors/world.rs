@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::budgets::Budgets;
 use super::claims::Claims;
 use super::directory::Directory;
 use super::mail::{ForgeMsg, ShamanMsg, WitnessMsg};
@@ -69,6 +70,8 @@ pub struct World {
     pub directory: Arc<Directory>,
     /// The claims of work in progress.
     pub claims: Claims,
+    /// The budgets of blocking work.
+    pub budgets: Budgets,
 }
 
 impl World {

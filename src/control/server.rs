@@ -2,9 +2,11 @@
 //! of the [`Service`], and its answer one line.
 //!
 //! ```text
-//!   accept ─► uid? ─► who? ─► place? ─► [ line ─► envelope ─► rights ─► args ─► call ─► answer ]*
-//!              │no             │no          │too long: answer, close     │stream: items, then end
-//!              └► refused      └► refused   └ garbage: answer, go on     └ slow reader: dropped
+//!   accept ─┬─► uid? ─► who? ─► place? ─► [ line ─► envelope ─► rights ─► args ─► call ─► answer ]*
+//!           │    │no     │        │no          │too long: answer, close     │stream: items, then end
+//!           │    │       │        └► refused   └ garbage: answer, go on     └ slow reader: dropped
+//!           │    └► refused └ no answer in time: may only look
+//!           └ everything behind it is in the connection's own task (arrivals.rs)
 //! ```
 //!
 //! A connection has one request in flight; further lines wait in the socket, so that answers come in order and a client
@@ -26,6 +28,7 @@ use super::rights::Who;
 use crate::domain::city::Rights;
 use crate::domain::ids::SessionId;
 
+mod arrivals;
 mod connection;
 mod listener;
 mod peer;
@@ -35,6 +38,7 @@ pub use self::listener::{AtSocket, Bound, SocketFile, bind};
 pub use self::peer::Peer;
 pub use self::places::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
 
+use self::arrivals::{Arrival, Arrivals};
 use self::places::{Place, Places};
 
 /// The limit for the reader to take a line.
@@ -70,14 +74,17 @@ pub enum Answer {
 /// The items of a stream, as JSON.
 pub type Items = mpsc::Receiver<Result<String, ControlError>>;
 
+/// An identification under way.
+pub type Identified = Pin<Box<dyn Future<Output = Who> + Send>>;
+
 /// A call under way.
 pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send>>;
 
 /// The service behind the socket.
 pub trait Service: Send + Sync + 'static {
     /// Returns the session that the process is a member of. Called once per connection, and never for an invisible pid.
-    /// Must be cheap.
-    fn identify(&self, pid: u32) -> Who;
+    /// [`Who::Invisible`] when the process cannot be read in time.
+    fn identify(&self, pid: u32) -> Identified;
 
     /// Returns the present rights of an agent's session.
     fn rights(&self, session: &SessionId) -> Rights;
@@ -100,7 +107,7 @@ pub async fn serve<S: Service>(
     service: Arc<S>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Places::default());
+    let (places, arrivals) = (Arc::new(Places::default()), Arrivals::default());
     let mut connections = JoinSet::new();
     let Some(mut listener) = listeners.recv().await else {
         return;
@@ -129,13 +136,11 @@ pub async fn serve<S: Service>(
                 continue;
             }
         };
-        match admit(&stream, service.as_ref(), &places) {
-            Ok((caller, place)) => {
-                let (service, stopping) = (service.clone(), stopping.clone());
-                connections.spawn(connection::run(stream, caller, service, stopping, place));
-            }
-            Err(error) => refuse(&stream, error),
-        }
+        let (service, stopping) = (service.clone(), stopping.clone());
+        let (arrival, wait) = arrivals.enter(pid_of(&stream).unwrap_or_default());
+        let places = Arc::clone(&places);
+        connections.spawn(receive(stream, service, stopping, places, arrival));
+        wait.swift().await;
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
@@ -147,9 +152,37 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     drop(stopping.wait_for(|stop| *stop).await);
 }
 
+/// Returns the pid of the process that made the connection; none when it is not visible here.
+fn pid_of(stream: &UnixStream) -> Option<u32> {
+    let pid = stream.peer_cred().ok()?.pid()?;
+    u32::try_from(pid).ok().filter(|pid| *pid != 0)
+}
+
+/// Admits a new connection and serves it to its end. Without an arrival its caller is not identified.
+async fn receive<S: Service>(
+    stream: UnixStream,
+    service: Arc<S>,
+    mut stopping: watch::Receiver<bool>,
+    places: Arc<Places>,
+    arrival: Option<Arrival>,
+) {
+    let pid = arrival.as_ref().and_then(|_| pid_of(&stream));
+    let admitted = tokio::select! {
+        biased;
+        () = stopped(&mut stopping) => return,
+        admitted = admit(&stream, pid, service.as_ref(), &places) => admitted,
+    };
+    drop(arrival);
+    match admitted {
+        Ok((caller, place)) => connection::run(stream, caller, service, stopping, place).await,
+        Err(error) => refuse(&stream, error),
+    }
+}
+
 /// Decides on a new connection: right user, recognised caller, free place.
-fn admit<S: Service>(
+async fn admit<S: Service>(
     stream: &UnixStream,
+    pid: Option<u32>,
     service: &S,
     places: &Arc<Places>,
 ) -> Result<(Caller, Place), ControlError> {
@@ -157,19 +190,17 @@ fn admit<S: Service>(
         ControlError::internal(format!("the peer process cannot be identified: {error}"))
     })?;
     let own = rustix::process::geteuid().as_raw();
-    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-    let pid = pid.filter(|pid| *pid != 0);
     let caller = Caller {
         pid,
         uid: peer.uid(),
         who: Who::Invisible,
         peer: Peer::of(stream, pid),
     };
-    admit_peer(own, caller, service, places)
+    admit_peer(own, caller, service, places).await
 }
 
 /// Recognises the caller by its pid, which must belong to the process all the while.
-fn admit_peer<S: Service>(
+async fn admit_peer<S: Service>(
     own: u32,
     mut caller: Caller,
     service: &S,
@@ -180,11 +211,11 @@ fn admit_peer<S: Service>(
         service.forbidden(&caller, None, &error);
         return Err(error);
     }
-    let who = caller.pid.map(|pid| service.identify(pid));
-    if let Some(who) = who
-        && caller.peer.lives()
-    {
-        caller.who = who;
+    if let Some(pid) = caller.pid {
+        let who = service.identify(pid).await;
+        if caller.peer.lives() {
+            caller.who = who;
+        }
     }
     let place = Places::take(places, &caller.who)?;
     Ok((caller, place))
@@ -209,6 +240,8 @@ fn refuse(stream: &UnixStream, error: ControlError) {
 mod tests {
     use std::sync::Mutex;
 
+    use futures_util::FutureExt;
+
     use super::*;
 
     /// A service that takes every caller for a person, and remembers refused callers.
@@ -216,9 +249,9 @@ mod tests {
     struct Door(Mutex<Vec<u32>>);
 
     impl Service for Door {
-        fn identify(&self, pid: u32) -> Who {
+        fn identify(&self, pid: u32) -> Identified {
             assert_ne!(pid, 0);
-            Who::Operator
+            Box::pin(async { Who::Operator })
         }
 
         fn rights(&self, _: &SessionId) -> Rights {
@@ -237,8 +270,8 @@ mod tests {
         fn answered(&self, _: OpName, _: Option<ErrorKind>, _: Duration) {}
     }
 
-    #[test]
-    fn another_user_is_turned_away_and_a_caller_without_pid_is_invisible() {
+    #[tokio::test]
+    async fn another_user_is_turned_away_and_a_caller_without_pid_is_invisible() {
         let (door, places) = (Door::default(), Arc::default());
         let peer = Peer::of_pid(std::process::id());
         let admit = |uid, pid| {
@@ -249,7 +282,8 @@ mod tests {
                 who,
                 peer,
             };
-            admit_peer(1000, caller, &door, &places).map(|(caller, _)| caller)
+            let admitted = admit_peer(1000, caller, &door, &places);
+            admitted.now_or_never().unwrap().map(|(caller, _)| caller)
         };
         for uid in [1001, 999, u32::MAX] {
             let refused = admit(uid, Some(7)).unwrap_err();
@@ -262,8 +296,68 @@ mod tests {
         }
     }
 
-    #[test]
-    fn caller_that_is_gone_has_no_rights_whatever_has_its_pid() {
+    /// The number of connections whose caller cannot be read.
+    const UNREAD: usize = 4;
+
+    /// A service to which this process is unreadable at first, and a person later.
+    #[derive(Default)]
+    struct Slow(std::sync::atomic::AtomicUsize);
+
+    impl Service for Slow {
+        fn identify(&self, _: u32) -> Identified {
+            use std::sync::atomic::Ordering;
+            match self.0.fetch_add(1, Ordering::Relaxed) < UNREAD {
+                true => Box::pin(std::future::pending()),
+                false => Box::pin(async { Who::Operator }),
+            }
+        }
+
+        fn rights(&self, _: &SessionId) -> Rights {
+            Rights::Read
+        }
+
+        fn call(&self, _: Caller, _: Op) -> Call {
+            Box::pin(async { Ok(Answer::Value(Value::from("here"))) })
+        }
+
+        fn forbidden(&self, _: &Caller, _: Option<OpName>, _: &ControlError) {}
+
+        fn answered(&self, _: OpName, _: Option<ErrorKind>, _: Duration) {}
+    }
+
+    #[tokio::test]
+    async fn callers_that_cannot_be_read_hold_up_neither_a_person_nor_the_end() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let (listener, listeners) = mpsc::channel(1);
+        listener
+            .send(UnixListener::bind(&path).unwrap())
+            .await
+            .unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let serving = tokio::spawn(serve(listeners, Arc::new(Slow::default()), stopping));
+        let mut unread = Vec::new();
+        for _ in 0..UNREAD {
+            unread.push(UnixStream::connect(&path).await.unwrap());
+        }
+        let mut person = UnixStream::connect(&path).await.unwrap();
+        let ping = b"{\"v\":1,\"id\":\"1\",\"op\":\"ping\",\"args\":{}}\n";
+        person.write_all(ping).await.unwrap();
+        let mut answer = vec![0; 1024];
+        let patience = crate::testing::PATIENCE;
+        let read = tokio::time::timeout(patience, person.read(&mut answer)).await;
+        let length = read.expect("an answer").unwrap();
+        let text = String::from_utf8_lossy(&answer[..length]);
+        assert!(text.contains("here"), "{text}");
+        stop.send(true).unwrap();
+        let ended = tokio::time::timeout(patience, serving).await;
+        ended.expect("the end").unwrap();
+        drop(unread);
+    }
+
+    #[tokio::test]
+    async fn caller_that_is_gone_has_no_rights_whatever_has_its_pid() {
         let (door, places) = (Door::default(), Arc::default());
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let peer = Peer::of_pid(child.id());
@@ -274,7 +368,8 @@ mod tests {
             who: Who::Invisible,
             peer,
         };
-        let (caller, _place) = admit_peer(1000, caller, &door, &places).unwrap();
+        let admitted = admit_peer(1000, caller, &door, &places).await;
+        let (caller, _place) = admitted.unwrap();
         assert_eq!(caller.who, Who::Invisible);
     }
 }

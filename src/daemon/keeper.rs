@@ -1,10 +1,13 @@
 //! The patrol of the supervisor's own files: ground, control socket, store and watches. It mends what it can, and
 //! reports the rest.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::ground::Ground;
 use crate::actors::effects;
@@ -13,6 +16,64 @@ use crate::actors::world::World;
 use crate::control::server::{AtSocket, SocketFile, bind};
 use crate::domain::ground::{Look, Part};
 use crate::domain::shown;
+
+/// The time that a check may take until it is reported.
+const CHECK_LIMIT: Duration = Duration::from_secs(60);
+
+/// Returns the result of a check that has not ended in time.
+fn unanswered(world: &World) -> Look {
+    let mut look = Look::default();
+    let says = format!("the supervisor's own files have not answered within {CHECK_LIMIT:?}");
+    let hint = "check for a disk or a network mount that does not answer";
+    look.leave(Part::State, world.city.state_dir(), says, hint);
+    look
+}
+
+/// Completes a check with the faults that other parts have noticed, and reports it.
+async fn report(world: &Arc<World>, mut look: Look) {
+    if let Some(why) = world.store.trouble() {
+        let path = world.city.state_dir().join("relics.db");
+        let hint = "sessions run on; no new work starts until the store can be written";
+        look.leave(Part::Store, path, why, hint);
+    }
+    if let Some(why) = world.tasks.unwatched() {
+        let hint = "only patrols see changes; raise the sysctl \
+                fs.inotify.max_user_instances or max_user_watches";
+        let says = format!("changes of files are not watched: {why}");
+        look.leave(Part::Watch, world.city.outbox_dir(), says, hint);
+    }
+    for (entry, file) in world.tasks.written_in_trash() {
+        let says = format!(
+            "{} was written or moved there after its sandbox was checked and removed: it may be \
+                    in no commit and no salvage",
+            shown::line(&file.to_string_lossy())
+        );
+        let hint = "save what you need from it, then delete the directory";
+        look.leave(Part::Trash, entry, says, hint);
+    }
+    // Entries of the trash may no longer be in use.
+    effects::empty_trash(world);
+    let held = effects::prepare_held(world);
+    for (rig, why) in effects::unseen_rigs(world) {
+        if held.iter().any(|(held, _)| *held == rig) {
+            continue;
+        }
+        let says = format!("rig {rig} is unseen: {why}");
+        let hint = "the other rigs work on; check the disk of this rig, and its git";
+        look.leave(Part::Rig, world.city.rig_dir(&rig), says, hint);
+    }
+    for (rig, why) in held {
+        let says = format!("rig {rig} is held: {why}");
+        let hint = "the other rigs work on; each patrol retries this one";
+        look.leave(Part::Rig, world.city.rig_dir(&rig), says, hint);
+    }
+    for (rig, repo) in &world.repos {
+        for says in repo.take_mended() {
+            look.mend(Part::Rig, world.city.rig_dir(rig), says);
+        }
+    }
+    looked(world, look).await;
+}
 
 /// Looks after the supervisor's own files: state directory, lock and socket.
 pub(super) struct Keeper {
@@ -36,57 +97,39 @@ impl Keeper {
     }
 
     /// Checks the files at the start and at every patrol, for ever. Dropping it removes the socket's file.
-    pub(super) async fn run(mut self, world: Arc<World>) {
+    pub(super) async fn run(self, world: Arc<World>) {
+        let mut checking = self.begin_check();
         loop {
-            let looking = tokio::task::spawn_blocking(move || {
-                let look = self.check();
-                (self, look)
-            });
-            let mut look;
-            (self, look) = match looking.await {
-                Ok(looked) => looked,
-                Err(panic) => {
-                    tracing::error!(%panic, "the check of the supervisor's own files panicked; it stays off until the next start");
+            let (keeper, look) = match tokio::time::timeout(CHECK_LIMIT, &mut checking).await {
+                Ok(Ok((keeper, look))) => (Some(keeper), look),
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "the check of the supervisor's own files was cancelled; it stays off until the next start");
                     return;
                 }
+                // One check at a time: its thread is waited for again after the next interval.
+                Err(_) => (None, unanswered(&world.newest())),
             };
-            let world = world.newest();
-            if let Some(why) = world.store.trouble() {
-                let path = world.city.state_dir().join("relics.db");
-                let hint = "sessions run on; no new work starts until the store can be written";
-                look.leave(Part::Store, path, why, hint);
+            let own = world.newest();
+            // In a task of its own: a panic must not end the patrols.
+            let reported = tokio::spawn(async move { report(&own, look).await });
+            if let Err(panic) = reported.await {
+                tracing::error!(%panic, "the report about the supervisor's own files panicked; the next patrol reports again");
             }
-            if let Some(why) = world.tasks.unwatched() {
-                let hint = "only patrols see changes; raise the sysctl \
-                fs.inotify.max_user_instances or max_user_watches";
-                let says = format!("changes of files are not watched: {why}");
-                look.leave(Part::Watch, world.city.outbox_dir(), says, hint);
-            }
-            for (entry, file) in world.tasks.written_in_trash() {
-                let says = format!(
-                    "{} was written or moved there after its sandbox was checked and removed: it may be \
-                    in no commit and no salvage",
-                    shown::line(&file.to_string_lossy())
-                );
-                let hint = "save what you need from it, then delete the directory";
-                look.leave(Part::Trash, entry, says, hint);
-            }
-            // Entries of the trash may no longer be in use.
-            effects::empty_trash(&world);
-            for (rig, why) in effects::prepare_held(&world) {
-                let says = format!("rig {rig} is held: {why}");
-                let hint = "the other rigs work on; each patrol retries this one";
-                look.leave(Part::Rig, world.city.rig_dir(&rig), says, hint);
-            }
-            for (rig, repo) in &world.repos {
-                for says in repo.take_mended() {
-                    look.mend(Part::Rig, world.city.rig_dir(rig), says);
-                }
-            }
-            looked(&world, look).await;
             let interval = world.newest().city.daemon.patrol_interval;
             tokio::time::sleep(interval).await;
+            if let Some(keeper) = keeper {
+                checking = keeper.begin_check();
+            }
         }
+    }
+
+    /// Begins a check on a thread. After a panic nothing is known to be wrong, and the next patrol checks again.
+    fn begin_check(mut self) -> JoinHandle<(Self, Look)> {
+        tokio::task::spawn_blocking(move || {
+            // Not dropped by a panic, which would remove the socket's file.
+            let look = catch_unwind(AssertUnwindSafe(|| self.check()));
+            (self, look.unwrap_or_default())
+        })
     }
 
     fn check(&mut self) -> Look {

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
 use super::files::OnDisk;
 use super::manager::Manager;
 use super::{DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
-use crate::actors::claims::Claims;
+use crate::actors::budgets::Budgets;
+use crate::actors::claims::{ClaimKey, Claims};
 use crate::actors::conditions;
 use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::DispatcherMsg;
@@ -60,7 +62,8 @@ pub(super) async fn build(
     let dir = city.state_dir();
     let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be prepared"))?;
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(start.file));
-    let repos = repos(city).await?;
+    let claims = Claims::default();
+    let repos = repos(city, &claims).await?;
     let tasks = Arc::new(tasks);
     let world = Arc::new(World {
         city: Arc::clone(city),
@@ -80,7 +83,8 @@ pub(super) async fn build(
         fault: faults::hook(),
         stopping: Arc::default(),
         directory: Arc::default(),
-        claims: Claims::default(),
+        claims,
+        budgets: Budgets::default(),
         runner: Arc::new(Commands),
     });
     let asked = Arc::clone(&world);
@@ -164,30 +168,41 @@ fn is_fresh(store: &Path, worked_on: &[PathBuf]) -> bool {
     !mark::is_left(store) && !worked_on.iter().any(has)
 }
 
-/// Prepares the git repositories of all rigs in parallel. A rig that cannot be prepared is held: it does no work until
-/// a patrol has prepared it. The other rigs do not depend on it.
-async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonError> {
-    let mut preparing = tokio::task::JoinSet::new();
+/// The time that the start waits for the rigs. A first fetch, or a disk that hangs, may take longer.
+const PREPARE_LIMIT: Duration = Duration::from_secs(20);
+
+/// Prepares the git repositories of all rigs in parallel. A rig that cannot be prepared, or not in time, is held: it
+/// does no work until it is prepared, then or by a patrol. The other rigs do not depend on it.
+async fn repos(
+    city: &City,
+    claims: &Claims,
+) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonError> {
+    let (mut repos, mut preparing) = (BTreeMap::new(), tokio::task::JoinSet::new());
     for rig in &city.rigs {
         let (name, repo) = (rig.name.clone(), git(city, rig));
+        repos.insert(name.clone(), Arc::clone(&repo));
+        // A patrol must not begin it again meanwhile.
+        let claim = claims.claim(ClaimKey::Prepare(name.clone()));
         preparing.spawn_blocking(move || {
-            let prepared = repo.prepare();
-            (name, repo, prepared)
+            if let Err(why) = repo.prepare() {
+                tracing::error!(rig = %name, %why, "could not prepare the rig; it is held until a patrol can; the other rigs start");
+            }
+            drop(claim);
         });
     }
-    let (mut repos, mut failed) = (BTreeMap::new(), None);
-    // All are awaited: git must not run on after a failed start.
-    while let Some(joined) = preparing.join_next().await {
-        match joined {
-            Ok((rig, repo, prepared)) => {
-                if let Err(why) = prepared {
-                    tracing::error!(%rig, %why, "could not prepare the rig; it is held until a patrol can; the other rigs start");
-                }
-                repos.insert(rig, repo);
-            }
-            Err(panic) => failed = Some(panic.to_string()),
+    let mut failed = None;
+    let all = async {
+        while let Some(joined) = preparing.join_next().await {
+            failed = joined
+                .err()
+                .map(|panic| panic.to_string())
+                .or(failed.take());
         }
+    };
+    if tokio::time::timeout(PREPARE_LIMIT, all).await.is_err() {
+        tracing::warn!(limit = ?PREPARE_LIMIT, "some rigs are not prepared in time; they are held until they are; the other rigs start");
     }
+    preparing.detach_all();
     match failed {
         None => Ok(repos),
         Some(why) => Err(DaemonError::Failed(why)),

@@ -26,10 +26,12 @@ pub enum Part {
     Sessions,
     /// The relic store.
     Store,
-    /// A rig whose repository could not be prepared.
+    /// A rig whose repository could not be prepared, or does not answer.
     Rig,
     /// Changes of files are not seen: the kernel's watches are used up.
     Watch,
+    /// The root's look at all sessions, which does not end.
+    Look,
     /// A removed sandbox that was written to after it had been judged.
     Trash,
 }

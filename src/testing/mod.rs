@@ -6,6 +6,8 @@ pub mod fake_runner;
 pub mod fake_sessions;
 pub mod fake_tasks;
 #[cfg(test)]
+pub mod hang;
+#[cfg(test)]
 pub mod jumpy_clock;
 pub mod poll;
 pub mod scratch;

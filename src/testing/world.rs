@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::actors::ask;
+use crate::actors::budgets::Budgets;
 use crate::actors::claims::Claims;
 use crate::actors::dispatcher::DispatcherActor;
 use crate::actors::forge::{ForgeActor, ForgeArgs};
@@ -214,6 +215,7 @@ impl Scenario {
             fault: self.fault,
             directory: Arc::default(),
             claims: Claims::default(),
+            budgets: Budgets::default(),
             runner: Arc::clone(&parts.runner) as _,
             stopping: Default::default(),
             secret: fake_tasks::secret(),

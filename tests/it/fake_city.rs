@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use horde_supervisor::control::protocol::{ControlError, ErrorKind, Op, OpName};
 use horde_supervisor::control::rights::Who;
-use horde_supervisor::control::server::{Answer, Call, Caller, Service, bind, serve};
+use horde_supervisor::control::server::{Answer, Call, Caller, Identified, Service, bind, serve};
 use horde_supervisor::domain::city::Rights;
 use horde_supervisor::domain::ids::SessionId;
 use horde_supervisor::testing::poll::poll;
@@ -71,9 +71,10 @@ impl Shared {
 }
 
 impl Service for Shared {
-    fn identify(&self, pid: u32) -> Who {
+    fn identify(&self, pid: u32) -> Identified {
         assert_ne!(pid, 0);
-        self.0.who.lock().unwrap().clone()
+        let who = self.0.who.lock().unwrap().clone();
+        Box::pin(async { who })
     }
 
     fn rights(&self, _: &SessionId) -> Rights {

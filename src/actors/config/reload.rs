@@ -10,7 +10,7 @@ use crate::actors::records::operator_orders;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::actors::{ask, conditions, effects};
-use crate::domain::city::City;
+use crate::domain::city::{City, Rig};
 use crate::domain::ids::{ChildId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::reload::{in_force, raiders, refused, rigs};
@@ -122,35 +122,74 @@ async fn holding_work(
 }
 
 /// Prepares the git of every rig: new rigs are set up, the others apply their settings again (`4-rules.md`,
-/// repositories). A rig that cannot be prepared keeps the whole configuration from being applied.
+/// repositories). A rig that cannot be prepared keeps the whole configuration from being applied; one that is held or
+/// does not answer keeps its present settings.
 async fn repos(
     world: &World,
     source: Arc<dyn ConfigSource>,
     city: &City,
 ) -> Result<Result<BTreeMap<RigName, Arc<dyn Repo>>, String>, Refusal> {
-    let (known, city) = (world.repos.clone(), city.clone());
-    let opened = effects::blocking(move || {
-        let mut repos = BTreeMap::new();
-        for rig in &city.rigs {
-            let repo = match known.get(&rig.name) {
-                // A draining rig finishes its work with its present settings.
-                Some(repo) if rig.draining => Ok(Arc::clone(repo)),
-                Some(repo) => match repo.prepare() {
-                    // A held rig does not keep changes from the others.
-                    Err(_) if repo.held().is_some() => Ok(Arc::clone(repo)),
-                    refreshed => refreshed
-                        .map(|()| Arc::clone(repo))
-                        .map_err(|error| error.to_string()),
-                },
-                None => source.open_rig(&city, rig),
-            };
-            let repo = repo.map_err(|why| format!("rig {}: {why}", rig.name))?;
-            repos.insert(rig.name.clone(), repo);
+    let city = Arc::new(city.clone());
+    let preparing: Vec<_> = city
+        .rigs
+        .iter()
+        .map(|rig| {
+            let (source, city, own) = (Arc::clone(&source), Arc::clone(&city), rig.clone());
+            let known = world.repos.get(&rig.name).cloned();
+            async move {
+                let name = own.name.clone();
+                (name, repo(world, source, city, own, known).await)
+            }
+        })
+        .collect();
+    let mut repos = BTreeMap::new();
+    for (rig, prepared) in futures_util::future::join_all(preparing).await {
+        match prepared? {
+            Ok(repo) => {
+                repos.insert(rig, repo);
+            }
+            Err(why) => return Ok(Err(format!("rig {rig}: {why}"))),
         }
-        Ok(repos)
-    });
+    }
+    Ok(Ok(repos))
+}
+
+/// Prepares the git of one rig.
+async fn repo(
+    world: &World,
+    source: Arc<dyn ConfigSource>,
+    city: Arc<City>,
+    rig: Rig,
+    known: Option<Arc<dyn Repo>>,
+) -> Result<Result<Arc<dyn Repo>, String>, Refusal> {
     let panicked = || Refusal::internal("making the rigs ready panicked");
-    opened.await.ok_or_else(panicked)
+    let name = rig.name.clone();
+    let Some(repo) = known else {
+        let open = move || source.open_rig(&city, &rig);
+        return match effects::prepare(world, &name, open).await {
+            Some(opened) => Ok(opened.ok_or_else(panicked)?),
+            None => Ok(Err(
+                "it is still being prepared; reload again when it is".to_owned()
+            )),
+        };
+    };
+    // A draining rig finishes its work with its present settings.
+    if rig.draining {
+        return Ok(Ok(repo));
+    }
+    let own = Arc::clone(&repo);
+    let prepare = move || match own.prepare() {
+        // A held rig does not keep changes from the others.
+        Err(_) if own.held().is_some() => Ok(()),
+        refreshed => refreshed.map_err(|error| error.to_string()),
+    };
+    match effects::prepare(world, &name, prepare).await {
+        Some(prepared) => Ok(prepared.ok_or_else(panicked)?.map(|()| repo)),
+        None => {
+            tracing::warn!(rig = %name, "the rig does not answer; it keeps its present settings until the next reload");
+            Ok(Ok(repo))
+        }
+    }
 }
 
 /// Prepares the session providers that the configuration uses or may use.

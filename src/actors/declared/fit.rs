@@ -21,7 +21,7 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
     let sandbox = world.city.sandbox(&hook.raider);
     let (head, target) = (git.head.clone(), hook.target.clone());
     let fits = move |repo: &dyn Repo| repo.fit(&sandbox, &head, &target);
-    match effects::repo(world, &hook.raider.rig, fits).await {
+    match effects::repo_for(world, &hook.raider.rig, effects::WorkKind::Sandbox, fits).await {
         Err(RepoError::Rejected(why)) => {
             let message = format!("a commit of {} cannot land: {why}", hook.branch);
             let base = git.merge_base.as_ref().unwrap_or(&hook.base);

@@ -90,7 +90,10 @@ pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
 pub async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let rig = &hook.raider.rig;
-    let measured = effects::repo(world, rig, move |repo| repo.facts(&sandbox, &target)).await;
+    let measured = effects::repo_for(world, rig, effects::WorkKind::Sandbox, move |repo| {
+        repo.facts(&sandbox, &target)
+    })
+    .await;
     // On a full disk `hd` writes the declaration to the outbox, which is read when there is room.
     measured.map_err(Refusal::passing_on_a_full_disk)
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::claims::ClaimKey;
-use super::effects;
+use super::effects::{self, WorkKind};
 use super::refusal::Refusal;
 use super::sagas::prune;
 use super::usage;
@@ -98,46 +98,59 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
         );
     }
     for rig in &world.city.rigs {
-        match effects::repo(world, &rig.name, |repo| repo.drop_retired()).await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(rig = %rig.name, count, "removed stale worktree entries"),
-            Err(error) => {
-                tracing::warn!(
-                    rig = %rig.name,
-                    %error,
-                    "stale worktree entries could not be removed; the next hourly run retries"
-                )
-            }
+        // Side by side: a rig that hangs keeps only its own from being done.
+        if let Some(claim) = world.claims.claim(ClaimKey::Upkeep(rig.name.clone())) {
+            let (world, rig) = (Arc::clone(world), rig.name.clone());
+            tokio::spawn(async move {
+                maintain(&world, &rig, looking).await;
+                drop(claim);
+            });
         }
-        match effects::repo(world, &rig.name, |repo| repo.maintain()).await {
-            Ok(false) => {}
-            Ok(true) => tracing::info!(rig = %rig.name, "the packs of the repository were joined"),
-            Err(error) => {
-                tracing::warn!(
-                    rig = %rig.name,
-                    %error,
-                    "the packs of the repository could not be joined; the next hourly run \
-                    retries"
-                );
-            }
-        }
-        if let Some(age) = keep.salvage.filter(|age| is_settled(*age, looking))
-            && let Err(error) = expire(world, &rig.name, before(world, age)).await
-        {
+    }
+}
+
+/// Removes what a rig's repository no longer needs, and repacks it.
+async fn maintain(world: &World, rig: &RigName, looking: Duration) {
+    let kind = WorkKind::Upkeep;
+    match effects::repo_for(world, rig, kind, |repo| repo.drop_retired()).await {
+        Ok(0) => {}
+        Ok(count) => tracing::info!(%rig, count, "removed stale worktree entries"),
+        Err(error) => {
             tracing::warn!(
-                rig = %rig.name,
+                %rig,
                 %error,
-                "expired leftovers of agents in the repository could not be deleted; the next \
-                hourly run retries"
+                "stale worktree entries could not be removed; the next hourly run retries"
+            )
+        }
+    }
+    match effects::repo_for(world, rig, kind, |repo| repo.maintain()).await {
+        Ok(false) => {}
+        Ok(true) => tracing::info!(%rig, "the packs of the repository were joined"),
+        Err(error) => {
+            tracing::warn!(
+                %rig,
+                %error,
+                "the packs of the repository could not be joined; the next hourly run retries"
             );
         }
+    }
+    let age = world.city.retention.salvage;
+    if let Some(age) = age.filter(|age| is_settled(*age, looking))
+        && let Err(error) = expire(world, rig, before(world, age)).await
+    {
+        tracing::warn!(
+            %rig,
+            %error,
+            "expired leftovers of agents in the repository could not be deleted; the next hourly \
+            run retries"
+        );
     }
 }
 
 /// Deletes what agents left in a rig's repository beside their branches, which no salvage counts: retired parts of
 /// worktrees, and stash entries of raiders that are gone.
 async fn expire(world: &World, rig: &RigName, before: Timestamp) -> Result<(), RepoError> {
-    let expired = effects::repo(world, rig, move |repo| {
+    let expired = effects::repo_for(world, rig, WorkKind::Upkeep, move |repo| {
         Ok((repo.expire_retired(before)?, repo.expire_stash(before)?))
     });
     let (worktrees, stash) = expired.await?;

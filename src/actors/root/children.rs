@@ -66,17 +66,29 @@ impl Root {
         };
         match spawned {
             Ok((child, _task)) => slot.actor = Some(child),
-            // A failed spawn sends no supervision event, so the retry is armed here.
+            // A failed spawn sends no supervision event. It counts as a death: the restart policy limits its repetition.
             Err(error) => {
-                let (id, epoch) = (id.clone(), slot.epoch);
-                tracing::error!(
-                    child = %id,
-                    %error,
-                    "the actor of a child could not be spawned; retry in 1 s"
-                );
-                let delay = Duration::from_secs(1);
-                let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
+                let (id, epoch, why) = (id.clone(), slot.epoch, error.to_string());
+                tracing::error!(child = %id, why, "the actor of a child could not be spawned");
+                // The root lives as long as the process.
+                let _gone = me.cast(RootMsg::Unspawned { id, epoch, why });
             }
+        }
+    }
+
+    /// Handles the failed spawn of a child's actor, unless another was spawned since.
+    pub(super) async fn unspawned(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        epoch: u64,
+        why: String,
+    ) {
+        let due = |slot: &Slot| slot.epoch == epoch && slot.actor.is_none();
+        if self.slots.get(id).is_some_and(due) {
+            let exit = ChildExit::Broken(why);
+            self.child_ended(me, id, Some(exit.into())).await;
+            self.settled(me, id).await;
         }
     }
 

@@ -128,6 +128,15 @@ pub enum RootMsg {
     },
     /// The result of a look; empty when the world could not be observed.
     Planned(Box<Look>),
+    /// The actor of a child could not be spawned: a death of the child.
+    Unspawned {
+        /// The child.
+        id: ChildId,
+        /// The slot's epoch; the failure of an earlier epoch is void.
+        epoch: u64,
+        /// The error.
+        why: String,
+    },
     /// When something is due for the accounts next.
     AccountsDue(Option<jiff::Timestamp>),
     /// A pass of the stop is over, or its deadline has passed.
@@ -274,6 +283,7 @@ impl Actor for RootActor {
                 root.pool_sized(&me, &agent, epoch, size);
             }
             RootMsg::Planned(look) => root.apply(&me, *look).await,
+            RootMsg::Unspawned { id, epoch, why } => root.unspawned(&me, &id, epoch, why).await,
             RootMsg::StopDue(pass) => root.stop_due(&me, pass),
         }
         Ok(())

@@ -120,8 +120,11 @@ impl Root {
     fn ask_pool(&self, me: &ActorRef<RootMsg>, agent: &Agent, epoch: u64) {
         let (world, me, agent) = (Arc::clone(&self.world), me.clone(), agent.clone());
         tokio::spawn(async move {
-            let size = effects::pool_size(&world, &agent).await;
-            let agent = agent.name;
+            let name = agent.name.clone();
+            // In a task of its own: a check that panics must not be the last one.
+            let asked = tokio::spawn(async move { effects::pool_size(&world, &agent).await });
+            let size = asked.await.unwrap_or_else(|panic| Err(panic.to_string()));
+            let agent = name;
             // The root lives as long as the process.
             let _gone = me.cast(RootMsg::PoolSized { agent, epoch, size });
         });

@@ -11,6 +11,7 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::claims::ClaimKey;
 use super::super::effects;
+use super::super::look_timer::{self, NoLook};
 use super::super::mail::RootMail;
 use super::super::world::World;
 use super::look::{self, Look, RootState};
@@ -26,6 +27,7 @@ use crate::actors::session::endings;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ground::{Part, Trouble};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Tended};
 use crate::ports::sessions::{SessionError, SessionHandle, Stopped};
@@ -111,23 +113,26 @@ impl Root {
             patrol: std::mem::take(&mut self.patrolling),
         };
         let (me, first) = (me.clone(), !self.booting.is_empty());
+        let own = Arc::clone(&world);
+        let look = async move {
+            if first {
+                endings::adopt_tasks(&own).await;
+                // A raider that ran `hd done` while no supervisor ran needs no session.
+                outbox::drain(&own).await;
+            }
+            let begun = own.clock.mono();
+            let look = look::observe(&own, known).await;
+            let took = own.clock.mono().saturating_sub(begun);
+            own.store.metrics().patrolled(took);
+            look
+        };
         tokio::spawn(async move {
-            // In a task of its own: a look that panics must not be the last one.
-            let look = tokio::spawn(async move {
-                if first {
-                    endings::adopt_tasks(&world).await;
-                    // A raider that ran `hd done` while no supervisor ran needs no session.
-                    outbox::drain(&world).await;
-                }
-                let begun = world.clock.mono();
-                let look = look::observe(&world, known).await;
-                let took = world.clock.mono().saturating_sub(begun);
-                world.store.metrics().patrolled(took);
-                look
-            });
-            let look = look.await.unwrap_or_default();
+            // A look that panics or hangs must not be the last one.
+            let looked = look_timer::watched(&world, "root", look).await;
+            report_look(&world, matches!(looked, Err(NoLook::Hangs)));
+            let look = Box::new(looked.unwrap_or_default());
             // The root lives as long as the process.
-            let _gone = me.cast(RootMsg::Planned(Box::new(look)));
+            let _gone = me.cast(RootMsg::Planned(look));
         });
     }
 
@@ -363,6 +368,20 @@ impl Root {
             }
         });
     }
+}
+
+/// Notes that the root's look hangs, or that one has ended again; the keeper of the ground reports it.
+fn report_look(world: &World, hangs: bool) {
+    let trouble = hangs.then(|| Trouble {
+        part: Part::Look,
+        path: world.city.state_dir().join("sessions"),
+        says: "the sessions cannot be looked at: a look has not ended in time".to_owned(),
+        hint:
+            "until one ends, only announced ends of sessions are noticed; check for a process or a \
+            disk that does not answer"
+                .to_owned(),
+    });
+    world.directory.ground.set_fault(Part::Look, trouble);
 }
 
 /// Ends an orphan session, and journals it. Returns none while another task is ending it.

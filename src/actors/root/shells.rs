@@ -76,12 +76,10 @@ pub(super) async fn find(
 
 /// Returns, for each session, whether its agent is among its processes; none where unknown.
 async fn live(world: &World, asked: Vec<(SessionId, Vec<String>)>) -> Vec<Option<bool>> {
-    if asked.is_empty() {
-        return Vec::new();
+    match asked.is_empty() {
+        true => Vec::new(),
+        false => effects::agents_live(world, asked).await,
     }
-    let provider = Arc::clone(&world.sessions);
-    let lives = effects::blocking(move || provider.agents_live(&asked));
-    lives.await.unwrap_or_default()
 }
 
 impl Root {

@@ -300,14 +300,19 @@ async fn base(
     target: &str,
 ) -> Result<(Oid, bool), Refusal> {
     if let Some(branch) = relic.branch.clone() {
-        let pushed =
-            effects::repo(world, &rig.name, move |repo| repo.fetch_branch(&branch)).await?;
+        let pushed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
+            repo.fetch_branch(&branch)
+        })
+        .await?;
         if let Some(head) = pushed {
             return Ok((head, false));
         }
     }
     let target = target.to_owned();
-    let state = effects::repo(world, &rig.name, move |repo| repo.fetch_target(&target)).await?;
+    let state = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
+        repo.fetch_target(&target)
+    })
+    .await?;
     Ok((state.tip, true))
 }
 

@@ -57,13 +57,19 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
         return Ok(Attempt::Withdrawn);
     };
     let target = mr.target.clone();
-    let state = effects::repo(world, &rig.name, move |repo| repo.fetch_target(&target)).await;
+    let state = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
+        repo.fetch_target(&target)
+    })
+    .await;
     let state = match state {
         Ok(state) => state,
         Err(error) => return park(world, mr, format!("the target cannot be read: {error}")).await,
     };
     let request = land_request(world, rig, &mr, &state.tip).await?;
-    let merged = effects::repo(world, &rig.name, move |repo| repo.merge(&request)).await;
+    let merged = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
+        repo.merge(&request)
+    })
+    .await;
     let (tip, tree) = match merged {
         Ok(MergeOutcome::Clean { tip, tree }) => (tip, tree),
         Ok(MergeOutcome::Nothing) => return land_empty_merge(world, rig, mr, state.tip).await,
@@ -120,12 +126,16 @@ async fn land_empty_merge(
         incarnation,
         ..
     } = mr.clone();
-    let kept = effects::repo(world, &rig.name, move |repo| {
-        match repo.landed(&target, &head)? {
-            true => Ok(None),
-            false => repo.salvage_head(&head, &raider, incarnation).map(Some),
-        }
-    });
+    let kept =
+        effects::repo_for(
+            world,
+            &rig.name,
+            effects::WorkKind::Landing,
+            move |repo| match repo.landed(&target, &head)? {
+                true => Ok(None),
+                false => repo.salvage_head(&head, &raider, incarnation).map(Some),
+            },
+        );
     match kept.await {
         Ok(None) => {}
         Ok(Some(record)) => {
@@ -205,7 +215,7 @@ async fn land_request(
             format!("Horde-MR: {}", mr.id),
             format!("Raider: {}", mr.raider),
         ],
-        committer: rig_settings::forge_signature(world, rig),
+        committer: rig_settings::forge_signature(world, rig).await?,
     })
 }
 
@@ -225,7 +235,10 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
     };
     let mr = push_begins(world, plan.mr.clone()).await?;
     let (target, old, new) = (plan.target.clone(), plan.old.clone(), plan.new.clone());
-    let landed = effects::repo(world, &rig.name, move |repo| repo.land(&target, &old, &new)).await;
+    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
+        repo.land(&target, &old, &new)
+    })
+    .await;
     let close = Some(saga.id);
     match landed {
         Ok(()) => {

@@ -311,9 +311,12 @@ async fn discard(
         let kept = missing::keep(world, target, salvage).await?;
         let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
         let incarnation = target.incarnation;
-        effects::repo(world, &target.raider.rig, move |repo| {
-            repo.forget_sandbox(&sandbox, &raider, incarnation)
-        })
+        effects::repo_for(
+            world,
+            &target.raider.rig,
+            effects::WorkKind::Sandbox,
+            move |repo| repo.forget_sandbox(&sandbox, &raider, incarnation),
+        )
         .await?;
         return Ok(kept);
     };

@@ -121,7 +121,10 @@ pub async fn run(world: &World, saga: Saga) -> Result<(), Refusal> {
         by,
     } = unpack(&saga)?;
     let doomed = tips.clone();
-    let gone = effects::repo(world, &entry.rig, move |repo| repo.delete_refs(&doomed)).await;
+    let gone = effects::repo_for(world, &entry.rig, effects::WorkKind::Upkeep, move |repo| {
+        repo.delete_refs(&doomed)
+    })
+    .await;
     let id = saga.id;
     if let Err(failure) = gone.map_err(Refusal::from) {
         // The salvage of an unconfigured rig is kept until the rig is configured again.

@@ -125,7 +125,10 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         Err(error) => Some(error.to_string()),
     };
     let (path, target) = (sandbox.clone(), hook.target.clone());
-    let seen = effects::repo(world, &rig.name, move |repo| repo.facts(&path, &target)).await;
+    let seen = effects::repo_for(world, &rig.name, effects::WorkKind::Sandbox, move |repo| {
+        repo.facts(&path, &target)
+    })
+    .await;
     let (was, salvage) = match seen.map_err(Refusal::from) {
         Ok(facts) if CleanupStatus::measured(&facts) == CleanupStatus::Clean => (ailment, None),
         Ok(_) => {
@@ -142,7 +145,10 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         .city
         .task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let spec = sandbox_spec(world, rig, hook, task_dir);
-    effects::repo(world, &rig.name, move |repo| repo.repair_sandbox(&spec)).await?;
+    effects::repo_for(world, &rig.name, effects::WorkKind::Sandbox, move |repo| {
+        repo.repair_sandbox(&spec)
+    })
+    .await?;
     world.directory.sandboxes.note();
     let data = serde_json::json!({ "relic": hook.relic, "was": was, "salvage": salvage });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);

@@ -62,7 +62,7 @@ impl Actor for ShamanActor {
         self::notify::send_waiting(&args);
         Ok(Shaman {
             args,
-            timer: LookTimer::new(|| ShamanMsg::Look, ShamanMsg::Looked),
+            timer: LookTimer::new("shaman", || ShamanMsg::Look, ShamanMsg::Looked),
         })
     }
 

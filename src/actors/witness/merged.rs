@@ -26,7 +26,10 @@ use crate::ports::repo::RepoError;
 pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handled, Refusal> {
     let world = &args.world;
     let (target, commit) = (merged.target.clone(), merged.merge_commit.clone());
-    let landed = effects::repo(world, &args.rig, move |repo| repo.landed(&target, &commit)).await?;
+    let landed = effects::repo_for(world, &args.rig, effects::WorkKind::Network, move |repo| {
+        repo.landed(&target, &commit)
+    })
+    .await?;
     if !landed {
         let (commit, target) = (&merged.merge_commit, &merged.target);
         let body = Escalation {
@@ -107,7 +110,7 @@ pub(super) fn is_told(txn: &mut dyn Txn, merged: &Merged) -> Result<bool, StoreE
 async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal> {
     let world = &args.world;
     let attempt = mr.clone();
-    let kept = effects::repo(world, &args.rig, move |repo| {
+    let kept = effects::repo_for(world, &args.rig, effects::WorkKind::Sandbox, move |repo| {
         let MergeRequest { head, target, .. } = &attempt;
         // An equal patch does not hold the commit; if unknown, the commit is salvaged.
         if repo.landed(target, head).unwrap_or(false) {
@@ -151,28 +154,33 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
 /// Deletes the branch on the remote, and the pin. A branch that moved since is kept.
 async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
     let (branch, head, id) = (mr.branch.clone(), mr.head.clone(), mr.id.clone());
-    let tidied = effects::repo(&args.world, &args.rig, move |repo| {
-        match repo.delete_branch(&branch, &head) {
-            Ok(()) => {}
-            Err(RepoError::Moved { found, .. }) => {
-                tracing::warn!(
-                    branch,
-                    found,
-                    "a landed branch has new commits on the remote; it is kept"
-                );
+    let tidied = effects::repo_for(
+        &args.world,
+        &args.rig,
+        effects::WorkKind::Network,
+        move |repo| {
+            match repo.delete_branch(&branch, &head) {
+                Ok(()) => {}
+                Err(RepoError::Moved { found, .. }) => {
+                    tracing::warn!(
+                        branch,
+                        found,
+                        "a landed branch has new commits on the remote; it is kept"
+                    );
+                }
+                // The remote's rules forbid it; the landing stands.
+                Err(RepoError::Rejected(why)) => {
+                    tracing::warn!(
+                        branch,
+                        why,
+                        "the remote refuses to delete a landed branch; it is kept"
+                    );
+                }
+                Err(error) => return Err(error),
             }
-            // The remote's rules forbid it; the landing stands.
-            Err(RepoError::Rejected(why)) => {
-                tracing::warn!(
-                    branch,
-                    why,
-                    "the remote refuses to delete a landed branch; it is kept"
-                );
-            }
-            Err(error) => return Err(error),
-        }
-        repo.unpin(&id)
-    });
+            repo.unpin(&id)
+        },
+    );
     Ok(tidied.await?)
 }
 

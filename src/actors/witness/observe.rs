@@ -4,7 +4,6 @@
 
 use crate::actors::sandboxes::hookless;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -224,15 +223,11 @@ async fn agents(
         (seen.state == RunState::Running).then(|| (seen.id.clone(), names))
     });
     let asked: Vec<_> = asked.collect();
-    let provider = Arc::clone(&world.sessions);
-    let lives = effects::blocking(move || {
-        let lives = provider.agents_live(&asked);
-        let known = asked.into_iter().zip(lives);
-        known
-            .filter_map(|((id, _), lives)| Some((id, lives?)))
-            .collect()
-    });
-    lives.await.unwrap_or_default()
+    let lives = effects::agents_live(world, asked.clone()).await;
+    let known = asked.into_iter().zip(lives);
+    known
+        .filter_map(|((id, _), lives)| Some((id, lives?)))
+        .collect()
 }
 
 /// Returns the raiders that count as recovered: with a session and without deaths in the window. A session between two

@@ -301,13 +301,16 @@ async fn ensure_pushed(
     head: &Oid,
 ) -> Result<Option<Refusal>, Refusal> {
     let (branch, pushed, head) = (done.branch.clone(), done.head.clone(), head.clone());
-    let ensured = effects::repo(&args.world, &args.rig, move |repo| {
-        match repo.remote_head(&branch)? {
+    let ensured = effects::repo_for(
+        &args.world,
+        &args.rig,
+        effects::WorkKind::Network,
+        move |repo| match repo.remote_head(&branch)? {
             Some(there) if there == head => Ok(()),
             Some(there) if there == pushed => repo.push_branch(&branch, &head, Some(&pushed)),
             _ => repo.push_branch(&branch, &head, None),
-        }
-    });
+        },
+    );
     match ensured.await.map_err(Refusal::from) {
         Ok(()) => Ok(None),
         Err(error) if error.is_passing() => Err(error),

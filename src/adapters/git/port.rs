@@ -23,6 +23,7 @@ use crate::ports::repo::{
 
 impl Repo for GitRepo {
     fn prepare(&self) -> Result<(), RepoError> {
+        self.begin_preparing();
         let prepared = prepare::prepare(self);
         self.set_prepared(&prepared);
         stash_watch::watch(self);

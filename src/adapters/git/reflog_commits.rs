@@ -158,15 +158,15 @@ pub(super) fn kinds(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, Str
     Ok(kinds)
 }
 
+/// Objects with their types, and those that were not found.
+pub(super) type Kinds = (Vec<(Oid, String)>, Vec<Oid>);
+
 /// Returns the objects among `ids` that git finds in ours or theirs, with their types, and those that it does not find:
 /// they are missing, or cannot be opened.
 ///
 /// # Errors
 /// git fails.
-pub(super) fn kinds_there(
-    repo: &GitRepo,
-    ids: &BTreeSet<Oid>,
-) -> Result<(Vec<(Oid, String)>, Vec<Oid>), RepoError> {
+pub(super) fn kinds_there(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Kinds, RepoError> {
     let known = repo.known();
     let (mut kinds, mut list) = (Vec::new(), String::new());
     for id in ids {

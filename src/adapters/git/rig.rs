@@ -88,6 +88,8 @@ pub struct GitRepo {
 enum Prepared {
     #[default]
     NotTried,
+    /// The first attempt is under way.
+    Begun,
     /// The reason why the last attempt failed; none succeeded.
     Failed(String),
     Once,
@@ -296,6 +298,14 @@ impl GitRepo {
         !self.cleared.swap(true, Ordering::Relaxed)
     }
 
+    /// Notes that the first attempt to prepare is under way: until it ends, the repository cannot be used.
+    pub(super) fn begin_preparing(&self) {
+        let mut now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*now, Prepared::NotTried) {
+            *now = Prepared::Begun;
+        }
+    }
+
     /// Records the outcome of an attempt to prepare. A failure after a success does not count: the repository stays
     /// prepared.
     pub(super) fn set_prepared(&self, outcome: &Result<(), RepoError>) {
@@ -307,11 +317,12 @@ impl GitRepo {
         }
     }
 
-    /// Returns the reason why the repository was never prepared, if that was tried.
+    /// Returns the reason why the repository is not prepared, if that was tried.
     pub(super) fn unprepared(&self) -> Option<String> {
         let now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         match &*now {
             Prepared::Failed(why) => Some(why.clone()),
+            Prepared::Begun => Some("its repository is still being prepared".to_owned()),
             Prepared::NotTried | Prepared::Once => None,
         }
     }

@@ -13,15 +13,48 @@ use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::city::Rights;
 use crate::domain::relic::Hook;
-use crate::ports::sessions::{CallerPlace, Member, Membership, SessionError};
+use crate::ports::sessions::{CallerPlace, Member, Membership};
+
+/// The name of a command whose process cannot be read.
+const UNREAD: &str = "unread";
+
+/// Returns the kind of caller that the process is, and its session. [`Who::Invisible`], which may only look, when the
+/// process cannot be read in time.
+pub(super) async fn identify(world: &World, pid: u32) -> Who {
+    let seen = effects::caller(world, pid, move |sessions, runner| {
+        let membership = sessions.membership(pid);
+        let errand = match membership {
+            Membership::Unowned => runner.errand_of(pid),
+            Membership::Of(_) | Membership::Unknown => None,
+        };
+        (membership, errand)
+    });
+    match seen.await {
+        None | Some((Membership::Unknown, _)) => Who::Invisible,
+        Some((Membership::Of(Member { session, .. }), _)) => match world.city.is_agents(&session) {
+            true => Who::Agent(session),
+            false => Who::Raider(session),
+        },
+        // A command that the supervisor runs for the city's owner has the owner's rights.
+        Some((Membership::Unowned, None | Some(Rights::All))) => Who::Operator,
+        Some((Membership::Unowned, Some(rights))) => Who::Errand(rights),
+    }
+}
 
 /// Returns the session that the caller's process is in now. The connection may be older than the session
 /// that has the name by now, and speaks only for the session it was opened in.
 ///
 /// # Errors
-/// `forbidden` when the process is in no session, or in another one by now.
-pub(super) fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
-    let now = caller.pid.map(|pid| world.sessions.membership(pid));
+/// `forbidden` when the process is in no session, or in another one by now; `unavailable` when that cannot be read.
+pub(super) async fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
+    let now = match caller.pid {
+        Some(pid) => {
+            let read = effects::caller(world, pid, move |sessions, _| sessions.membership(pid));
+            let unread = || ControlError::unavailable("this process cannot be read in time");
+            Some(read.await.ok_or_else(unread)?)
+        }
+        None => None,
+    };
     match now {
         Some(Membership::Of(member))
             if caller.who.session() == Some(&member.session) && caller.peer.lives() =>
@@ -42,7 +75,7 @@ pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, Con
     let Member {
         session,
         incarnation,
-    } = own_member(world, caller)?;
+    } = own_member(world, caller).await?;
     let hooks = names::hooks(world).await?;
     let hook = hooks
         .into_iter()
@@ -61,10 +94,12 @@ pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, Con
 }
 
 /// Returns the caller's name for the events and relics that result from its request.
-pub(super) fn asker(world: &World, caller: &Caller) -> Asker {
-    let errand = || {
-        let runner = &world.runner;
-        caller.pid.and_then(|pid| runner.errand_name(pid))
+pub(super) async fn asker(world: &World, caller: &Caller) -> Asker {
+    let errand = || async {
+        let pid = caller.pid?;
+        let read = effects::caller(world, pid, move |_, runner| runner.errand_name(pid));
+        // A process that cannot be read in time may be a command of the supervisor.
+        read.await.unwrap_or_else(|| Some(UNREAD.to_owned()))
     };
     match &caller.who {
         Who::Agent(session) => {
@@ -72,8 +107,11 @@ pub(super) fn asker(world: &World, caller: &Caller) -> Asker {
             Asker::agent(agent.map_or_else(|| session.to_string(), |name| name.to_string()))
         }
         Who::Raider(session) => Asker::agent(session.as_str()),
-        Who::Operator => errand().map_or_else(Asker::person, Asker::errand),
-        Who::Errand(_) => Asker::errand(errand().unwrap_or_else(|| caller.who.name().to_owned())),
+        Who::Operator => errand().await.map_or_else(Asker::person, Asker::errand),
+        Who::Errand(_) => {
+            let name = errand().await;
+            Asker::errand(name.unwrap_or_else(|| caller.who.name().to_owned()))
+        }
         // The caller can only read.
         Who::Invisible => Asker::agent(caller.who.name()),
     }
@@ -95,13 +133,12 @@ async fn stands_in_sandbox(
     hook: &Hook,
 ) -> Result<(), ControlError> {
     let sandbox = world.city.sandbox(&hook.raider);
-    let (id, of) = (hook.raider.session_id(), sandbox.clone());
+    let of = sandbox.clone();
     let standing = match caller.pid {
         Some(pid) => {
             let look =
-                effects::sessions(world, &id, move |sessions| Ok(sessions.standing(pid, &of)));
-            let seen = look.await;
-            seen.unwrap_or_else(|error: SessionError| Err(error.to_string()))
+                effects::caller(world, pid, move |sessions, _| sessions.standing(pid, &of)).await;
+            look.unwrap_or_else(|| Err("it cannot be read in time".to_owned()))
         }
         None => Err("its pid is unknown".to_owned()),
     };

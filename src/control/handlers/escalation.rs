@@ -73,7 +73,7 @@ pub(super) async fn escalate(
 
 /// Returns the standing agent in whose session the caller runs.
 async fn agent(world: &World, caller: &Caller) -> Result<String, ControlError> {
-    let session = caller::own_member(world, caller)?.session;
+    let session = caller::own_member(world, caller).await?.session;
     let views = ask::views(world).await?;
     let mut views = views.into_iter();
     let view = views.find(|view| view.spec.session == session);

@@ -30,8 +30,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::protocol::{ControlError, ErrorKind, Op, OpName};
-use super::rights::Who;
-use super::server::{Answer, Call, Caller, Service};
+use super::server::{Answer, Call, Caller, Identified, Service};
 use super::snapshot::Published;
 use crate::actors::mail::{StopEnd, StopMode};
 use crate::actors::refusal::{Refusal, RefusalKind};
@@ -41,7 +40,6 @@ use crate::domain::city::Rights;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::SessionId;
 use crate::ports::relics::StoreError;
-use crate::ports::sessions::{Member, Membership};
 
 /// A request to stop. The answer comes when the tree has stopped, and tells how: an earlier request of another kind may
 /// have been under way.
@@ -72,22 +70,9 @@ impl Handlers {
 }
 
 impl Service for Handlers {
-    fn identify(&self, pid: u32) -> Who {
-        match self.world.sessions.membership(pid) {
-            Membership::Unknown => Who::Invisible,
-            Membership::Of(Member { session, .. }) => {
-                if self.world.newest().city.is_agents(&session) {
-                    Who::Agent(session)
-                } else {
-                    Who::Raider(session)
-                }
-            }
-            Membership::Unowned => match self.world.runner.errand_of(pid) {
-                // A command that the supervisor runs for the city's owner has the owner's rights.
-                None | Some(Rights::All) => Who::Operator,
-                Some(rights) => Who::Errand(rights),
-            },
-        }
+    fn identify(&self, pid: u32) -> Identified {
+        let world = self.world.newest();
+        Box::pin(async move { caller::identify(&world, pid).await })
     }
 
     fn rights(&self, session: &SessionId) -> Rights {
@@ -154,22 +139,22 @@ async fn dispatch(
 ) -> Result<Value, ControlError> {
     let asker = || caller::asker(world, &caller);
     match op {
-        Op::Run(args) => work::run(world, asker(), args).await,
-        Op::Charge(args) => work::charge(world, asker(), args).await,
+        Op::Run(args) => work::run(world, asker().await, args).await,
+        Op::Charge(args) => work::charge(world, asker().await, args).await,
         Op::Done(args) => own::done(world, &caller, &args).await,
         Op::Handoff(args) => own::handoff(world, &caller, args).await,
         Op::Wait(args) => own::wait(world, &caller, args).await,
         Op::HookEvent(args) => report::hook_event(world, &caller, &args).await,
         Op::Rally(_) => own::rally(world, &caller).await,
         Op::Hook(_) => own::hook(world, &caller).await,
-        Op::RelicCreate(args) => relic::create(world, asker(), args).await,
+        Op::RelicCreate(args) => relic::create(world, asker().await, args).await,
         Op::RelicShow(args) => relic::show(world, &args.relic).await,
         Op::RelicList(args) => relic::list(world, args).await,
         Op::RelicClose(args) => relic::close(world, &caller, args).await,
-        Op::RelicReopen(args) => relic::reopen(world, asker(), &args.relic).await,
+        Op::RelicReopen(args) => relic::reopen(world, asker().await, &args.relic).await,
         Op::RaiderList(args) => raider::list(published, world, args).await,
         Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
-        Op::RaiderNuke(args) => raider::nuke(world, asker(), args).await,
+        Op::RaiderNuke(args) => raider::nuke(world, asker().await, args).await,
         Op::RaiderSuspend(of) | Op::AgentSuspend(of) => agent::suspend(world, &of.name, true).await,
         Op::RaiderResume(of) | Op::AgentResume(of) => agent::suspend(world, &of.name, false).await,
         Op::Reload(args) => misc::reload(world, args.dry_run).await,
@@ -177,7 +162,7 @@ async fn dispatch(
         Op::Attach(args) => terminal::attach(world, &args.name).await,
         Op::Peek(args) => terminal::peek(world, &args.name).await,
         Op::Send(args) => terminal::send(world, args).await,
-        Op::Answer(args) => terminal::answer(world, asker(), args).await,
+        Op::Answer(args) => terminal::answer(world, asker().await, args).await,
         Op::Logs(args) => terminal::logs(world, args).await,
         Op::AgentList(_) => agent::list(world).await,
         Op::AgentStart(args) => agent::start(world, &args.name).await,
@@ -187,9 +172,9 @@ async fn dispatch(
         Op::HarnessResume(args) => accounts::resume(world, &args.name),
         Op::MqList(args) => mq::list(world, args).await,
         Op::MqShow(args) => mq::show(world, &args.mr).await,
-        Op::MqRetry(args) => mq::retry(world, asker(), &args.mr).await,
-        Op::MqApprove(args) => mq::approve(world, asker(), args).await,
-        Op::MqReject(args) => mq::reject(world, asker(), args).await,
+        Op::MqRetry(args) => mq::retry(world, asker().await, &args.mr).await,
+        Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
+        Op::MqReject(args) => mq::reject(world, asker().await, args).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
         Op::AutoList(_) => auto::list(world).await,
         Op::AutoRun(args) => auto::run(world, &args.name).await,
@@ -202,10 +187,10 @@ async fn dispatch(
         Op::SalvageStashes(args) => salvage::pinned(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
-        Op::SalvagePrune(args) => salvage::prune(world, asker(), args).await,
+        Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
         Op::Escalate(args) => escalation::escalate(world, &caller, args).await,
         Op::Escalations(_) => escalation::list(world).await,
-        Op::EscalationsAck(args) => escalation::ack(world, asker(), &args.id).await,
+        Op::EscalationsAck(args) => escalation::ack(world, asker().await, &args.id).await,
         // Handled by `call` itself.
         Op::Events(_)
         | Op::Stop(_)

@@ -162,7 +162,11 @@ async fn keep(world: &World, id: &RelicId) -> Result<(), ControlError> {
     };
     let mr = world.store.run(read).await?;
     let (id, head) = (mr.id.clone(), mr.head.clone());
-    if let Err(why) = effects::repo(world, &mr.rig, move |repo| repo.pin(&id, &head)).await {
+    if let Err(why) = effects::repo_for(world, &mr.rig, effects::WorkKind::Landing, move |repo| {
+        repo.pin(&id, &head)
+    })
+    .await
+    {
         tracing::warn!(mr = %mr.id, %why, "the head of a rejected attempt cannot be pinned");
     }
     Ok(())

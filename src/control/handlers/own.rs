@@ -58,7 +58,7 @@ async fn drained(
     caller: &Caller,
     session: &SessionId,
 ) -> Result<Value, ControlError> {
-    own_member(world, caller)?;
+    own_member(world, caller).await?;
     let views = ask::views(world).await?;
     let view = views.into_iter().find(|view| view.spec.session == *session);
     let id = view.filter(|view| view.draining).map(|view| view.spec.id);
@@ -79,7 +79,7 @@ pub(super) async fn handoff(
     caller: &Caller,
     args: args::Handoff,
 ) -> Result<Value, ControlError> {
-    let session = own_member(world, caller)?.session;
+    let session = own_member(world, caller).await?.session;
     let views = ask::views(world).await?;
     let view = views.into_iter().find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| {
@@ -157,9 +157,12 @@ pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), Con
 /// is no evidence against the raider.
 async fn shown_for(world: &World, hook: &Hook) -> Progress {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
-    let facts = effects::repo(world, &hook.raider.rig, move |repo| {
-        repo.facts(&sandbox, &target)
-    });
+    let facts = effects::repo_for(
+        world,
+        &hook.raider.rig,
+        effects::WorkKind::Sandbox,
+        move |repo| repo.facts(&sandbox, &target),
+    );
     let head = facts.await.ok()?.head;
     let id = hook.relic.clone();
     let tasks = RelicFilter {
@@ -233,7 +236,7 @@ pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, Contro
 /// `rally`: what am I, what is my work, where was I.
 pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, ControlError> {
     if let Who::Agent(session) = &caller.who {
-        own_member(world, caller)?;
+        own_member(world, caller).await?;
         let views = ask::views(world).await?;
         let view = views.into_iter().find(|view| view.spec.session == *session);
         let view = view.ok_or_else(|| {
@@ -263,9 +266,12 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         .await?;
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let path = sandbox.clone();
-    let git = effects::repo(world, &hook.raider.rig, move |repo| {
-        repo.facts(&path, &target)
-    })
+    let git = effects::repo_for(
+        world,
+        &hook.raider.rig,
+        effects::WorkKind::Sandbox,
+        move |repo| repo.facts(&path, &target),
+    )
     .await;
     let git = match git {
         Ok(git) => json!({

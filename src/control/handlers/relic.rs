@@ -87,7 +87,7 @@ pub(super) async fn close(
     args: RelicClose,
 ) -> Result<Value, ControlError> {
     let id = names::relic(&args.relic)?;
-    let asker = caller::asker(world, caller);
+    let asker = caller::asker(world, caller).await;
     let for_person = caller::speaks_for_person(world, caller);
     let closed = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;

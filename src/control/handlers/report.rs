@@ -27,7 +27,7 @@ pub(super) async fn hook_event(
         Who::Raider(_) => Some(own_hook(world, caller).await?),
         _ => None,
     };
-    let session = own_member(world, caller)?.session;
+    let session = own_member(world, caller).await?.session;
     let harness = match &hook {
         Some(hook) => Some(&hook.harness),
         None => (world.city.agent_of(&session)).and_then(|agent| agent.harness.as_ref()),

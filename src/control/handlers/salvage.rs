@@ -88,7 +88,10 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
     };
     let record = entry.record();
     let path = to.clone();
-    let restored = effects::repo(world, &entry.rig, move |repo| repo.restore(&record, &path)).await;
+    let restored = effects::repo_for(world, &entry.rig, effects::WorkKind::Sandbox, move |repo| {
+        repo.restore(&record, &path)
+    })
+    .await;
     restored.map_err(Refusal::from)?;
     let stashes: Vec<_> = stashes(&entry).collect();
     let ids = stash_ids(world, &entry).await?;

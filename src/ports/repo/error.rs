@@ -14,6 +14,9 @@ pub enum RepoError {
     /// The rig's repository could not be prepared; that is retried.
     #[error("the rig cannot be used: {0}")]
     Held(String),
+    /// The rig's disk or its git does not answer; the caller retries later.
+    #[error("the rig is unseen: {0}")]
+    Unseen(String),
     /// The remote refused (a hook, a protected branch).
     #[error("the remote refused the push: {0}")]
     Rejected(String),

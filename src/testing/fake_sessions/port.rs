@@ -28,6 +28,7 @@ impl Sessions for FakeSessions {
     }
 
     fn start(&self, spec: &SessionSpec) -> Result<Started, StartError> {
+        self.enter("start");
         let started = {
             let stuck = |inner: &Inner| inner.stuck_starts.contains(&spec.id);
             let mut inner = self.wait_while(self.inner(), stuck);
@@ -287,6 +288,7 @@ impl Sessions for FakeSessions {
     }
 
     fn membership(&self, pid: u32) -> Membership {
+        self.enter("membership");
         let found = self.inner().processes.get(&pid).cloned();
         found.unwrap_or(Membership::Unowned)
     }

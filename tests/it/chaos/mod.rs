@@ -27,6 +27,7 @@
 //! | C14 | output without end, newline or encoding | flood_of_output_is_bounded_and_stops_no_other_agent, a_flood_is_bounded_on_disk_and_does_not_stop |
 //! | C15 | reloads in a storm of kills, half of them invalid | reloads_in_a_storm_touch_no_other_agent |
 //! | C16 | clients that hang, stammer or rave | clients_that_hang_or_rave_delay_no_restart |
+//! | C16 | a session that opens every connection; callers that cannot be read | session_that_opens_every_connection_shuts_out_no_person, callers_that_cannot_be_read_hold_up_neither_a_person_nor_the_end, caller_that_cannot_be_read_keeps_no_other_waiting |
 //! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended, caller_whose_pid_is_given_to_another_process_only_looks |
 //! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, each_wanted_child_runs_once_after_any_edits_and_failures, stop_in_a_storm_leaves_no_process |
 //! | C19 | lock, socket, `.horde`, the city itself removed, moved or replaced at runtime | removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs, file_in_the_place_of_the_socket_is_reported_and_left_alone, removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently, state_that_is_moved_away_is_moved_back, city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody |
@@ -41,6 +42,8 @@
 //! | C22 | a log that nothing reads, is closed, is rotated | log_that_takes_nothing_holds_up_nothing, log_is_opened_again_after_it_was_rotated |
 //! | C22 | FIFO, device, directory, 100 MB as a file that is read | odd_files_are_said_and_hold_up_nothing, odd_thing_as_city_toml_is_said_and_changes_nothing, irregular_file_to_copy_refuses_its_charge_and_delays_no_other |
 //! | C22 | hundreds of idle connections; 64 descriptors; `ulimit -f`; no inotify; values of 100 kB | idle_connections_do_not_block_other_clients, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left, limit_of_the_size_of_files_ends_nothing, without_inotify_changes_are_found_by_patrols_and_it_is_said, values_of_a_hundred_kilobytes_reach_the_agent |
+//! | C23 | a rig whose git or disk hangs, at work and at the start | rig_whose_git_hangs_is_unseen_and_holds_up_nothing, rig_that_hangs_at_the_start_is_held_and_the_others_start, rig_that_hangs_uses_up_its_own_budget_and_counts_as_unseen, short_work_on_a_rig_is_given_up_after_its_limit |
+//! | C23 | a look or a start that hangs | root_look_that_hangs_is_reported_and_another_follows, look_that_hangs_or_panics_ends_and_others_have_their_time, starts_that_hang_keep_no_other_session_from_starting |
 
 /// Makes a second test of each of these, with sessions on tmux. All but the first group are of the long tier.
 macro_rules! on_tmux_too {
@@ -68,6 +71,7 @@ mod disk;
 mod frozen;
 mod ground;
 mod hindered;
+mod hung;
 mod kills;
 mod records;
 mod replaced;

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use super::recovery::stray;
 use crate::actors::effects;
-use crate::actors::mail::ChildState;
+use crate::actors::mail::{ChildState, RootMail};
+use crate::actors::root::RootMsg;
 use crate::actors::store::StoreHandle;
 use crate::domain::automation::Automation;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::gates::Gate;
+use crate::domain::ground::Part;
 use crate::ports::sessions::{Sessions, StartError};
+use crate::testing::hang::Hang;
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -231,4 +234,96 @@ async fn a_new_patrol_interval_holds_at_once() {
     town.parts.sessions.exit_unheard(&session, 1);
     town.pass(SECOND * 35).await;
     assert_eq!(town.starts(&session), 2);
+}
+
+/// `start_concurrency` starts that hang are over after their limit, and others have their turn.
+#[tokio::test(start_paused = true)]
+async fn starts_that_hang_keep_no_other_session_from_starting() {
+    let town = Scenario::new().with(|city| city.daemon.start_concurrency = 2);
+    let town = town.start().await;
+    let begin = |name: &str| {
+        let (world, spec) = (town.world.clone(), stray(name));
+        tokio::spawn(async move { effects::start(&world, spec, SECOND * 60).await.is_ok() })
+    };
+    let ids = ["a", "b"].map(|name| stray(name).id);
+    for id in &ids {
+        town.parts.sessions.hold_start(id);
+    }
+    let hung = ["a", "b"].map(begin);
+    town.until("both hang", || town.world.starts.available_permits() == 0)
+        .await;
+    let other = begin("c");
+    tokio::time::advance(SECOND * 61).await;
+    assert!(other.await.unwrap(), "it had its turn");
+    for (id, late) in ids.iter().zip(hung) {
+        assert!(!late.await.unwrap());
+        town.parts.sessions.release_start(id);
+    }
+    assert_eq!(town.world.starts.available_permits(), 2);
+}
+
+/// A look whose listing hangs is given up. A later one works while those threads still hang.
+#[tokio::test(start_paused = true)]
+async fn root_look_that_hangs_is_reported_and_another_follows() {
+    let town = agents(&["mayor"]).start().await;
+    let hang = Hang::default();
+    let (door, ill) = (hang.door(), Arc::new(AtomicBool::new(true)));
+    let is_ill = Arc::clone(&ill);
+    town.parts.sessions.interlude("list", move || {
+        if is_ill.load(Ordering::Relaxed) {
+            door.enter();
+        }
+    });
+    let hangs = || {
+        let troubles = town.world.directory.ground.troubles();
+        troubles.iter().any(|trouble| trouble.part == Part::Look)
+    };
+    town.send_to_root(RootMail::Look).unwrap();
+    town.until("it hangs", || hang.entered() == 1).await;
+    assert!(!hangs());
+    tokio::time::advance(SECOND * 301).await;
+    town.until("it is reported", hangs).await;
+    ill.store(false, Ordering::Relaxed);
+    tokio::time::advance(SECOND * 301).await;
+    town.until("the next one has ended", || !hangs()).await;
+    let view = town.view(&agent("mayor")).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
+    hang.release();
+}
+
+/// `5-house.md`, 5.4: every failed spawn is counted by the restart policy.
+#[tokio::test(start_paused = true)]
+async fn failed_spawns_of_a_child_end_in_quarantine() {
+    let town = agents(&["mayor"])
+        .with(|city| {
+            city.daemon.restart.max_restarts = 2;
+            city.daemon.restart.backoff.first = SECOND * 60;
+            city.daemon.restart.backoff.initial = SECOND * 60;
+            city.daemon.restart.backoff.max = SECOND * 60;
+        })
+        .start()
+        .await;
+    let id = agent("mayor");
+    town.parts.sessions.crash(&town.session(&id), 9);
+    town.settle().await;
+    let waits = town.view(&id).await.unwrap();
+    assert_eq!((waits.state, waits.restarts), (ChildState::Backoff, 1));
+    let fail = || {
+        // The slot's epoch is its own affair: that of this moment is one of them, and all others are void.
+        for epoch in 0..64 {
+            let (id, why) = (id.clone(), "no memory".to_owned());
+            let failed = RootMsg::Unspawned { id, epoch, why };
+            town.send_to_root(failed).unwrap();
+        }
+    };
+    fail();
+    town.settle().await;
+    let crashed = town.events(EventType::AgentCrashed).await;
+    assert!(crashed.len() >= 2, "{crashed:?}");
+    let quarantined = || async {
+        fail();
+        town.settle().await;
+        town.view(&id).await.unwrap().state
+    };
+    assert_eq!(quarantined().await, ChildState::Quarantined);
 }

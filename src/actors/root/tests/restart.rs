@@ -1,6 +1,8 @@
 //! Deaths: restart, back-off, quarantine; and cycles, which are no deaths.
 
 use crate::actors::mail::RootMail;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::actors::ask;
@@ -319,14 +321,16 @@ async fn hanging_start_is_a_death_and_its_late_session_is_ended() {
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
     town.parts.sessions.hold_start(&session);
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&attempts);
+    town.parts.sessions.interlude("start", move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
     town.begin_wake(&id);
-    town.until("the start", || town.world.starts.available_permits() < 16)
-        .await;
+    let attempted = |attempt| attempts.load(Ordering::Relaxed) == attempt;
+    town.until("the start", || attempted(1)).await;
     tokio::time::advance(SECOND * 61).await;
-    town.until("the second attempt", || {
-        town.world.starts.available_permits() < 15
-    })
-    .await;
+    town.until("the second attempt", || attempted(2)).await;
     town.parts.sessions.release_start(&session);
     town.pass(SECOND * 60).await;
     assert_eq!(town.state(&id).await, Some(ChildState::Running));

@@ -21,12 +21,15 @@ pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
     let dir = task_dir.clone();
     effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;
     let spec = sandbox_spec(world, rig, &plan.hook(world), task_dir);
-    effects::repo(world, &rig.name, move |repo| repo.make_sandbox(&spec)).await?;
+    effects::repo_for(world, &rig.name, effects::WorkKind::Sandbox, move |repo| {
+        repo.make_sandbox(&spec)
+    })
+    .await?;
     world.directory.sandboxes.note();
     if !rig.raiders.setup.is_empty() {
         let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
-        let env = rig_settings::raider_env(world, rig, &plan.hook(world));
-        let made = effects::tasks(world, move |tasks| tasks.set_up(&sandbox, &commands, &env));
+        let env = rig_settings::raider_env(world, rig, &plan.hook(world)).await?;
+        let made = effects::set_up(world, &rig.name, (sandbox, commands), env);
         made.await.map_err(|error| {
             let hint =
                 "`setup` of the rig must succeed in a fresh sandbox; the relic is open again";

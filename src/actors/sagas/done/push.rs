@@ -30,9 +30,12 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
     let mut called = false;
     while world.store.run(move |txn| txn.saga(id)).await?.is_some() {
         let (branch, head) = (plan.branch.clone(), plan.head.clone());
-        let pushed = effects::repo(world, &plan.raider.rig, move |repo| {
-            repo.push_branch(&branch, &head, None)
-        });
+        let pushed = effects::repo_for(
+            world,
+            &plan.raider.rig,
+            effects::WorkKind::Network,
+            move |repo| repo.push_branch(&branch, &head, None),
+        );
         let Err(error) = pushed.await else {
             if plan.blocked.take().is_some() {
                 let relic = plan.relic.clone();

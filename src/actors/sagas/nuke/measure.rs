@@ -52,11 +52,16 @@ pub(super) async fn take(
 ) -> Result<Option<Measurement>, RepoError> {
     let (sandbox, branch) = (world.city.sandbox(&target.raider), target.target.clone());
     let name = target.raider.name.clone();
-    effects::repo(world, &target.raider.rig, move |repo| {
-        let mut names = repo.sandboxes()?.into_iter();
-        let exists = names.any(|(found, _)| found == name);
-        exists.then(|| repo.measure(&sandbox, &branch)).transpose()
-    })
+    effects::repo_for(
+        world,
+        &target.raider.rig,
+        effects::WorkKind::Sandbox,
+        move |repo| {
+            let mut names = repo.sandboxes()?.into_iter();
+            let exists = names.any(|(found, _)| found == name);
+            exists.then(|| repo.measure(&sandbox, &branch)).transpose()
+        },
+    )
     .await
 }
 
@@ -75,7 +80,12 @@ pub(super) async fn saved_unasked(world: &World, target: &NukeTarget, git: &GitF
         return false;
     }
     let (head, onto) = (git.head.clone(), target.target.clone());
-    let asked = effects::repo(world, &raider.rig, move |repo| repo.on_main(&head, &onto));
+    let asked = effects::repo_for(
+        world,
+        &raider.rig,
+        effects::WorkKind::Network,
+        move |repo| repo.on_main(&head, &onto),
+    );
     let landed = asked.await;
     // An unknown answer is not cached: it is asked again.
     if landed == Ok(false) {

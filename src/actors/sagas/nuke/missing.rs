@@ -20,7 +20,7 @@ pub(super) async fn strays(world: &World, target: &NukeTarget) -> Result<Vec<Oid
     let branch = target.raider.branch(relic, target.incarnation);
     let (sandbox, onto) = (world.city.sandbox(&target.raider), target.target.clone());
     let rig = &target.raider.rig;
-    let strays = effects::repo(world, rig, move |repo| {
+    let strays = effects::repo_for(world, rig, effects::WorkKind::Sandbox, move |repo| {
         repo.strays(&sandbox, &branch, &onto)
     });
     Ok(strays.await?)
@@ -31,7 +31,10 @@ pub(super) async fn strays(world: &World, target: &NukeTarget) -> Result<Vec<Oid
 async fn remains(world: &World, target: &NukeTarget) -> Result<Option<GitFacts>, Refusal> {
     let (sandbox, onto) = (world.city.sandbox(&target.raider), target.target.clone());
     let rig = &target.raider.rig;
-    let left = effects::repo(world, rig, move |repo| repo.remains(&sandbox, &onto)).await;
+    let left = effects::repo_for(world, rig, effects::WorkKind::Sandbox, move |repo| {
+        repo.remains(&sandbox, &onto)
+    })
+    .await;
     let left = match left.map_err(Refusal::from) {
         Err(error) if !error.is_passing() => return Err(unreadable(target, error.message)),
         left => left?,

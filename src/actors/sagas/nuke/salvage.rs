@@ -41,11 +41,16 @@ pub(in super::super) async fn write_salvage(
     salvage_quota::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let (incarnation, branch) = (target.incarnation, target.target.clone());
-    let (facts, record) = effects::repo(world, &target.raider.rig, move |repo| {
-        let facts = repo.facts(&sandbox, &branch)?;
-        let record = repo.salvage(&sandbox, &raider, incarnation)?;
-        Ok((facts, record))
-    })
+    let (facts, record) = effects::repo_for(
+        world,
+        &target.raider.rig,
+        effects::WorkKind::Sandbox,
+        move |repo| {
+            let facts = repo.facts(&sandbox, &branch)?;
+            let record = repo.salvage(&sandbox, &raider, incarnation)?;
+            Ok((facts, record))
+        },
+    )
     .await?;
     put_on_record(world, target, record.clone()).await?;
     Ok((facts, record))
@@ -118,9 +123,12 @@ pub(super) async fn keep_unheld(
     head: &Oid,
 ) -> Result<(), Refusal> {
     let (commit, onto) = (head.clone(), target.target.clone());
-    let held = effects::repo(world, &target.raider.rig, move |repo| {
-        repo.holds(&commit, &onto)
-    });
+    let held = effects::repo_for(
+        world,
+        &target.raider.rig,
+        effects::WorkKind::Sandbox,
+        move |repo| repo.holds(&commit, &onto),
+    );
     match held.await? {
         true => Ok(()),
         false => keep_commit(world, target, head).await,
@@ -135,9 +143,12 @@ pub(super) async fn keep_remains(world: &World, target: &NukeTarget) -> Result<(
     salvage_quota::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let incarnation = target.incarnation;
-    let kept = effects::repo(world, &target.raider.rig, move |repo| {
-        repo.salvage(&sandbox, &raider, incarnation)
-    });
+    let kept = effects::repo_for(
+        world,
+        &target.raider.rig,
+        effects::WorkKind::Sandbox,
+        move |repo| repo.salvage(&sandbox, &raider, incarnation),
+    );
     put_on_record(world, target, kept.await?).await
 }
 
@@ -151,9 +162,12 @@ pub(super) async fn keep_commit(
     head: &Oid,
 ) -> Result<(), Refusal> {
     let (head, raider, incarnation) = (head.clone(), target.raider.clone(), target.incarnation);
-    let kept = effects::repo(world, &target.raider.rig, move |repo| {
-        repo.salvage_head(&head, &raider, incarnation)
-    });
+    let kept = effects::repo_for(
+        world,
+        &target.raider.rig,
+        effects::WorkKind::Sandbox,
+        move |repo| repo.salvage_head(&head, &raider, incarnation),
+    );
     put_on_record(world, target, kept.await?).await
 }
 

@@ -42,7 +42,10 @@ pub(super) async fn lacking(world: &World, target: &NukeTarget) -> Result<Option
         return Ok(None);
     };
     let (rig, sandbox) = (&target.raider.rig, world.city.sandbox(&target.raider));
-    let size = effects::repo(world, rig, move |repo| repo.salvage_size(&sandbox)).await?;
+    let size = effects::repo_for(world, rig, effects::WorkKind::Sandbox, move |repo| {
+        repo.salvage_size(&sandbox)
+    })
+    .await?;
     let kept = world.store.run(|txn| txn.salvages()).await?;
     let taken: u64 = kept.iter().map(|entry| entry.bytes).sum();
     // A commit takes no room.

@@ -21,6 +21,7 @@ use crate::domain::intent::KEY_VARIABLE;
 use crate::domain::message::{Body, Handoff};
 use crate::domain::prompt::{self, Problem};
 use crate::domain::relic::{Hook, Relic};
+use crate::ports::repo::RepoError;
 use crate::ports::tasks::TaskError;
 
 /// The reason why a session is started.
@@ -145,7 +146,8 @@ impl Session {
         });
         let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
         let prompt_file = written.await.map_err(unwritable)?;
-        let mut env = raider_env(world, rig, hook);
+        let unseen = |error: RepoError| OpenFailure::Unseen(error.to_string());
+        let mut env = raider_env(world, rig, hook).await.map_err(unseen)?;
         let own_helper = keys::spare(world, harness, &harness.env, &mut env).await;
         let key = world
             .secret

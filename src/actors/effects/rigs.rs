@@ -1,0 +1,177 @@
+//! Work on the rigs: their repositories, sandboxes and set-up commands, each within the budget of its rig.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{WorkKind, budgeted};
+use crate::actors::budgets::Owner;
+use crate::actors::claims::ClaimKey;
+use crate::actors::world::World;
+use crate::domain::ids::RigName;
+use crate::domain::nuke::NukePermit;
+use crate::ports::repo::{Repo, RepoError};
+use crate::ports::tasks::TaskError;
+
+/// The limit of waiting for short work on a rig: longer than that of a git command.
+const FILES_LIMIT: Duration = Duration::from_secs(150);
+
+/// Runs short work on a rig's repository. Work that does not end in time is given up; it only reads, or has no effect
+/// that comes too late.
+///
+/// # Errors
+/// Those of [`repo_for`], and [`RepoError::Timeout`].
+pub async fn repo<T: Send + 'static>(
+    world: &World,
+    rig: &RigName,
+    work: impl FnOnce(&dyn Repo) -> Result<T, RepoError> + Send + 'static,
+) -> Result<T, RepoError> {
+    let done = tokio::time::timeout(FILES_LIMIT, repo_for(world, rig, WorkKind::Files, work));
+    done.await.map_err(|_| late(rig))?
+}
+
+fn late(rig: &RigName) -> RepoError {
+    RepoError::Timeout {
+        what: format!("reading the files of rig {rig}"),
+        limit: FILES_LIMIT,
+    }
+}
+
+/// Runs work of a kind on a rig's repository.
+///
+/// # Errors
+/// The work's own error; [`RepoError::Held`] while the rig is held, because its repository cannot be made ready;
+/// [`RepoError::Unseen`] while earlier work of this kind hangs; [`RepoError::NotFound`] when the rig is not configured;
+/// [`RepoError::Failed`] when the work panicked.
+pub async fn repo_for<T: Send + 'static>(
+    world: &World,
+    rig: &RigName,
+    kind: WorkKind,
+    work: impl FnOnce(&dyn Repo) -> Result<T, RepoError> + Send + 'static,
+) -> Result<T, RepoError> {
+    let Some(repo) = world.repo(rig) else {
+        return Err(RepoError::NotFound(format!("rig {rig}")));
+    };
+    let broken = || RepoError::Failed("an operation on the repository panicked".into());
+    let ready = move || match repo.held() {
+        Some(why) => Err(RepoError::Held(why)),
+        None => work(&*repo),
+    };
+    let done = budgeted(world, Owner::Rig(rig.clone()), kind, ready).await;
+    done.map_err(|spent| RepoError::Unseen(spent.to_string()))?
+        .ok_or_else(broken)?
+}
+
+/// Returns the mail address of the rig's user, also while the rig is held.
+///
+/// # Errors
+/// [`RepoError::Unseen`] or [`RepoError::Timeout`] while the rig does not answer.
+pub async fn user_email(world: &World, rig: &RigName) -> Result<Option<String>, RepoError> {
+    let Some(repo) = world.repo(rig) else {
+        return Ok(None);
+    };
+    let owner = Owner::Rig(rig.clone());
+    let asked = budgeted(world, owner, WorkKind::Files, move || repo.user_email());
+    let asked = tokio::time::timeout(FILES_LIMIT, asked).await;
+    Ok(asked
+        .map_err(|_| late(rig))?
+        .map_err(|spent| RepoError::Unseen(spent.to_string()))?
+        .flatten())
+}
+
+/// The time that a reload waits for a rig.
+const PREPARE_LIMIT: Duration = Duration::from_secs(120);
+
+/// Prepares a rig for a reload, in one thread at a time. None when it is not prepared in time: the thread goes on, and
+/// until it ends no other is begun. The inner value is none after a panic.
+pub async fn prepare<T: Send + 'static>(
+    world: &World,
+    rig: &RigName,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<Option<T>> {
+    let prepared = budgeted(world, Owner::Rig(rig.clone()), WorkKind::Prepare, work);
+    let prepared = tokio::time::timeout(PREPARE_LIMIT, prepared).await;
+    prepared.ok()?.ok()
+}
+
+/// Returns the rigs that do not answer, each with the reason.
+pub fn unseen_rigs(world: &World) -> Vec<(RigName, String)> {
+    let rigs = world.city.rigs.iter();
+    let unseen = rigs.filter_map(|rig| Some((rig.name.clone(), world.budgets.unseen(&rig.name)?)));
+    unseen.collect()
+}
+
+/// Retries the preparation of held rigs, each in one thread at a time. Returns these rigs, with the reason.
+pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
+    let mut held = Vec::new();
+    for (rig, repo) in &world.repos {
+        let Some(why) = repo.held() else { continue };
+        held.push((rig.clone(), why));
+        // A first fetch may take an hour.
+        if let Some(claim) = world.claims.claim(ClaimKey::Prepare(rig.clone())) {
+            let (rig, repo) = (rig.clone(), Arc::clone(repo));
+            let _task = tokio::task::spawn_blocking(move || {
+                match repo.prepare() {
+                    Ok(()) => {
+                        tracing::info!(%rig, "the held rig was prepared; its work continues")
+                    }
+                    Err(why) => tracing::debug!(
+                        %rig,
+                        %why,
+                        "the held rig still cannot be prepared; it is retried"
+                    ),
+                }
+                drop(claim);
+            });
+        }
+    }
+    held
+}
+
+/// Removes the permit's sandbox, unless a session came to it after the permit was given, up to the instant of the
+/// removal.
+///
+/// # Errors
+/// [`RepoError::PermitStale`] when anything changed since the permit was given.
+pub async fn discard(world: &World, permit: NukePermit) -> Result<(), RepoError> {
+    let (trash, rig) = (world.city.trash_dir(), permit.raider().rig.clone());
+    let provider = Arc::clone(&world.sessions);
+    repo_for(world, &rig, WorkKind::Sandbox, move |repo| {
+        let id = permit.raider().session_id();
+        let still = || {
+            let seen = provider.facts(&id);
+            let seen = seen.map_err(|error| RepoError::PermitStale(error.to_string()))?;
+            // If the provider no longer knows the session, it has ended.
+            match seen.as_ref().is_none_or(|seen| permit.is_for(seen)) {
+                true => Ok(()),
+                false => Err(RepoError::PermitStale("it has a newer session".into())),
+            }
+        };
+        // Checked first, to spare git a useless measurement.
+        still()?;
+        repo.discard_sandbox(&permit, &trash, &still)
+    })
+    .await
+}
+
+/// Runs the set-up commands of a fresh sandbox.
+///
+/// # Errors
+/// A command failed, or earlier commands of the rig hang.
+pub async fn set_up(
+    world: &World,
+    rig: &RigName,
+    (sandbox, commands): (PathBuf, Vec<String>),
+    env: BTreeMap<String, String>,
+) -> Result<(), TaskError> {
+    let (tasks, dir) = (Arc::clone(&world.tasks), sandbox.clone());
+    let run = move || tasks.set_up(&dir, &commands, &env);
+    let done = budgeted(world, Owner::Rig(rig.clone()), WorkKind::Commands, run).await;
+    let failed = |why: String| TaskError { path: sandbox, why };
+    match done {
+        Ok(Some(done)) => done,
+        Ok(None) => Err(failed("a set-up panicked".into())),
+        Err(spent) => Err(failed(spent.to_string())),
+    }
+}

@@ -1,0 +1,96 @@
+//! Work that hangs, and what goes on beside it.
+
+use std::time::Duration;
+
+use super::*;
+use crate::domain::ids::RigName;
+use crate::ports::repo::RepoError;
+use crate::testing::hang::Hang;
+use crate::testing::world::{Scenario, Town};
+
+type Asked = tokio::task::JoinHandle<Result<(), RepoError>>;
+
+fn horde() -> RigName {
+    RigName::new("horde").unwrap()
+}
+
+fn ask(town: &Town, kind: WorkKind) -> Asked {
+    let world = Arc::clone(&town.world);
+    tokio::spawn(
+        async move { repo_for(&world, &horde(), kind, |repo| repo.tips(&[]).map(drop)).await },
+    )
+}
+
+/// A disk that hangs holds the threads of one budget, however often it is asked.
+#[tokio::test(start_paused = true)]
+async fn rig_that_hangs_uses_up_its_own_budget_and_counts_as_unseen() {
+    let town = Scenario::new().start().await;
+    let hang = Hang::default();
+    let door = hang.door();
+    town.parts.repo.interlude("tips", move || door.enter());
+    let mut asked: Vec<Asked> = (0..20).map(|_| ask(&town, WorkKind::Files)).collect();
+    town.until("its threads hang", || hang.entered() == 8).await;
+    assert_eq!(unseen_rigs(&town.world), []);
+    tokio::time::advance(Duration::from_secs(16)).await;
+    for refused in asked.drain(8..) {
+        let refused = refused.await.unwrap();
+        assert!(matches!(refused, Err(RepoError::Unseen(_))), "{refused:?}");
+    }
+    assert_eq!(hang.entered(), 8);
+    assert_eq!(unseen_rigs(&town.world)[0].0, horde());
+    // Everything else goes on, with the rig's other budgets too.
+    list(&town.world).await.unwrap();
+    let (rig, kind) = (horde(), WorkKind::Network);
+    let branch = repo_for(&town.world, &rig, kind, |repo| repo.default_branch());
+    branch.await.unwrap();
+    hang.release();
+    for done in asked {
+        done.await.unwrap().unwrap();
+    }
+    assert_eq!(unseen_rigs(&town.world), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_work_on_a_rig_is_given_up_after_its_limit() {
+    let town = Scenario::new().start().await;
+    let hang = Hang::default();
+    let door = hang.door();
+    town.parts.repo.interlude("tips", move || door.enter());
+    let world = Arc::clone(&town.world);
+    let asked =
+        tokio::spawn(async move { repo(&world, &horde(), |repo| repo.tips(&[]).map(drop)).await });
+    town.until("it hangs", || hang.entered() == 1).await;
+    tokio::time::advance(Duration::from_secs(151)).await;
+    let late = asked.await.unwrap();
+    assert!(matches!(late, Err(RepoError::Timeout { .. })), "{late:?}");
+    assert_eq!(unseen_rigs(&town.world).len(), 1, "its thread still hangs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn caller_that_cannot_be_read_keeps_no_other_waiting() {
+    let town = Scenario::new().start().await;
+    let hang = Hang::default();
+    let door = hang.door();
+    let read = |pid: u32, door: Option<crate::testing::hang::Door>| {
+        let world = Arc::clone(&town.world);
+        tokio::spawn(async move {
+            let read = move |_: &dyn Sessions, _: &dyn Runner| {
+                if let Some(door) = door {
+                    door.enter();
+                }
+                pid
+            };
+            caller(&world, pid, read).await
+        })
+    };
+    let hung: Vec<_> = (0..20).map(|_| read(7, Some(door.clone()))).collect();
+    town.until("its reader hangs", || hang.entered() == 1).await;
+    assert_eq!(read(8, None).await.unwrap(), Some(8));
+    tokio::time::advance(Duration::from_secs(11)).await;
+    for unread in hung {
+        assert_eq!(unread.await.unwrap(), None);
+    }
+    assert_eq!(hang.entered(), 1, "one thread for a caller");
+    assert_eq!(read(8, None).await.unwrap(), Some(8));
+    hang.release();
+}
