@@ -269,6 +269,7 @@ fn list_of_stash_entries_of_any_length_stops_nothing() {
     assert!(pinned.contains(&entry), "{pinned}");
     let large: String = (1..350_000).map(line).collect();
     fs::write(&log, large).unwrap();
+    city.repo.progress(&nux).unwrap();
     let facts = city.facts(&nux);
     assert!(facts.is_clean(), "{facts:?}");
     assert!(!log.exists());

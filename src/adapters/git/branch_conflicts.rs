@@ -12,6 +12,7 @@ use super::reflog_commits::kinds_there;
 use super::repair;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
+use super::unreadable;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -161,8 +162,12 @@ pub(super) fn unlock(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
 
 /// Copies the objects that refs name into ours, as far as they exist and are whole.
 pub(super) fn save(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<(), RepoError> {
-    // A file that cannot be opened must not stop the rig: an agent can name any object, and close any file.
-    let there = kinds_there(repo, named)?.0.into_iter().map(|it| it.0);
+    let (mut there, absent) = kinds_there(repo, named)?;
+    // Closed files are opened by the check. One that stays closed must not stop the rig: an agent can name any object.
+    if !absent.is_empty() && unreadable::check(repo, &absent, "").is_err() {
+        there = kinds_there(repo, named)?.0;
+    }
+    let there = there.into_iter().map(|it| it.0);
     let damaged = repo.take_whole(&there.collect::<Vec<_>>())?;
     if !damaged.is_empty() {
         tracing::warn!(rig = %repo.name(), objects = ?damaged, "refs or files of agents name damaged objects, which cannot be saved");

@@ -44,17 +44,26 @@ const ABOUT: &[&str] = &[
 
 /// The turn to land on a person's checkout: several rigs, and several supervisors, may land on the same one.
 pub(super) struct LandingTurn {
+    /// Its repository, locked with `flock` against other supervisors; none where the file system has no such locks.
+    everywhere: Option<File>,
     _here: name_locks::Turn,
-    /// Its repository, locked with `flock`.
-    _everywhere: File,
 }
 
-/// Waits until no other rig of this supervisor lands on the checkout of this rig, and takes the turn. None without a
-/// checkout.
+impl Drop for LandingTurn {
+    fn drop(&mut self) {
+        // A process that is being started has the descriptor, too: closing it here would not unlock it at once.
+        if let Some(Err(error)) = self.everywhere.as_ref().map(File::unlock) {
+            tracing::debug!(%error, "the lock of a checkout ends with its descriptor");
+        }
+    }
+}
+
+/// Waits until no other rig of this supervisor lands on the checkout of this rig. Returns the turn, and the checkout's
+/// repository; none without a checkout.
 ///
 /// # Errors
-/// [`RepoError::CheckoutBusy`] while another supervisor lands there; another error when it cannot be locked.
-pub(super) fn turn(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
+/// When git does not find the repository.
+pub(super) fn rig_turn(repo: &GitRepo) -> Result<Option<(name_locks::Turn, PathBuf)>, RepoError> {
     let checkout = match repo.pushes() {
         true => repo.own_origin()?,
         false => None,
@@ -68,19 +77,35 @@ pub(super) fn turn(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
         .run()?;
     let dir = fs::canonicalize(bytes::path(found.stdout.trim_ascii_end()));
     let dir = dir.map_err(|error| failed("cannot find the repository of", checkout, &error))?;
-    let here = name_locks::take(&dir, "landing");
+    Ok(Some((name_locks::take(&dir, "landing"), dir)))
+}
+
+/// Takes the turn to land, as [`rig_turn`], and keeps other supervisors out.
+///
+/// # Errors
+/// [`RepoError::CheckoutBusy`] while another supervisor lands there.
+pub(super) fn turn(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
+    let Some((here, dir)) = rig_turn(repo)? else {
+        return Ok(None);
+    };
     let open = File::open(&dir).map_err(|error| failed("cannot open", &dir, &error))?;
-    match open.try_lock() {
-        Ok(()) => Ok(Some(LandingTurn {
-            _here: here,
-            _everywhere: open,
-        })),
-        Err(TryLockError::WouldBlock) => Err(RepoError::CheckoutBusy {
-            path: checkout.to_owned(),
-            why: CheckoutBusy::Underway("a landing of another supervisor".to_owned()),
-        }),
-        Err(TryLockError::Error(error)) => Err(failed("cannot lock", &dir, &error)),
-    }
+    let everywhere = match open.try_lock() {
+        Ok(()) => Some(open),
+        Err(TryLockError::WouldBlock) => {
+            return Err(RepoError::CheckoutBusy {
+                path: dir,
+                why: CheckoutBusy::Underway("a landing of another supervisor".to_owned()),
+            });
+        }
+        Err(TryLockError::Error(error)) => {
+            tracing::debug!(dir = %dir.display(), %error, "the file system of a checkout has no locks");
+            None
+        }
+    };
+    Ok(Some(LandingTurn {
+        everywhere,
+        _here: here,
+    }))
 }
 
 /// Checks that the checkout could move with the target.

@@ -1,6 +1,6 @@
 //! Repairs lists of theirs that git reads in every sandbox: `packed-refs` and `shallow`. With an unreadable one, git
 //! does nothing at all, and all raiders of the rig stop. Such a list is set aside, and its usable part is written
-//! again. A list of stash entries that is too large is set aside, too.
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,35 +26,10 @@ const SHALLOW_MAX: u64 = 32 << 20;
 /// The number of branches that are taken over from a list that is too large. Those of the sandboxes are included.
 const BRANCHES_MAX: usize = 10_000;
 
-/// The largest list of stash entries: git reads all of it in each `git stash`. Every entry of it was pinned while it was
-/// among the newest.
-const STASH_MAX: u64 = 32 << 20;
-
-/// Repairs the lists.
+/// Repairs both lists.
 pub(super) fn mend(repo: &GitRepo) -> Result<(), RepoError> {
-    mend_stash_list(repo)?;
     mend_packed(repo)?;
     mend_shallow(repo)
-}
-
-fn mend_stash_list(repo: &GitRepo) -> Result<(), RepoError> {
-    let (dir, list) = (repo.theirs(), Path::new("logs").join(super::stash::STASH));
-    let found = fs::symlink_metadata(dir.join(&list));
-    let Some(found) = found.ok().filter(|it| it.is_file() && it.len() > STASH_MAX) else {
-        return Ok(());
-    };
-    // Not beside it: git takes every file there for a reflog.
-    let aside = admin::free_name(dir, "stash-list.aside");
-    let to = aside.strip_prefix(dir).unwrap_or(&aside);
-    beneath::rename(dir, &list, to)
-        .map_err(|error| failed("cannot rename", &dir.join(&list), &error))?;
-    repo.mended(format!(
-        "the list of stash entries in {} had {} bytes, and is set aside as {}; its entries are kept",
-        dir.display(),
-        found.len(),
-        aside.display()
-    ));
-    Ok(())
 }
 
 /// Sets `packed-refs` aside if git could not read it. Checks it only if it changed.
@@ -77,7 +52,7 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     )?;
     let rest = sound.text(&wanted(repo)?);
     // Locked, because git may write the list meanwhile, and its new refs would be lost.
-    let Some(_lock) = RefLock::take(&file)? else {
+    let Some(_lock) = RefLock::take(repo.theirs(), &file)? else {
         branch_conflicts::unlock(repo, PACKED)?;
         return Ok(());
     };

@@ -57,9 +57,8 @@ fn is_inside(repo: &Path, lock: &Path) -> bool {
     }
 }
 
-/// Returns true if a git process works in the repository that may have taken a lock of this age. Returns true in
-/// doubt.
-fn is_worked_on(repo: &Path, age: Duration) -> bool {
+/// Returns true if a git process works in the directory that may have taken a lock of this age. Returns true in doubt.
+pub(super) fn is_worked_on(repo: &Path, age: Duration) -> bool {
     let (Ok(repo), Ok(all)) = (repo.canonicalize(), proc::all()) else {
         return true;
     };

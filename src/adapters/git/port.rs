@@ -239,7 +239,7 @@ impl Repo for GitRepo {
     }
 
     fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError> {
-        let _turn = checkout::turn(self)?;
+        let _turn = checkout::rig_turn(self)?;
         checkout::free(self, target, landing)
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::admin::failed;
 use super::rig::GitRepo;
 use super::theirs::is_absent;
-use super::{bytes, repair};
+use super::{bytes, locks, name_locks, repair};
 use crate::ports::repo::RepoError;
 
 /// The files that all sandboxes of a rig share and that the supervisor locks, too.
@@ -18,11 +18,12 @@ const SHARED: [&str; 2] = ["refs/stash", "packed-refs"];
 pub(super) struct RefLock(PathBuf);
 
 impl RefLock {
-    /// Takes the lock; none if it is held. A stale one is removed: it contains nothing that is not written again.
-    pub(super) fn take(file: &Path) -> Result<Option<Self>, RepoError> {
+    /// Takes the lock of a file of theirs; none if it is held. A stale one is removed: it contains nothing that is not
+    /// written again.
+    pub(super) fn take(theirs: &Path, file: &Path) -> Result<Option<Self>, RepoError> {
         let lock = lock_of(file);
         let mut made = fs::File::create_new(&lock);
-        if made.is_err() && clear_stale(&lock) {
+        if made.is_err() && clear_stale(theirs, &lock) {
             made = fs::File::create_new(&lock);
         }
         match made {
@@ -48,7 +49,7 @@ impl Drop for RefLock {
 /// Removes the stale locks of shared files: while one is there, no sandbox of the rig can stash, or delete a branch.
 pub(super) fn clear_shared(repo: &GitRepo) {
     for file in SHARED {
-        clear_stale(&lock_of(&repo.theirs().join(file)));
+        clear_stale(repo.theirs(), &lock_of(&repo.theirs().join(file)));
     }
 }
 
@@ -58,10 +59,20 @@ fn lock_of(file: &Path) -> PathBuf {
     bytes::path(&name).to_owned()
 }
 
-/// Removes a lock if it is a file and stale. Returns true if it was removed.
-fn clear_stale(lock: &Path) -> bool {
-    let is_file = fs::symlink_metadata(lock).is_ok_and(|found| found.is_file());
-    if !is_file || !repair::is_stale(lock) {
+/// Removes a lock if it is a file and stale: older than git holds a lock, and no git works in the rig that may have taken
+/// it. Returns true if it was removed.
+fn clear_stale(theirs: &Path, lock: &Path) -> bool {
+    // One at once: another one may remove it and take it in between.
+    let _turn = name_locks::take(theirs, "stale locks");
+    let found = fs::symlink_metadata(lock)
+        .ok()
+        .filter(fs::Metadata::is_file);
+    let Some(found) = found.filter(|_| repair::is_stale(lock)) else {
+        return false;
+    };
+    let age = found.modified().ok().and_then(|at| at.elapsed().ok());
+    let rig = theirs.parent().unwrap_or(theirs);
+    if locks::is_worked_on(rig, age.unwrap_or_default()) {
         return false;
     }
     let removed = fs::remove_file(lock);
@@ -85,19 +96,24 @@ mod tests {
     #[test]
     fn stale_lock_is_taken_over_and_a_fresh_one_is_respected() {
         let dir = crate::testing::scratch();
-        let (file, lock) = (dir.path().join("stash"), dir.path().join("stash.lock"));
-        let held = RefLock::take(&file).unwrap();
+        let theirs = dir.path().join("repo.git");
+        fs::create_dir(&theirs).unwrap();
+        let (file, lock) = (theirs.join("stash"), theirs.join("stash.lock"));
+        let held = RefLock::take(&theirs, &file).unwrap();
         assert!(held.is_some() && lock.exists());
-        assert!(RefLock::take(&file).unwrap().is_none());
+        assert!(RefLock::take(&theirs, &file).unwrap().is_none());
         drop(held);
         assert!(!lock.exists());
         let made = fs::File::create(&lock).unwrap();
-        assert!(RefLock::take(&file).unwrap().is_none());
+        assert!(RefLock::take(&theirs, &file).unwrap().is_none());
         let old = SystemTime::now() - Duration::from_secs(90);
         made.set_modified(old).unwrap();
-        assert!(RefLock::take(&file).unwrap().is_some());
+        assert!(RefLock::take(&theirs, &file).unwrap().is_some());
         assert!(!lock.exists());
         fs::create_dir(&lock).unwrap();
-        assert!(RefLock::take(&file).unwrap().is_none(), "it is no lock");
+        assert!(
+            RefLock::take(&theirs, &file).unwrap().is_none(),
+            "it is no lock"
+        );
     }
 }

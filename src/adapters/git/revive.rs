@@ -11,7 +11,6 @@ use jiff::Timestamp;
 
 use super::admin::{self, Note, stamp};
 use super::measure::commit;
-use super::ref_lock::RefLock;
 use super::reflog_commits::kinds;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
@@ -133,11 +132,7 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     };
     branch_conflicts::clear(repo, name)?;
     let file = repo.theirs().join(name);
-    // Locked, so that no commit of the agent comes between the check and the write.
-    let Some(_lock) = RefLock::take(&file)? else {
-        let what = format!("git holds the lock of {name}");
-        return Err(RepoError::Failed(what));
-    };
+    // The agent may have committed meanwhile.
     if fs::symlink_metadata(&file).is_ok_and(|found| found.len() > 0) {
         return Ok(());
     }

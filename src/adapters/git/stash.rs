@@ -8,12 +8,14 @@
 mod pins;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
 
 use jiff::Timestamp;
 
 pub(super) use self::pins::{PINS, dropped, mend, unpin};
 use self::pins::{expire_pins, pin_as_unclaimed, pin_in, place, saved};
-use super::admin::{Note, stamp};
+use super::admin::{Note, failed, free_name, stamp};
 use super::branches::checked_out;
 use super::ground::Ground;
 use super::object_copy::{SPLITS_MAX, is_damage};
@@ -21,15 +23,18 @@ use super::reflog_commits::{self, HeadReflog};
 use super::rig::GitRepo;
 use super::stash_first_seen::{self, Claim, FirstSeenLog, sight};
 use super::{stash_owner, unreadable};
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The ref whose reflog is the list.
-pub(super) const STASH: &str = "refs/stash";
+const STASH: &str = "refs/stash";
 /// The number of entries that are looked at: each look costs time for each, and an agent can list any number.
 const ENTRIES_MAX: usize = 2_000;
-/// The number of bytes of the list that are read.
-const LOG_MAX: u64 = 2 << 20;
+/// The number of entries of each raider that are looked at, however many others are newer.
+const OF_EACH_MAX: usize = 100;
+/// The number of bytes of the list that are read. A longer one is set aside.
+const LOG_MAX: u64 = 32 << 20;
 /// The number of entries of a committer that are copied one by one, if all of them cannot be copied at once.
 const NEWEST: usize = 5;
 /// The number of committers of whom entries are copied one by one.
@@ -75,7 +80,11 @@ pub(super) fn keep(repo: &GitRepo) {
     if now.is_none() || *repo.stash_seen() == now {
         return;
     }
-    match pin_listed(repo) {
+    let pinned = pin_listed(repo).and_then(|is_all| {
+        set_large_aside(repo)?;
+        Ok(is_all)
+    });
+    match pinned {
         Ok(true) => *repo.stash_seen() = now,
         Ok(false) => {}
         Err(why) => {
@@ -83,6 +92,27 @@ pub(super) fn keep(repo: &GitRepo) {
             tracing::warn!(%rig, %why, "new stash entries of the sandboxes could not be pinned; the next patrol tries again");
         }
     }
+}
+
+/// Sets a list aside that is too large, after its entries were pinned: git reads all of it in each `git stash`.
+fn set_large_aside(repo: &GitRepo) -> Result<(), RepoError> {
+    let (dir, list) = (repo.theirs(), Path::new("logs").join(STASH));
+    let found = fs::symlink_metadata(dir.join(&list));
+    let Some(found) = found.ok().filter(|it| it.is_file() && it.len() > LOG_MAX) else {
+        return Ok(());
+    };
+    // Not beside it: git takes every file there for a reflog.
+    let aside = free_name(dir, "stash-list.aside");
+    let to = aside.strip_prefix(dir).unwrap_or(&aside);
+    let renamed = beneath::rename(dir, &list, to);
+    renamed.map_err(|error| failed("cannot rename", &dir.join(&list), &error))?;
+    repo.mended(format!(
+        "the list of stash entries in {} had {} bytes, and is set aside as {}; the newest entries of each raider are kept",
+        dir.display(),
+        found.len(),
+        aside.display()
+    ));
+    Ok(())
 }
 
 /// Pins each entry for its sandbox, or as unclaimed. Returns true if every entry was examined and every owner is settled.
@@ -283,12 +313,32 @@ fn listed(repo: &GitRepo) -> Result<Listed, RepoError> {
     judged(repo, entries(repo)?)
 }
 
-/// Returns the newest entries of the list, newest first. Older ones were pinned when they were among those.
+/// Returns the newest entries of the list and the newest of each raider with a sandbox, newest first. Older ones were
+/// pinned when they were among those.
 pub(super) fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError> {
     let log = repo.their_refs().reflog_end(STASH, LOG_MAX)?;
     let log = String::from_utf8_lossy(&log);
-    let entries = log.lines().rev().filter_map(stash_entry);
-    Ok(entries.take(ENTRIES_MAX).collect())
+    let all: Vec<Stash> = log.lines().rev().filter_map(stash_entry).collect();
+    if all.len() <= ENTRIES_MAX {
+        return Ok(all);
+    }
+    let notes = Note::all(repo).unwrap_or_default();
+    let raiders = notes.iter().map(|note| (note.raider.to_string(), 0));
+    Ok(newest(all, raiders.collect()))
+}
+
+/// Leaves out entries of a list that is too long: one agent may add any number while another one makes one.
+fn newest(all: Vec<Stash>, mut raiders: HashMap<String, usize>) -> Vec<Stash> {
+    let numbered = all.into_iter().enumerate();
+    let kept = numbered.filter(|(nth, entry)| {
+        let count = raiders.get_mut(&entry.by);
+        let is_newest = count.is_some_and(|count| {
+            *count += 1;
+            *count <= OF_EACH_MAX
+        });
+        *nth < ENTRIES_MAX || is_newest
+    });
+    kept.map(|(_, entry)| entry).collect()
 }
 
 /// Records new entries and their owners.
@@ -439,6 +489,22 @@ pub(super) fn branch_of(message: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entry_of_a_raider_is_looked_at_however_many_others_are_newer() {
+        let entry = |n: usize, by: &str| Stash {
+            commit: Oid::new(format!("{n:040x}")).unwrap(),
+            message: String::new(),
+            by: by.to_owned(),
+        };
+        let mut listed: Vec<Stash> = (0..5_000).map(|n| entry(n, "flood")).collect();
+        listed.push(entry(5_000, "horde/raiders/Toast"));
+        listed.push(entry(5_001, "made up"));
+        let toast = HashMap::from([("horde/raiders/Toast".to_owned(), 0)]);
+        let kept = newest(listed.clone(), toast);
+        assert_eq!(kept.len(), ENTRIES_MAX + 1);
+        assert_eq!(kept.last(), listed.get(5_000));
+    }
 
     /// An agent that lists many entries must not delay the copy of another one's.
     #[test]

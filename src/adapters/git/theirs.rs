@@ -174,9 +174,7 @@ impl Theirs<'_> {
     /// As [`Theirs::resolve`], whatever the size is.
     pub(super) fn reflog_end(&self, name: &str, max: u64) -> Result<Vec<u8>, RepoError> {
         let log = Path::new("logs").join(name);
-        let read = beneath::read_end(self.dir, &log, max);
-        let read = read.map_err(|error| failed("cannot read", &self.dir.join(&log), &error))?;
-        Ok(read.unwrap_or_default())
+        self.read_by(&log, &|| beneath::read_end(self.dir, &log, max))
     }
 
     /// Removes the lines from a reflog for which `stays` is false, and points the ref at the last remaining one.
@@ -194,7 +192,7 @@ impl Theirs<'_> {
             return Ok(0);
         }
         let path = self.dir.join(name);
-        let Some(lock) = RefLock::take(&path)? else {
+        let Some(lock) = RefLock::take(self.dir, &path)? else {
             return Ok(0);
         };
         let bytes = self.reflog(name)?;
@@ -251,7 +249,7 @@ impl Theirs<'_> {
     /// As [`Theirs::create`].
     pub(super) fn pack(&self, refs: &[(String, Oid)]) -> Result<bool, RepoError> {
         let path = self.packed_file();
-        let Some(_lock) = RefLock::take(&path)? else {
+        let Some(_lock) = RefLock::take(self.dir, &path)? else {
             return Ok(false);
         };
         let gone: BTreeSet<&str> = refs.iter().map(|(name, _)| name.as_str()).collect();
@@ -299,7 +297,7 @@ impl Theirs<'_> {
     /// [`RepoError::Failed`] when it cannot be written.
     pub(super) fn delete(&self, name: &str, at: &Oid) -> Result<bool, RepoError> {
         let path = self.dir.join(name);
-        let Some(_lock) = RefLock::take(&path)? else {
+        let Some(_lock) = RefLock::take(self.dir, &path)? else {
             return Ok(false);
         };
         if self.resolve(name)?.as_ref() != Some(at) {
@@ -352,8 +350,15 @@ impl Theirs<'_> {
     /// Reads a list that all sandboxes of the rig need; empty if there is none. Anything but a regular file in its
     /// place is set aside: one agent could stop all others with it.
     fn read(&self, name: &Path) -> Result<Vec<u8>, RepoError> {
+        self.read_by(name, &|| beneath::read(self.dir, name, LIST_MAX))
+    }
+
+    fn read_by(
+        &self,
+        name: &Path,
+        read: &dyn Fn() -> std::io::Result<Option<Vec<u8>>>,
+    ) -> Result<Vec<u8>, RepoError> {
         let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(name), &error);
-        let read = || beneath::read(self.dir, name, LIST_MAX);
         let text = match read() {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 self.open_up(name).and_then(|()| read())
@@ -396,7 +401,7 @@ impl Theirs<'_> {
             return Ok(true);
         }
         let path = self.packed_file();
-        let Some(_lock) = RefLock::take(&path)? else {
+        let Some(_lock) = RefLock::take(self.dir, &path)? else {
             return Ok(false);
         };
         let kept = self.packed_without(|found| found == name)?;

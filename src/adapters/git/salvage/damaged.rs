@@ -44,6 +44,7 @@ pub(super) fn save<F: Fn() -> Git>(
         repo,
         store,
         known: BTreeMap::new(),
+        texts: BTreeMap::new(),
         trees: 0,
         saved: Saved::default(),
     };
@@ -70,6 +71,8 @@ struct Parts<'a, F> {
     repo: &'a GitRepo,
     store: &'a mut Store<F>,
     known: BTreeMap<Oid, Part>,
+    /// The texts of commits that are not whole; none of those that cannot be read.
+    texts: BTreeMap<Oid, Option<(SavedBytes, Vec<u8>)>>,
     /// The number of damaged trees that were read.
     trees: usize,
     saved: Saved,
@@ -164,13 +167,16 @@ impl<F: Fn() -> Git> Parts<'_, F> {
 
     /// Saves the text of a commit, and returns it; none if it cannot be read.
     fn text_of(&mut self, commit: &Oid, of: &mut Damaged) -> Result<Vec<u8>, RepoError> {
-        let read = self.keep_bytes(commit, "commit")?;
-        let Some((bytes, text)) = read else {
+        if !self.texts.contains_key(commit) {
+            let read = self.keep_bytes(commit, "commit")?;
+            self.texts.insert(commit.clone(), read);
+        }
+        let Some((bytes, text)) = self.texts.get(commit).and_then(Option::as_ref) else {
             of.unread.push(commit.clone());
             return Ok(Vec::new());
         };
-        of.bytes.push(bytes);
-        Ok(text)
+        of.bytes.push(bytes.clone());
+        Ok(text.clone())
     }
 
     /// Stores the bytes of an object that git can read but not take for what it is; none if it cannot be read.

@@ -42,7 +42,10 @@ fn landing_waits_for_another_one_on_the_same_checkout() {
     let of_another = "a landing of another supervisor".to_owned();
     assert_eq!(
         (path, why),
-        (rig.origin(), CheckoutBusy::Underway(of_another))
+        (
+            rig.origin().join(".git").canonicalize().unwrap(),
+            CheckoutBusy::Underway(of_another)
+        )
     );
     drop(dir);
     lands(&rig, &new);
