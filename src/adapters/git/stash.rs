@@ -5,17 +5,18 @@
 //! A nuke saves the entries of its branch without removing them from the list: they are removed after the retention
 //! time of salvage. The time in an entry is an agent's claim: the time when it was first seen here counts.
 
+mod list;
 mod pins;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
+pub(super) use self::list::entries;
+use self::list::{newest_of_each, set_large_aside, stash_entry};
 pub(super) use self::pins::{PINS, dropped, mend, unpin};
 use self::pins::{expire_pins, pin_as_unclaimed, pin_in, place, saved};
-use super::admin::{Note, failed, free_name, stamp};
+use super::admin::{Note, stamp};
 use super::branches::checked_out;
 use super::ground::Ground;
 use super::object_copy::{SPLITS_MAX, is_damage};
@@ -23,22 +24,11 @@ use super::reflog_commits::{self, HeadReflog};
 use super::rig::GitRepo;
 use super::stash_first_seen::{self, Claim, FirstSeenLog, sight};
 use super::{stash_owner, unreadable};
-use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The ref whose reflog is the list.
 const STASH: &str = "refs/stash";
-/// The number of entries that are looked at: each look costs time for each, and an agent can list any number.
-const ENTRIES_MAX: usize = 2_000;
-/// The number of entries of each raider that are looked at, however many others are newer.
-const OF_EACH_MAX: usize = 100;
-/// The number of bytes of the list that are read. A longer one is set aside.
-const LOG_MAX: u64 = 32 << 20;
-/// The number of entries of a committer that are copied one by one, if all of them cannot be copied at once.
-const NEWEST: usize = 5;
-/// The number of committers of whom entries are copied one by one.
-const COMMITTERS: usize = 20;
 /// The kind of object that an entry is.
 const COMMIT: &str = "commit";
 
@@ -92,27 +82,6 @@ pub(super) fn keep(repo: &GitRepo) {
             tracing::warn!(%rig, %why, "new stash entries of the sandboxes could not be pinned; the next patrol tries again");
         }
     }
-}
-
-/// Sets a list aside that is too large, after its entries were pinned: git reads all of it in each `git stash`.
-fn set_large_aside(repo: &GitRepo) -> Result<(), RepoError> {
-    let (dir, list) = (repo.theirs(), Path::new("logs").join(STASH));
-    let found = fs::symlink_metadata(dir.join(&list));
-    let Some(found) = found.ok().filter(|it| it.is_file() && it.len() > LOG_MAX) else {
-        return Ok(());
-    };
-    // Not beside it: git takes every file there for a reflog.
-    let aside = free_name(dir, "stash-list.aside");
-    let to = aside.strip_prefix(dir).unwrap_or(&aside);
-    let renamed = beneath::rename(dir, &list, to);
-    renamed.map_err(|error| failed("cannot rename", &dir.join(&list), &error))?;
-    repo.mended(format!(
-        "the list of stash entries in {} had {} bytes, and is set aside as {}; the newest entries of each raider are kept",
-        dir.display(),
-        found.len(),
-        aside.display()
-    ));
-    Ok(())
 }
 
 /// Pins each entry for its sandbox, or as unclaimed. Returns true if every entry was examined and every owner is settled.
@@ -172,24 +141,6 @@ fn sound(repo: &GitRepo, listed: &[Stash], tried: &BTreeSet<Oid>) -> Result<Soun
     let commits = commits.map(|it| it.0).filter(|id| !left.contains(id));
     let commits = commits.collect();
     Ok(Sound { commits, is_all })
-}
-
-/// Returns the newest entries of each committer, [`NEWEST`] of each and [`COMMITTERS`] committers: one agent may list
-/// any number of entries, and another one's may be gone soon.
-fn newest_of_each<'s>(listed: &'s [Stash], ids: &BTreeSet<Oid>) -> Vec<&'s Oid> {
-    let mut of_each: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut newest = Vec::new();
-    for entry in listed.iter().filter(|entry| ids.contains(&entry.commit)) {
-        let many = of_each.len() >= COMMITTERS && !of_each.contains_key(&*entry.by);
-        let count = of_each
-            .entry(if many { "" } else { &entry.by })
-            .or_default();
-        if *count < NEWEST {
-            newest.push(&entry.commit);
-            *count += 1;
-        }
-    }
-    newest
 }
 
 /// Returns the entries of a sandbox, copied into ours, and the damaged ones.
@@ -313,34 +264,6 @@ fn listed(repo: &GitRepo) -> Result<Listed, RepoError> {
     judged(repo, entries(repo)?)
 }
 
-/// Returns the newest entries of the list and the newest of each raider with a sandbox, newest first. Older ones were
-/// pinned when they were among those.
-pub(super) fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError> {
-    let log = repo.their_refs().reflog_end(STASH, LOG_MAX)?;
-    let log = String::from_utf8_lossy(&log);
-    let all: Vec<Stash> = log.lines().rev().filter_map(stash_entry).collect();
-    if all.len() <= ENTRIES_MAX {
-        return Ok(all);
-    }
-    let notes = Note::all(repo).unwrap_or_default();
-    let raiders = notes.iter().map(|note| (note.raider.to_string(), 0));
-    Ok(newest(all, raiders.collect()))
-}
-
-/// Leaves out entries of a list that is too long: one agent may add any number while another one makes one.
-fn newest(all: Vec<Stash>, mut raiders: HashMap<String, usize>) -> Vec<Stash> {
-    let numbered = all.into_iter().enumerate();
-    let kept = numbered.filter(|(nth, entry)| {
-        let count = raiders.get_mut(&entry.by);
-        let is_newest = count.is_some_and(|count| {
-            *count += 1;
-            *count <= OF_EACH_MAX
-        });
-        *nth < ENTRIES_MAX || is_newest
-    });
-    kept.map(|(_, entry)| entry).collect()
-}
-
 /// Records new entries and their owners.
 fn judged(repo: &GitRepo, entries: Vec<Stash>) -> Result<Listed, RepoError> {
     // The branch of an unreadable note is unknown, and its sandbox may have made any entry: owners are searched again later.
@@ -413,19 +336,6 @@ fn stashes(
     Ok(entries)
 }
 
-/// Parses `<old> <new> <name> <address> <time> <zone>\t<message>`. The time is an agent's claim.
-fn stash_entry(line: &str) -> Option<Stash> {
-    let (head, message) = line.split_once('\t').unwrap_or((line, ""));
-    let mut fields = head.splitn(3, ' ').skip(1);
-    let commit = Oid::new(fields.next()?).ok()?;
-    let by = fields.next().and_then(|rest| rest.split_once(" <"));
-    Some(Stash {
-        commit,
-        message: message.to_owned(),
-        by: by.map_or_else(String::new, |(name, _)| name.to_owned()),
-    })
-}
-
 /// Returns the commits that commits were made on.
 #[derive(Default)]
 pub(super) struct Parents {
@@ -489,46 +399,6 @@ pub(super) fn branch_of(message: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn entry_of_a_raider_is_looked_at_however_many_others_are_newer() {
-        let entry = |n: usize, by: &str| Stash {
-            commit: Oid::new(format!("{n:040x}")).unwrap(),
-            message: String::new(),
-            by: by.to_owned(),
-        };
-        let mut listed: Vec<Stash> = (0..5_000).map(|n| entry(n, "flood")).collect();
-        listed.push(entry(5_000, "horde/raiders/Toast"));
-        listed.push(entry(5_001, "made up"));
-        let toast = HashMap::from([("horde/raiders/Toast".to_owned(), 0)]);
-        let kept = newest(listed.clone(), toast);
-        assert_eq!(kept.len(), ENTRIES_MAX + 1);
-        assert_eq!(kept.last(), listed.get(5_000));
-    }
-
-    /// An agent that lists many entries must not delay the copy of another one's.
-    #[test]
-    fn entries_of_each_committer_are_copied_before_the_rest_of_one() {
-        let entry = |n: usize, by: &str| Stash {
-            commit: Oid::new(format!("{n:040x}")).unwrap(),
-            message: String::new(),
-            by: by.to_owned(),
-        };
-        let mut listed: Vec<Stash> = (0..1_000).map(|n| entry(n, "flood")).collect();
-        listed.extend((1_000..1_010).map(|n| entry(n, "Toast")));
-        listed.extend((2_000..2_100).map(|n| entry(n, &format!("made up {n}"))));
-        let ids: BTreeSet<Oid> = listed.iter().map(|entry| entry.commit.clone()).collect();
-        let tried = BTreeSet::from([listed[1_000].commit.clone()]);
-        let newest = newest_of_each(&listed, &(&ids - &tried));
-        let place = |id: &Oid| usize::from_str_radix(id.as_str(), 16).unwrap();
-        let of = |range: std::ops::Range<usize>| {
-            let within = newest.iter().filter(|id| range.contains(&place(id)));
-            within.count()
-        };
-        assert_eq!((of(0..1_000), of(1_000..1_010)), (NEWEST, NEWEST));
-        assert!(!newest.contains(&&listed[1_000].commit));
-        assert_eq!(of(2_000..2_100), COMMITTERS - 2 + NEWEST);
-    }
 
     #[test]
     fn a_stash_names_the_branch_it_was_made_on() {

@@ -9,7 +9,7 @@ use std::process::Command;
 use horde_supervisor::testing::tier::by_tier;
 use serde_json::{Value, json};
 
-use super::{agent, crowd, kill, named, runs_as};
+use super::{agent, crowd, kill, runs_as};
 use crate::support::git::{git as run_git, rev};
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
@@ -95,10 +95,7 @@ fn rig_whose_git_hangs_is_unseen_and_holds_up_nothing() {
     let text = city.hd_text(&["status"]);
     assert!(text.out.contains("rig stuck is unseen"), "{text:?}");
     kill(first);
-    until(
-        "its agent is replaced",
-        || matches!(named(&city, "sleep")[..], [pid] if pid != first),
-    );
+    assert_ne!(runs_as(&city, "a0", 2), first, "its agent is replaced");
     let relic = city.work("other", &["commit other", "hd done"]);
     city.wait_status(&relic, "closed");
     assert!(city.landed().contains(&"other".to_owned()));
