@@ -17,6 +17,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 
+use crate::task::git;
+
 /// The city. Dropping it ends everything.
 pub struct City {
     dir: tempfile::TempDir,
@@ -179,4 +181,28 @@ fn listen(pipe: &Path) -> Receiver<(String, i32)> {
         }
     });
     heard
+}
+
+/// Makes a checkout with an origin below the root: a number of directories, with a number of files in each.
+pub fn checkout(root: &Path, files: (usize, usize)) {
+    let checkout = root.join("checkout");
+    for nth in 0..files.0 {
+        let dir = checkout.join(format!("part-{nth}"));
+        fs::create_dir_all(&dir).expect("a directory");
+        for file in 0..files.1 {
+            let text = format!("{nth} {file}\n").repeat(20);
+            fs::write(dir.join(format!("file-{file}.txt")), text).expect("a file");
+        }
+    }
+    git(&checkout, &["init", "--quiet", "-b", "main"]);
+    git(&checkout, &["config", "user.name", "Ada"]);
+    git(&checkout, &["config", "user.email", "ada@example.invalid"]);
+    git(&checkout, &["add", "--all"]);
+    git(&checkout, &["commit", "--quiet", "-m", "first"]);
+    git(
+        root,
+        &["clone", "--quiet", "--bare", "checkout", "origin.git"],
+    );
+    git(&checkout, &["remote", "add", "origin", "../origin.git"]);
+    git(&checkout, &["fetch", "--quiet", "origin"]);
 }

@@ -57,7 +57,7 @@ impl City {
             "status, {raiders} raiders in sandboxes of {} files, {closed} closed relics:",
             files.0 * files.1
         );
-        checkout(&root, files);
+        city::checkout(&root, files);
         configure(&root, raiders);
         let hooks = sandboxes(&root, raiders);
         seed(&root, &hooks, closed);
@@ -196,29 +196,6 @@ fn change() -> Op {
         parent: None,
         dep: Vec::new(),
     })
-}
-
-fn checkout(root: &Path, files: (usize, usize)) {
-    let checkout = root.join("checkout");
-    for nth in 0..files.0 {
-        let dir = checkout.join(format!("part-{nth}"));
-        fs::create_dir_all(&dir).expect("a directory");
-        for file in 0..files.1 {
-            let text = format!("{nth} {file}\n").repeat(20);
-            fs::write(dir.join(format!("file-{file}.txt")), text).expect("a file");
-        }
-    }
-    git(&checkout, &["init", "--quiet", "-b", "main"]);
-    git(&checkout, &["config", "user.name", "Ada"]);
-    git(&checkout, &["config", "user.email", "ada@example.invalid"]);
-    git(&checkout, &["add", "--all"]);
-    git(&checkout, &["commit", "--quiet", "-m", "first"]);
-    git(
-        root,
-        &["clone", "--quiet", "--bare", "checkout", "origin.git"],
-    );
-    git(&checkout, &["remote", "add", "origin", "../origin.git"]);
-    git(&checkout, &["fetch", "--quiet", "origin"]);
 }
 
 fn name(nth: usize) -> String {

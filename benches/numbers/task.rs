@@ -80,26 +80,7 @@ impl Ground {
         let ground = Self {
             dir: tempfile::tempdir().expect("a directory"),
         };
-        let checkout = ground.at("checkout");
-        for nth in 0..FILES.0 {
-            let dir = checkout.join(format!("part-{nth}"));
-            fs::create_dir_all(&dir).expect("a directory");
-            for file in 0..FILES.1 {
-                let text = format!("{nth} {file}\n").repeat(20);
-                fs::write(dir.join(format!("file-{file}.txt")), text).expect("a file");
-            }
-        }
-        git(&checkout, &["init", "--quiet", "-b", "main"]);
-        git(&checkout, &["config", "user.name", "Ada"]);
-        git(&checkout, &["config", "user.email", "ada@example.invalid"]);
-        git(&checkout, &["add", "--all"]);
-        git(&checkout, &["commit", "--quiet", "-m", "first"]);
-        git(
-            ground.dir.path(),
-            &["clone", "--quiet", "--bare", "checkout", "origin.git"],
-        );
-        git(&checkout, &["remote", "add", "origin", "../origin.git"]);
-        git(&checkout, &["fetch", "--quiet", "origin"]);
+        city::checkout(ground.dir.path(), FILES);
         ground
     }
 

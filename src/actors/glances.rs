@@ -97,7 +97,8 @@ fn begin(world: &World, rig: &RigName) -> Option<Claim> {
     world.claims.claim(ClaimKey::Glances(rig.clone()))
 }
 
-/// Asks git of one sandbox after the other, as many as fit. What it says was so when it was asked.
+/// Has git count the commits of one sandbox after the other, until the time slice ends. Each count has the time at which
+/// it was made.
 async fn refresh_counts(world: World, rig: RigName, due: Vec<Hook>, alone: Claim) {
     let (glances, began) = (&world.directory.glances, world.clock.mono());
     let mut left = due.into_iter();

@@ -24,7 +24,8 @@ const LOOK_LEAST: Duration = Duration::from_secs(60);
 pub enum NoLook {
     /// It panicked; the hook logs it.
     Panicked,
-    /// It has not ended in time, and was given up. What it began on a thread goes on there, within its budget.
+    /// It did not end in time and was given up. Blocking work that it had started continues on its thread, within its
+    /// budget.
     Hangs,
 }
 

@@ -2,9 +2,9 @@
 //! of the [`Service`], and its answer one line.
 //!
 //! ```text
-//!   accept ─┬─► uid? ─► who? ─► place? ─► [ line ─► envelope ─► rights ─► args ─► call ─► answer ]*
-//!           │    │no     │        │no          │too long: answer, close     │stream: items, then end
-//!           │    │       │        └► refused   └ garbage: answer, go on     └ slow reader: dropped
+//!   accept ─┬─► uid? ─► caller? ─► place? ─► [ line ─► envelope ─► rights ─► args ─► call ─► answer ]*
+//!           │    │no     │           │no          │too long: answer, close     │stream: items, then end
+//!           │    │       │           └► refused   └ garbage: answer, go on     └ slow reader: dropped
 //!           │    └► refused └ no answer in time: may only look
 //!           └ everything behind it is in the connection's own task (arrivals.rs)
 //! ```
@@ -83,7 +83,7 @@ pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send
 /// The service behind the socket.
 pub trait Service: Send + Sync + 'static {
     /// Returns the session that the process is a member of. Called once per connection, and never for an invisible pid.
-    /// [`Who::Invisible`] when the process cannot be read in time.
+    /// A process that cannot be read in time is [`Who::Invisible`].
     fn identify(&self, pid: u32) -> Identified;
 
     /// Returns the present rights of an agent's session.

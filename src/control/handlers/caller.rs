@@ -18,8 +18,8 @@ use crate::ports::sessions::{CallerPlace, Member, Membership};
 /// The name of a command whose process cannot be read.
 const UNREAD: &str = "unread";
 
-/// Returns the kind of caller that the process is, and its session. [`Who::Invisible`], which may only look, when the
-/// process cannot be read in time.
+/// Returns the kind of the calling process, with its session. A process that cannot be read in time is
+/// [`Who::Invisible`]: it may only look.
 pub(super) async fn identify(world: &World, pid: u32) -> Who {
     let seen = effects::caller(world, pid, move |sessions, runner| {
         let membership = sessions.membership(pid);

@@ -113,7 +113,7 @@ fn is_due(world: &World, look: &Look) -> bool {
     world.clock.mono().saturating_sub(look.ended) >= rest
 }
 
-/// Looks at a rig's sandboxes. What cannot be seen is left out: the witness calls a person for that.
+/// Looks at a rig's sandboxes. A sandbox that cannot be read is left out, because the witness calls a person for it.
 async fn look(world: &World, rig: &Rig) -> Look {
     let changes = world.directory.sandboxes.count();
     let began = world.clock.mono();

@@ -11,6 +11,7 @@ use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::merge::MergeRequest;
+use crate::domain::phase::Phase;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::stall::{Steps, Wait};
@@ -85,17 +86,16 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
     })?;
     let open = escalations::open(txn)?;
     let counts = txn.task_counts()?.into_iter();
-    let hooks = txn.hooks(None)?;
+    let raiders = txn.raiders(None)?;
+    let at_work = raiders.iter().filter(|one| Phase::of(one).is_open());
+    let at_work = at_work.map(|one| one.hook.raider.clone()).collect();
+    let hooks: Vec<Hook> = raiders.into_iter().map(|one| one.hook).collect();
     let mut sagas: BTreeMap<String, Vec<Saga>> = BTreeMap::new();
     for saga in txn.sagas(None)? {
         sagas.entry(saga.subject.clone()).or_default().push(saga);
     }
     let busy = sagas.keys().filter_map(|subject| subject.parse().ok());
     let hooked = hooks.iter().map(|hook| hook.raider.clone());
-    let at_work = hooks.iter().filter(|hook| {
-        hook.done.is_none() && !sagas.contains_key(hook.raider.to_string().as_str())
-    });
-    let at_work = at_work.map(|hook| hook.raider.clone()).collect();
     Ok(Records {
         relics: counts
             .map(|(prefix, status, count)| ((prefix, status), count))

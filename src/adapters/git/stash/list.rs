@@ -30,7 +30,8 @@ pub(in super::super) fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError>
     if all.len() <= ENTRIES_MAX {
         return Ok(all);
     }
-    let notes = Note::all(repo).unwrap_or_default();
+    // Without a note its raider's entries would be left out, and count as none.
+    let notes = Note::all(repo)?;
     let raiders = notes.iter().map(|note| (note.raider.to_string(), 0));
     Ok(newest(all, raiders.collect()))
 }
