@@ -8,6 +8,7 @@
 
 mod files;
 mod ground;
+mod holder_program;
 mod identity;
 mod infra;
 mod keeper;

@@ -72,7 +72,8 @@ fn build(own: &Path) -> Result<(), CliError> {
         profile
     };
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--bin", "horde-supervisor", "--profile"])
+        .args(["build", "--quiet", "--bin", "horde-supervisor", "--bin"])
+        .args(["horde-session", "--profile"])
         .arg(profile)
         .arg("--manifest-path")
         .arg(Path::new(&manifest).join("Cargo.toml"))
