@@ -7,6 +7,10 @@
 //!
 //! Criterion shows means; where single outliers matter, percentiles of all samples follow. The cost of an idle city is
 //! read from the kernel's counters, once.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "benches run programs and measure real time"
+)]
 
 mod city;
 mod control;

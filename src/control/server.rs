@@ -357,6 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process")]
     async fn caller_that_is_gone_has_no_rights_whatever_has_its_pid() {
         let (door, places) = (Door::default(), Arc::default());
         let mut child = std::process::Command::new("true").spawn().unwrap();

@@ -193,6 +193,10 @@ async fn an_interrupted_landing_is_finished_and_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test waits for real work, in real time"
+)]
 async fn merge_request_held_past_its_time_does_not_wake_the_forge() {
     let town = Scenario::new().start().await;
     town.parts
