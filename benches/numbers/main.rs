@@ -21,6 +21,13 @@ mod measure;
 mod reload;
 mod sessions;
 mod status;
+#[path = "../../tests/it/support/mod.rs"]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests use more of it, and fail where a bench ends"
+)]
+mod support;
 mod task;
 
 use std::time::Duration;

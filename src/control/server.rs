@@ -59,6 +59,19 @@ pub struct Caller {
     pub peer: Peer,
 }
 
+#[cfg(test)]
+impl Caller {
+    /// Returns a caller of this pid whose process is this one.
+    pub fn stand_in(pid: impl Into<Option<u32>>, who: Who) -> Self {
+        Self {
+            pid: pid.into(),
+            uid: 0,
+            who,
+            peer: Peer::of_pid(std::process::id()),
+        }
+    }
+}
+
 /// The answer of a call.
 #[derive(Debug)]
 pub enum Answer {

@@ -14,6 +14,8 @@ pub mod hang;
 #[cfg(test)]
 pub mod jumpy_clock;
 pub mod poll;
+pub mod program;
+pub mod records;
 pub mod scratch;
 #[cfg(test)]
 pub mod seeded;

@@ -49,10 +49,10 @@ use crate::domain::ids::{
 use crate::domain::merge::{LandStyle, MergeRequest};
 use crate::domain::notify::{Notice, NotifyPolicy};
 use crate::domain::question::Pattern;
-use crate::domain::relic::{Exit, Hook, Relic, RelicKind};
+use crate::domain::relic::{Exit, Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 use crate::ports::clock::Clock;
-use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, StoreError, Txn};
+use crate::ports::relics::{EventFilter, RelicFilter, StoreError, Txn};
 use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
 
@@ -62,6 +62,7 @@ pub use self::parts::Parts;
 use super::fake_repo::FakeRepo;
 use super::fake_sessions::FakeSessions;
 use super::fake_tasks::{self, FakeTasks};
+use super::records;
 
 /// A moment: after it everything that can happen now has happened.
 pub const MOMENT: Duration = Duration::from_millis(1);
@@ -170,6 +171,13 @@ impl Scenario {
     pub fn fault(mut self, fault: FaultHook) -> Self {
         self.fault = fault;
         self
+    }
+
+    /// Starts the scenario without changes, with a charged raider that has one commit.
+    pub async fn at_work() -> (Town, Charged) {
+        let town = Self::new().start().await;
+        let charged = town.worker("a").await;
+        (town, charged)
     }
 
     /// Starts everything and waits until it is quiet.
@@ -384,17 +392,7 @@ impl Town {
 
     /// Makes an open task.
     pub async fn relic(&self, title: &str) -> RelicId {
-        let new = NewRelic {
-            prefix: "gt".into(),
-            kind: RelicKind::Task,
-            title: title.to_owned(),
-            body: String::new(),
-            priority: 0,
-            labels: Vec::new(),
-            parent: None,
-            deps: Vec::new(),
-            by: None,
-        };
+        let new = records::task(title);
         self.store(move |txn| txn.create_relic(&new)).await.id
     }
 

@@ -55,16 +55,7 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     let sandbox = city.sandbox();
     write(&sandbox, "README", "1\n");
     commit_all(&sandbox, "one");
-    git(
-        &sandbox,
-        &[
-            "push",
-            "--quiet",
-            &city.repo.push_url().unwrap(),
-            "HEAD:refs/heads/work",
-        ],
-    );
-    city.repo.fetch_branch("work").unwrap();
+    city.push_work(&sandbox);
     let other = city.spec_of("Nux", 1);
     city.repo.make_sandbox(&other).unwrap();
     let before = snapshot(&sandbox);

@@ -430,8 +430,7 @@ async fn merge_request_rejected_meanwhile_is_not_restored() {
 /// A single timer waits for a held lane, however many hints come.
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_is_held_is_looked_at_once_a_second() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
     town.parts.repo.break_op("pin", away);
     town.completed(&charged.raider).await.unwrap();

@@ -60,6 +60,14 @@ fn is_ended(town: &Town, charged: &Charged) -> bool {
     ends == 1
 }
 
+/// Returns the only call of a person, whose text has these words.
+async fn one_call(town: &Town, words: &str) -> Relic {
+    let mut called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(called[0].body.contains(words), "{called:?}");
+    called.remove(0)
+}
+
 async fn handle(town: &Town, charged: &Charged) -> SessionHandle {
     let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
     view.unwrap().session.unwrap().handle
@@ -183,18 +191,12 @@ async fn screen_that_nothing_is_known_of_calls_a_person_and_keeps_the_first_prom
     let told = town.events(EventType::RaiderUnclear).await;
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].data["screen"], "What is new in version 3");
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(
-        called[0].body.contains("What is new in version 3"),
-        "{called:?}"
-    );
+    let called = one_call(&town, "What is new in version 3").await;
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(3 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
     assert_eq!(condition(&town, &charged).await, None);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 /// No other code would type it.
@@ -240,14 +242,11 @@ async fn first_prompt_that_its_terminal_does_not_take_calls_a_person_and_is_trie
     sessions.deafen(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
     town.pass(120 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("takes nothing"), "{called:?}");
+    let called = one_call(&town, "takes nothing").await;
     sessions.deafen(&charged.session, false);
     town.pass(120 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 /// Applies to every refusal: without a call the prompt would be missing unnoticed.
@@ -262,9 +261,7 @@ async fn first_prompt_that_is_refused_for_long_calls_a_person() {
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(300 * SECOND).await;
     assert_eq!(typed(&town, &charged), 0);
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("another text"), "{called:?}");
+    one_call(&town, "another text").await;
     drop(other);
     town.pass(120 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);

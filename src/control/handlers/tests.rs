@@ -21,7 +21,7 @@ use crate::actors::store::StoreHandle;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::{Caller, Peer};
+use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -37,13 +37,7 @@ const PATROL: Duration = Duration::from_secs(31);
 
 /// Sends an operator's request, as it comes over the socket.
 async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> {
-    let caller = Caller {
-        pid: None,
-        uid: 0,
-        who: Who::Operator,
-        peer: Peer::of_pid(std::process::id()),
-    };
-    ask_as(town, caller, op, args).await
+    ask_as(town, Caller::stand_in(None, Who::Operator), op, args).await
 }
 
 /// Sends a request of this caller, as it comes over the socket.
@@ -220,8 +214,7 @@ async fn relics_that_no_charge_starts_are_reported_and_counted() {
 /// A completion whose branch lost its commits cannot be approved, but can be rejected.
 #[tokio::test(start_paused = true)]
 async fn merge_request_that_waits_for_no_review_cannot_be_approved_but_rejected() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let base = town.hook(&charged.raider).await.unwrap().base;
     let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
     town.parts.repo.interlude("push_branch", move || {
@@ -285,8 +278,7 @@ async fn approve_answers_with_the_decision() {
 /// The log of a removed raider is read by its slot's name, as long as the log exists.
 #[tokio::test(start_paused = true)]
 async fn the_log_of_a_raider_that_is_gone_can_be_read() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.sessions.print(&charged.session, "what I did");
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL).await;
@@ -359,8 +351,7 @@ async fn closing_the_relic_of_a_quarantined_raider_frees_its_slot() {
 /// A slot that the safety protocol holds is free once a person decides, and the refusal tells the choices.
 #[tokio::test(start_paused = true)]
 async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let close = json!({ "relic": charged.relic, "yes": true });
     ask(&town, "relic.close", close).await.unwrap();
     town.pass(PATROL).await;

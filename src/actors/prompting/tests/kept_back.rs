@@ -45,14 +45,12 @@ async fn call_for_a_first_prompt_is_closed_by_the_supervisor_that_types_it_after
     let charged = raider(&town, "What is new").await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(60 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
+    let called = one_call(&town, "").await;
     let town = restarted(town, knows_its_input).await;
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 /// The program may have taken the prompt while no supervisor ran.
@@ -62,15 +60,13 @@ async fn call_for_a_first_prompt_is_closed_when_a_supervisor_finds_none_owed() {
     let charged = raider(&town, "What is new").await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(60 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
+    let called = one_call(&town, "").await;
     let handle = handle(&town, &charged).await;
     town.parts.sessions.set_meta(&handle, OWED, "").unwrap();
     let town = restarted(town, knows_its_input).await;
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 0);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,9 +75,7 @@ async fn screen_that_cannot_be_seen_calls_a_person() {
     let charged = raider(&town, LOGIN).await;
     town.parts.sessions.show(&charged.session, None);
     town.pass(60 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("cannot be read"), "{called:?}");
+    one_call(&town, "cannot be read").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,15 +85,12 @@ async fn first_prompt_that_cannot_be_read_calls_a_person() {
     town.parts.sessions.hide_meta(&charged.session, true);
     let town = restarted(town, pastes).await;
     town.pass(60 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("cannot read whether"), "{called:?}");
+    let called = one_call(&town, "cannot read whether").await;
     town.parts.sessions.hide_meta(&charged.session, false);
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,9 +106,7 @@ async fn end_of_input_that_cannot_be_typed_calls_a_person() {
     let sessions = &town.parts.sessions;
     sessions.show(&charged.session, Some("reading"));
     town.pass(120 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("end of the input"), "{called:?}");
+    one_call(&town, "end of the input").await;
     sessions.deafen(&charged.session, false);
     town.pass(60 * SECOND).await;
     assert!(is_ended(&town, &charged));
@@ -194,9 +183,8 @@ async fn escalation_of_a_first_prompt_names_the_remedy_for_its_reason() {
     sessions.deafen(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
     town.pass(120 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    let body = &called[0].body;
+    let called = one_call(&town, "").await;
+    let body = &called.body;
     assert!(!body.contains("--keys"), "{body}");
     for broken in ["NAME", ":.", "..", " . "] {
         assert!(!body.contains(broken), "{broken}: {body}");

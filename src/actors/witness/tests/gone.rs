@@ -50,8 +50,7 @@ async fn unfinished_work_in_the_git_directory_of_a_missing_sandbox_is_at_risk() 
 #[tokio::test(start_paused = true)]
 async fn a_release_after_done_keeps_it_and_calls_a_person() {
     let (town, charged) = {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         (town, charged)
     };
     let name = charged.raider.name.clone();

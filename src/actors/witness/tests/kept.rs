@@ -149,8 +149,11 @@ async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
     town.pass(4 * PATROL).await;
     assert!(town.parts.repo.names().is_empty());
     assert_eq!(town.parts.repo.salvages().len(), 1);
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Open, "for a fresh raider");
+    assert_eq!(
+        town.status(&charged.relic).await,
+        RelicStatus::Open,
+        "for a fresh raider"
+    );
     let pushed = town.parts.repo.remote(&charged.branch);
     let again = town.charge(&charged.relic).await.unwrap();
     let base = town.hook(&again.raider).await.unwrap().base;

@@ -43,8 +43,7 @@ async fn goes_in_the_end(town: &Town, charged: &Charged) {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     town.pass_hours(HOUR).await;
     assert!(town.parts.repo.names().is_empty(), "`keep_dirty` is over");
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Open);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,8 +99,11 @@ async fn a_finished_sandbox_that_cannot_be_measured() {
     town.parts.repo.mend("measure");
     town.pass(PATROL * 2).await;
     assert!(town.parts.repo.names().is_empty());
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed, "it has landed");
+    assert_eq!(
+        town.status(&charged.relic).await,
+        RelicStatus::Closed,
+        "it has landed"
+    );
 }
 
 /// Starts with a sandbox without hook, changed by `act`.

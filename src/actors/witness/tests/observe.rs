@@ -59,8 +59,7 @@ async fn a_clean_sandbox_without_hook_goes_after_its_grace_and_its_work_is_open_
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_without_hook_that_holds_work_is_told_once_and_kept() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     unhook(&town, &charged).await;
     town.pass(GROWN + PATROL * 10).await;
@@ -77,8 +76,7 @@ async fn a_sandbox_without_hook_that_holds_work_is_told_once_and_kept() {
     assert!(nuked.salvage.is_some());
     assert!(town.parts.repo.names().is_empty());
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Open);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Open);
     let told = town.escalations().await;
     assert_eq!(told[0].status, RelicStatus::Closed, "it has vanished");
 }
@@ -186,8 +184,7 @@ async fn a_sandbox_whose_owner_stays_unreadable_is_told_once_until_it_can_be_rea
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_without_hook_can_be_repaired_and_gets_no_session_for_it() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     unhook(&town, &charged).await;
     town.pass(PATROL).await;
     let repaired = repair::run(&town.world, charged.raider.clone()).await;

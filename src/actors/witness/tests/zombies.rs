@@ -84,8 +84,7 @@ async fn a_normal_death_is_respawned_and_no_zombie() {
 
 #[tokio::test(start_paused = true)]
 async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts
         .sessions
         .print(&charged.session, "segmentation fault");
@@ -114,8 +113,7 @@ async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
 /// A program that restarts its agent may be observed without one: that is no shell.
 #[tokio::test(start_paused = true)]
 async fn class_2_needs_two_patrols_in_a_row() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let sessions = &town.parts.sessions;
     town.pass(GROWN).await;
     for _ in 0..3 {
@@ -193,8 +191,7 @@ async fn class_3_is_seen_on_time_with_a_saga_and_without() {
 
 #[tokio::test(start_paused = true)]
 async fn class_4_ends_the_session_and_keeps_the_work() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     close(&town, &charged).await;
     town.pass(PATROL * 10).await;
     assert!(!town.runs(&charged.session));
@@ -202,8 +199,7 @@ async fn class_4_ends_the_session_and_keeps_the_work() {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert_eq!(zombies(&town).await, [("bead_closed".to_owned(), 1)]);
     assert_eq!(town.escalations().await.len(), 1);
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// Closes its relic, and opens it again while its session is being ended for that.
@@ -230,8 +226,7 @@ async fn class_4_is_over_when_the_relic_is_open_again() {
     assert!(!town.parts.sessions.stops().is_empty(), "it was ended");
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert!(town.runs(&charged.session), "it goes on");
-    let relic = town.relic_now(&relic).await;
-    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert_eq!(town.status(&relic).await, RelicStatus::Hooked);
 }
 
 /// The next incarnation is another zombie.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ask, dispatch};
 use crate::control::protocol::{ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::{Caller, Peer};
+use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
@@ -201,12 +201,7 @@ async fn caller_with_read_rights_may_not_mend() {
     stray(&town, "Rust");
     let toast = town.worker("a").await.session;
     let asked = |who: Who, fix: bool| {
-        let caller = Caller {
-            pid: None,
-            uid: 0,
-            who,
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(None, who);
         let args = json!({ "fix": fix }).as_object().unwrap().clone();
         let op = Op::parse("doctor".parse().unwrap(), args).unwrap();
         let world = town.world.newest();

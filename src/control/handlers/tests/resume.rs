@@ -11,7 +11,7 @@ use crate::actors::conversation;
 use crate::control::handlers::dispatch;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::{Caller, Peer};
+use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::agents::AgentPrompt;
 use crate::domain::city::{City, RestartType};
@@ -83,14 +83,7 @@ async fn say_handoff(
         true => Who::Agent(session.clone()),
         false => Who::Raider(session.clone()),
     };
-    let (pid, uid) = (Some(PID), 0);
-    let peer = Peer::of_pid(std::process::id());
-    let caller = Caller {
-        pid,
-        uid,
-        who,
-        peer,
-    };
+    let caller = Caller::stand_in(PID, who);
     let args = args.as_object().unwrap().clone();
     let op = Op::parse("handoff".parse().unwrap(), args).unwrap();
     dispatch(&Published::default(), &town.world, caller, op).await
