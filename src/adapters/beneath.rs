@@ -8,7 +8,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat,
@@ -301,6 +301,22 @@ pub fn open_up(root: &Path, name: &Path) -> io::Result<bool> {
     let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
     chmod(itself, mode | wanted)?;
     Ok(true)
+}
+
+/// Does the same as [`open_up`] for a file and each directory on the way to it.
+///
+/// # Errors
+/// As [`open_up`]'s, but for a name that does not exist.
+pub fn open_way(root: &Path, name: &Path) -> io::Result<()> {
+    let mut above = PathBuf::new();
+    for part in name {
+        above.push(part);
+        match open_up(root, &above) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            opened => opened?,
+        };
+    }
+    Ok(())
 }
 
 /// Returns true if the error means that something other than a plain file was found, and not that the system failed.

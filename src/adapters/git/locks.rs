@@ -2,6 +2,7 @@
 //! on the same file fails.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -73,7 +74,12 @@ fn works_in(pid: u32, repo: &Path) -> bool {
     if !name.starts_with("git") {
         return false;
     }
-    let here = fs::read_link(place.join("cwd")).is_ok_and(|dir| dir.starts_with(repo));
+    let here = match fs::read_link(place.join("cwd")) {
+        Ok(dir) => dir.starts_with(repo),
+        // Another user's git, as in a container, may work here.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => name.trim_end() == "git",
+        Err(_) => false,
+    };
     let named = proc::environment_value(pid, "GIT_DIR");
     here || named.is_some_and(|dir| Path::new(&dir).starts_with(repo))
 }

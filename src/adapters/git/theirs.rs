@@ -195,19 +195,21 @@ impl Theirs<'_> {
         let Some(lock) = RefLock::take(self.dir, &path)? else {
             return Ok(0);
         };
-        let bytes = self.reflog(name)?;
-        // A message that is not text cannot be written back.
-        let Ok(text) = std::str::from_utf8(&bytes) else {
-            return Ok(0);
-        };
-        let kept: Vec<_> = text.lines().filter(|line| stays(line)).collect();
-        let gone = text.lines().count() - kept.len();
+        let log = self.reflog(name)?;
+        // A message may be no text, and is written back as it is.
+        let lines = log
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(<[u8]>::trim_ascii_end);
+        let lines: Vec<&[u8]> = lines.collect();
+        let stays = |line: &&&[u8]| stays(&String::from_utf8_lossy(line));
+        let kept: Vec<&[u8]> = lines.iter().filter(stays).copied().collect();
+        let gone = lines.len() - kept.len();
         if gone == 0 {
             return Ok(0);
         }
-        let last = |line: Option<&&str>| {
-            let id = line.and_then(|line| line.split(' ').nth(1));
-            id.and_then(|id| Oid::new(id).ok())
+        let last = |line: Option<&&[u8]>| {
+            let id = line.and_then(|line| line.split(|byte| *byte == b' ').nth(1));
+            id.and_then(|id| Oid::new(super::bytes::lossy(id)).ok())
         };
         // One that names nothing is written over.
         let now = self.resolve(name).ok().flatten();
@@ -215,7 +217,7 @@ impl Theirs<'_> {
             (Some(tip), _) => {
                 let log = Path::new("logs").join(name);
                 self.make_dir(&self.dir.join(log.parent().unwrap_or(Path::new("logs"))))?;
-                write_whole(&self.dir.join(log), chained(&kept).as_bytes())?;
+                write_whole(&self.dir.join(log), &chained(&kept))?;
                 self.create(name, &tip)?;
                 Ok(gone)
             }
@@ -297,7 +299,7 @@ impl Theirs<'_> {
     /// [`RepoError::Failed`] when it cannot be written.
     pub(super) fn delete(&self, name: &str, at: &Oid) -> Result<bool, RepoError> {
         let path = self.dir.join(name);
-        let Some(_lock) = RefLock::take(self.dir, &path)? else {
+        let Some(lock) = RefLock::take(self.dir, &path)? else {
             return Ok(false);
         };
         if self.resolve(name)?.as_ref() != Some(at) {
@@ -307,7 +309,8 @@ impl Theirs<'_> {
         if !self.drop_packed(name)? {
             return Ok(false);
         }
-        for file in [path, self.dir.join("logs").join(name)] {
+        let loose = lock.is_of_file().then_some(path);
+        for file in loose.into_iter().chain([self.dir.join("logs").join(name)]) {
             match fs::remove_file(&file) {
                 // What is in the place of the reflog concerns a new branch of the name, which sets it aside.
                 Err(error) if !is_absent(&error) && !is_dir(&file) => {
@@ -335,7 +338,7 @@ impl Theirs<'_> {
         let read = || beneath::read(self.dir, Path::new(name), LINE_MAX);
         let text = match read() {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                self.open_up(Path::new(name)).and_then(|()| read())
+                beneath::open_way(self.dir, Path::new(name)).and_then(|()| read())
             }
             text => text,
         };
@@ -361,7 +364,7 @@ impl Theirs<'_> {
         let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(name), &error);
         let text = match read() {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                self.open_up(name).and_then(|()| read())
+                beneath::open_way(self.dir, name).and_then(|()| read())
             }
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 share::set_aside(self.dir, name)?;
@@ -370,19 +373,6 @@ impl Theirs<'_> {
             read => read,
         };
         Ok(text.map_err(fail)?.unwrap_or_default())
-    }
-
-    /// Opens a file, and the directories on the way to it, that an agent closed by permissions.
-    fn open_up(&self, name: &Path) -> std::io::Result<()> {
-        let mut above = PathBuf::new();
-        for part in name {
-            above.push(part);
-            match beneath::open_up(self.dir, &above) {
-                Err(error) if error.kind() == ErrorKind::NotFound => break,
-                opened => opened?,
-            };
-        }
-        Ok(())
     }
 
     fn packed(&self) -> Result<BTreeMap<String, Oid>, RepoError> {
@@ -450,14 +440,17 @@ impl Theirs<'_> {
 }
 
 /// Links the lines of a reflog: each begins with the id that ends the one before it.
-fn chained(lines: &[&str]) -> String {
-    let mut before: Option<&str> = None;
-    let mut text = String::new();
+fn chained(lines: &[&[u8]]) -> Vec<u8> {
+    let mut before: Option<&[u8]> = None;
+    let mut text = Vec::new();
     for line in lines {
-        let (old, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let zero = "0".repeat(old.len());
-        text.extend([before.unwrap_or(&zero), " ", rest, "\n"]);
-        before = rest.split(' ').next();
+        let end = line.iter().position(|byte| *byte == b' ');
+        let (old, rest) = line.split_at(end.unwrap_or(line.len()));
+        let zero = b"0".repeat(old.len());
+        text.extend_from_slice(before.unwrap_or(&zero));
+        text.extend_from_slice(rest);
+        text.push(b'\n');
+        before = rest.split(|byte| *byte == b' ').nth(1);
     }
     text
 }

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use super::super::admin::{Note, failed, free_name};
+use super::super::ref_lock::RefLock;
 use super::super::rig::GitRepo;
-use super::{STASH, Stash};
+use super::{STASH, Stash, list_stamp};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -50,13 +51,19 @@ fn newest(all: Vec<Stash>, mut raiders: HashMap<String, usize>) -> Vec<Stash> {
     kept.map(|(_, entry)| entry).collect()
 }
 
-/// Sets a list aside that is too large, after its entries were pinned: git reads all of it in each `git stash`.
-pub(super) fn set_large_aside(repo: &GitRepo) -> Result<(), RepoError> {
+/// Sets a list aside that is too large, after its entries were pinned: git reads all of it in each `git stash`. A list that
+/// has another stamp than `examined` stays: an entry may have been added.
+pub(super) fn set_large_aside(repo: &GitRepo, examined: &Option<String>) -> Result<(), RepoError> {
     let (dir, list) = (repo.theirs(), Path::new("logs").join(STASH));
     let found = fs::symlink_metadata(dir.join(&list));
     let Some(found) = found.ok().filter(|it| it.is_file() && it.len() > LOG_MAX) else {
         return Ok(());
     };
+    // git adds an entry while it holds this lock.
+    let lock = RefLock::take(dir, &dir.join(STASH))?;
+    if lock.is_none() || list_stamp(repo) != *examined {
+        return Ok(());
+    }
     // Not beside it: git takes every file there for a reflog.
     let aside = free_name(dir, "stash-list.aside");
     let to = aside.strip_prefix(dir).unwrap_or(&aside);
@@ -104,7 +111,31 @@ pub(super) fn stash_entry(line: &str) -> Option<Stash> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::testing::Rigged;
     use super::*;
+
+    /// An entry that was added after the look would be in no list.
+    #[test]
+    fn large_list_is_set_aside_only_as_it_was_examined() {
+        let rigged = Rigged::new();
+        let (repo, list) = (&rigged.repo, Path::new("logs").join(STASH));
+        let list = repo.theirs().join(list);
+        fs::create_dir_all(list.parent().unwrap()).unwrap();
+        fs::create_dir_all(repo.theirs().join("refs")).unwrap();
+        let made = fs::File::create(&list).unwrap();
+        made.set_len(LOG_MAX + 1).unwrap();
+        let examined = list_stamp(repo);
+        made.set_len(LOG_MAX + 2).unwrap();
+        set_large_aside(repo, &examined).unwrap();
+        assert!(list.exists(), "it changed since");
+        let examined = list_stamp(repo);
+        let lock = RefLock::take(repo.theirs(), &repo.theirs().join(STASH));
+        set_large_aside(repo, &examined).unwrap();
+        assert!(list.exists(), "a git is adding an entry");
+        drop(lock);
+        set_large_aside(repo, &examined).unwrap();
+        assert!(!list.exists());
+    }
 
     #[test]
     fn entry_of_a_raider_is_looked_at_however_many_others_are_newer() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::Rigged;
-use crate::adapters::git::checkout::{free, turn};
+use crate::adapters::git::checkout::{free, look, turn};
 use crate::adapters::git::command::{Git, Output};
 use crate::adapters::git::land::land;
 use crate::domain::ids::Oid;
@@ -39,14 +39,8 @@ fn landing_waits_for_another_one_on_the_same_checkout() {
     let dir = fs::File::open(rig.origin().join(".git")).unwrap();
     dir.lock().unwrap();
     let (path, why) = busy(&rig, &new);
-    let of_another = "a landing of another supervisor".to_owned();
-    assert_eq!(
-        (path, why),
-        (
-            rig.origin().join(".git").canonicalize().unwrap(),
-            CheckoutBusy::Underway(of_another)
-        )
-    );
+    let of_another = CheckoutBusy::Landing("supervisor".to_owned());
+    assert_eq!((path, why), (rig.origin(), of_another));
     drop(dir);
     lands(&rig, &new);
     let turn = turn(&rig.repo).unwrap().unwrap();
@@ -56,6 +50,12 @@ fn landing_waits_for_another_one_on_the_same_checkout() {
         assert!(
             !next.is_finished(),
             "a rig of this supervisor waits for its turn"
+        );
+        let looked = look(&rig.repo, "main", None).unwrap_err();
+        let of_another = CheckoutBusy::Landing("rig".to_owned());
+        assert!(
+            matches!(&looked, RepoError::CheckoutBusy { why, .. } if *why == of_another),
+            "a look waits for nothing: {looked}"
         );
         drop(turn);
         next.join().unwrap().unwrap();
