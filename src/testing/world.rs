@@ -4,6 +4,7 @@
 
 mod city;
 mod looks;
+mod mishaps;
 mod orders;
 mod parts;
 mod reload;
@@ -56,7 +57,8 @@ use crate::ports::relics::{EventFilter, RelicFilter, StoreError, Txn};
 use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
 
-pub use self::city::asking;
+pub use self::city::{asking, city, standing};
+pub use self::mishaps::panics_once;
 pub use self::parts::Parts;
 
 use super::fake_repo::FakeRepo;
@@ -108,7 +110,7 @@ impl Scenario {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            city: city::city(),
+            city: city(),
             fault: Arc::new(|_| {}),
             repo: None,
         }
@@ -131,25 +133,7 @@ impl Scenario {
     /// Adds a standing agent.
     #[must_use]
     pub fn agent(mut self, name: &str, restart: RestartType) -> Self {
-        self.city.agents.push(Agent {
-            name: AgentName::new(name).unwrap(),
-            command: vec!["agent".into()],
-            prompt: None,
-            first_input: None,
-            harness: None,
-            dir: PathBuf::from("/city"),
-            env: BTreeMap::new(),
-            env_pass: Vec::new(),
-            restart,
-            rights: Rights::Work,
-            shutdown_timeout: Duration::from_secs(5),
-            idle_timeout: None,
-            depends_on: Vec::new(),
-            suspended: false,
-            pool: None,
-            drain_timeout: Duration::ZERO,
-            fingerprint: String::new(),
-        });
+        self.city.agents.push(standing(name, restart));
         self
     }
 
@@ -418,10 +402,15 @@ impl Town {
         ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), HOUR).await?
     }
 
+    /// Makes a charged raider.
+    pub async fn charged(&self, title: &str) -> Charged {
+        let relic = self.relic(title).await;
+        self.charge(&relic).await.unwrap()
+    }
+
     /// Makes a charged raider with one commit, ready for `done`.
     pub async fn worker(&self, title: &str) -> Charged {
-        let relic = self.relic(title).await;
-        let charged = self.charge(&relic).await.unwrap();
+        let charged = self.charged(title).await;
         self.parts.repo.commit(&charged.raider.name);
         charged
     }

@@ -86,8 +86,7 @@ fn stash_entry_that_another_raider_drops_is_saved_with_its_own_sandbox() {
         );
         assert_ne!(entry, other);
         git(city.repo.repo_dir(), &["gc", "-q", "--prune=now"]);
-        let to = city.root().join("restored");
-        city.repo.restore(&record, &to).unwrap();
+        let to = city.restored(&record);
         git(&to, &["stash", "apply", "-q", &entry]);
         assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "of Toast\n");
     }

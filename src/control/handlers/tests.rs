@@ -159,12 +159,7 @@ async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
 /// A charge that cannot be undone holds its slot without a hook, and is found by its name.
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
-    let town = Scenario::new()
-        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
-        .start()
-        .await;
-    let relic = town.relic("a").await;
-    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let (town, relic) = Scenario::whose_set_up_fails().await;
     let broken = RepoError::Failed("index is damaged".into());
     town.parts.repo.break_op("measure", broken);
     town.charge(&relic).await.unwrap_err();
@@ -215,15 +210,7 @@ async fn relics_that_no_charge_starts_are_reported_and_counted() {
 #[tokio::test(start_paused = true)]
 async fn merge_request_that_waits_for_no_review_cannot_be_approved_but_rejected() {
     let (town, charged) = Scenario::at_work().await;
-    let base = town.hook(&charged.raider).await.unwrap().base;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
-    town.parts.repo.interlude("push_branch", move || {
-        let base = base.clone();
-        repo.change(&name, |facts| {
-            facts.head = base;
-            facts.ahead = 0;
-        });
-    });
+    town.loses_commits_during_its_push(&charged).await;
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL).await;
     let mr = town.mr(&charged.relic).await.unwrap();

@@ -13,6 +13,15 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::{processes, tmux};
 
+/// Work of two sessions, each of which waits to go on.
+const MOVES: &[&str] = &[
+    "sign up$n",
+    "await go$n",
+    "[ $n = 2 ] || exit 1",
+    "commit moved.txt",
+    "hd done",
+];
+
 fn tmux_sessions(city: &City) -> String {
     let mut tmux = Command::new("tmux");
     tmux.args(["-L", &tmux_server(city.root(), "")]);
@@ -149,14 +158,7 @@ fn a_reload_moves_a_city_to_tmux_agent_by_agent() {
         .agent("mayor", "exec sleep 1000", "")
         .agent("clerk", "exec sleep 1000", "suspended = true")
         .start();
-    let steps = [
-        "sign up$n",
-        "await go$n",
-        "[ $n = 2 ] || exit 1",
-        "commit moved.txt",
-        "hd done",
-    ];
-    let relic = city.work("move", &steps);
+    let relic = city.work("move", MOVES);
     city.wait_sign("up1");
     city.wait_event(1, "agent.started", "mayor");
     let first = pid(&city.wait_session(&relic, 1));
@@ -198,14 +200,7 @@ fn a_city_moves_to_tmux_session_by_session() {
         return;
     }
     let mut city = Plan::new().set("session", "provider", "\"holder\"").start();
-    let steps = [
-        "sign up$n",
-        "await go$n",
-        "[ $n = 2 ] || exit 1",
-        "commit moved.txt",
-        "hd done",
-    ];
-    let relic = city.work("move", &steps);
+    let relic = city.work("move", MOVES);
     city.wait_sign("up1");
     assert_eq!(tmux_sessions(&city), "");
     let first = pid(&city.wait_session(&relic, 1));

@@ -12,7 +12,7 @@ use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::facts::{GitFacts, Probed};
 use horde_supervisor::domain::ids::{Incarnation, Oid, RaiderId};
 use horde_supervisor::domain::nuke::{Evidence, Judgement, NukePermit, judge};
-use horde_supervisor::ports::repo::{Repo, SandboxSpec};
+use horde_supervisor::ports::repo::{Repo, SalvageRecord, SandboxSpec};
 use horde_supervisor::testing::{scratch, scratch_on_disk};
 
 use super::git::{git, rev, write};
@@ -120,6 +120,36 @@ impl City {
         let push = ["push", "--quiet", &url, "HEAD:refs/heads/work"];
         git(sandbox, &push);
         self.repo.fetch_branch("work").expect("fetched");
+    }
+
+    /// Makes the repositories what they were before there were two: everything is in theirs, which borrows from
+    /// nothing.
+    pub fn join(&self) {
+        let (ours, theirs) = (self.repo.repo_dir(), self.repo.theirs());
+        let from = ours.display().to_string();
+        git(theirs, &["fetch", "--quiet", &from, "+refs/*:refs/*"]);
+        git(theirs, &["repack", "-adq"]);
+        fs::remove_file(theirs.join("objects/info/alternates")).expect("it borrows");
+        fs::remove_dir_all(ours).expect("removed");
+    }
+
+    /// Saves what Toast's sandbox holds.
+    pub fn salvage(&self, sandbox: &Path) -> SalvageRecord {
+        let saved = self.repo.salvage(sandbox, &toast(), Incarnation(1));
+        saved.expect("salvage")
+    }
+
+    /// Restores salvage. Returns the directory.
+    pub fn restored(&self, record: &SalvageRecord) -> PathBuf {
+        let to = self.root().join("restored");
+        self.repo.restore(record, &to).expect("restored");
+        to
+    }
+
+    /// Removes a sandbox.
+    pub fn discard(&self, permit: &NukePermit) {
+        let removed = self.repo.discard_sandbox(permit, &self.trash(), &|| Ok(()));
+        removed.expect("removed");
     }
 
     /// Returns the facts of a sandbox.

@@ -5,8 +5,7 @@ use super::*;
 /// Alternating reasons hold it back like a lasting one.
 #[tokio::test(start_paused = true)]
 async fn reasons_that_take_turns_call_a_person_as_one_that_stays_does() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     for _ in 0..10 {
@@ -24,8 +23,7 @@ async fn reasons_that_take_turns_call_a_person_as_one_that_stays_does() {
 /// A program that repeatedly discards a paste.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_is_pasted_three_times_at_most_and_then_a_person_is_called() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     sessions.hides_pastes(&charged.session);
@@ -41,8 +39,7 @@ async fn first_prompt_is_pasted_three_times_at_most_and_then_a_person_is_called(
 
 #[tokio::test(start_paused = true)]
 async fn call_for_a_first_prompt_is_closed_by_the_supervisor_that_types_it_after_a_restart() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, "What is new").await;
+    let (town, charged) = started(knows_its_input, "What is new").await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(60 * SECOND).await;
     let called = one_call(&town, "").await;
@@ -56,8 +53,7 @@ async fn call_for_a_first_prompt_is_closed_by_the_supervisor_that_types_it_after
 /// The program may have taken the prompt while no supervisor ran.
 #[tokio::test(start_paused = true)]
 async fn call_for_a_first_prompt_is_closed_when_a_supervisor_finds_none_owed() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, "What is new").await;
+    let (town, charged) = started(knows_its_input, "What is new").await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(60 * SECOND).await;
     let called = one_call(&town, "").await;
@@ -71,8 +67,7 @@ async fn call_for_a_first_prompt_is_closed_when_a_supervisor_finds_none_owed() {
 
 #[tokio::test(start_paused = true)]
 async fn screen_that_cannot_be_seen_calls_a_person() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     town.parts.sessions.show(&charged.session, None);
     town.pass(60 * SECOND).await;
     one_call(&town, "cannot be read").await;
@@ -80,8 +75,7 @@ async fn screen_that_cannot_be_seen_calls_a_person() {
 
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_cannot_be_read_calls_a_person() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     town.parts.sessions.hide_meta(&charged.session, true);
     let town = restarted(town, pastes).await;
     town.pass(60 * SECOND).await;
@@ -95,8 +89,7 @@ async fn first_prompt_that_cannot_be_read_calls_a_person() {
 
 #[tokio::test(start_paused = true)]
 async fn end_of_input_that_cannot_be_typed_calls_a_person() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     let handle = handle(&town, &charged).await;
     sessions.deafen(&charged.session, true);
@@ -116,8 +109,7 @@ async fn end_of_input_that_cannot_be_typed_calls_a_person() {
 /// prove that the prompt was taken.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_its_terminal_holds_text_of_a_person() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.stuff(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
@@ -133,8 +125,7 @@ async fn first_prompt_waits_while_its_terminal_holds_text_of_a_person() {
 /// The attached person sees the screen.
 #[tokio::test(start_paused = true)]
 async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     sessions.set_attached(&charged.session, true);
@@ -160,8 +151,7 @@ async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds()
 /// While the provider fails, an attached person cannot be detected.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.set_attached(&charged.session, true);
     sessions.blind(Some("Too many open files"));
@@ -177,8 +167,7 @@ async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached
 /// A wrong hint misleads people.
 #[tokio::test(start_paused = true)]
 async fn escalation_of_a_first_prompt_names_the_remedy_for_its_reason() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.deafen(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
@@ -194,8 +183,7 @@ async fn escalation_of_a_first_prompt_names_the_remedy_for_its_reason() {
 /// The hint of a refusal is written for the command line.
 #[tokio::test(start_paused = true)]
 async fn call_for_a_refused_first_prompt_names_the_session() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     sessions.hides_pastes(&charged.session);

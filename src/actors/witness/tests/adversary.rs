@@ -110,8 +110,7 @@ async fn lone(holds: Holds) -> (Town, Charged) {
         (rig.witness.spawn_grace, rig.witness.keep_dirty) = (GRACE, PATROL / 2);
     });
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     match holds {
         Holds::Nothing => {}
         Holds::Files => town.parts.repo.dirty(&charged.raider.name, "wip.txt"),
@@ -131,8 +130,7 @@ async fn quarantined() -> (Town, Charged) {
     });
     let scenario = scenario.with(|city| city.daemon.restart.window = GRACE + PATROL);
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     exhaust(&town, &charged).await;
     town.pass(GRACE - PATROL - Duration::from_secs(15)).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);

@@ -170,17 +170,7 @@ async fn transient_failure_of_the_remote_is_not_escalated() {
 async fn relic_closed_by_a_person_meanwhile_stays_closed() {
     for exit in [Exit::Escalated, Exit::Deferred] {
         let (town, charged) = Scenario::at_work().await;
-        let (store, id) = (town.world.store.clone(), charged.relic.clone());
-        let runtime = tokio::runtime::Handle::current();
-        town.parts.repo.interlude("remote_head", move || {
-            let id = id.clone();
-            let close = store.run(move |txn| {
-                let mut relic = txn.relic(&id)?;
-                relic.status = RelicStatus::Closed;
-                txn.put_relic(&relic)
-            });
-            runtime.block_on(close).unwrap();
-        });
+        town.closes_during("remote_head", &charged.relic);
         let mut request = completion(&charged.raider);
         request.exit = exit;
         town.done(request).await.unwrap();

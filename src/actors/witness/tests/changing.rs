@@ -17,12 +17,7 @@ fn open(calls: Vec<Relic>) -> Vec<Relic> {
 /// A process that the set-up command left behind still writes while the charge is unwound.
 #[tokio::test(start_paused = true)]
 async fn charge_whose_sandbox_changes_while_it_is_taken_back_is_tried_again_and_calls_no_person() {
-    let town = Scenario::new()
-        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
-        .start()
-        .await;
-    let relic = town.relic("a").await;
-    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let (town, relic) = Scenario::whose_set_up_fails().await;
     let repo = Arc::clone(&town.parts.repo);
     town.parts.repo.interlude("discard_sandbox", move || {
         for name in repo.names() {

@@ -83,8 +83,7 @@ async fn done_twice_is_done_once() {
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_on_a_dirty_tree_without_commits_and_of_another_incarnation() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let none = town.completed(&charged.raider).await.unwrap_err();
     assert_eq!(none.kind, RefusalKind::NoCommits);
     town.parts.repo.commit(&charged.raider.name);
@@ -278,15 +277,7 @@ async fn another_branch_that_is_checked_out_after_done_is_not_landed() {
 #[tokio::test(start_paused = true)]
 async fn a_branch_without_commits_after_done_is_escalated_not_closed() {
     let (town, charged) = Scenario::at_work().await;
-    let base = town.hook(&charged.raider).await.unwrap().base;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
-    town.parts.repo.interlude("push_branch", move || {
-        let base = base.clone();
-        repo.change(&name, |facts| {
-            facts.head = base;
-            facts.ahead = 0;
-        });
-    });
+    town.loses_commits_during_its_push(&charged).await;
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL * 3).await;
     assert!(!closed(&town, &charged.relic).await);
@@ -347,8 +338,7 @@ async fn merge_request_tells_on_which_tip_of_the_target_its_work_began_and_none_
 #[tokio::test(start_paused = true)]
 async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
     let (looks, later) = (AtomicUsize::new(0), Arc::new(Mutex::new(None)));
     let made = Arc::clone(&later);
@@ -362,7 +352,7 @@ async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
     town.done(request).await.unwrap();
     town.pass(PATROL * 3).await;
     assert!(later.lock().unwrap().is_some());
-    assert!(!closed(&town, &relic).await);
+    assert!(!closed(&town, &charged.relic).await);
     assert_eq!(town.escalations().await.len(), 1);
     assert_eq!(town.parts.repo.names(), ["Toast"]);
 }

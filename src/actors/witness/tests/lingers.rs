@@ -109,8 +109,7 @@ async fn a_finished_sandbox_that_cannot_be_measured() {
 /// Starts with a sandbox without hook, changed by `act`.
 async fn unowned(act: impl Fn(&Town, &Charged)) -> (Town, Charged) {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     unhook(&town, &charged).await;
     act(&town, &charged);
     town.pass(GROWN + PATROL * 10).await;
@@ -148,8 +147,7 @@ async fn a_sandbox_whose_owner_cannot_be_read() {
 async fn a_sandbox_that_salvage_has_no_room_for() {
     let town = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
     let town = town.rig(|rig| rig.witness.keep_dirty = HOUR).start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let amended = |facts: &mut GitFacts| facts.special.push(OtherWork::left_behind("abc"));
     town.parts.repo.change(&charged.raider.name, amended);
     unhook(&town, &charged).await;

@@ -339,8 +339,7 @@ async fn landing_is_journalled_although_its_relic_was_closed_and_its_sandbox_is_
 /// The call about unsaved work had been closed by the landing, and raised again by the next patrol.
 #[tokio::test(start_paused = true)]
 async fn landing_closes_no_call_about_a_sandbox_that_is_kept() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
     town.parts.repo.break_op("land", away);
     town.completed(&charged.raider).await.unwrap();

@@ -168,8 +168,7 @@ async fn interrupted_nuke_still_names_where_the_work_is() {
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let path = town.world.city.sandbox(&charged.raider);
     let facts = town.parts.repo.facts(&path, "main").unwrap();
     for session in [
@@ -333,8 +332,7 @@ async fn sandbox_that_changes_each_time_it_is_saved_is_kept() {
 /// A salvage that saves a missing file makes its commit whole, which git then tells otherwise.
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_changed_once_while_it_was_saved_is_saved_again() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
     town.parts.repo.dirty(&name, "wip.txt");
     let (repo, slot) = (Arc::clone(&town.parts.repo), name);

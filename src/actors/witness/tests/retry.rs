@@ -209,12 +209,7 @@ async fn no_session_comes_into_a_sandbox_that_is_being_rebuilt() {
 /// A charge whose sandbox git cannot judge keeps it; `repair` makes its unwinding possible.
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_taken_back_is_told_and_can_be_repaired() {
-    let town = Scenario::new()
-        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
-        .start()
-        .await;
-    let relic = town.relic("a").await;
-    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let (town, relic) = Scenario::whose_set_up_fails().await;
     let broken = RepoError::Failed("index is damaged".into());
     town.parts.repo.break_op("measure", broken);
     town.charge(&relic).await.unwrap_err();

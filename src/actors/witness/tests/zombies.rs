@@ -11,8 +11,9 @@ use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
-use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
+use crate::domain::relic::{DoneIntent, RelicStatus};
 use crate::domain::saga::SagaKind;
+use crate::testing::records;
 use crate::testing::world::{Scenario, Town, rig};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -35,8 +36,7 @@ pub(super) async fn exhaust(town: &Town, charged: &Charged) {
 async fn class_1_quarantined_and_clean_is_removed_after_keep_dirty_at_the_end_of_a_quarantine() {
     let scenario = fragile().rig(|rig| rig.witness.keep_dirty = HOUR / 2);
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     exhaust(&town, &charged).await;
     town.pass(HOUR - PATROL * 2).await;
     assert_eq!(town.parts.repo.names(), ["Toast"], "a person has that time");
@@ -44,7 +44,10 @@ async fn class_1_quarantined_and_clean_is_removed_after_keep_dirty_at_the_end_of
     town.pass(PATROL * 2).await;
     assert!(town.parts.repo.names().is_empty());
     assert_eq!(zombies(&town).await, session_dead(1));
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Blocked);
+    assert_eq!(
+        town.relic_now(&charged.relic).await.status,
+        RelicStatus::Blocked
+    );
     let nuked = town.events(EventType::RaiderNuked).await;
     assert_eq!(nuked[0].cause, Cause::TooManyDeaths.as_str());
     assert!(
@@ -73,8 +76,7 @@ async fn class_1_quarantined_with_work_is_told_once_and_goes_on_when_it_is_let_g
 #[tokio::test(start_paused = true)]
 async fn a_normal_death_is_respawned_and_no_zombie() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     town.pass(GROWN).await;
     town.parts.sessions.crash(&charged.session, 9);
     town.pass(PATROL * 2).await;
@@ -140,15 +142,8 @@ async fn class_2_needs_two_patrols_in_a_row() {
 
 fn intent(town: &Town) -> DoneIntent {
     DoneIntent {
-        exit: Exit::Completed,
-        head: crate::domain::ids::Oid::new("a".repeat(40)).unwrap(),
-        cleanup_status: None,
-        mismatch: None,
-        no_change: false,
-        wants_review: false,
-        until: None,
-        reason: None,
         at: town.world.clock.now(),
+        ..records::completed(records::oid('a'))
     }
 }
 
@@ -234,8 +229,7 @@ async fn class_4_is_over_when_the_relic_is_open_again() {
 async fn each_is_noted_once_per_incarnation() {
     let town = Scenario::new().start().await;
     for _ in 0..2 {
-        let relic = town.relic("a").await;
-        let charged = town.charge(&relic).await.unwrap();
+        let charged = town.charged("a").await;
         unhook(&town, &charged).await;
         town.pass(GROWN * 2).await;
     }
