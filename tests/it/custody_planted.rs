@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::testing::eventually;
 
 use crate::support::city::City;
 use crate::support::git::{commit_all, git, rev, try_git, write};
@@ -216,14 +217,17 @@ fn entry_that_comes_to_light_while_a_note_cannot_be_read_finds_its_owner_later()
     city.repo.progress(&sandbox).unwrap();
     assert_eq!(city.facts(&sandbox).stashes, Vec::<String>::new());
     fs::write(&note, text).unwrap();
-    city.repo.progress(&sandbox).unwrap();
     let list = [
         "for-each-ref",
         "--format=%(parent)",
         "refs/horde/stash/horde/Toast/",
     ];
-    let own = git(city.repo.repo_dir(), &list);
-    assert!(own.contains(&entry), "{own}");
+    // The same list is tried again after a pause.
+    eventually("it is pinned for its owner", || {
+        city.repo.progress(&sandbox).unwrap();
+        let own = git(city.repo.repo_dir(), &list);
+        own.contains(&entry).then_some(())
+    });
     assert_eq!(city.facts(&sandbox).stashes.len(), 1);
 }
 
