@@ -1,13 +1,15 @@
 //! A person's checkout, which moves with its branch when work lands on a rig without a remote.
 //!
-//! It is only moved if the person loses nothing. git's own check (`receive.denyCurrentBranch=updateInstead`) only
-//! sees changes of tracked files: it overwrites ignored files, and moves a worktree in the middle of a rebase or a
+//! It is only moved if the person loses nothing: not over files that git does not track, and not in the middle of a rebase or a
 //! bisect.
+
+mod fast_forward;
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+pub(super) use self::fast_forward::fast_forward;
 use super::admin::failed;
 use super::command::Git;
 use super::rig::GitRepo;
@@ -31,8 +33,11 @@ const UNDERWAY: &[(&str, &str)] = &[
     ("sequencer", "a sequence of cherry-picks or reverts"),
     ("BISECT_START", "a bisect"),
     ("BISECT_LOG", "a bisect"),
-    ("index.lock", "a git command, or a leftover index.lock"),
+    INDEX_LOCK,
 ];
+
+/// git's lock of a worktree's index.
+const INDEX_LOCK: (&str, &str) = ("index.lock", "a git command, or a leftover index.lock");
 
 /// Files that name the branch of a rebase or bisect, which is checked out again at its end.
 const ABOUT: &[&str] = &[
