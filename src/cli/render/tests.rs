@@ -149,7 +149,7 @@ fn of_an_output_the_end_is_shown() {
     let tail = format!("it starts\n{}\nout of memory\n", "working ".repeat(20));
     let died = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "agent.crashed",
         "subject": "mayor", "cause": "crashed", "data": {"code": null, "signal": 9, "tail": tail}});
-    for columns in [None, Some(120), Some(100)] {
+    for columns in [None, Some(120), Some(102)] {
         let style = Style {
             width: columns,
             ..PLAIN
