@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use horde_supervisor::ports::repo::Repo;
@@ -271,9 +272,18 @@ fn list_of_stash_entries_of_any_length_stops_nothing() {
     let pinned = ["rev-list", "--glob=refs/horde/stash"];
     let pinned = git(city.repo.repo_dir(), &pinned);
     assert!(pinned.contains(&entry), "{pinned}");
+    // Its entry is far from the end when the list is looked at.
+    write(&toast, "README", "late\n");
+    let by = format!("user.name={}", city.spec(1).raider);
+    git(&toast, &["-c", &by, "stash", "push", "-q"]);
+    let late = rev(&toast, "stash@{0}");
     let large: String = (1..350_000).map(line).collect();
-    fs::write(&log, large).unwrap();
+    let mut list = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    list.write_all(large.as_bytes()).unwrap();
     city.repo.progress(&nux).unwrap();
+    let pinned = ["rev-list", "--glob=refs/horde/stash"];
+    let pinned = git(city.repo.repo_dir(), &pinned);
+    assert!(pinned.contains(&late), "{pinned}");
     let facts = city.facts(&nux);
     assert!(facts.is_clean(), "{facts:?}");
     assert!(!log.exists());

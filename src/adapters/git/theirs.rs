@@ -1,6 +1,7 @@
 //! Reads and writes refs of the repository that agents write to, as files. git is not used, because it would read
 //! that repository's configuration. A ref is only a claim: it decides nothing before ours has the object.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
@@ -17,6 +18,8 @@ use crate::ports::repo::RepoError;
 
 /// A ref, a HEAD or a link file is one line.
 const LINE_MAX: u64 = 64 * 1024;
+/// The part of a line of a reflog that is read: its message has any length.
+const LOG_LINE_MAX: usize = 4096;
 /// `packed-refs` and reflogs grow with the repository.
 pub(super) const LIST_MAX: u64 = 256 * 1024 * 1024;
 /// The prefix of the branches of raiders. A symbolic one would get the commits of another branch.
@@ -168,13 +171,26 @@ impl Theirs<'_> {
         self.read(&log)
     }
 
-    /// Returns the last lines of a reflog, `max` bytes at most; empty if there is none.
+    /// Calls `each` with the lines of a reflog, the oldest first. `each` gets true with the first line: an earlier attempt may have
+    /// ended in between.
     ///
     /// # Errors
-    /// As [`Theirs::resolve`], whatever the size is.
-    pub(super) fn reflog_end(&self, name: &str, max: u64) -> Result<Vec<u8>, RepoError> {
+    /// [`RepoError::Failed`] when it cannot be read.
+    pub(super) fn each_reflog_line(
+        &self,
+        name: &str,
+        each: &mut dyn FnMut(&[u8], bool),
+    ) -> Result<(), RepoError> {
         let log = Path::new("logs").join(name);
-        self.read_by(&log, &|| beneath::read_end(self.dir, &log, max))
+        let each = RefCell::new(each);
+        let read = || {
+            let mut is_first = true;
+            let found = beneath::each_line(self.dir, &log, LOG_LINE_MAX, &mut |line| {
+                (each.borrow_mut())(line, std::mem::take(&mut is_first));
+            });
+            found.map(|_| None)
+        };
+        self.read_by(&log, &read).map(drop)
     }
 
     /// Removes the lines from a reflog for which `stays` is false, and points the ref at the last remaining one.

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::files::{self, PaneId, RecordRead, SessionRecord, Spec, TOKEN_VARIABLE};
 use super::launch::held_by;
-use super::observe;
+use super::{observe, place};
 use crate::adapters::proc::{self, Pidfd};
 use crate::domain::facts::{ProcessId, RunState};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
@@ -30,6 +30,11 @@ pub fn all(sessions: &Path) -> io::Result<()> {
             continue;
         };
         let sight = observe::session(&id, &dir);
+        if let Some(own) = recorded(&dir, pid).filter(|own| *own != id) {
+            // The directory of another session is in the place of this one, and the holder's is in its own.
+            place::put_back(&sessions.join(own.as_str()), pid)?;
+            continue;
+        }
         let runs = sight.is_some_and(|sight| sight.facts.state == RunState::Running);
         if runs || !files::is_private_dir(&dir) {
             continue;
@@ -52,6 +57,16 @@ pub fn all(sessions: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the session whose records are in a holder's directory, if they are those of its own processes.
+fn recorded(dir: &Path, holder: u32) -> Option<SessionId> {
+    let state: Option<SessionRecord> = files::read(dir, files::STATE).ok()?.record();
+    let state = state.filter(|state| state.holder.pid == holder)?;
+    let token = |process: &ProcessId| proc::environment_value(process.pid, TOKEN_VARIABLE);
+    let mut below = proc::descendants(holder).ok()?.into_iter();
+    let is_its_own = below.any(|process| token(&process).as_deref() == Some(&*state.token));
+    is_its_own.then_some(state.id)
 }
 
 /// Rebuilds the record of a session from its processes. Facts that only the record had are as in a first session.
