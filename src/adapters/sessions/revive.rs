@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::files::{self, PaneId, RecordRead, SessionRecord, Spec, TOKEN_VARIABLE};
-use super::launch::held_by;
+use super::launch::{held_by, is_of_another_city};
 use super::{observe, place};
 use crate::adapters::proc::{self, Pidfd};
 use crate::domain::facts::{ProcessId, RunState};
@@ -22,19 +22,18 @@ pub fn all(sessions: &Path) -> io::Result<()> {
     let all = proc::all()?;
     for (&pid, stat) in &all {
         let own = held_by(pid).filter(|dir| dir.parent() == Some(sessions));
-        let Some(dir) = own.filter(|_| stat.lives()) else {
+        let own = own.filter(|dir| stat.lives() && !is_of_another_city(pid, dir));
+        let Some(dir) = own else {
             continue;
         };
         let name = dir.file_name().and_then(|name| name.to_str());
         let Some(id) = name.and_then(|name| SessionId::new(name).ok()) else {
             continue;
         };
-        let sight = observe::session(&id, &dir);
-        if let Some(own) = recorded(&dir, pid).filter(|own| *own != id) {
-            // The directory of another session is in the place of this one, and the holder's is in its own.
-            place::put_back(&sessions.join(own.as_str()), pid)?;
-            continue;
+        if let Err(error) = place::put_back(&dir, pid) {
+            tracing::warn!(session = %id, pid, %error, "the directory of a running session is not in its place, and cannot be moved there");
         }
+        let sight = observe::session(&id, &dir);
         let runs = sight.is_some_and(|sight| sight.facts.state == RunState::Running);
         if runs || !files::is_private_dir(&dir) {
             continue;
@@ -57,16 +56,6 @@ pub fn all(sessions: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns the session whose records are in a holder's directory, if they are those of its own processes.
-fn recorded(dir: &Path, holder: u32) -> Option<SessionId> {
-    let state: Option<SessionRecord> = files::read(dir, files::STATE).ok()?.record();
-    let state = state.filter(|state| state.holder.pid == holder)?;
-    let token = |process: &ProcessId| proc::environment_value(process.pid, TOKEN_VARIABLE);
-    let mut below = proc::descendants(holder).ok()?.into_iter();
-    let is_its_own = below.any(|process| token(&process).as_deref() == Some(&*state.token));
-    is_its_own.then_some(state.id)
 }
 
 /// Rebuilds the record of a session from its processes. Facts that only the record had are as in a first session.
