@@ -8,7 +8,6 @@
 
 mod files;
 mod ground;
-mod holder_program;
 mod identity;
 mod infra;
 mod keeper;

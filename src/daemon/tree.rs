@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::files::OnDisk;
 use super::manager::Manager;
-use super::{DaemonError, NO_ROOM, Start, Store, failed_at, holder_program, infra, own_env};
+use super::{DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
 use crate::actors::budgets::Budgets;
 use crate::actors::claims::{ClaimKey, Claims};
 use crate::actors::conditions;
@@ -25,7 +25,7 @@ use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
 use crate::adapters::relics_sqlite::{Expectation, SqliteRelics, mark};
-use crate::adapters::sessions::LocalSessions;
+use crate::adapters::sessions::{LocalSessions, holder};
 use crate::adapters::task_files::DiskTaskFiles;
 use crate::adapters::{proc, secret};
 use crate::domain::city::{City, Rig, tmux_server};
@@ -121,7 +121,7 @@ fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: Option<&[u8]>
 
 fn sessions(city: &City, exe: &Path) -> Result<LocalSessions, DaemonError> {
     let server = tmux_server(&city.root, &city.session.tmux_socket);
-    let exe = holder_program::path(exe);
+    let exe = holder::program(exe);
     let dir = city.state_dir().join("sessions");
     let sessions = LocalSessions::new(dir.clone(), exe, &server);
     let sessions = sessions.map_err(failed_at(&dir, "cannot be prepared"))?;

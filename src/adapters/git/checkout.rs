@@ -4,12 +4,16 @@
 //! bisect.
 
 mod fast_forward;
+mod unfinished;
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 pub(super) use self::fast_forward::fast_forward;
+#[cfg(test)]
+pub(super) use self::unfinished::Unfinished;
+pub(super) use self::unfinished::recover;
 use super::admin::failed;
 use super::command::Git;
 use super::rig::GitRepo;
@@ -142,6 +146,7 @@ pub(super) fn look(
     let Some(_turn) = name_locks::try_take(&dir, LANDING) else {
         return Err(busy_landing(repo, dir, "rig"));
     };
+    recover(repo)?;
     free(repo, target, landing)
 }
 

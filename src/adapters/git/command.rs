@@ -283,8 +283,8 @@ impl Git {
         Ok(input.into())
     }
 
-    fn once(&self) -> Result<Output, RepoError> {
-        let what = self.describe();
+    /// Returns the process to be started, with the environment and the settings of this command, for a conversation with git.
+    pub(super) fn command(&self) -> Command {
         let mut command = Command::new(program());
         command
             .args(&self.args[..2])
@@ -323,7 +323,14 @@ impl Git {
             .env("SSH_ASKPASS_REQUIRE", "force")
             .envs(PLAIN.iter().copied())
             .envs(runs::errand().map(|city| (runs::ERRAND, city)))
-            .envs(self.env.iter().map(|(key, value)| (key, value)));
+            .envs(self.env.iter().map(|(key, value)| (key, value)))
+            .process_group(0);
+        command
+    }
+
+    fn once(&self) -> Result<Output, RepoError> {
+        let what = self.describe();
+        let mut command = self.command();
         let stdout = match &self.stdout {
             Some(file) => self.rewound(file)?,
             None => Stdio::piped(),
@@ -333,11 +340,7 @@ impl Git {
             Input::Bytes(bytes) => (Stdio::piped(), Some(bytes.clone())),
             Input::File(file) => (self.rewound(file)?, None),
         };
-        command
-            .stdin(stdin)
-            .stdout(stdout)
-            .stderr(Stdio::piped())
-            .process_group(0);
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
         let child = command
             .spawn()
             .map_err(|error| RepoError::Failed(format!("git cannot be run: {error}")))?;

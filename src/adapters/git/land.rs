@@ -26,9 +26,17 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
         return land_here(repo, target, old, new);
     }
     let _turn = checkout::turn(repo)?;
+    let own = repo.own_origin()?;
+    if own.is_some() {
+        checkout::recover(repo)?;
+        // A landing that was interrupted may have moved the branch, and its files are not in the way.
+        let found = remote_head(repo, target)?;
+        if found.as_ref() != Some(old) {
+            return arrived(repo, target, old, new, found);
+        }
+    }
     checkout::free(repo, target, Some((old, new)))?;
     let url = repo.push_url()?;
-    let own = repo.own_origin()?;
     let push = Push {
         repo,
         url: &url,

@@ -43,6 +43,7 @@ mod progress;
 mod provenance;
 mod push;
 mod ref_lock;
+mod ref_transaction;
 mod refill;
 mod reflog_commits;
 mod refusals;

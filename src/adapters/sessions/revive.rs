@@ -1,6 +1,7 @@
 //! Rebuilds missing or garbled records of running holders: the sessions are found by their processes, and the record
 //! is written again. A new start in their place would make a second copy.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -30,7 +31,9 @@ pub fn all(sessions: &Path) -> io::Result<()> {
         let Some(id) = name.and_then(|name| SessionId::new(name).ok()) else {
             continue;
         };
-        if let Err(error) = place::put_back(&dir, pid) {
+        if holds_lock(pid)
+            && let Err(error) = place::put_back(&dir, pid)
+        {
             tracing::warn!(session = %id, pid, %error, "the directory of a running session is not in its place, and cannot be moved there");
         }
         let sight = observe::session(&id, &dir);
@@ -56,6 +59,12 @@ pub fn all(sessions: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns true if a process holds the lock of a session in its working directory: its arguments alone prove nothing.
+fn holds_lock(pid: u32) -> bool {
+    let lock = fs::symlink_metadata(format!("/proc/{pid}/cwd/{}", files::LOCK));
+    lock.is_ok_and(|lock| proc::holds_lock(pid, &lock))
 }
 
 /// Rebuilds the record of a session from its processes. Facts that only the record had are as in a first session.

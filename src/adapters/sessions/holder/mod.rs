@@ -2,6 +2,7 @@
 //! [`process`] is its code.
 
 mod process;
+mod program;
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 pub(crate) use self::process::view_of;
 pub use self::process::{hold_main, hold_pane_main};
 pub(super) use self::process::{kill_cgroup, log_tail, remove_cgroup};
+pub use self::program::program;
 
 use super::launch::{HOLD, Launch, Reply, converse};
 

@@ -5,12 +5,13 @@ use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::adapters::sessions::holder::PROGRAM;
+use super::PROGRAM;
 
 /// Returns a path of the holder's program that can be executed as long as this process lives, even if an upgrade has replaced or
 /// removed its file: a holder of another version may not understand its arguments. Returns this very program, which can hold a
 /// session, too, where the other one is missing or of another version.
-pub(super) fn path(own: &Path) -> PathBuf {
+#[must_use]
+pub fn program(own: &Path) -> PathBuf {
     let own_image = format!("/proc/{}/exe", std::process::id());
     let beside = own.with_file_name(PROGRAM);
     let Ok(file) = File::open(&beside) else {
@@ -49,7 +50,7 @@ mod tests {
         let dir = crate::testing::scratch();
         let own = dir.path().join("horde-supervisor");
         let image = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
-        assert_eq!(path(&own), image);
+        assert_eq!(program(&own), image);
         let beside = dir.path().join(PROGRAM);
         let install = |version: &str| {
             // A file that is open for writing cannot be executed, and a process that is being started has it open, too.
@@ -62,9 +63,9 @@ mod tests {
             assert!(copied.unwrap().success());
         };
         install("0.0.0");
-        assert_eq!(path(&own), image);
+        assert_eq!(program(&own), image);
         install(env!("CARGO_PKG_VERSION"));
-        let found = path(&own);
+        let found = program(&own);
         fs::remove_file(&beside).unwrap();
         assert_ne!(found, image);
         let said = Command::new(found).output().unwrap().stdout;
