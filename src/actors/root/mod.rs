@@ -181,6 +181,8 @@ pub struct Root {
     rig_infra: RigInfra,
     left: Arc<Survivors>,
     slots: BTreeMap<ChildId, Slot>,
+    /// The number of slots made so far.
+    made: u32,
     /// Agents that an operator stopped: they rest until they are started again.
     resting: BTreeSet<AgentName>,
     /// Children that an operator suspended, as of the last look.
@@ -235,6 +237,7 @@ impl Actor for RootActor {
             rig_infra: args.rig_infra,
             left: args.left,
             slots: BTreeMap::new(),
+            made: 0,
             resting: Default::default(),
             suspended: Default::default(),
             patrol_epoch: 0,

@@ -7,9 +7,10 @@ use super::super::restart::{DeathWindow, Mono, RestartPolicy};
 use super::{Child, ChildState, Memory, Phase, Presence, Rest, Successor, Token};
 
 impl Child {
-    /// Makes a child about which nothing was decided yet.
+    /// Makes a child about which nothing was decided yet. The tokens of another record of the same child have another
+    /// `serial`, so what was armed for that one changes nothing here.
     #[must_use]
-    pub fn new(cause: Cause, now: Timestamp) -> Self {
+    pub fn new(cause: Cause, now: Timestamp, serial: u32) -> Self {
         let memory = Memory {
             cause,
             deaths: DeathWindow::default(),
@@ -24,7 +25,7 @@ impl Child {
             unseen: None,
             tried: false,
             drain: None,
-            last_token: 0,
+            last_token: u64::from(serial) << 32,
         };
         Self {
             phase: Phase::New,
@@ -35,11 +36,11 @@ impl Child {
 
     /// Makes a child that has rested since before this supervisor started.
     #[must_use]
-    pub fn at_rest(cause: Cause, now: Timestamp) -> Self {
+    pub fn at_rest(cause: Cause, now: Timestamp, serial: u32) -> Self {
         let phase = Phase::Resting(Rest::Over);
         Self {
             phase,
-            ..Self::new(cause, now)
+            ..Self::new(cause, now, serial)
         }
     }
 

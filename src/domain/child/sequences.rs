@@ -97,6 +97,8 @@ fn act() -> impl Strategy<Value = Act> {
 /// The root and the world around one child.
 struct World<'a> {
     child: Child,
+    /// The number of its record.
+    serial: u32,
     facts: Facts<'a>,
     /// Set while it has an actor, and with it a session or a start of one.
     has_actor: bool,
@@ -111,7 +113,8 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(id: &'a ChildId, policy: &'a RestartPolicy) -> Self {
         Self {
-            child: Child::new(Cause::Config, Timestamp::UNIX_EPOCH),
+            child: Child::new(Cause::Config, Timestamp::UNIX_EPOCH, 0),
+            serial: 0,
             facts: facts(id, policy),
             has_actor: false,
             timers: Vec::new(),
@@ -122,6 +125,11 @@ impl<'a> World<'a> {
     }
 
     fn act(&mut self, act: Act) {
+        if *self.child.phase() == Phase::Gone {
+            // It is wanted again: a record of the same name, while timers and sweeps of the earlier one are under way.
+            self.serial += 1;
+            self.child = Child::new(Cause::Config, self.facts.now, self.serial);
+        }
         match act {
             Act::Order(Event::OutOfAccount { .. }) if !self.child.is_wanted_up() => {}
             Act::Order(event @ Event::OutOfAccount { .. }) => self.lose_actor(event),

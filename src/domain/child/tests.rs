@@ -54,7 +54,7 @@ pub(super) fn facts<'a>(id: &'a ChildId, policy: &'a RestartPolicy) -> Facts<'a>
 }
 
 pub(super) fn in_phase(phase: Phase) -> Child {
-    let mut child = Child::new(Cause::Config, Timestamp::UNIX_EPOCH);
+    let mut child = Child::new(Cause::Config, Timestamp::UNIX_EPOCH, 0);
     child.memory.last_token = OWN.0;
     Child { phase, ..child }
 }
