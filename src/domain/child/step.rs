@@ -231,11 +231,12 @@ impl Step<'_> {
     }
 
     fn resumed(&mut self, phase: Phase) -> Phase {
-        let until = match phase {
-            Phase::Resting(rest) => rest.until(),
-            _ => None,
+        let Phase::Resting(rest) = phase else {
+            return phase;
         };
-        let Some(cause) = until else { return phase };
+        let Some(cause) = rest.until() else {
+            return phase;
+        };
         self.memory.cause = cause;
         self.push(Action::Journal(EventType::AgentResumed, cause));
         self.start()
