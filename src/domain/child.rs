@@ -273,8 +273,8 @@ pub enum Action {
     JournalEnd(EventType, Cause),
     /// Journal its death, and block the relic of a raider that is quarantined.
     Died(Box<Death>),
-    /// Journal a handoff, and call a person or close that call.
-    HandedOff(Pace),
+    /// Journal a handoff of that time, and call a person or close that call.
+    HandedOff(Pace, Timestamp),
     /// Journal that its sandbox is missing.
     Homeless(String),
     /// Log that its start is put off.

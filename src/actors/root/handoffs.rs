@@ -20,7 +20,7 @@ struct Row {
 
 impl Root {
     /// Journals a handoff, and calls a person about a row of rapid ones or closes that call.
-    pub(super) fn record_handoff(&self, id: &ChildId, pace: Pace) {
+    pub(super) fn record_handoff(&self, id: &ChildId, pace: Pace, at: jiff::Timestamp) {
         match pace {
             Pace::Free { over } => {
                 self.journal(NewEvent::new(EventType::AgentRestarted, id, Cause::Handoff));
@@ -34,8 +34,7 @@ impl Root {
                 within,
                 call,
             } => {
-                let now = self.world.clock.now();
-                let until = now.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
+                let until = at.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
                 let data = serde_json::json!({
                     "handoffs": count, "within_s": within.as_secs(), "wait_s": wait.as_secs(), "until": until,
                 });

@@ -89,7 +89,7 @@ impl Root {
             }
             Action::Journal(kind, cause) => self.journal(NewEvent::new(kind, id, cause)),
             Action::Died(death) => self.record_death(id, *death),
-            Action::HandedOff(pace) => self.record_handoff(id, pace),
+            Action::HandedOff(pace, at) => self.record_handoff(id, pace, at),
             Action::Homeless(why) => self.record_homeless(id, why),
             Action::PutOff(why) => tracing::warn!(
                 child = %id,

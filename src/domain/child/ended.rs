@@ -191,7 +191,7 @@ impl Step<'_> {
         let crowded = memory.brake.on_cycle(mono);
         let pace = (memory.handoffs).on_handoff(mono, lived, progress, crowded);
         memory.cause = Cause::Handoff;
-        self.push(Action::HandedOff(pace));
+        self.push(Action::HandedOff(pace, self.facts.now));
         match pace {
             Pace::Free { .. } => self.start(),
             Pace::Braked { wait, .. } => self.back_off(wait),
@@ -266,7 +266,7 @@ impl Step<'_> {
         planned: Cause,
         tail: Option<String>,
     ) -> Phase {
-        let (mono, policy, restart) = (self.facts.mono, self.facts.policy, self.facts.restart);
+        let restart = self.facts.restart;
         let (cause, how) = ChildExit::judge(exit.as_ref(), planned);
         let by_person = cause == Cause::EndedByPerson;
         let rests = std::mem::take(&mut self.memory.tried) || rests(restart, how.as_ref());
@@ -279,7 +279,7 @@ impl Step<'_> {
         };
         let is_good = good.is_some();
         self.memory.cause = cause;
-        let mut death = Box::new(Death {
+        let death = Box::new(Death {
             exit,
             tail,
             how,
@@ -293,15 +293,21 @@ impl Step<'_> {
             self.push(Action::Died(death));
             return Phase::Resting(Rest::Over);
         }
+        self.answer_death(up_at, death)
+    }
+
+    /// Answers a death after which the child does not rest.
+    fn answer_death(&mut self, up_at: Option<Mono>, mut death: Box<Death>) -> Phase {
+        let (mono, policy) = (self.facts.mono, self.facts.policy);
         let memory = &mut *self.memory;
-        memory.crashed |= is_crash(cause);
+        memory.crashed |= is_crash(death.cause);
         let healthy = up_at.map(|up_at| mono.saturating_sub(up_at));
         if let (Some(healthy), Some(stable)) = (healthy, policy.stable_after)
             && healthy >= stable
         {
             memory.deaths.clear();
         }
-        if by_person {
+        if death.by_person {
             // No death: an attached person may end the session as often as they like. It restarts at once.
             self.push(Action::Died(death));
             return self.restart(Duration::ZERO);
