@@ -4,11 +4,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat,
@@ -43,23 +43,41 @@ pub fn read(root: &Path, name: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Returns the last whole lines of a regular file, `max` bytes at most; none if there is no file of that name.
+/// Calls `each` with every line of a regular file, without its end; of a line, `max` bytes at most. Returns false if there is no
+/// file of that name.
 ///
 /// # Errors
 /// As [`read`], whatever the size is.
-pub fn read_end(root: &Path, name: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
-    let Some(mut file) = open(root, name)? else {
-        return Ok(None);
+pub fn each_line(
+    root: &Path,
+    name: &Path,
+    max: usize,
+    each: &mut dyn FnMut(&[u8]),
+) -> io::Result<bool> {
+    let Some(file) = open(root, name)? else {
+        return Ok(false);
     };
-    let skipped = file.metadata()?.len().saturating_sub(max);
-    file.seek(io::SeekFrom::Start(skipped))?;
-    let mut bytes = Vec::new();
-    file.take(max).read_to_end(&mut bytes)?;
-    if skipped > 0 {
-        let line = bytes.iter().position(|byte| *byte == b'\n');
-        bytes.drain(..line.map_or(bytes.len(), |end| end + 1));
+    let mut file = io::BufReader::with_capacity(1 << 16, file);
+    let mut line = Vec::new();
+    loop {
+        let read = file.fill_buf()?;
+        if read.is_empty() {
+            break;
+        }
+        let end = read.iter().position(|byte| *byte == b'\n');
+        let part = &read[..end.unwrap_or(read.len())];
+        line.extend_from_slice(&part[..part.len().min(max - line.len())]);
+        let used = part.len() + usize::from(end.is_some());
+        file.consume(used);
+        if end.is_some() {
+            each(&line);
+            line.clear();
+        }
     }
-    Ok(Some(bytes))
+    if !line.is_empty() {
+        each(&line);
+    }
+    Ok(true)
 }
 
 /// Returns the text of a regular file, like [`read`]; replaces invalid UTF-8.
@@ -301,6 +319,22 @@ pub fn open_up(root: &Path, name: &Path) -> io::Result<bool> {
     let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
     chmod(itself, mode | wanted)?;
     Ok(true)
+}
+
+/// Does the same as [`open_up`] for a file and each directory on the way to it.
+///
+/// # Errors
+/// As [`open_up`]'s, but for a name that does not exist.
+pub fn open_way(root: &Path, name: &Path) -> io::Result<()> {
+    let mut above = PathBuf::new();
+    for part in name {
+        above.push(part);
+        match open_up(root, &above) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            opened => opened?,
+        };
+    }
+    Ok(())
 }
 
 /// Returns true if the error means that something other than a plain file was found, and not that the system failed.

@@ -244,6 +244,9 @@ pub enum CheckoutBusy {
     /// A rebase, merge, bisect, cherry-pick, revert or am has begun, or git runs.
     #[error("is in the middle of {0}; finish or abort it {WILL_LAND}")]
     Underway(String),
+    /// Another rig or supervisor lands on it.
+    #[error("is moved by the landing of another {0}; this landing is tried again after it")]
+    Landing(String),
     /// Ignored or untracked files are where the landing puts files.
     #[error("has files in the way that are not tracked; move them {WILL_LAND}: {0}")]
     InTheWay(String),

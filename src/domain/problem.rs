@@ -106,7 +106,7 @@ kinds! {
     /// Finished work cannot be queued.
     QueueRefused => "queue_refused", "its finished work cannot be queued";
     /// The relic of a raider was closed elsewhere, and its sandbox holds work.
-    RelicClosed => "relic_closed", "its relic was closed elsewhere, and its sandbox holds work";
+    RelicClosed => "relic_closed", "its relic was closed, and its sandbox holds work";
     /// A raider without work cannot be removed.
     ReleaseStuck => "release_stuck", "it has no work left and cannot be removed";
     /// A relic was reworked too often.

@@ -19,9 +19,12 @@ pub struct SavedWork {
     pub files: Option<Oid>,
     /// Commits that its branch had left, as a reset leaves them, and stash entries.
     pub left: Vec<Oid>,
+    /// Commits with objects that could not be read, or were too many to be read: the salvage holds the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Oid>,
 }
 
-/// The commits of [`SavedWork::left`] that a text names.
+/// The commits of [`SavedWork::left`], and of [`SavedWork::damaged`], that a text names.
 const LEFT_MAX: usize = 5;
 
 /// Returns the command that prints the commits of an attempt, without those that its target has by now. When the base
@@ -60,18 +63,34 @@ impl SavedWork {
             }
         };
         if !self.left.is_empty() {
-            let left: Vec<&str> = self.left.iter().take(LEFT_MAX).map(Oid::as_str).collect();
-            let more = match self.left.len().saturating_sub(LEFT_MAX) {
-                0 => String::new(),
-                more => format!(" ({more} more are in the salvage)"),
-            };
+            let (left, more) = named(&self.left);
             told += &format!(
-                " `git show {}` shows commits that its branch had left, and stash entries{more}.",
-                left.join(" ")
+                " `git show {left}` shows commits that its branch had left, and stash entries{more}."
             );
+        }
+        if let Some(loss) = loss(&self.damaged) {
+            told += &format!(" The salvage is incomplete: {loss}.");
         }
         told
     }
+}
+
+/// Returns the first of these commits, and how many more there are.
+fn named(commits: &[Oid]) -> (String, String) {
+    let first: Vec<&str> = commits.iter().take(LEFT_MAX).map(Oid::as_str).collect();
+    let more = match commits.len().saturating_sub(LEFT_MAX) {
+        0 => String::new(),
+        more => format!(" ({more} more are in the salvage)"),
+    };
+    (first.join(" "), more)
+}
+
+/// Returns a clause about commits that were saved in part; none if there are none.
+#[must_use]
+pub fn loss(damaged: &[Oid]) -> Option<String> {
+    let (first, more) = named(damaged);
+    let it = || format!("objects of {first}{more} were not read and are not in the salvage");
+    (!damaged.is_empty()).then(it)
 }
 
 #[cfg(test)]
@@ -86,7 +105,7 @@ mod tests {
             head: id("b"),
             commits: Some(2),
             files: id("c"),
-            left: Vec::new(),
+            ..SavedWork::default()
         };
         let (a, b, c) = ("a".repeat(40), "b".repeat(40), "c".repeat(40));
         let (log, diff) = (
@@ -128,6 +147,13 @@ mod tests {
             told.contains(&shown) && told.contains("2 more are in the salvage"),
             "{told}"
         );
+        assert!(!told.contains("were not read"), "{told}");
+        let damaged = SavedWork {
+            damaged: vec![id("e").unwrap()],
+            ..full.clone()
+        };
+        let loss = format!("objects of {} were not read", "e".repeat(40));
+        assert!(damaged.describe().contains(&loss));
         let without_base = SavedWork {
             base: None,
             commits: None,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::ports::repo::Repo as _;
 
 use crate::support::city::{City, permit, toast};
@@ -85,6 +85,10 @@ fn malformed_commit_in_the_reflog_is_saved_as_far_as_it_can_be_read() {
     assert!(facts.special.iter().any(|it| is_named(it)), "{facts:?}");
     let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
     let record = record.unwrap();
+    let commit = Oid::new(odd.commit.clone()).unwrap();
+    assert_eq!(record.work.damaged, [commit], "people are told of the loss");
+    let again = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    assert_eq!(again.unwrap().work, record.work);
     let meta = record.refs.iter().find(|it| it.ends_with("/meta")).unwrap();
     let read = |what: &str, path: &str| {
         let name = format!("{meta}:{path}");

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::testing::eventually;
 
 use crate::support::city::City;
 use crate::support::git::{commit_all, git, rev, try_git, write};
@@ -216,14 +218,17 @@ fn entry_that_comes_to_light_while_a_note_cannot_be_read_finds_its_owner_later()
     city.repo.progress(&sandbox).unwrap();
     assert_eq!(city.facts(&sandbox).stashes, Vec::<String>::new());
     fs::write(&note, text).unwrap();
-    city.repo.progress(&sandbox).unwrap();
     let list = [
         "for-each-ref",
         "--format=%(parent)",
         "refs/horde/stash/horde/Toast/",
     ];
-    let own = git(city.repo.repo_dir(), &list);
-    assert!(own.contains(&entry), "{own}");
+    // A look that left something is repeated after a pause.
+    eventually("the entry is pinned as Toast's", || {
+        city.repo.progress(&sandbox).unwrap();
+        let own = git(city.repo.repo_dir(), &list);
+        own.contains(&entry).then_some(())
+    });
     assert_eq!(city.facts(&sandbox).stashes.len(), 1);
 }
 
@@ -243,11 +248,11 @@ fn many_entries_that_git_cannot_follow_hide_none_for_long() {
     for id in texts.map(|text| plant(&nux, "commit", text.as_bytes())) {
         list(&city, &id, "x");
     }
-    for _ in 0..2 {
+    // A look that left some is repeated after a pause.
+    eventually("the entry is pinned", || {
         city.repo.progress(&nux).unwrap();
-    }
-    let held = pinned(&city);
-    assert!(held.contains(&entry), "{held:?}");
+        pinned(&city).contains(&entry).then_some(())
+    });
 }
 
 /// A list of 200 MB had stopped every measurement of the rig, and one of 20,000 lines had cost minutes.
@@ -267,9 +272,18 @@ fn list_of_stash_entries_of_any_length_stops_nothing() {
     let pinned = ["rev-list", "--glob=refs/horde/stash"];
     let pinned = git(city.repo.repo_dir(), &pinned);
     assert!(pinned.contains(&entry), "{pinned}");
+    // Its entry is far from the end when the list is looked at.
+    let late = stash(&toast, "late\n");
+    let by = format!("{late} {} <", city.spec(1).raider);
+    let listed = fs::read_to_string(&log).unwrap();
+    fs::write(&log, listed.replace(&format!("{late} Ada <"), &by)).unwrap();
     let large: String = (1..350_000).map(line).collect();
-    fs::write(&log, large).unwrap();
+    let mut list = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    list.write_all(large.as_bytes()).unwrap();
     city.repo.progress(&nux).unwrap();
+    let pinned = ["rev-list", "--glob=refs/horde/stash"];
+    let pinned = git(city.repo.repo_dir(), &pinned);
+    assert!(pinned.contains(&late), "{pinned}");
     let facts = city.facts(&nux);
     assert!(facts.is_clean(), "{facts:?}");
     assert!(!log.exists());

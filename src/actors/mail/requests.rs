@@ -153,6 +153,9 @@ pub struct Nuked {
     pub incarnation: Incarnation,
     /// The salvage that holds its work, if one was needed.
     pub salvage: Option<String>,
+    /// The commits of which the salvage holds only what could be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Oid>,
     /// Its stash entries that are kept without a salvage, as where its sandbox was gone.
     pub stashes: Vec<Oid>,
     /// The ignored files that were removed with the sandbox.

@@ -381,7 +381,7 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refu
     let hook = plan.hook(world);
     let up = ask::want(world, raider_spec(&world.city, hook, None), Cause::Charged).await;
     up.map_err(|refused| {
-        refused.hint("the harness's command must start in a sandbox; the relic is open again")
+        refused.hint("the program of the harness must be in PATH, have an absolute path, or be in the sandbox; the relic is open again")
     })?;
     world.at(FaultPoint::ChargeSessionBefore);
     let id = saga.id;

@@ -36,7 +36,7 @@ use crate::actors::records::operator_orders;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
-use crate::domain::ids::RelicId;
+use crate::domain::ids::{Oid, RelicId};
 use crate::domain::ignored::Ignored;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::nuke::CleanupStatus;
@@ -273,7 +273,7 @@ async fn forward(
     forget(world, target).await;
     let stashes = missing::stashes(world, target).await;
     world.at(FaultPoint::NukeReleaseBefore);
-    let salvage = release(world, saga.id, plan).await?;
+    let (salvage, damaged) = release(world, saga.id, plan).await?;
     world.at(FaultPoint::NukeReleaseAfter);
     effects::empty_trash(world);
     let raider = target.raider.clone();
@@ -281,6 +281,7 @@ async fn forward(
         raider,
         incarnation: target.incarnation,
         salvage,
+        damaged,
         stashes,
         ignored: plan.ignored.clone(),
     })
@@ -350,8 +351,12 @@ async fn discard(
 }
 
 /// Frees the slot in one transaction: hook dropped, relic settled, saga closed. Returns the salvage's id from its row,
-/// because an earlier attempt may have written it.
-async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>, Refusal> {
+/// because an earlier attempt may have written it, and the commits that it holds in part.
+async fn release(
+    world: &World,
+    saga: u64,
+    plan: &Plan,
+) -> Result<(Option<String>, Vec<Oid>), Refusal> {
     let (target, ignored) = (plan.target.clone(), plan.ignored.clone());
     let released = world.store.run(move |txn| {
         let (rig, name) = (&target.raider.rig, &target.raider.name);
@@ -366,19 +371,24 @@ async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>
             Some(_) => {}
             None => hookless::reopen(txn, &target, kept.as_ref())?,
         }
+        let work = kept.as_ref().and_then(|entry| entry.work.as_ref());
+        let damaged = work.map(|work| work.damaged.clone()).unwrap_or_default();
         let salvage = kept.map(|entry| entry.id);
-        let data = ignored.beside(serde_json::json!({
+        let mut data = ignored.beside(serde_json::json!({
             "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
         }));
+        if !damaged.is_empty() {
+            data["damaged"] = serde_json::json!(damaged);
+        }
         let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.origin());
         txn.record(&event.with(data))?;
         txn.close_saga(saga)?;
         failures::forget(txn, &target.raider)?;
-        Ok(salvage)
+        Ok((salvage, damaged))
     });
-    let salvage = released.await?;
+    let kept = released.await?;
     world.nudge(message::SHAMAN);
-    Ok(salvage)
+    Ok(kept)
 }
 
 /// Forgets the session's record and stops watching the task files; failures are harmless.

@@ -85,8 +85,7 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
             txn.record(&event.with(data.clone()))?;
         }
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
-        let settled = escalations::about(txn, &[&merged.relic, &merged.mr], None)?;
-        escalations::close(txn, settled, Cause::Merged)?;
+        escalations::landed(txn, &[&merged.relic, &merged.mr])?;
         if let Some(mr) = all.iter_mut().find(|mr| mr.id == merged.mr) {
             mr.settled_at = Some(txn.now());
             txn.put_mr(mr)?;

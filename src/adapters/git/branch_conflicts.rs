@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::admin::{self, failed, free_name, write_whole};
+use super::ref_lock;
 use super::reflog_commits::kinds_there;
-use super::repair;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
 use super::unreadable;
@@ -151,7 +151,7 @@ fn rename(
 /// Sets stale locks of a ref aside: an agent may have left them. Returns true if there were any.
 pub(super) fn unlock(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
     let locks = [name, "packed-refs"].map(|file| format!("{file}.lock"));
-    let is_stale = |lock: &&String| repair::is_stale(&repo.theirs().join(lock));
+    let is_stale = |lock: &&String| ref_lock::is_stale(repo.theirs(), &repo.theirs().join(lock));
     let stale: Vec<_> = locks.iter().filter(is_stale).collect();
     for lock in &stale {
         // Moved away, because among the refs it would count as one.
@@ -168,9 +168,10 @@ pub(super) fn save(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<(), RepoErro
         there = kinds_there(repo, named)?.0;
     }
     let there = there.into_iter().map(|it| it.0);
-    let damaged = repo.take_whole(&there.collect::<Vec<_>>())?;
-    if !damaged.is_empty() {
-        tracing::warn!(rig = %repo.name(), objects = ?damaged, "refs or files of agents name damaged objects, which cannot be saved");
+    let left = repo.take_each(&there.collect::<Vec<_>>())?;
+    let lost = [left.damaged, left.unseen, left.closed].concat();
+    if !lost.is_empty() {
+        tracing::warn!(rig = %repo.name(), objects = ?lost, "refs or files of agents name objects that are damaged or cannot be read; they are not saved");
     }
     Ok(())
 }
@@ -209,7 +210,7 @@ fn unless_dir(repo: &GitRepo, name: &Path) -> Result<(), RepoError> {
 }
 
 /// Moves an entry that is not fine out of the refs and reflogs: git would follow a link there under any name.
-fn unless(
+pub(super) fn unless(
     repo: &GitRepo,
     name: &Path,
     is_fine: impl Fn(&fs::Metadata) -> bool,

@@ -1,13 +1,15 @@
 //! A person's checkout, which moves with its branch when work lands on a rig without a remote.
 //!
-//! It is only moved if the person loses nothing. git's own check (`receive.denyCurrentBranch=updateInstead`) only
-//! sees changes of tracked files: it overwrites ignored files, and moves a worktree in the middle of a rebase or a
+//! It is only moved if the person loses nothing: not over files that git does not track, and not in the middle of a rebase or a
 //! bisect.
+
+mod fast_forward;
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+pub(super) use self::fast_forward::fast_forward;
 use super::admin::failed;
 use super::command::Git;
 use super::rig::GitRepo;
@@ -31,8 +33,11 @@ const UNDERWAY: &[(&str, &str)] = &[
     ("sequencer", "a sequence of cherry-picks or reverts"),
     ("BISECT_START", "a bisect"),
     ("BISECT_LOG", "a bisect"),
-    ("index.lock", "a git command, or a leftover index.lock"),
+    INDEX_LOCK,
 ];
+
+/// git's lock of a worktree's index.
+const INDEX_LOCK: (&str, &str) = ("index.lock", "a git command, or a leftover index.lock");
 
 /// Files that name the branch of a rebase or bisect, which is checked out again at its end.
 const ABOUT: &[&str] = &[
@@ -58,17 +63,23 @@ impl Drop for LandingTurn {
     }
 }
 
-/// Waits until no other rig of this supervisor lands on the checkout of this rig. Returns the turn, and the checkout's
-/// repository; none without a checkout.
+/// The name of the lock in this process.
+const LANDING: &str = "landing";
+
+/// Returns the checkout that moves with the target; none on a rig with a remote.
+fn own(repo: &GitRepo) -> Result<Option<&Path>, RepoError> {
+    match repo.pushes() {
+        true => repo.own_origin(),
+        false => Ok(None),
+    }
+}
+
+/// Returns the repository of the checkout; none without a checkout.
 ///
 /// # Errors
 /// When git does not find the repository.
-pub(super) fn rig_turn(repo: &GitRepo) -> Result<Option<(name_locks::Turn, PathBuf)>, RepoError> {
-    let checkout = match repo.pushes() {
-        true => repo.own_origin()?,
-        false => None,
-    };
-    let Some(checkout) = checkout else {
+fn repository(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
+    let Some(checkout) = own(repo)? else {
         return Ok(None);
     };
     let found = Git::in_dir(checkout)
@@ -76,26 +87,25 @@ pub(super) fn rig_turn(repo: &GitRepo) -> Result<Option<(name_locks::Turn, PathB
         .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
         .run()?;
     let dir = fs::canonicalize(bytes::path(found.stdout.trim_ascii_end()));
-    let dir = dir.map_err(|error| failed("cannot find the repository of", checkout, &error))?;
-    Ok(Some((name_locks::take(&dir, "landing"), dir)))
+    dir.map(Some)
+        .map_err(|error| failed("cannot find the repository of", checkout, &error))
 }
 
-/// Takes the turn to land, as [`rig_turn`], and keeps other supervisors out.
+/// Waits until no other rig of this supervisor lands on the checkout of this rig, takes the turn to land, and keeps other
+/// supervisors out. Returns none without a checkout.
 ///
 /// # Errors
 /// [`RepoError::CheckoutBusy`] while another supervisor lands there.
 pub(super) fn turn(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
-    let Some((here, dir)) = rig_turn(repo)? else {
+    let Some(dir) = repository(repo)? else {
         return Ok(None);
     };
+    let here = name_locks::take(&dir, LANDING);
     let open = File::open(&dir).map_err(|error| failed("cannot open", &dir, &error))?;
     let everywhere = match open.try_lock() {
         Ok(()) => Some(open),
         Err(TryLockError::WouldBlock) => {
-            return Err(RepoError::CheckoutBusy {
-                path: dir,
-                why: CheckoutBusy::Underway("a landing of another supervisor".to_owned()),
-            });
+            return Err(busy_landing(repo, dir, "supervisor"));
         }
         Err(TryLockError::Error(error)) => {
             tracing::debug!(dir = %dir.display(), %error, "the file system of a checkout has no locks");
@@ -108,6 +118,33 @@ pub(super) fn turn(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
     }))
 }
 
+fn busy_landing(repo: &GitRepo, dir: PathBuf, whose: &str) -> RepoError {
+    let path = own(repo).ok().flatten().map(Path::to_owned);
+    RepoError::CheckoutBusy {
+        path: path.unwrap_or(dir),
+        why: CheckoutBusy::Landing(whose.to_owned()),
+    }
+}
+
+/// Checks that the checkout could move with the target, before anything is merged or tested. Waits for no landing of another
+/// rig, during which files are changed.
+///
+/// # Errors
+/// As [`free`]'s.
+pub(super) fn look(
+    repo: &GitRepo,
+    target: &str,
+    landing: Option<(&Oid, &Oid)>,
+) -> Result<(), RepoError> {
+    let Some(dir) = repository(repo)? else {
+        return Ok(());
+    };
+    let Some(_turn) = name_locks::try_take(&dir, LANDING) else {
+        return Err(busy_landing(repo, dir, "rig"));
+    };
+    free(repo, target, landing)
+}
+
 /// Checks that the checkout could move with the target.
 ///
 /// # Errors
@@ -117,11 +154,7 @@ pub(super) fn free(
     target: &str,
     landing: Option<(&Oid, &Oid)>,
 ) -> Result<(), RepoError> {
-    let checkout = match repo.pushes() {
-        true => repo.own_origin()?,
-        false => None,
-    };
-    let Some(checkout) = checkout else {
+    let Some(checkout) = own(repo)? else {
         return Ok(());
     };
     let mut on_it = Vec::new();

@@ -8,7 +8,6 @@ use super::remote::{fetch, fetch_target, moved, remote_head, track};
 use super::rig::GitRepo;
 use super::share;
 use crate::domain::ids::Oid;
-use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 
 /// Moves the target from `old` to `new` and reads it back. Succeeds if that was done already.
@@ -36,9 +35,12 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
         branch: target,
         head: Some(new),
         lease: Some(old),
-        update_checkout: own.is_some(),
+        is_rehearsal: own.is_some(),
     };
-    let answer = push.run()?;
+    let mut answer = push.run()?;
+    if let (Some(checkout), Answer::Done) = (own, &answer) {
+        answer = checkout::fast_forward(repo, checkout, target, (old, new))?;
+    }
     let found = remote_head(repo, target)?;
     match answer {
         Answer::Done if found.as_ref() == Some(new) => {
@@ -49,13 +51,6 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
         // Another push came first, whatever the remote says.
         _ if found.as_ref() != Some(old) => arrived(repo, target, old, new, found),
         Answer::Stale(why) => Err(RepoError::Remote(why)),
-        Answer::CheckoutDirty(why) => Err(match own {
-            Some(path) => RepoError::CheckoutBusy {
-                path: path.to_owned(),
-                why: CheckoutBusy::Changed(why),
-            },
-            None => RepoError::Rejected(why),
-        }),
         Answer::Refused(why) => Err(RepoError::Rejected(why)),
     }
 }

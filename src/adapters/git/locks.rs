@@ -2,6 +2,8 @@
 //! on the same file fails.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -73,9 +75,21 @@ fn works_in(pid: u32, repo: &Path) -> bool {
     if !name.starts_with("git") {
         return false;
     }
-    let here = fs::read_link(place.join("cwd")).is_ok_and(|dir| dir.starts_with(repo));
+    let here = match fs::read_link(place.join("cwd")) {
+        Ok(dir) => dir.starts_with(repo),
+        // Another user's git, as in a container, may work here.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => name.trim_end() == "git",
+        Err(_) => false,
+    };
     let named = proc::environment_value(pid, "GIT_DIR");
-    here || named.is_some_and(|dir| Path::new(&dir).starts_with(repo))
+    // `--git-dir` is in its arguments, and in no environment but those of its children.
+    let told = fs::read(place.join("cmdline")).unwrap_or_default();
+    let is_told = || contains(&told, repo.as_os_str().as_bytes());
+    here || named.is_some_and(|dir| Path::new(&dir).starts_with(repo)) || is_told()
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 static TAKEN: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 static GIVEN_BACK: Condvar = Condvar::new();
@@ -12,11 +12,26 @@ static GIVEN_BACK: Condvar = Condvar::new();
 #[derive(Debug)]
 pub(super) struct Turn(String);
 
+fn key(repo: &Path, name: &str) -> String {
+    format!("{} {name}", repo.display())
+}
+
+/// The set is consistent after every step, so a panic elsewhere breaks nothing here.
+fn taken() -> MutexGuard<'static, Option<HashSet<String>>> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the lock of a name in a repository; none if it is held.
+pub(super) fn try_take(repo: &Path, name: &str) -> Option<Turn> {
+    let key = key(repo, name);
+    let is_free = taken().get_or_insert_default().insert(key.clone());
+    is_free.then_some(Turn(key))
+}
+
 /// Waits for the lock of a name in a repository.
 pub(super) fn take(repo: &Path, name: &str) -> Turn {
-    let key = format!("{} {name}", repo.display());
-    // The set is consistent after every step, so a panic elsewhere breaks nothing here.
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = key(repo, name);
+    let mut taken = taken();
     while !taken.get_or_insert_default().insert(key.clone()) {
         let woken = GIVEN_BACK.wait(taken);
         taken = woken.unwrap_or_else(PoisonError::into_inner);
@@ -26,8 +41,7 @@ pub(super) fn take(repo: &Path, name: &str) -> Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.get_or_insert_default().remove(&self.0);
+        taken().get_or_insert_default().remove(&self.0);
         GIVEN_BACK.notify_all();
     }
 }

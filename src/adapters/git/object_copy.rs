@@ -28,6 +28,10 @@ pub(super) struct Left {
     pub(super) damaged: Vec<Oid>,
     /// The objects that were not examined, because too many others are not whole.
     pub(super) unseen: Vec<Oid>,
+    /// The objects that exist and cannot be opened now.
+    pub(super) closed: Vec<Oid>,
+    /// Why the first of the closed ones cannot be opened.
+    pub(super) why_closed: Option<RepoError>,
 }
 
 impl GitRepo {
@@ -95,16 +99,20 @@ impl GitRepo {
     /// because too many are damaged.
     ///
     /// # Errors
-    /// As [`GitRepo::take_each`].
+    /// As [`GitRepo::take_each`]; or an object exists and cannot be opened.
     pub(super) fn take_whole(&self, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
         let left = self.take_each(ids)?;
-        Ok([left.damaged, left.unseen].concat())
+        match left.why_closed {
+            Some(why) => Err(why),
+            None => Ok([left.damaged, left.unseen].concat()),
+        }
     }
 
-    /// Does the same as [`GitRepo::take_whole`], and returns damaged and unchecked objects apart.
+    /// Does the same as [`GitRepo::take_whole`], and returns damaged, unchecked and closed objects apart: a closed one of one
+    /// raider stops no other.
     ///
     /// # Errors
-    /// A failure other than damage, damage of ours, or an object that exists and cannot be opened.
+    /// A failure other than damage, or damage of ours.
     pub(super) fn take_each(&self, ids: &[Oid]) -> Result<Left, RepoError> {
         let mut left = Left::default();
         self.take_parts(ids, &mut { SPLITS_MAX }, &mut left)?;
@@ -125,10 +133,13 @@ impl GitRepo {
         match self.take(ids) {
             Err(why) if !is_damage(&why) => return Err(why),
             Ok(()) => {}
-            Err(why) if ids.len() == 1 => {
-                unreadable::check(self, ids, &why.to_string())?;
-                left.damaged.extend_from_slice(ids);
-            }
+            Err(why) if ids.len() == 1 => match unreadable::check(self, ids, &why.to_string()) {
+                Ok(()) => left.damaged.extend_from_slice(ids),
+                Err(why) => {
+                    left.closed.extend_from_slice(ids);
+                    left.why_closed.get_or_insert(why);
+                }
+            },
             Err(_) if *splits == 0 => left.unseen.extend_from_slice(ids),
             Err(_) => {
                 *splits -= 1;
@@ -298,6 +309,10 @@ fn lines(ids: &[Oid]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use nix::unistd::{Uid, geteuid, setfsuid};
+
     use super::super::testing::Rigged;
     use super::*;
 
@@ -321,6 +336,49 @@ mod tests {
         assert!(!machine.iter().any(|end| is_damage(&failed(end))));
         let never_run = RepoError::Failed("git cannot be run: No such file or directory".into());
         assert!(!is_damage(&never_run));
+    }
+
+    /// A container may leave a pack that only its own user reads: one damaged entry had stopped the copy of all others.
+    #[test]
+    fn object_that_may_be_in_a_closed_pack_stops_no_other_object() {
+        let rigged = Rigged::new();
+        let (repo, theirs) = (&rigged.repo, rigged.repo.theirs());
+        let written = |kind: &str, text: String| {
+            let git = Git::in_dir(theirs).args(["hash-object", "-w", "--literally", "--stdin"]);
+            let id = git.args(["-t", kind]).stdin(text).run().unwrap().text();
+            Oid::new(id).unwrap()
+        };
+        let commit = |tree: &str, text: &str| {
+            let by = "A <a@x> 1 +0000";
+            written(
+                "commit",
+                format!("tree {tree}\nauthor {by}\ncommitter {by}\n\n{text}\n"),
+            )
+        };
+        let empty = written("tree", String::new());
+        let (whole, half) = (commit(empty.as_str(), "a"), commit(&"5".repeat(40), "b"));
+        let pack = theirs.join("objects/pack/pack-x.pack");
+        fs::create_dir_all(pack.parent().unwrap()).unwrap();
+        fs::write(&pack, "x").unwrap();
+        let all = std::process::Command::new("chmod")
+            .args(["-R", "a+rwX"])
+            .arg(rigged.path("."))
+            .status();
+        assert!(all.unwrap().success());
+        fs::set_permissions(&pack, fs::Permissions::from_mode(0o000)).unwrap();
+        // The superuser opens every file: this thread reads as another user.
+        let as_root = geteuid().is_root();
+        if as_root {
+            setfsuid(Uid::from_raw(65534));
+        }
+        let left = repo.take_each(&[half.clone(), whole.clone()]);
+        if as_root {
+            setfsuid(Uid::from_raw(0));
+        }
+        let left = left.unwrap();
+        assert_eq!((left.closed, left.damaged), (vec![half], Vec::new()));
+        assert!(left.why_closed.is_some());
+        assert_eq!(missing(repo.git(), &[whole]).unwrap(), []);
     }
 
     /// An agent that swaps objects between listing and packing may leave out objects that others name.

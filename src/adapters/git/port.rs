@@ -239,8 +239,7 @@ impl Repo for GitRepo {
     }
 
     fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError> {
-        let _turn = checkout::rig_turn(self)?;
-        checkout::free(self, target, landing)
+        checkout::look(self, target, landing)
     }
 
     fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use super::admin::failed;
 use super::rig::GitRepo;
 use super::theirs::is_absent;
-use super::{bytes, locks, name_locks, repair};
+use super::{branch_conflicts, bytes, locks, name_locks, repair};
 use crate::ports::repo::RepoError;
 
 /// The files that all sandboxes of a rig share and that the supervisor locks, too.
 const SHARED: [&str; 2] = ["refs/stash", "packed-refs"];
 
-/// A lock that is held as long as this value lives.
-pub(super) struct RefLock(PathBuf);
+/// A lock that is held as long as this value lives; its file, if there is one.
+pub(super) struct RefLock(Option<PathBuf>);
 
 impl RefLock {
     /// Takes the lock of a file of theirs; none if it is held. A stale one is removed: it contains nothing that is not
@@ -27,21 +27,28 @@ impl RefLock {
             made = fs::File::create_new(&lock);
         }
         match made {
-            Ok(_) => Ok(Some(Self(lock))),
+            Ok(_) => Ok(Some(Self(Some(lock)))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
-            // Without the directory there is no loose ref to lock.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Self(lock))),
+            // Without the directory there is no loose ref to lock. git may make both, so no lock is removed at the end.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Self(None))),
             Err(error) => Err(failed("cannot make", &lock, &error)),
         }
+    }
+
+    /// Returns false if the directory of the file was absent when the lock was taken: no file was there, and git may
+    /// have made one since.
+    pub(super) fn is_of_file(&self) -> bool {
+        self.0.is_some()
     }
 }
 
 impl Drop for RefLock {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0)
+        if let Some(lock) = &self.0
+            && let Err(error) = fs::remove_file(lock)
             && !is_absent(&error)
         {
-            tracing::warn!(lock = %self.0.display(), %error, "the supervisor could not remove its own lock file; git commands that need the lock fail until it counts as stale, after a minute");
+            tracing::warn!(lock = %lock.display(), %error, "the supervisor could not remove its own lock file; git commands that need the lock fail until it is removed");
         }
     }
 }
@@ -49,7 +56,14 @@ impl Drop for RefLock {
 /// Removes the stale locks of shared files: while one is there, no sandbox of the rig can stash, or delete a branch.
 pub(super) fn clear_shared(repo: &GitRepo) {
     for file in SHARED {
-        clear_stale(repo.theirs(), &lock_of(&repo.theirs().join(file)));
+        let lock = lock_of(&repo.theirs().join(file));
+        clear_stale(repo.theirs(), &lock);
+        let is_odd = fs::symlink_metadata(&lock).is_ok_and(|found| !found.is_file());
+        let below = lock.strip_prefix(repo.theirs()).unwrap_or(&lock);
+        // A directory or a link of this name is no lock, and git cannot take one.
+        if is_odd && let Err(why) = branch_conflicts::unless(repo, below, |_| false) {
+            tracing::warn!(lock = %lock.display(), %why, "something that is no lock is in the place of one, and cannot be set aside");
+        }
     }
 }
 
@@ -59,20 +73,29 @@ fn lock_of(file: &Path) -> PathBuf {
     bytes::path(&name).to_owned()
 }
 
-/// Removes a lock if it is a file and stale: older than git holds a lock, and no git works in the rig that may have taken
-/// it. Returns true if it was removed.
-fn clear_stale(theirs: &Path, lock: &Path) -> bool {
-    // One at once: another one may remove it and take it in between.
-    let _turn = name_locks::take(theirs, "stale locks");
-    let found = fs::symlink_metadata(lock)
-        .ok()
-        .filter(fs::Metadata::is_file);
-    let Some(found) = found.filter(|_| repair::is_stale(lock)) else {
+/// Returns true if a lock is stale: older than git holds a lock, and no git works in the rig that may have taken it.
+/// Anything but a file is no lock, and counts by its age alone.
+pub(super) fn is_stale(theirs: &Path, lock: &Path) -> bool {
+    if !repair::is_stale(lock) {
         return false;
+    }
+    let Some(found) = fs::symlink_metadata(lock)
+        .ok()
+        .filter(fs::Metadata::is_file)
+    else {
+        return true;
     };
     let age = found.modified().ok().and_then(|at| at.elapsed().ok());
     let rig = theirs.parent().unwrap_or(theirs);
-    if locks::is_worked_on(rig, age.unwrap_or_default()) {
+    !locks::is_worked_on(rig, age.unwrap_or_default())
+}
+
+/// Removes a lock if it is a file and stale. Returns true if it was removed.
+fn clear_stale(theirs: &Path, lock: &Path) -> bool {
+    // One at once: another one may remove it and take it in between.
+    let _turn = name_locks::take(theirs, "stale locks");
+    let is_file = || fs::symlink_metadata(lock).is_ok_and(|found| found.is_file());
+    if !is_stale(theirs, lock) || !is_file() {
         return false;
     }
     let removed = fs::remove_file(lock);
@@ -115,5 +138,18 @@ mod tests {
             RefLock::take(&theirs, &file).unwrap().is_none(),
             "it is no lock"
         );
+    }
+
+    /// git makes the directory of a ref and its lock in it.
+    #[test]
+    fn lock_of_another_process_is_not_removed_where_the_directory_was_absent() {
+        let dir = crate::testing::scratch();
+        let file = dir.path().join("refs/remotes/origin/main");
+        let held = RefLock::take(dir.path(), &file).unwrap().unwrap();
+        assert!(!held.is_of_file());
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(lock_of(&file), "").unwrap();
+        drop(held);
+        assert!(lock_of(&file).exists());
     }
 }

@@ -123,7 +123,7 @@ pub(super) fn push_branch(
         branch,
         head: Some(head),
         lease: expected,
-        update_checkout: false,
+        is_rehearsal: false,
     };
     match push.run()? {
         Answer::Done => {}
@@ -136,7 +136,7 @@ pub(super) fn push_branch(
             let wanted = expected.map_or_else(|| format!("at or before {head}"), Oid::to_string);
             return Err(moved(branch, wanted, found.as_ref()));
         }
-        Answer::Refused(why) | Answer::CheckoutDirty(why) => return Err(RepoError::Rejected(why)),
+        Answer::Refused(why) => return Err(RepoError::Rejected(why)),
     }
     match remote_head(repo, branch)? {
         Some(found) if found == *head => track(repo, branch, head),
@@ -214,7 +214,7 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
         branch,
         head: None,
         lease: Some(head),
-        update_checkout: false,
+        is_rehearsal: false,
     };
     let answer = push.run()?;
     if answer == Answer::Done {
@@ -224,9 +224,7 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
     match (remote_head(repo, branch)?, answer) {
         (None, _) => Ok(()),
         (Some(found), _) if found != *head => Err(moved(branch, head.to_string(), Some(&found))),
-        (Some(_), Answer::Refused(why) | Answer::Stale(why) | Answer::CheckoutDirty(why)) => {
-            Err(RepoError::Rejected(why))
-        }
+        (Some(_), Answer::Refused(why) | Answer::Stale(why)) => Err(RepoError::Rejected(why)),
         (Some(_), Answer::Done) => Ok(()),
     }
 }

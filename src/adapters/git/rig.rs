@@ -71,6 +71,8 @@ pub struct GitRepo {
     branches_seen: Mutex<HashMap<PathBuf, String>>,
     /// A stamp of the list of stash entries when they were last pinned.
     stash_seen: Mutex<Option<String>>,
+    /// The last attempt to pin the entries that left some, held while one runs.
+    stash_attempt: Mutex<Option<super::stash::Attempt>>,
     /// Stash entries that were damaged when they were to be copied.
     stash_spoilt: Mutex<BTreeSet<Oid>>,
     stash_watch: StashWatch,
@@ -113,6 +115,7 @@ impl GitRepo {
             packed_seen: Mutex::new(None),
             branches_seen: Mutex::default(),
             stash_seen: Mutex::default(),
+            stash_attempt: Mutex::default(),
             stash_spoilt: Mutex::default(),
             stash_watch: StashWatch::default(),
             me: Weak::new(),
@@ -364,6 +367,11 @@ impl GitRepo {
     pub(super) fn stash_seen(&self) -> MutexGuard<'_, Option<String>> {
         let seen = self.stash_seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last attempt to pin stash entries that left some.
+    pub(super) fn stash_attempt(&self) -> &Mutex<Option<super::stash::Attempt>> {
+        &self.stash_attempt
     }
 
     /// The stash entries that were damaged.

@@ -9,6 +9,7 @@ mod list;
 mod pins;
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -63,25 +64,61 @@ impl Listed {
     }
 }
 
-/// Pins the entries of the list if it changed since all of them were examined. A failure is only logged: the next patrol
-/// retries.
+/// The last attempt to pin the entries of a list that left some of them.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    list: Option<String>,
+    took: Duration,
+    ended: Instant,
+}
+
+impl Attempt {
+    /// The pause before the same list is tried again, in durations of the attempt: the patrol of each sandbox asks for one, and
+    /// an agent can make it take long.
+    const PAUSE: u32 = 10;
+
+    fn covers(&self, list: &Option<String>) -> bool {
+        self.list == *list && self.ended.elapsed() < self.took * Self::PAUSE
+    }
+}
+
+/// Pins the entries of the list if it changed since all of them were examined, unless this is done at the moment. A failure is
+/// only logged: the next patrol retries.
 pub(super) fn keep(repo: &GitRepo) {
-    let now = stamp(&repo.theirs().join("logs").join(STASH));
-    if now.is_none() || *repo.stash_seen() == now {
+    let Ok(mut last) = repo.stash_attempt().try_lock() else {
+        return;
+    };
+    let now = list_stamp(repo);
+    let is_covered = last.as_ref().is_some_and(|last| last.covers(&now));
+    if now.is_none() || is_covered || *repo.stash_seen() == now {
         return;
     }
+    let began = Instant::now();
     let pinned = pin_listed(repo).and_then(|is_all| {
-        set_large_aside(repo)?;
+        if is_all {
+            set_large_aside(repo, &now)?;
+        }
         Ok(is_all)
     });
-    match pinned {
-        Ok(true) => *repo.stash_seen() = now,
-        Ok(false) => {}
-        Err(why) => {
-            let rig = repo.name();
-            tracing::warn!(%rig, %why, "new stash entries of the sandboxes could not be pinned; the next patrol tries again");
-        }
+    if let Err(why) = &pinned {
+        let rig = repo.name();
+        tracing::warn!(%rig, %why, "new stash entries of the sandboxes could not be pinned; the next patrol tries again");
     }
+    if let Ok(true) = pinned {
+        *repo.stash_seen() = now;
+        *last = None;
+        return;
+    }
+    *last = Some(Attempt {
+        list: now,
+        took: began.elapsed(),
+        ended: Instant::now(),
+    });
+}
+
+/// Returns a stamp of the list; none if there is none.
+fn list_stamp(repo: &GitRepo) -> Option<String> {
+    stamp(&repo.theirs().join("logs").join(STASH))
 }
 
 /// Pins each entry for its sandbox, or as unclaimed. Returns true if every entry was examined and every owner is settled.
@@ -135,8 +172,9 @@ fn sound(repo: &GitRepo, listed: &[Stash], tried: &BTreeSet<Oid>) -> Result<Soun
     repo.stash_spoilt().extend(left.damaged.iter().cloned());
     // An entry that cannot be opened now is tried again, and stops no other.
     let is_readable = absent.is_empty() || unreadable::check(repo, &absent, "").is_ok();
-    let is_all = left.unseen.is_empty() && is_readable;
-    let left: BTreeSet<Oid> = left.damaged.into_iter().chain(left.unseen).collect();
+    let is_all = left.unseen.is_empty() && left.closed.is_empty() && is_readable;
+    let left = [left.damaged, left.unseen, left.closed].concat();
+    let left = BTreeSet::from_iter(left);
     let commits = found.into_iter().filter(|(_, kind)| kind == COMMIT);
     let commits = commits.map(|it| it.0).filter(|id| !left.contains(id));
     let commits = commits.collect();
@@ -208,6 +246,8 @@ fn pin_unclaimed(
 /// have made, and returns their number. A sandbox whose directory is gone exists until its content is saved and its
 /// note removed.
 pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
+    // Entries of the list are pinned as long as they are in it. Each is tried again: the machine may have been the cause.
+    let there = sound(repo, &entries(repo)?, &BTreeSet::new())?.commits;
     // Locked, so that no sandbox is made or removed between the check and the removal.
     let _serial = repo.worktrees();
     let in_use = checked_out(repo)?;
@@ -218,8 +258,6 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
     };
     let before_it = listed(repo)?;
     let sighted = &before_it.sighted;
-    // Entries of the list are pinned as long as they are in it. Each is tried again: the machine may have been the cause.
-    let there = sound(repo, &before_it.entries, &BTreeSet::new())?.commits;
     // Entries that ours does not have stay, and so do those that were added since.
     let stays = |line: &str| {
         let entry = stash_entry(line);

@@ -1,6 +1,7 @@
 //! Reads and writes refs of the repository that agents write to, as files. git is not used, because it would read
 //! that repository's configuration. A ref is only a claim: it decides nothing before ours has the object.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
@@ -17,6 +18,8 @@ use crate::ports::repo::RepoError;
 
 /// A ref, a HEAD or a link file is one line.
 const LINE_MAX: u64 = 64 * 1024;
+/// The part of a line of a reflog that is read: its message has any length.
+const LOG_LINE_MAX: usize = 4096;
 /// `packed-refs` and reflogs grow with the repository.
 pub(super) const LIST_MAX: u64 = 256 * 1024 * 1024;
 /// The prefix of the branches of raiders. A symbolic one would get the commits of another branch.
@@ -168,13 +171,26 @@ impl Theirs<'_> {
         self.read(&log)
     }
 
-    /// Returns the last lines of a reflog, `max` bytes at most; empty if there is none.
+    /// Calls `each` with the lines of a reflog, the oldest first. `each` gets true with the first line: an earlier attempt may have
+    /// ended in between.
     ///
     /// # Errors
-    /// As [`Theirs::resolve`], whatever the size is.
-    pub(super) fn reflog_end(&self, name: &str, max: u64) -> Result<Vec<u8>, RepoError> {
+    /// [`RepoError::Failed`] when it cannot be read.
+    pub(super) fn each_reflog_line(
+        &self,
+        name: &str,
+        each: &mut dyn FnMut(&[u8], bool),
+    ) -> Result<(), RepoError> {
         let log = Path::new("logs").join(name);
-        self.read_by(&log, &|| beneath::read_end(self.dir, &log, max))
+        let each = RefCell::new(each);
+        let read = || {
+            let mut is_first = true;
+            let found = beneath::each_line(self.dir, &log, LOG_LINE_MAX, &mut |line| {
+                (each.borrow_mut())(line, std::mem::take(&mut is_first));
+            });
+            found.map(|_| None)
+        };
+        self.read_by(&log, &read).map(drop)
     }
 
     /// Removes the lines from a reflog for which `stays` is false, and points the ref at the last remaining one.
@@ -195,19 +211,21 @@ impl Theirs<'_> {
         let Some(lock) = RefLock::take(self.dir, &path)? else {
             return Ok(0);
         };
-        let bytes = self.reflog(name)?;
-        // A message that is not text cannot be written back.
-        let Ok(text) = std::str::from_utf8(&bytes) else {
-            return Ok(0);
-        };
-        let kept: Vec<_> = text.lines().filter(|line| stays(line)).collect();
-        let gone = text.lines().count() - kept.len();
+        let log = self.reflog(name)?;
+        // A message may be no text, and is written back as it is.
+        let lines = log
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(<[u8]>::trim_ascii_end);
+        let lines: Vec<&[u8]> = lines.collect();
+        let stays = |line: &&&[u8]| stays(&String::from_utf8_lossy(line));
+        let kept: Vec<&[u8]> = lines.iter().filter(stays).copied().collect();
+        let gone = lines.len() - kept.len();
         if gone == 0 {
             return Ok(0);
         }
-        let last = |line: Option<&&str>| {
-            let id = line.and_then(|line| line.split(' ').nth(1));
-            id.and_then(|id| Oid::new(id).ok())
+        let last = |line: Option<&&[u8]>| {
+            let id = line.and_then(|line| line.split(|byte| *byte == b' ').nth(1));
+            id.and_then(|id| Oid::new(super::bytes::lossy(id)).ok())
         };
         // One that names nothing is written over.
         let now = self.resolve(name).ok().flatten();
@@ -215,7 +233,7 @@ impl Theirs<'_> {
             (Some(tip), _) => {
                 let log = Path::new("logs").join(name);
                 self.make_dir(&self.dir.join(log.parent().unwrap_or(Path::new("logs"))))?;
-                write_whole(&self.dir.join(log), chained(&kept).as_bytes())?;
+                write_whole(&self.dir.join(log), &chained(&kept))?;
                 self.create(name, &tip)?;
                 Ok(gone)
             }
@@ -297,7 +315,7 @@ impl Theirs<'_> {
     /// [`RepoError::Failed`] when it cannot be written.
     pub(super) fn delete(&self, name: &str, at: &Oid) -> Result<bool, RepoError> {
         let path = self.dir.join(name);
-        let Some(_lock) = RefLock::take(self.dir, &path)? else {
+        let Some(lock) = RefLock::take(self.dir, &path)? else {
             return Ok(false);
         };
         if self.resolve(name)?.as_ref() != Some(at) {
@@ -307,7 +325,8 @@ impl Theirs<'_> {
         if !self.drop_packed(name)? {
             return Ok(false);
         }
-        for file in [path, self.dir.join("logs").join(name)] {
+        let loose = lock.is_of_file().then_some(path);
+        for file in loose.into_iter().chain([self.dir.join("logs").join(name)]) {
             match fs::remove_file(&file) {
                 // What is in the place of the reflog concerns a new branch of the name, which sets it aside.
                 Err(error) if !is_absent(&error) && !is_dir(&file) => {
@@ -335,7 +354,7 @@ impl Theirs<'_> {
         let read = || beneath::read(self.dir, Path::new(name), LINE_MAX);
         let text = match read() {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                self.open_up(Path::new(name)).and_then(|()| read())
+                beneath::open_way(self.dir, Path::new(name)).and_then(|()| read())
             }
             text => text,
         };
@@ -361,7 +380,7 @@ impl Theirs<'_> {
         let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(name), &error);
         let text = match read() {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                self.open_up(name).and_then(|()| read())
+                beneath::open_way(self.dir, name).and_then(|()| read())
             }
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 share::set_aside(self.dir, name)?;
@@ -370,19 +389,6 @@ impl Theirs<'_> {
             read => read,
         };
         Ok(text.map_err(fail)?.unwrap_or_default())
-    }
-
-    /// Opens a file, and the directories on the way to it, that an agent closed by permissions.
-    fn open_up(&self, name: &Path) -> std::io::Result<()> {
-        let mut above = PathBuf::new();
-        for part in name {
-            above.push(part);
-            match beneath::open_up(self.dir, &above) {
-                Err(error) if error.kind() == ErrorKind::NotFound => break,
-                opened => opened?,
-            };
-        }
-        Ok(())
     }
 
     fn packed(&self) -> Result<BTreeMap<String, Oid>, RepoError> {
@@ -450,14 +456,17 @@ impl Theirs<'_> {
 }
 
 /// Links the lines of a reflog: each begins with the id that ends the one before it.
-fn chained(lines: &[&str]) -> String {
-    let mut before: Option<&str> = None;
-    let mut text = String::new();
+fn chained(lines: &[&[u8]]) -> Vec<u8> {
+    let mut before: Option<&[u8]> = None;
+    let mut text = Vec::new();
     for line in lines {
-        let (old, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let zero = "0".repeat(old.len());
-        text.extend([before.unwrap_or(&zero), " ", rest, "\n"]);
-        before = rest.split(' ').next();
+        let end = line.iter().position(|byte| *byte == b' ');
+        let (old, rest) = line.split_at(end.unwrap_or(line.len()));
+        let zero = b"0".repeat(old.len());
+        text.extend_from_slice(before.unwrap_or(&zero));
+        text.extend_from_slice(rest);
+        text.push(b'\n');
+        before = rest.split(|byte| *byte == b' ').nth(1);
     }
     text
 }

@@ -63,7 +63,7 @@ fn first_closed(objects: &Path, files: &[PathBuf]) -> Option<(PathBuf, io::Error
     let mut first = None;
     for name in files {
         let Some(error) = read(name) else { continue };
-        let _opened = beneath::open_up(objects, name);
+        let _opened = beneath::open_way(objects, name);
         first.get_or_insert_with(|| (name.clone(), error));
     }
     first

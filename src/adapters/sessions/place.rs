@@ -97,9 +97,15 @@ fn put_back_from(dir: &Path, cwd: &Path) -> io::Result<()> {
         Some(_) => RenameFlags::EXCHANGE,
         None => RenameFlags::NOREPLACE,
     };
-    let moved = fs::read_link(cwd)?;
+    let mut moved = fs::read_link(cwd)?;
     if fs::symlink_metadata(&moved).map(id)? != ours {
         return Err(io::Error::other("its new place is unknown"));
+    }
+    if moved.starts_with(dir) {
+        // A directory cannot be swapped with one that it is in.
+        let beside = free_name(dir, "moved")?;
+        rustix::fs::renameat_with(CWD, &moved, CWD, &beside, RenameFlags::NOREPLACE)?;
+        moved = beside;
     }
     rustix::fs::renameat_with(CWD, &moved, CWD, dir, how)?;
     let (dir, moved) = (dir.display(), moved.display());
@@ -116,16 +122,21 @@ pub fn set_aside(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     let found = fs::symlink_metadata(dir)?;
-    let mut places = (0_u32..).map(|count| match count {
-        0 => dir.with_added_extension("aside"),
-        _ => dir.with_added_extension(format!("aside-{count}")),
-    });
-    let aside = places.find(|place| fs::symlink_metadata(place).is_err());
-    let aside = aside.ok_or_else(|| io::Error::other("no free name was found"))?;
+    let aside = free_name(dir, "aside")?;
     rustix::fs::renameat_with(CWD, dir, CWD, &aside, RenameFlags::NOREPLACE)?;
     let (kind, dir, aside) = (regular::kind(&found), dir.display(), aside.display());
     tracing::warn!(%dir, %aside, "{kind} was in place of a session's directory; it is set aside");
     Ok(())
+}
+
+/// Returns an unused path beside the directory: `DIR.SUFFIX`, or one with a number.
+fn free_name(dir: &Path, suffix: &str) -> io::Result<PathBuf> {
+    let mut places = (0_u32..).map(|count| match count {
+        0 => dir.with_added_extension(suffix),
+        _ => dir.with_added_extension(format!("{suffix}-{count}")),
+    });
+    let free = places.find(|place| fs::symlink_metadata(place).is_err());
+    free.ok_or_else(|| io::Error::other("no free name was found"))
 }
 
 fn open(dir: &Path) -> io::Result<File> {
@@ -195,5 +206,22 @@ mod tests {
             fs::remove_file(&cwd).unwrap();
             let _none = fs::remove_dir(&away).or_else(|_| fs::remove_file(&away));
         }
+    }
+
+    /// `mkdir n; mv s1 n/; mv n s1`: two directories of which one is in the other cannot be swapped.
+    #[test]
+    fn directory_of_a_session_is_moved_back_out_of_the_one_that_took_its_place() {
+        let temp = crate::testing::scratch();
+        let root = temp.path().canonicalize().unwrap();
+        let (dir, other, cwd) = (root.join("s1"), root.join("n"), root.join("cwd"));
+        fs::create_dir_all(other.join("more")).unwrap();
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("ours"), "").unwrap();
+        fs::rename(&dir, other.join("s1")).unwrap();
+        fs::rename(&other, &dir).unwrap();
+        std::os::unix::fs::symlink(dir.join("s1"), &cwd).unwrap();
+        put_back_from(&dir, &cwd).unwrap();
+        assert!(dir.join("ours").exists());
+        assert!(root.join("s1.moved/more").exists(), "nothing is deleted");
     }
 }

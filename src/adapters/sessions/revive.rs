@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::files::{self, PaneId, RecordRead, SessionRecord, Spec, TOKEN_VARIABLE};
-use super::launch::held_by;
-use super::observe;
+use super::launch::{held_by, is_of_another_city};
+use super::{observe, place};
 use crate::adapters::proc::{self, Pidfd};
 use crate::domain::facts::{ProcessId, RunState};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
@@ -22,13 +22,17 @@ pub fn all(sessions: &Path) -> io::Result<()> {
     let all = proc::all()?;
     for (&pid, stat) in &all {
         let own = held_by(pid).filter(|dir| dir.parent() == Some(sessions));
-        let Some(dir) = own.filter(|_| stat.lives()) else {
+        let own = own.filter(|dir| stat.lives() && !is_of_another_city(pid, dir));
+        let Some(dir) = own else {
             continue;
         };
         let name = dir.file_name().and_then(|name| name.to_str());
         let Some(id) = name.and_then(|name| SessionId::new(name).ok()) else {
             continue;
         };
+        if let Err(error) = place::put_back(&dir, pid) {
+            tracing::warn!(session = %id, pid, %error, "the directory of a running session is not in its place, and cannot be moved there");
+        }
         let sight = observe::session(&id, &dir);
         let runs = sight.is_some_and(|sight| sight.facts.state == RunState::Running);
         if runs || !files::is_private_dir(&dir) {

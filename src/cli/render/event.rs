@@ -58,7 +58,7 @@ const WHOLE: [&str; 4] = ["why", "error", "reason", "note"];
 fn rest(event: &Value, line: &str, style: Style) -> Vec<String> {
     let texts = WHOLE.iter().filter_map(|key| {
         let text = event.get("data")?.get(key)?.as_str()?;
-        let shown = format!("{key}={}", clean(text));
+        let shown = format!("{key}={}", quoted(&clean(text)));
         let whole = clean_lines(text).replace('\n', "\n          ");
         (!line.contains(&shown))
             .then(|| style.paint(Tone::Faint, &format!("        {key}: {whole}")))
@@ -148,6 +148,15 @@ fn field(key: &str, value: &Value) -> String {
     words.to_owned()
 }
 
+/// Quotes a text of several words: an agent's text could else pass for further fields.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| !c.is_whitespace() && c != '=' && c != '"';
+    match text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("\"{}\"", text.replace('"', "\\\"")),
+    }
+}
+
 /// Renders the short fields as `key=value`: long texts and whole hashes are in `--json`. Of an output the end is shown,
 /// because it says most.
 fn particulars(data: Option<&Value>, left: usize) -> String {
@@ -163,13 +172,14 @@ fn particulars(data: Option<&Value>, left: usize) -> String {
         .filter(|(key, value)| says_something(key, value) && *key != TAIL)
         .map(|(key, value)| match field(key, value) {
             hash if is_hash(&hash) => format!("{key}={}", &hash[..HASH]),
-            text => format!("{key}={}", cut(&text, LONG)),
+            text => format!("{key}={}", quoted(&cut(&text, LONG))),
         });
     let mut said = cut(&short.collect::<Vec<_>>().join(" "), left);
-    let room = left.saturating_sub(said.chars().count() + " tail=".len());
+    let room = left.saturating_sub(said.chars().count() + " tail=\"\"".len());
     if let Some(tail) = data.get(TAIL).filter(|tail| !tail.is_null() && room > 3) {
         let gap = if said.is_empty() { "" } else { " " };
-        said.push_str(&format!("{gap}{TAIL}={}", end(&cell(tail), room.min(LONG))));
+        let end = end(&cell(tail), room.min(LONG));
+        said.push_str(&format!("{gap}{TAIL}={}", quoted(&end)));
     }
     said
 }

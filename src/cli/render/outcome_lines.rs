@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
-use crate::domain::ids::verb_group;
+use crate::domain::ids::{Oid, verb_group};
 use crate::domain::ignored::Ignored;
+use crate::domain::saved_work;
 
 use super::words::{at, cell, clean, clean_lines};
 
@@ -27,7 +28,12 @@ pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let mut gone = match (salvage.as_str(), stashes.as_str()) {
         ("-", "-") => format!("{raider} is removed; it held no work that had to be saved"),
         ("-", _) => format!("{raider} is removed"),
-        (id, _) => format!("{raider} is removed; its work is saved: hd salvage restore {id}"),
+        (id, _) => match loss(told) {
+            None => format!("{raider} is removed; its work is saved: hd salvage restore {id}"),
+            Some(loss) => format!(
+                "{raider} is removed; what could be read of its work is saved: hd salvage restore {id}; {loss}"
+            ),
+        },
     };
     if stashes != "-" {
         gone += &format!(
@@ -35,6 +41,13 @@ pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
         );
     }
     with_ignored(gone, told)
+}
+
+/// Returns the clause about damaged commits, if any.
+fn loss(told: &Value) -> Option<String> {
+    let damaged = told.get("damaged").cloned().unwrap_or_default();
+    let damaged: Vec<Oid> = serde_json::from_value(damaged).ok()?;
+    saved_work::loss(&damaged)
 }
 
 /// Appends the list of ignored files that go with the sandbox, if it has any.
@@ -89,7 +102,7 @@ pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
     );
     let was = match at(told, "/was").as_str() {
         "-" => String::new(),
-        was => format!("; fault found: {was}"),
+        was => format!("; repaired fault: {was}"),
     };
     match at(told, "/salvage").as_str() {
         "-" => sandbox + &was,
@@ -139,8 +152,8 @@ pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
 pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
     let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
     let how = match (is("known"), is("called"), is("acked")) {
-        (false, ..) => "is open; people are notified",
-        (true, true, _) => "was open with a lower severity; people are notified again",
+        (false, ..) => "is open, and in `hd escalations`",
+        (true, true, _) => "was open with a lower severity; its severity is raised",
         (true, false, true) => "is open and was acknowledged; no new notice is sent",
         (true, false, false) => "is open already; no new notice is sent for now",
     };

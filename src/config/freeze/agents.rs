@@ -12,8 +12,8 @@ use crate::config::fingerprint;
 use crate::config::reader::Reader;
 use crate::config::values;
 use crate::config::values::{
-    Parsed, choice, command, complain, duration, environment, filled, flag, integer, list, name,
-    optional, some_duration, text,
+    Parsed, choice, complain, duration, environment, filled, flag, integer, list, name, optional,
+    some_duration, text,
 };
 use crate::domain::city::{
     Agent, AgentPrompt, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource,
@@ -205,7 +205,7 @@ fn runs(
     known: &EarlierSections<'_>,
     prompt_file: &mut Option<(PathBuf, String)>,
 ) -> Option<Runs> {
-    let command = reader.get("command", command);
+    let command = reader.get("command", |node| known.context.program(node));
     let harness: Option<Option<HarnessName>> = reader.get("harness", optional(name));
     let prompt = reader.get("prompt", optional(text));
     let file = reader.get("prompt_file", optional(|node| readable(node, known)));

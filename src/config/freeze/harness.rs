@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, Place};
 use crate::config::reader::{Reader, Report};
-use crate::config::values::{
-    choice, command, environment, filled, flag, list, pattern, text, variable,
-};
+use crate::config::values::{choice, environment, filled, flag, list, pattern, text, variable};
 use crate::domain::city::{Harness, PromptMode};
 use crate::domain::condition::Patterns;
 use crate::domain::harness::hooks::Hooks;
@@ -15,7 +13,7 @@ use crate::domain::ids::HarnessName;
 use crate::domain::suggest::closest;
 use crate::domain::usage::price::Prices;
 
-use super::cost;
+use super::{Context, cost};
 
 /// Every named harness, including those that could not be read: naming one of these is no second error.
 #[derive(Debug, Default)]
@@ -58,12 +56,12 @@ impl Harnesses {
 }
 
 /// `[harness]`.
-pub fn all(reader: &mut Reader<'_>) -> Harnesses {
+pub fn all(reader: &mut Reader<'_>, context: &Context<'_>) -> Harnesses {
     let mut harnesses = Harnesses::default();
     for (name, key, node) in reader.named("harness") {
         match HarnessName::new(name) {
             Ok(name) => {
-                let harness = one(&name, node, reader.report);
+                let harness = one(&name, node, context, reader.report);
                 harnesses.frozen.insert(name, harness);
             }
             Err(error) => reader
@@ -74,9 +72,9 @@ pub fn all(reader: &mut Reader<'_>) -> Harnesses {
     harnesses
 }
 
-fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
+fn one(name: &HarnessName, node: &Node, context: &Context<'_>, report: &Report) -> Option<Harness> {
     let mut reader = Reader::open("harness", node, report)?;
-    let command = reader.get("command", command);
+    let command = reader.get("command", |node| context.program(node));
     let prompt = reader.get(
         "prompt",
         choice(

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use super::diagnostics::Diagnostic;
 use super::document::{Node, Source, Table};
 use super::reader::{Reader, Report};
+use super::values::{Parsed, command, complain};
 use super::{Env, values};
 use crate::domain::budget::{self, Budget};
 use crate::domain::city::City;
@@ -47,6 +48,19 @@ impl Context<'_> {
         };
         self.named.borrow_mut().push(resolved.clone());
         Ok(resolved)
+    }
+
+    /// Reads a program and its arguments. `~` in the program is the home directory; a relative path of one stays as it is, and
+    /// starts at the directory that the program is started in.
+    fn program(&self, node: &Node) -> Parsed<Vec<String>> {
+        let mut words = command(node)?;
+        if let Some(program) = words.first_mut()
+            && program.starts_with('~')
+        {
+            let path = self.resolve(program).or_else(|why| complain(node, why))?;
+            *program = path.display().to_string();
+        }
+        Ok(words)
     }
 
     fn home(&self) -> Result<&Path, String> {
@@ -94,7 +108,7 @@ pub fn freeze(
     let notify = reader
         .section("notify", "notify")
         .and_then(self::notify::notify);
-    let harnesses = harness::all(&mut reader);
+    let harnesses = harness::all(&mut reader, context);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let provider = session.as_ref().map(|session| session.provider);
     let agents = agents::all(

@@ -40,7 +40,10 @@ pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, C
         None => match rigs.as_slice() {
             [only] => Ok(only),
             [] => Err(ControlError::not_found("the city has no rigs")),
-            _ => Err(ControlError::bad_request("the rig is missing").hint(known())),
+            _ => Err(ControlError::bad_request(
+                "no rig is named, and the city has several: add --rig NAME",
+            )
+            .hint(known())),
         },
     }
 }

@@ -214,7 +214,7 @@ fn an_action_is_answered_with_a_sentence() {
     let relic = city.hd_text(&["relic", "create", "a thing"]).out;
     assert_eq!(relic, "gt-1 is open: a thing\n");
     let raised = city.hd_text(&["escalate", "look"]).out;
-    assert_eq!(raised, "esc-1 is open; people are notified: look\n");
+    assert_eq!(raised, "esc-1 is open, and in `hd escalations`: look\n");
     let known = city.hd_text(&["escalations", "ack", "esc-1"]).out;
     assert!(
         known.starts_with("esc-1 is acknowledged and sends no more notices"),

@@ -30,6 +30,21 @@ pub fn about(
     Ok(open.filter(named).map(|entry| entry.relic).collect())
 }
 
+/// Closes the escalations about work that landed. Those about a sandbox stay as long as the sandbox does: it may hold work
+/// that did not land.
+///
+/// # Errors
+/// The store's.
+pub fn landed(txn: &mut dyn Txn, ids: &[&RelicId]) -> Result<(), StoreError> {
+    let mut over = super::open(txn)?;
+    over.retain(|entry| {
+        let (_, relic) = entry.about();
+        entry.standing.sandbox.is_none() && relic.is_some_and(|relic| ids.contains(&&relic))
+    });
+    let over = over.into_iter().map(|entry| entry.relic);
+    close(txn, over.collect(), Cause::Merged)
+}
+
 /// Closes the escalations of these kinds whose subject and work satisfy `is_over`. Unread messages are handled first.
 ///
 /// # Errors

@@ -17,7 +17,9 @@ use crate::domain::problem::Problem;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
-pub use self::closing::{about, close, close_matching, close_where, standing, still_so, vanished};
+pub use self::closing::{
+    about, close, close_matching, close_where, landed, standing, still_so, vanished,
+};
 
 /// Prefix of the ids of escalations.
 const PREFIX: &str = "esc";

@@ -19,15 +19,31 @@ use crate::ports::repo::{RepoError, SalvageRecord};
 /// Writes and records salvage for a removal. Returns the facts that it was written from.
 ///
 /// # Errors
-/// As [`write_salvage`]'s; [`RepoError::PermitStale`] when another state was written.
+/// As [`write_salvage`]'s; [`RepoError::PermitStale`] when another state was written, twice.
 pub(super) async fn save(world: &World, target: &NukeTarget) -> Result<GitFacts, Refusal> {
-    let (facts, record) = write_salvage(world, target).await?;
-    if record.fingerprint.as_deref() != Some(&*facts.fingerprint) {
-        // The sandbox changed during the salvage, even if it is by now as it was: the refs may hold another state.
-        let what = format!("it changed while it was saved{}", facts.in_files());
-        return Err(RepoError::PermitStale(what).into());
+    if let Ok(facts) = save_once(world, target).await? {
+        return Ok(facts);
     }
-    Ok(facts)
+    // A salvage may itself change what git says: a commit whose missing file it saved is whole from then on.
+    let facts = match save_once(world, target).await? {
+        Ok(facts) => return Ok(facts),
+        Err(facts) => facts,
+    };
+    let what = format!("it changed while it was saved{}", facts.in_files());
+    Err(RepoError::PermitStale(what).into())
+}
+
+/// Writes and records salvage. Returns the facts from before it: as an error when the sandbox changed meanwhile, even
+/// if it is by now as it was, because the refs may hold another state.
+async fn save_once(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<Result<GitFacts, GitFacts>, Refusal> {
+    let (facts, record) = write_salvage(world, target).await?;
+    Ok(match record.fingerprint.as_deref() {
+        Some(written) if written == facts.fingerprint => Ok(facts),
+        _ => Err(facts),
+    })
 }
 
 /// Writes and records salvage of the present state. Returns both, with the facts from just before.

@@ -10,7 +10,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{FailureType, MergeOutcome, MrState};
 use crate::domain::message::{self, Body, MergeFailed, MergeReady, Merged};
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::{Hook, Relic, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, raider, rig};
@@ -344,4 +344,32 @@ async fn landing_is_journalled_although_its_relic_was_closed_and_its_sandbox_is_
     assert_eq!(town.parts.repo.landings(), 1);
     assert_eq!(town.parts.repo.names(), ["Toast"], "it is kept");
     assert_eq!(town.events(EventType::RaiderMerged).await.len(), 1);
+}
+
+/// The call about unsaved work had been closed by the landing, and raised again by the next patrol.
+#[tokio::test(start_paused = true)]
+async fn landing_closes_no_call_about_a_sandbox_that_is_kept() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let away = RepoError::Remote("away".into());
+    town.parts.repo.break_op("land", away);
+    town.completed(&charged.raider).await.unwrap();
+    let stash = |facts: &mut GitFacts| facts.stashes.push("wip".into());
+    town.parts.repo.change(&charged.raider.name, stash);
+    town.pass(PATROL).await;
+    let is_open = |call: &Relic| call.status != RelicStatus::Closed;
+    let before = town.escalations().await;
+    assert_eq!(before.iter().filter(|call| is_open(call)).count(), 1);
+    town.parts.repo.mend("land");
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.parts.repo.landings(), 1);
+    let after = town.escalations().await;
+    assert_eq!(after.len(), before.len(), "no further call: {after:?}");
+    assert!(is_open(&after[0]));
+    town.parts
+        .repo
+        .change(&charged.raider.name, |facts| facts.stashes.clear());
+    town.pass(PATROL * 2).await;
+    assert!(town.parts.repo.names().is_empty());
+    assert!(!town.escalations().await.iter().any(is_open), "it is over");
 }

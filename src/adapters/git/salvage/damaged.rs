@@ -15,11 +15,11 @@ use super::manifest::{Damaged, SavedBytes};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// The number of damaged trees of all commits that are read: each costs a git process. The others count as unread.
+/// The number of damaged trees of all commits that are read: each costs a git process. The others are listed as unread.
 const TREES_MAX: usize = 5_000;
 
-/// The number of ancestors of a damaged commit that are looked at. Those after them count as unread.
-const COMMITS_MAX: usize = 200;
+/// The number of ancestors of a damaged commit that are looked at. Those after them are listed as unread.
+const COMMITS_MAX: usize = 5_000;
 
 /// The result of saving damaged commits.
 #[derive(Default)]

@@ -91,7 +91,7 @@ pub(super) fn existing(
             readable(repo, &refs)?;
             return Ok(Some(SalvageRecord {
                 id: id(raider, incarnation, number),
-                work: work(repo, raider, incarnation, &refs)?,
+                work: work(repo, raider, incarnation, &refs, &manifest.damaged)?,
                 bytes: manifest.bytes,
                 refs,
                 ignored: manifest.ignored,
@@ -123,7 +123,7 @@ pub(in super::super) fn keep(
     let record = |number, refs: Vec<String>| {
         Ok(SalvageRecord {
             id: id(raider, incarnation, number),
-            work: work(repo, raider, incarnation, &refs)?,
+            work: work(repo, raider, incarnation, &refs, &[])?,
             refs,
             bytes: 0,
             ignored: Vec::new(),
@@ -167,12 +167,12 @@ pub(super) fn write<F: Fn() -> Git>(
     manifest.damaged = below.commits;
     let text = serde_json::to_vec_pretty(&manifest)
         .map_err(|error| RepoError::Failed(format!("the manifest: {error}")))?;
-    let manifest = blobs.bytes(&text)?;
+    let listed = blobs.bytes(&text)?;
     let files = blobs.bytes(render(&capture.lines).as_bytes())?;
     blobs.flush()?;
     let held = capture.blobs.iter().chain(staged.iter().map(|(id, _)| id));
     let held: BTreeSet<&Oid> = held.chain(&below.blobs).collect();
-    let tree = meta_tree(repo, [&manifest, &files], &held, &below.trees)?;
+    let tree = meta_tree(repo, [&listed, &files], &held, &below.trees)?;
     let mut named = named_commits(repo, measured)?;
     named.extend(below.whole);
     let message = format!("State of {raider}, incarnation {incarnation}");
@@ -193,7 +193,7 @@ pub(super) fn write<F: Fn() -> Git>(
     Ok(SalvageRecord {
         id: id(raider, incarnation, number),
         bytes: size,
-        work: work(repo, raider, incarnation, &refs)?,
+        work: work(repo, raider, incarnation, &refs, &manifest.damaged)?,
         refs,
         ignored,
         fingerprint: Some(measured.fingerprint.clone()),

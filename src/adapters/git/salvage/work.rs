@@ -7,7 +7,7 @@ use super::super::command::CHECKOUT;
 use super::super::files::walk::Kind;
 use super::super::measure::Measured;
 use super::super::rig::{GitRepo, oid};
-use super::manifest::{Line, Place};
+use super::manifest::{Damaged, Line, Place};
 use super::store::commit_tree;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::domain::saved_work::SavedWork;
@@ -121,7 +121,7 @@ fn is_named(line: &Line) -> bool {
     parts.all(|part| !part.eq_ignore_ascii_case(b".git") && !is_link(part))
 }
 
-/// Returns the commits that the refs of a salvage name.
+/// Returns the commits that the refs of a salvage name, and those of `damaged` that were saved in part.
 ///
 /// # Errors
 /// When git cannot read them.
@@ -130,6 +130,7 @@ pub(super) fn work(
     raider: &RaiderId,
     incarnation: Incarnation,
     refs: &[String],
+    damaged: &[Damaged],
 ) -> Result<SavedWork, RepoError> {
     let named = |last: &str| {
         let end = format!("/{last}");
@@ -150,12 +151,14 @@ pub(super) fn work(
     let left = refs.iter().filter(is_left);
     let left = left.map(|name| repo.resolve(name));
     let left: Vec<Option<Oid>> = left.collect::<Result<_, _>>()?;
+    let in_part = damaged.iter().filter(|of| !of.unread.is_empty());
     Ok(SavedWork {
         base,
         head,
         commits,
         files,
         left: left.into_iter().flatten().collect(),
+        damaged: in_part.map(|of| of.commit.clone()).collect(),
     })
 }
 

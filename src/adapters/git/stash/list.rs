@@ -1,12 +1,13 @@
 //! Reads the list of stash entries. All sandboxes of a rig write to it, and one agent can add any number of entries.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::path::Path;
 
 use super::super::admin::{Note, failed, free_name};
+use super::super::ref_lock::RefLock;
 use super::super::rig::GitRepo;
-use super::{STASH, Stash};
+use super::{STASH, Stash, list_stamp};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -15,7 +16,7 @@ use crate::ports::repo::RepoError;
 const ENTRIES_MAX: usize = 2_000;
 /// The number of entries of each raider that are looked at, however many others are newer.
 const OF_EACH_MAX: usize = 100;
-/// The number of bytes of the list that are read. A longer one is set aside.
+/// The size of a list, in bytes, above which it is set aside.
 const LOG_MAX: u64 = 32 << 20;
 /// The number of entries of a committer that are copied one by one, if all of them cannot be copied at once.
 const NEWEST: usize = 5;
@@ -24,39 +25,83 @@ const COMMITTERS: usize = 20;
 /// Returns the newest entries of the list and the newest of each raider with a sandbox, newest first. Older ones were
 /// pinned when they were among those.
 pub(in super::super) fn entries(repo: &GitRepo) -> Result<Vec<Stash>, RepoError> {
-    let log = repo.their_refs().reflog_end(STASH, LOG_MAX)?;
-    let log = String::from_utf8_lossy(&log);
-    let all: Vec<Stash> = log.lines().rev().filter_map(stash_entry).collect();
-    if all.len() <= ENTRIES_MAX {
-        return Ok(all);
+    let notes = Note::all(repo);
+    let raiders = notes.as_deref().unwrap_or_default().iter();
+    let raiders: Vec<String> = raiders.map(|note| note.raider.to_string()).collect();
+    let mut newest = Newest::of(&raiders);
+    repo.their_refs()
+        .each_reflog_line(STASH, &mut |line, is_first| {
+            if is_first {
+                newest = Newest::of(&raiders);
+            }
+            newest.add(stash_entry(&String::from_utf8_lossy(line)));
+        })?;
+    if newest.is_complete() {
+        return Ok(newest.listed());
     }
     // Without a note its raider's entries would be left out, and count as none.
-    let notes = Note::all(repo)?;
-    let raiders = notes.iter().map(|note| (note.raider.to_string(), 0));
-    Ok(newest(all, raiders.collect()))
+    notes.map(|_| newest.listed())
 }
 
-/// Leaves out entries of a list that is too long: one agent may add any number while another one makes one.
-fn newest(all: Vec<Stash>, mut raiders: HashMap<String, usize>) -> Vec<Stash> {
-    let numbered = all.into_iter().enumerate();
-    let kept = numbered.filter(|(nth, entry)| {
-        let count = raiders.get_mut(&entry.by);
-        let is_newest = count.is_some_and(|count| {
-            *count += 1;
-            *count <= OF_EACH_MAX
-        });
-        *nth < ENTRIES_MAX || is_newest
-    });
-    kept.map(|(_, entry)| entry).collect()
+/// The entries of a list of any length that are looked at: one agent may add any number while another one makes one.
+struct Newest {
+    all: VecDeque<(u64, Stash)>,
+    of_each: HashMap<String, VecDeque<(u64, Stash)>>,
+    count: u64,
 }
 
-/// Sets a list aside that is too large, after its entries were pinned: git reads all of it in each `git stash`.
-pub(super) fn set_large_aside(repo: &GitRepo) -> Result<(), RepoError> {
+impl Newest {
+    fn of(raiders: &[String]) -> Self {
+        let of_each = raiders
+            .iter()
+            .map(|raider| (raider.clone(), VecDeque::new()));
+        Self {
+            all: VecDeque::new(),
+            of_each: of_each.collect(),
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, entry: Option<Stash>) {
+        let Some(entry) = entry else { return };
+        let push = |kept: &mut VecDeque<(u64, Stash)>, max, entry| {
+            kept.push_back((self.count, entry));
+            if kept.len() > max {
+                kept.pop_front();
+            }
+        };
+        if let Some(own) = self.of_each.get_mut(&entry.by) {
+            push(own, OF_EACH_MAX, entry.clone());
+        }
+        push(&mut self.all, ENTRIES_MAX, entry);
+        self.count += 1;
+    }
+
+    /// Returns true if no entry was left out.
+    fn is_complete(&self) -> bool {
+        self.count == self.all.len() as u64
+    }
+
+    fn listed(self) -> Vec<Stash> {
+        let own = self.of_each.into_values().flatten();
+        let all: BTreeMap<u64, Stash> = own.chain(self.all).collect();
+        all.into_values().rev().collect()
+    }
+}
+
+/// Sets a list aside that is too large, after its entries were pinned: git reads all of it in each `git stash`. A list that
+/// has another stamp than `examined` stays: an entry may have been added.
+pub(super) fn set_large_aside(repo: &GitRepo, examined: &Option<String>) -> Result<(), RepoError> {
     let (dir, list) = (repo.theirs(), Path::new("logs").join(STASH));
     let found = fs::symlink_metadata(dir.join(&list));
     let Some(found) = found.ok().filter(|it| it.is_file() && it.len() > LOG_MAX) else {
         return Ok(());
     };
+    // git adds an entry while it holds this lock.
+    let lock = RefLock::take(dir, &dir.join(STASH))?;
+    if lock.is_none() || list_stamp(repo) != *examined {
+        return Ok(());
+    }
     // Not beside it: git takes every file there for a reflog.
     let aside = free_name(dir, "stash-list.aside");
     let to = aside.strip_prefix(dir).unwrap_or(&aside);
@@ -104,7 +149,31 @@ pub(super) fn stash_entry(line: &str) -> Option<Stash> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::testing::Rigged;
     use super::*;
+
+    /// An entry that was added after the look would be in no list.
+    #[test]
+    fn large_list_is_set_aside_only_as_it_was_examined() {
+        let rigged = Rigged::new();
+        let (repo, list) = (&rigged.repo, Path::new("logs").join(STASH));
+        let list = repo.theirs().join(list);
+        fs::create_dir_all(list.parent().unwrap()).unwrap();
+        fs::create_dir_all(repo.theirs().join("refs")).unwrap();
+        let made = fs::File::create(&list).unwrap();
+        made.set_len(LOG_MAX + 1).unwrap();
+        let examined = list_stamp(repo);
+        made.set_len(LOG_MAX + 2).unwrap();
+        set_large_aside(repo, &examined).unwrap();
+        assert!(list.exists(), "it changed since");
+        let examined = list_stamp(repo);
+        let lock = RefLock::take(repo.theirs(), &repo.theirs().join(STASH));
+        set_large_aside(repo, &examined).unwrap();
+        assert!(list.exists(), "a git is adding an entry");
+        drop(lock);
+        set_large_aside(repo, &examined).unwrap();
+        assert!(!list.exists());
+    }
 
     #[test]
     fn entry_of_a_raider_is_looked_at_however_many_others_are_newer() {
@@ -113,13 +182,21 @@ mod tests {
             message: String::new(),
             by: by.to_owned(),
         };
-        let mut listed: Vec<Stash> = (0..5_000).map(|n| entry(n, "flood")).collect();
-        listed.push(entry(5_000, "horde/raiders/Toast"));
-        listed.push(entry(5_001, "made up"));
-        let toast = HashMap::from([("horde/raiders/Toast".to_owned(), 0)]);
-        let kept = newest(listed.clone(), toast);
-        assert_eq!(kept.len(), ENTRIES_MAX + 1);
-        assert_eq!(kept.last(), listed.get(5_000));
+        let toast = "horde/raiders/Toast";
+        let mut newest = Newest::of(&[toast.to_owned()]);
+        newest.add(Some(entry(0, "made up")));
+        (1..200).for_each(|n| newest.add(Some(entry(n, toast))));
+        assert!(newest.is_complete());
+        (200..5_000).for_each(|n| newest.add(Some(entry(n, "flood"))));
+        assert!(!newest.is_complete());
+        let kept = newest.listed();
+        assert_eq!(kept.len(), ENTRIES_MAX + OF_EACH_MAX);
+        assert_eq!(kept.first(), Some(&entry(4_999, "flood")));
+        assert_eq!(
+            kept.last(),
+            Some(&entry(100, toast)),
+            "the newest of its own"
+        );
     }
 
     /// An agent that lists many entries must not delay the copy of another one's.

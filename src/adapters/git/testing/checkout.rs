@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::Rigged;
-use crate::adapters::git::checkout::{free, turn};
+use super::{Rigged, executable};
+use crate::adapters::git::checkout::{free, look, turn};
 use crate::adapters::git::command::{Git, Output};
 use crate::adapters::git::land::land;
+use crate::adapters::git::remote::{delete_branch, push_branch};
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -39,14 +40,8 @@ fn landing_waits_for_another_one_on_the_same_checkout() {
     let dir = fs::File::open(rig.origin().join(".git")).unwrap();
     dir.lock().unwrap();
     let (path, why) = busy(&rig, &new);
-    let of_another = "a landing of another supervisor".to_owned();
-    assert_eq!(
-        (path, why),
-        (
-            rig.origin().join(".git").canonicalize().unwrap(),
-            CheckoutBusy::Underway(of_another)
-        )
-    );
+    let of_another = CheckoutBusy::Landing("supervisor".to_owned());
+    assert_eq!((path, why), (rig.origin(), of_another));
     drop(dir);
     lands(&rig, &new);
     let turn = turn(&rig.repo).unwrap().unwrap();
@@ -56,6 +51,12 @@ fn landing_waits_for_another_one_on_the_same_checkout() {
         assert!(
             !next.is_finished(),
             "a rig of this supervisor waits for its turn"
+        );
+        let looked = look(&rig.repo, "main", None).unwrap_err();
+        let of_another = CheckoutBusy::Landing("rig".to_owned());
+        assert!(
+            matches!(&looked, RepoError::CheckoutBusy { why, .. } if *why == of_another),
+            "a look waits for nothing: {looked}"
         );
         drop(turn);
         next.join().unwrap().unwrap();
@@ -320,4 +321,107 @@ fn linked_worktrees_that_have_the_branch_count_too() {
     lands(&rig, &new);
     assert_eq!(text(linked.join("file")), "landed\n");
     assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
+}
+
+/// Writes the pre-push hook of the person.
+fn pre_push(rig: &Rigged, script: &str) {
+    let hooks = rig.path("hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    rig.in_origin(&["config", "core.hooksPath", hooks.to_str().unwrap()]);
+    let script = format!("cd '{}'\nunset GIT_DIR\n{script}", rig.origin().display());
+    executable(&hooks.join("pre-push"), &script);
+}
+
+/// The files were checked before a push whose hook may take minutes.
+#[test]
+fn ignored_file_that_appears_during_the_push_is_not_overwritten() {
+    for mine in ["secret.ignored", "dir.ignored/a/b"] {
+        let rig = Rigged::local();
+        fs::write(rig.origin().join(".git/info/exclude"), "*.ignored\n").unwrap();
+        let place = rig.origin().join(mine);
+        let dir = place.parent().unwrap().display().to_string();
+        pre_push(&rig, &format!("mkdir -p '{dir}'; echo mine > {mine}"));
+        let top = mine.split('/').next().unwrap();
+        let new = rig.commit(&rig.base, &[(top, "landed\n"), ("other", "o\n")]);
+        let (_, why) = busy(&rig, &new);
+        assert_eq!(why, CheckoutBusy::InTheWay(mine.into()));
+        assert_eq!(text(place), "mine\n");
+        assert!(!rig.origin().join("other").exists(), "all or nothing");
+    }
+}
+
+/// The index and the files of the commit were reset to the landing, and the next `git commit -a` reverted it.
+#[test]
+fn commit_of_the_person_during_the_push_stays_as_it_is() {
+    let rig = Rigged::local();
+    let commit = "echo mine > mine; echo p > file; git add mine file\n\
+        git -c user.name=P -c user.email=p@x -c core.hooksPath=/dev/null commit -qm mine";
+    pre_push(&rig, commit);
+    let new = rig.commit(&rig.base, &[("landed", "l\n")]);
+    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(error, RepoError::Moved { .. }), "{error}");
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(text(rig.origin().join("mine")), "mine\n");
+    assert!(!rig.origin().join("landed").exists());
+}
+
+/// A push that a killed supervisor left behind had gone on after its hook, over the next landing.
+#[test]
+fn push_that_runs_the_hook_moves_nothing_by_itself() {
+    let rig = Rigged::local();
+    pre_push(&rig, "exit 1");
+    let new = rig.commit(&rig.base, &[("landed", "l\n")]);
+    let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
+    pre_push(&rig, "git rev-parse main > ../at");
+    lands(&rig, &new);
+    assert_eq!(text(rig.path("at")).trim(), rig.base.as_str());
+}
+
+/// An agent may have committed them, where `core.hooksPath` is a directory of the work tree.
+#[test]
+fn no_hook_of_the_checkout_runs_in_a_landing_or_a_push_but_pre_push() {
+    let rig = Rigged::local();
+    let (hooks, ran) = (rig.path("hooks"), rig.path("ran"));
+    pre_push(&rig, "true");
+    for name in [
+        "pre-receive",
+        "update",
+        "post-receive",
+        "post-update",
+        "push-to-checkout",
+        "reference-transaction",
+        "post-index-change",
+        "post-merge",
+        "post-checkout",
+        "pre-auto-gc",
+        "proc-receive",
+    ] {
+        let script = format!("echo {name} >> '{}'", ran.display());
+        executable(&hooks.join(name), &script);
+    }
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    push_branch(&rig.repo, "raider/Toast/gt-1-1", &new, None).unwrap();
+    lands(&rig, &new);
+    delete_branch(&rig.repo, "raider/Toast/gt-1-1", &new).unwrap();
+    assert_eq!(text(rig.origin().join("file")), "landed\n");
+    let ran = fs::read_to_string(ran).unwrap_or_default();
+    assert_eq!(ran, "");
+}
+
+/// `git merge` overwrites it, and a person may want to go back to it.
+#[test]
+fn landing_keeps_the_orig_head_of_the_person() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    lands(&rig, &new);
+    let orig = ["rev-parse", "-q", "--verify", "ORIG_HEAD"];
+    let left = Git::in_dir(&rig.origin()).args(orig).output().unwrap();
+    assert!(!left.ok(), "there was none");
+    rig.in_origin(&["reset", "-q", "--hard", "HEAD~1"]);
+    rig.in_origin(&["reset", "-q", "--hard", "ORIG_HEAD"]);
+    let before = rig.in_origin(&orig);
+    let next = rig.commit(&new, &[("b", "b\n")]);
+    land(&rig.repo, "main", &new, &next).unwrap();
+    assert_eq!(rig.in_origin(&orig), before);
 }

@@ -19,7 +19,8 @@ use super::{LocalBench, Provider, await_lost, kill, script};
 on_both!(
     record_that_names_the_token_and_cgroup_of_another_session_ends_nothing_of_it,
     record_that_names_a_stranger_as_its_agent_is_not_believed,
-    agent_that_says_it_is_another_sessions_does_not_outlive_its_own
+    agent_that_says_it_is_another_sessions_does_not_outlive_its_own,
+    directories_of_two_sessions_that_were_exchanged_are_moved_back
 );
 
 /// Returns the spec of a session of this id that only waits, marked as the supervisor does.
@@ -95,6 +96,26 @@ fn record_that_names_the_token_and_cgroup_of_another_session_ends_nothing_of_it(
         !proc::lives(&started.agent).unwrap(),
         "its own agent was ended"
     );
+}
+
+/// The end of one session had ended the agent of the other.
+fn directories_of_two_sessions_that_were_exchanged_are_moved_back(bench: &LocalBench) {
+    let first = bench.provider();
+    let [ours, other] = ["s", "t"].map(|name| first.start(&waiting(bench, name)).unwrap());
+    drop(first);
+    let [s, t, away] = ["s", "t", "away"].map(|name| bench.state_dir().join(name));
+    fs::rename(&s, &away).unwrap();
+    fs::rename(&t, &s).unwrap();
+    fs::rename(&away, &t).unwrap();
+    let next = bench.provider();
+    for (name, started) in [("s", &ours), ("t", &other)] {
+        assert_eq!(next.adopt(&id(name)).unwrap().agent, started.agent);
+        let spec = bench.state_dir().join(name).join("spec.json");
+        assert_eq!(read(&spec)["id"], name);
+    }
+    end(&next, &id("s"));
+    assert!(proc::lives(&other.agent).unwrap());
+    assert!(!proc::lives(&ours.agent).unwrap());
 }
 
 fn stranger() -> Child {
