@@ -8,6 +8,7 @@
 
 mod files;
 mod ground;
+mod holder_program;
 mod identity;
 mod infra;
 mod keeper;
@@ -439,6 +440,10 @@ async fn watch(world: Arc<World>, manager: Arc<Manager>, limit: Duration) {
     manager::watch(limit, look, lives).await;
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program reads its environment once, for all others"
+)]
 fn socket_of(city: &City) -> PathBuf {
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let uid = nix::unistd::geteuid().as_raw();
@@ -461,6 +466,10 @@ fn panic_hook() {
 }
 
 /// Returns the environment of this process, of which sessions and gates may get parts.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program reads its environment once, for all others"
+)]
 fn own_env() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

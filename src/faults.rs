@@ -16,6 +16,7 @@ pub fn hook() -> FaultHook {
 /// Returns the hook that this process calls at each fault point.
 #[cfg(feature = "fault-points")]
 #[must_use]
+#[expect(clippy::disallowed_methods, reason = "only in builds for tests")]
 pub fn hook() -> FaultHook {
     use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -111,6 +111,10 @@ impl<W: Write> Write for Safe<W> {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a line has the time at which it is written"
+)]
 fn line(event: &Event<'_>) -> Value {
     let metadata = event.metadata();
     let mut fields = Fields(Map::new());

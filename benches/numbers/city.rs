@@ -1,31 +1,34 @@
 //! A city with standing agents only, its real daemon, and a pipe on which each new session announces itself.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::env;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use horde_supervisor::control::client::Client;
 use horde_supervisor::control::protocol::Op;
-use horde_supervisor::control::protocol::args::{Nothing, Status, Stop};
+use horde_supervisor::control::protocol::args::Status;
 use horde_supervisor::testing::{PATIENCE, eventually};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, mkfifo};
+use nix::unistd::mkfifo;
 use serde_json::Value;
 
-use crate::task::git;
+use crate::support::git::write;
+use crate::support::live;
+use crate::support::plan::Plan;
+use crate::support::processes::signal;
+use crate::support::program;
 
 /// The city. Dropping it ends everything.
 pub struct City {
-    dir: tempfile::TempDir,
-    daemon: Child,
+    city: live::City,
     /// Process of each agent, as they announced themselves.
-    pub agents: BTreeMap<String, i32>,
-    announced: Receiver<(String, i32)>,
+    pub agents: BTreeMap<String, u32>,
+    announced: Receiver<(String, u32)>,
 }
 
 impl City {
@@ -36,27 +39,26 @@ impl City {
 
     /// Makes a city of this number of agents, all of them running, with a patrol at this interval.
     pub fn with_patrols(count: usize, interval: &str) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let pipe = dir.path().join("up");
-        mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
-        let mut config = format!(
-            "[workspace]\nname = \"numbers\"\n\n[daemon]\nmax_restarts = 0\n\
-             restart_backoff = {{ first = \"0s\", initial = \"0s\", max = \"0s\" }}\n\
-             shutdown_timeout = \"0s\"\npatrol_interval = \"{interval}\"\n"
-        );
-        for number in 0..count {
-            let script = format!("echo $HD_ACTOR $$ > {}; exec sleep 100000", pipe.display());
-            let agent = format!(
-                "\n[[agents]]\nname = \"agent-{number}\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n"
+        let mut plan = Plan::without_rigs()
+            .set("daemon", "max_restarts", "0")
+            .set("daemon", "shutdown_timeout", r#""0s""#)
+            .set("daemon", "patrol_interval", &format!("{interval:?}"))
+            .set(
+                "daemon",
+                "restart_backoff",
+                r#"{ first = "0s", initial = "0s", max = "0s" }"#,
             );
-            config.push_str(&agent);
+        for number in 0..count {
+            let script = "echo $HD_ACTOR $$ > {root}/up; exec sleep 100000";
+            plan = plan.agent(&format!("agent-{number}"), script, "");
         }
-        fs::write(dir.path().join("city.toml"), config).expect("a configuration");
+        let mut city = made(&plan);
+        let pipe = city.root().join("up");
+        mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
         let announced = listen(&pipe);
-        let daemon = daemon(dir.path());
+        city.start();
         let mut city = Self {
-            dir,
-            daemon,
+            city,
             agents: BTreeMap::new(),
             announced,
         };
@@ -69,7 +71,7 @@ impl City {
     }
 
     /// Returns the next session that announces itself.
-    pub fn next_up(&self) -> (String, i32) {
+    pub fn next_up(&self) -> (String, u32) {
         let up = self.announced.recv_timeout(PATIENCE);
         up.expect("a session says that it runs")
     }
@@ -81,11 +83,11 @@ impl City {
 
     /// Opens a connection.
     pub fn connect(&self) -> Client {
-        connect(self.dir.path())
+        self.city.client().expect("a supervisor")
     }
 
     /// Waits until the daemon reports that every agent runs, and returns their processes.
-    pub fn all_run(&self) -> BTreeMap<String, i32> {
+    pub fn all_run(&self) -> BTreeMap<String, u32> {
         let mut client = self.connect();
         eventually("all agents running", || {
             let status = client.call(&Op::Status(Status::default())).ok()?;
@@ -98,73 +100,38 @@ impl City {
 
     /// Returns the daemon's process.
     pub fn daemon(&self) -> u32 {
-        self.daemon.id()
+        self.city.pid()
     }
 
     /// Returns the configuration file.
     pub fn config(&self) -> PathBuf {
-        self.dir.path().join("city.toml")
+        self.city.root().join("city.toml")
     }
 
     /// Kills the daemon with `kill -9`, and starts a new one.
     pub fn restart_daemon(&mut self) {
-        let killed = self.daemon.kill().and_then(|()| self.daemon.wait());
-        killed.expect("the daemon can be killed");
-        self.daemon = daemon(self.dir.path());
+        self.city.kill();
+        self.city.start();
     }
 }
 
-impl Drop for City {
-    fn drop(&mut self) {
-        stop(self.dir.path(), &mut self.daemon);
-    }
-}
-
-/// Connects to the supervisor of a city, once it answers.
-pub fn connect(city: &Path) -> Client {
-    let socket = city.join(".horde/control.sock");
-    eventually("an answer", || {
-        let mut client = Client::connect(&socket).ok()?;
-        client.call(&Op::Ping(Nothing {})).ok()?;
-        Some(client)
-    })
-}
-
-/// Ends a city with its sessions, and waits for its supervisor.
-pub fn stop(city: &Path, daemon: &mut Child) {
-    let stop = Op::Stop(Stop {
-        keep_sessions: false,
-    });
-    let stopped = connect(city).call(&stop);
-    let ended = daemon.wait();
-    if stopped.is_err() || ended.is_err() {
-        eprintln!("the city did not stop: {stopped:?} {ended:?}");
-    }
+/// Makes the city of a plan on the disk, where cities are.
+pub fn made(plan: &Plan) -> live::City {
+    live::City::made_in(&env::temp_dir(), plan)
 }
 
 /// Kills the process with `kill -9`.
-pub fn kill_agent(pid: i32) {
-    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the agent runs");
+pub fn kill_agent(pid: u32) {
+    signal(pid, Signal::SIGKILL);
 }
 
-fn name_and_pid(agent: &Value) -> Option<(String, i32)> {
-    let pid = i32::try_from(agent["pid"].as_i64()?).ok()?;
+fn name_and_pid(agent: &Value) -> Option<(String, u32)> {
+    let pid = u32::try_from(agent["pid"].as_u64()?).ok()?;
     Some((agent["name"].as_str()?.to_owned(), pid))
 }
 
-fn daemon(city: &Path) -> Child {
-    let log = File::create(city.join("log")).expect("a log");
-    Command::new(env!("CARGO_BIN_EXE_horde-supervisor"))
-        .arg(city)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .expect("the daemon starts")
-}
-
 /// Reads the announcements of sessions, for as long as the process lives.
-fn listen(pipe: &Path) -> Receiver<(String, i32)> {
+fn listen(pipe: &Path) -> Receiver<(String, u32)> {
     // Open for writing too: the pipe never ends, and the open does not wait.
     let file = OpenOptions::new().read(true).write(true).open(pipe);
     let lines = BufReader::new(file.expect("the pipe opens")).lines();
@@ -183,26 +150,33 @@ fn listen(pipe: &Path) -> Receiver<(String, i32)> {
     heard
 }
 
-/// Makes a checkout with an origin below the root: a number of directories, with a number of files in each.
-pub fn checkout(root: &Path, files: (usize, usize)) {
-    let checkout = root.join("checkout");
+/// Fills a checkout: a number of directories, with a number of files in each.
+pub fn fill(checkout: &Path, files: (usize, usize)) {
     for nth in 0..files.0 {
-        let dir = checkout.join(format!("part-{nth}"));
-        fs::create_dir_all(&dir).expect("a directory");
         for file in 0..files.1 {
             let text = format!("{nth} {file}\n").repeat(20);
-            fs::write(dir.join(format!("file-{file}.txt")), text).expect("a file");
+            write(checkout, &format!("part-{nth}/file-{file}.txt"), text);
         }
     }
-    git(&checkout, &["init", "--quiet", "-b", "main"]);
-    git(&checkout, &["config", "user.name", "Ada"]);
-    git(&checkout, &["config", "user.email", "ada@example.invalid"]);
-    git(&checkout, &["add", "--all"]);
-    git(&checkout, &["commit", "--quiet", "-m", "first"]);
-    git(
-        root,
-        &["clone", "--quiet", "--bare", "checkout", "origin.git"],
-    );
-    git(&checkout, &["remote", "add", "origin", "../origin.git"]);
-    git(&checkout, &["fetch", "--quiet", "origin"]);
+}
+
+/// Starts the daemon of a city with a `git` in front of its `PATH` that counts its calls.
+pub fn start_counting(city: &mut live::City) {
+    let path = env::var("PATH").expect("a PATH");
+    let mut dirs = path.split(':').map(|dir| Path::new(dir).join("git"));
+    let real = dirs.find(|git| git.exists()).expect("git");
+    let (bin, log) = (city.root().join("counting"), city.root().join("git.log"));
+    fs::create_dir(&bin).expect("a directory");
+    let (real, log) = (real.display(), log.display());
+    let text = format!("echo x >>{log}\nexec {real} \"$@\"");
+    program::script(&bin.join("git"), &text);
+    let mut supervisor = city.supervisor();
+    supervisor.env("PATH", format!("{}:{path}", bin.display()));
+    city.start_as(supervisor);
+}
+
+/// Returns the number of git processes that such a daemon has started.
+pub fn gits(city: &live::City) -> usize {
+    let log = fs::read_to_string(city.root().join("git.log")).unwrap_or_default();
+    log.lines().count()
 }

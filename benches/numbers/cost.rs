@@ -59,8 +59,7 @@ impl Sum for Cost {
 }
 
 /// Returns the parent of a process.
-pub fn parent(pid: i32) -> u32 {
-    let pid = u32::try_from(pid).expect("a pid");
+pub fn parent(pid: u32) -> u32 {
     u32::try_from(stat(pid)[1]).expect("a pid")
 }
 

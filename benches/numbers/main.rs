@@ -7,6 +7,10 @@
 //!
 //! Criterion shows means; where single outliers matter, percentiles of all samples follow. The cost of an idle city is
 //! read from the kernel's counters, once.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "benches run programs and measure real time"
+)]
 
 mod city;
 mod control;
@@ -17,6 +21,13 @@ mod measure;
 mod reload;
 mod sessions;
 mod status;
+#[path = "../../tests/it/support/mod.rs"]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests use more of it, and fail where a bench ends"
+)]
+mod support;
 mod task;
 
 use std::time::Duration;

@@ -16,7 +16,7 @@ const AT_ONCE: usize = 16;
 /// Starts a session of `sh`, a hundred, a thousand.
 pub fn start(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a directory");
-    let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
+    let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-session"));
     let sessions = LocalSessions::new(dir.path().join("sessions"), exe, "").expect("a provider");
     let mut group = criterion.benchmark_group("sessions");
     group.sampling_mode(SamplingMode::Flat).sample_size(10);

@@ -2,23 +2,25 @@
 //! supervisor and of the git processes that it waits for, and their number. For comparison, the cost of the git
 //! commands alone that such a task needs.
 
-use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
-use horde_supervisor::control::client::{Client, Flow};
+use horde_supervisor::control::client::Flow;
 use horde_supervisor::control::protocol::args::{Events, Run};
 use horde_supervisor::control::protocol::{ControlError, Op};
 use horde_supervisor::testing::eventually;
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::city;
+use crate::city::{fill, gits, made, start_counting};
 use crate::cost::Cost;
+use crate::support::git::{git, write};
+use crate::support::live::City;
+use crate::support::plan::Plan;
+use crate::support::repository::repository;
 
 /// The number of directories, and of files in each.
-const FILES: (usize, usize) = (100, 200);
+pub const FILES: (usize, usize) = (100, 200);
 /// The events that end a part of the task, and the names of the parts.
 const PARTS: [(&str, &str); 4] = [
     ("raider.working", "charge"),
@@ -80,7 +82,9 @@ impl Ground {
         let ground = Self {
             dir: tempfile::tempdir().expect("a directory"),
         };
-        city::checkout(ground.dir.path(), FILES);
+        repository(&ground.at("checkout"), Some("origin.git"), |checkout| {
+            fill(checkout, FILES);
+        });
         ground
     }
 
@@ -114,7 +118,7 @@ impl Ground {
                 ],
             );
         });
-        fs::write(tree.join("plain.txt"), "plain\n").expect("a file");
+        write(&tree, "plain.txt", "plain\n");
         git(&tree, &["add", "--all"]);
         git(&tree, &["commit", "--quiet", "-m", "plain"]);
         step("push of the branch", &mut || {
@@ -148,9 +152,9 @@ impl Ground {
         // The city before this one was stopped before its branch was removed.
         let left = "refs/heads/raider/Toast/gt-1-1";
         git(&self.at("origin.git"), &["update-ref", "-d", left]);
-        let city = City::start(self, counts);
-        let mut client = city.connect();
-        let watched = city.connect();
+        let city = self.city(counts);
+        let mut client = city.client().expect("a supervisor");
+        let watched = city.client().expect("a supervisor");
         let events = Op::Events(Events {
             follow: true,
             since: Some(0),
@@ -162,21 +166,21 @@ impl Ground {
             after: None,
             harness: None,
         });
-        let mut before = city.spent();
+        let mut before = spent_by(&city);
         client.call(&run).expect("it is charged");
         let mut parts = Vec::new();
         let seen = watched.stream(&events, |event| -> Result<Flow, ControlError> {
             if event["type"] != PARTS[parts.len()].0 {
                 return Ok(Flow::Continue);
             }
-            let now = city.spent();
+            let now = spent_by(&city);
             parts.push(Part {
                 cpu: now.0 - before.0,
                 processes: now.1 - before.1,
             });
             if parts.len() == 1 {
                 // Lets the agent begin.
-                fs::write(city.dir.path().join("go"), "").expect("a file");
+                write(city.root(), "go", "");
             }
             before = now;
             Ok(if parts.len() == PARTS.len() {
@@ -188,86 +192,31 @@ impl Ground {
         seen.expect("its events");
         parts
     }
-}
 
-/// A city around the checkout. Dropping it ends everything.
-struct City {
-    dir: tempfile::TempDir,
-    daemon: Child,
-}
-
-impl City {
-    fn start(ground: &Ground, counts: bool) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (go, hd) = (dir.path().join("go"), env!("CARGO_BIN_EXE_hd"));
+    /// Starts a city around the checkout, whose agent waits until it may begin.
+    fn city(&self, counts: bool) -> City {
+        let hd = env!("CARGO_BIN_EXE_hd");
         let script = format!(
-            "until [ -e {go} ]; do sleep 0.05; done; git status >>/dev/null; \
-             echo more >>more.txt; git add more.txt; git commit -qm more; {hd} done; sleep 1000",
-            go = go.display()
+            "until [ -e {{root}}/go ]; do sleep 0.05; done; git status >>/dev/null; \
+             echo more >>more.txt; git add more.txt; git commit -qm more; {hd} done; sleep 1000"
         );
-        let config = format!(
-            "[workspace]\nname = \"task\"\n\n[daemon]\npatrol_interval = \"1h\"\n\n\
-             [harness.script]\ncommand = [\"sh\", \"-c\", \"{script}\"]\n\n\
-             [[rigs]]\nname = \"rig\"\nprefix = \"gt\"\npath = \"{}\"\n\
-             [rigs.raiders]\nharness = \"script\"\n",
-            ground.at("checkout").display()
-        );
-        fs::write(dir.path().join("city.toml"), config).expect("a configuration");
-        let log = File::create(dir.path().join("log")).expect("a log");
-        let mut daemon = Command::new(env!("CARGO_BIN_EXE_horde-supervisor"));
-        daemon
-            .arg(dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        if counts {
-            daemon.env("PATH", counting(dir.path()));
+        let plan = Plan::without_rigs().rig_around(Some(self.at("checkout")), "horde", "gt");
+        let mut city = made(&plan.harness(&format!("[\"sh\", \"-c\", {script:?}]")));
+        match counts {
+            true => start_counting(&mut city),
+            false => city.start(),
         }
-        let daemon = daemon.spawn().expect("the daemon starts");
-        let city = Self { dir, daemon };
         // The refs that agents see are the last part of a rig's preparation.
-        let shown = city
-            .dir
-            .path()
-            .join("rig/repo.git/refs/remotes/origin/HEAD");
+        let shown = city.theirs().join("refs/remotes/origin/HEAD");
         eventually("a rig that is ready", || shown.exists().then_some(()));
         city
     }
-
-    fn connect(&self) -> Client {
-        city::connect(self.dir.path())
-    }
-
-    /// Returns processor time and number of git processes until now.
-    fn spent(&self) -> (Duration, usize) {
-        let cost = Cost::of(self.daemon.id());
-        let log = fs::read_to_string(self.dir.path().join("git.log")).unwrap_or_default();
-        (cost.cpu + cost.childrens_cpu, log.lines().count())
-    }
 }
 
-impl Drop for City {
-    fn drop(&mut self) {
-        city::stop(self.dir.path(), &mut self.daemon);
-    }
-}
-
-/// Returns a `PATH` with a `git` in front that counts its calls.
-pub fn counting(dir: &Path) -> String {
-    let path = std::env::var("PATH").expect("a PATH");
-    let mut dirs = path.split(':').map(|dir| Path::new(dir).join("git"));
-    let real = dirs.find(|git| git.exists()).expect("git");
-    let bin = dir.join("bin");
-    fs::create_dir(&bin).expect("a directory");
-    let text = format!(
-        "#!/bin/sh\necho x >>{}\nexec {} \"$@\"\n",
-        dir.join("git.log").display(),
-        real.display()
-    );
-    let git = bin.join("git");
-    fs::write(&git, text).expect("a script");
-    fs::set_permissions(&git, fs::Permissions::from_mode(0o755)).expect("a script");
-    format!("{}:{path}", bin.display())
+/// Returns processor time and number of git processes of a city until now.
+fn spent_by(city: &City) -> (Duration, usize) {
+    let cost = Cost::of(city.pid());
+    (cost.cpu + cost.childrens_cpu, gits(city))
 }
 
 /// Returns the processor time of all children that were waited for.
@@ -283,15 +232,4 @@ pub fn spent(who: UsageWho) -> Duration {
         Duration::from_micros(u64::try_from(micros).expect("time passes"))
     };
     time(usage.user_time()) + time(usage.system_time())
-}
-
-/// Runs git, and returns its output.
-pub fn git(dir: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .current_dir(dir)
-        .args(args)
-        .output()
-        .expect("git");
-    assert!(output.status.success(), "git {args:?}: {output:?}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

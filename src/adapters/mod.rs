@@ -1,4 +1,8 @@
 //! The only place that spawns processes, opens files and reads the clock.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "adapters are where time, environment and processes come from"
+)]
 
 pub(crate) mod beneath;
 pub mod clock;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::config;
 use crate::domain::city::socket_path;
 
+use super::environment;
 use super::error::{CliError, Doing};
 
 /// A city as `hd` knows it.
@@ -68,8 +69,7 @@ fn of_session() -> Option<City> {
 }
 
 fn path_var(name: &str) -> Option<PathBuf> {
-    let value = env::var_os(name).filter(|value| !value.is_empty());
-    value.map(PathBuf::from)
+    environment::value(name).map(PathBuf::from)
 }
 
 fn nearest() -> Result<PathBuf, CliError> {

@@ -11,6 +11,7 @@ use crate::domain::shown;
 
 use super::args::Cli;
 use super::city::{self, City};
+use super::environment;
 use super::error::{CliError, Doing};
 use super::output::{self, Style};
 
@@ -106,7 +107,7 @@ impl Context {
     /// Returns whether a person can be asked. Never in the terminal of a session: the agent there would hang on the
     /// question, and the decision is not the agent's.
     pub fn can_ask() -> bool {
-        let in_session = std::env::var_os("HD_SESSION").is_some();
+        let in_session = environment::raw("HD_SESSION").is_some();
         !in_session && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 

@@ -10,6 +10,7 @@ mod args;
 mod city;
 mod commands;
 mod context;
+mod environment;
 mod error;
 mod output;
 mod render;

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 
 use rustix::termios;
 
+use super::environment;
 use super::error::CliError;
 use crate::domain::shown;
 
@@ -43,8 +44,8 @@ impl Style {
 
     /// Chooses colours: none with `NO_COLOR`, `TERM=dumb`, or if the stream is no terminal.
     fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
-        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let unwanted = environment::value("NO_COLOR").is_some();
+        let dumb = environment::raw("TERM").is_none_or(|term| term == "dumb");
         Self {
             color: stream.is_terminal() && !unwanted && !dumb,
             width: width(stream),

@@ -54,6 +54,7 @@ pub struct Env {
 impl Env {
     /// Reads the environment of this process. Only for `main`; other code is handed one.
     #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "called by programs only")]
     pub fn of_process() -> Self {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
         Self {

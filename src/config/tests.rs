@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::domain::ids::{HarnessName, RigName};
+use crate::domain::ids::RigName;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config");
 
@@ -408,29 +408,6 @@ fn the_revision_changes_with_every_source_and_with_nothing_else() {
     assert_ne!(prompt, base);
     place.write("fragments/web.toml", "# nothing\n");
     assert_ne!(revision(text), prompt);
-}
-
-/// A program in the home directory had passed every check, and could not be started.
-#[test]
-fn program_may_be_below_the_home_directory() {
-    let place = Place::new();
-    let city = place
-        .load(
-            "workspace.name = \"c\"\n[harness.mine]\ncommand = [\"~/bin/agent\", \"~/x\"]\n\
-             [harness.near]\ncommand = [\"bin/agent\"]\n\
-             [[agents]]\nname = \"a\"\ncommand = [\"~/bin/a\"]\n",
-        )
-        .unwrap()
-        .city;
-    let program = |name: &str| {
-        city.harnesses[&HarnessName::new(name).unwrap()]
-            .command
-            .clone()
-    };
-    let home = |name: &str| place.path("home").join(name).display().to_string();
-    assert_eq!(program("mine"), [home("bin/agent"), "~/x".to_owned()]);
-    assert_eq!(program("near"), ["bin/agent"], "it starts at the sandbox");
-    assert_eq!(city.agents[0].command, [home("bin/a")]);
 }
 
 #[test]

@@ -59,6 +59,19 @@ pub struct Caller {
     pub peer: Peer,
 }
 
+#[cfg(test)]
+impl Caller {
+    /// Returns a caller of this pid whose process is this one.
+    pub fn stand_in(pid: impl Into<Option<u32>>, who: Who) -> Self {
+        Self {
+            pid: pid.into(),
+            uid: 0,
+            who,
+            peer: Peer::of_pid(std::process::id()),
+        }
+    }
+}
+
 /// The answer of a call.
 #[derive(Debug)]
 pub enum Answer {
@@ -357,6 +370,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process")]
     async fn caller_that_is_gone_has_no_rights_whatever_has_its_pid() {
         let (door, places) = (Door::default(), Arc::default());
         let mut child = std::process::Command::new("true").spawn().unwrap();

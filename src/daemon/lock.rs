@@ -123,6 +123,10 @@ fn holder(locked: &File) -> Option<u32> {
 
 /// Tries to lock for a moment: if a supervisor was killed while it started a process, that process has the lock until
 /// its `exec` closes it. A successor that starts at this moment must not be refused.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other processes are waited for, in real time"
+)]
 fn try_for_a_moment(file: &File) -> Result<(), TryLockError> {
     let deadline = Instant::now() + MOMENT;
     loop {

@@ -106,6 +106,10 @@ pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the service manager names its socket here"
+)]
 fn send_states(states: &[NotifyState]) {
     let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
     let told = match socket.as_bytes().split_first() {

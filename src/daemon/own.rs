@@ -20,6 +20,10 @@ const TURN: Duration = Duration::from_millis(50);
 
 /// Shuts the runtime down and ends the processes that its blocking work has started. Unfinished work was fenced or is
 /// idempotent: the next start resumes it. Returns the processes that do not end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other processes are waited for, in real time"
+)]
 pub(super) fn end(runtime: Runtime) -> Vec<u32> {
     // Orphans of a child of ours become our children.
     let own = rustix::process::getpid();

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::files::OnDisk;
 use super::manager::Manager;
-use super::{DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
+use super::{DaemonError, NO_ROOM, Start, Store, failed_at, holder_program, infra, own_env};
 use crate::actors::budgets::Budgets;
 use crate::actors::claims::{ClaimKey, Claims};
 use crate::actors::conditions;
@@ -50,7 +50,7 @@ pub(super) async fn build(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let exe = std::env::current_exe()
         .map_err(|e| failed("the path of this program cannot be found", &e))?;
-    let sessions = sessions(city)?;
+    let sessions = sessions(city, &exe)?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
     let open = store_opener(city, &clock, start.store);
@@ -119,11 +119,9 @@ fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: Option<&[u8]>
         })
 }
 
-fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {
+fn sessions(city: &City, exe: &Path) -> Result<LocalSessions, DaemonError> {
     let server = tmux_server(&city.root, &city.session.tmux_socket);
-    // This very program, even if an upgrade has replaced or removed its file: a holder of another version may not
-    // understand its arguments.
-    let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    let exe = holder_program::path(exe);
     let dir = city.state_dir().join("sessions");
     let sessions = LocalSessions::new(dir.clone(), exe, &server);
     let sessions = sessions.map_err(failed_at(&dir, "cannot be prepared"))?;

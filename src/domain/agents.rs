@@ -199,6 +199,7 @@ fn walk<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::world::standing;
 
     fn name(text: &str) -> AgentName {
         AgentName::new(text).unwrap()
@@ -261,20 +262,6 @@ mod tests {
     #[test]
     fn members_of_a_pool_are_numbered_from_one() {
         let pool = Agent {
-            name: name("worker"),
-            command: vec!["true".into()],
-            prompt: None,
-            first_input: None,
-            harness: None,
-            dir: "/".into(),
-            env: BTreeMap::new(),
-            env_pass: Vec::new(),
-            restart: RestartType::Permanent,
-            rights: Rights::Work,
-            shutdown_timeout: Duration::ZERO,
-            idle_timeout: None,
-            depends_on: Vec::new(),
-            suspended: false,
             pool: Some(Pool {
                 min: 0,
                 max: 4,
@@ -282,8 +269,7 @@ mod tests {
                 check_interval: Duration::from_secs(30),
                 drain_timeout: Duration::from_secs(300),
             }),
-            drain_timeout: Duration::ZERO,
-            fingerprint: "x".into(),
+            ..standing("worker", RestartType::Permanent)
         };
         let member = pool.member(3).unwrap();
         assert_eq!(member.name, name("worker-3"));

@@ -197,6 +197,7 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::records;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -206,11 +207,8 @@ mod tests {
 
     fn call(problem: &str, severity: Severity, evidence: &str) -> Escalation {
         Escalation {
-            agent: "horde/raiders/Toast".into(),
-            relic: None,
-            problem: Problem::in_own_words(problem),
-            severity,
             evidence: evidence.into(),
+            ..records::call("horde/raiders/Toast", problem, severity)
         }
     }
 

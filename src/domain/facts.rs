@@ -264,20 +264,14 @@ fn in_brackets(files: &BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::records::{clean, oid};
 
     #[test]
     fn change_is_named_with_the_files_that_it_is_about() {
         let facts = |dirty: &[&str], fingerprint: &str| GitFacts {
-            head: Oid::new("a".repeat(40)).unwrap(),
-            branch: None,
-            merge_base: None,
-            ahead: 0,
             dirty: dirty.iter().map(ToString::to_string).collect(),
-            untracked: Vec::new(),
-            stashes: Vec::new(),
-            head_reachable: true,
-            special: Vec::new(),
             fingerprint: fingerprint.to_owned(),
+            ..clean(oid('a'))
         };
         let one = facts(&["a"], "1");
         let changed = |now: &GitFacts| now.changed_since(&one);

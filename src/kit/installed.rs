@@ -139,15 +139,7 @@ mod tests {
 
     fn program(dir: &Path, lines: &str) -> PathBuf {
         let file = dir.join("program");
-        let script = format!("#!/bin/sh\n{lines}\n");
-        // Written by another process: a file that is open for writing cannot be run.
-        let words = ["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#];
-        let wrote = Command::new("sh")
-            .args(words)
-            .arg(&file)
-            .arg(script)
-            .status();
-        assert!(wrote.unwrap().success());
+        crate::testing::program::script(&file, lines);
         file
     }
 

@@ -88,6 +88,10 @@ impl Sink {
     }
 
     /// Waits until all that is queued was written, at most this long.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the log is written by a thread, in real time"
+    )]
     pub fn flush(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         let mut waiting = self.waiting();
@@ -156,6 +160,10 @@ impl Sink {
 }
 
 /// Returns the line that reports missing lines, in the format of all others.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the log is written by a thread, in real time"
+)]
 fn dropped_line(dropped: u64) -> Vec<u8> {
     let line = serde_json::json!({
         "ts": Timestamp::now().to_string(), "level": "warn", "target": module_path!(),

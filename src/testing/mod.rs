@@ -1,4 +1,8 @@
 //! For tests and benches only: fakes, and the conformance suites that keep them honest.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests measure real time and are told by variables how to run"
+)]
 
 pub mod conformance;
 pub mod fake_repo;
@@ -10,6 +14,8 @@ pub mod hang;
 #[cfg(test)]
 pub mod jumpy_clock;
 pub mod poll;
+pub mod program;
+pub mod records;
 pub mod scratch;
 #[cfg(test)]
 pub mod seeded;

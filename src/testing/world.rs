@@ -4,6 +4,7 @@
 
 mod city;
 mod looks;
+mod mishaps;
 mod orders;
 mod parts;
 mod reload;
@@ -49,19 +50,21 @@ use crate::domain::ids::{
 use crate::domain::merge::{LandStyle, MergeRequest};
 use crate::domain::notify::{Notice, NotifyPolicy};
 use crate::domain::question::Pattern;
-use crate::domain::relic::{Exit, Hook, Relic, RelicKind};
+use crate::domain::relic::{Exit, Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 use crate::ports::clock::Clock;
-use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, StoreError, Txn};
+use crate::ports::relics::{EventFilter, RelicFilter, StoreError, Txn};
 use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
 
-pub use self::city::asking;
+pub use self::city::{asking, city, standing};
+pub use self::mishaps::panics_once;
 pub use self::parts::Parts;
 
 use super::fake_repo::FakeRepo;
 use super::fake_sessions::FakeSessions;
 use super::fake_tasks::{self, FakeTasks};
+use super::records;
 
 /// A moment: after it everything that can happen now has happened.
 pub const MOMENT: Duration = Duration::from_millis(1);
@@ -107,7 +110,7 @@ impl Scenario {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            city: city::city(),
+            city: city(),
             fault: Arc::new(|_| {}),
             repo: None,
         }
@@ -130,25 +133,7 @@ impl Scenario {
     /// Adds a standing agent.
     #[must_use]
     pub fn agent(mut self, name: &str, restart: RestartType) -> Self {
-        self.city.agents.push(Agent {
-            name: AgentName::new(name).unwrap(),
-            command: vec!["agent".into()],
-            prompt: None,
-            first_input: None,
-            harness: None,
-            dir: PathBuf::from("/city"),
-            env: BTreeMap::new(),
-            env_pass: Vec::new(),
-            restart,
-            rights: Rights::Work,
-            shutdown_timeout: Duration::from_secs(5),
-            idle_timeout: None,
-            depends_on: Vec::new(),
-            suspended: false,
-            pool: None,
-            drain_timeout: Duration::ZERO,
-            fingerprint: String::new(),
-        });
+        self.city.agents.push(standing(name, restart));
         self
     }
 
@@ -170,6 +155,13 @@ impl Scenario {
     pub fn fault(mut self, fault: FaultHook) -> Self {
         self.fault = fault;
         self
+    }
+
+    /// Starts the scenario without changes, with a charged raider that has one commit.
+    pub async fn at_work() -> (Town, Charged) {
+        let town = Self::new().start().await;
+        let charged = town.worker("a").await;
+        (town, charged)
     }
 
     /// Starts everything and waits until it is quiet.
@@ -384,17 +376,7 @@ impl Town {
 
     /// Makes an open task.
     pub async fn relic(&self, title: &str) -> RelicId {
-        let new = NewRelic {
-            prefix: "gt".into(),
-            kind: RelicKind::Task,
-            title: title.to_owned(),
-            body: String::new(),
-            priority: 0,
-            labels: Vec::new(),
-            parent: None,
-            deps: Vec::new(),
-            by: None,
-        };
+        let new = records::task(title);
         self.store(move |txn| txn.create_relic(&new)).await.id
     }
 
@@ -420,10 +402,15 @@ impl Town {
         ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), HOUR).await?
     }
 
+    /// Makes a charged raider.
+    pub async fn charged(&self, title: &str) -> Charged {
+        let relic = self.relic(title).await;
+        self.charge(&relic).await.unwrap()
+    }
+
     /// Makes a charged raider with one commit, ready for `done`.
     pub async fn worker(&self, title: &str) -> Charged {
-        let relic = self.relic(title).await;
-        let charged = self.charge(&relic).await.unwrap();
+        let charged = self.charged(title).await;
         self.parts.repo.commit(&charged.raider.name);
         charged
     }

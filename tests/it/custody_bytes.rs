@@ -300,12 +300,8 @@ fn pipes_in_special_places_are_not_waited_for() {
         nix::unistd::mkfifo(&sandbox.join(name), mode).unwrap();
         write(&sandbox, "new", "1\n");
         let began = Instant::now();
-        let record = city
-            .repo
-            .salvage(&sandbox, &toast(), Incarnation(1))
-            .unwrap();
-        let to = city.root().join("restored");
-        city.repo.restore(&record, &to).unwrap();
+        let record = city.salvage(&sandbox);
+        let to = city.restored(&record);
         assert_eq!(disk(&to), disk(&sandbox), "{name}");
         assert!(began.elapsed() < Duration::from_secs(30), "{name}");
     }

@@ -6,13 +6,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use horde_supervisor::adapters::task_files::DiskTaskFiles;
-use horde_supervisor::domain::ids::Incarnation;
-use horde_supervisor::ports::repo::Repo;
 use horde_supervisor::ports::tasks::TaskFiles;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 
-use crate::support::city::{City, toast};
+use crate::support::city::City;
 use crate::support::namespace::unprivileged;
 
 /// The deepest directory is closed, and has a path that no program accepts at once.
@@ -50,12 +48,8 @@ fn tree_deeper_than_a_path_may_be_comes_back() {
     deep(&sandbox, &name, true);
     let facts = city.facts(&sandbox);
     assert_eq!(facts.untracked.len(), 1);
-    let record = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
-    let to = city.root().join("restored");
-    city.repo.restore(&record, &to).unwrap();
+    let record = city.salvage(&sandbox);
+    let to = city.restored(&record);
     deep(&to, &name, false);
 }
 

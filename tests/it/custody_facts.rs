@@ -36,16 +36,7 @@ fn commits_are_counted_from_the_target() {
     assert!(!facts.head_reachable, "its own branch does not count");
     assert_eq!(CleanupStatus::measured(&facts), CleanupStatus::HasUnpushed);
     assert_eq!(city.repo.glance(&sandbox, "main").unwrap(), (2, 0, 0));
-    git(
-        &sandbox,
-        &[
-            "push",
-            "--quiet",
-            &city.repo.push_url().unwrap(),
-            "HEAD:refs/heads/work",
-        ],
-    );
-    city.repo.fetch_branch("work").unwrap();
+    city.push_work(&sandbox);
     let pushed = city.facts(&sandbox);
     assert!(pushed.head_reachable);
     assert_eq!(CleanupStatus::measured(&pushed), CleanupStatus::Clean);
@@ -190,16 +181,7 @@ fn operations_in_progress_are_named() {
     let sandbox = city.sandbox();
     write(&sandbox, "README", "1\n");
     commit_all(&sandbox, "one");
-    git(
-        &sandbox,
-        &[
-            "push",
-            "--quiet",
-            &city.repo.push_url().unwrap(),
-            "HEAD:refs/heads/work",
-        ],
-    );
-    city.repo.fetch_branch("work").unwrap();
+    city.push_work(&sandbox);
     git(&sandbox, &["bisect", "start"]);
     assert_eq!(city.facts(&sandbox).special, ["a bisect in progress"]);
     git(&sandbox, &["bisect", "reset"]);

@@ -27,14 +27,8 @@ fn delete(city: &City, sandbox: &Path) -> GitFacts {
 
 /// Salvages the sandbox, forgets it, and restores it.
 fn restored(city: &City, sandbox: &Path) -> PathBuf {
-    let record = city
-        .repo
-        .salvage(sandbox, &toast(), Incarnation(1))
-        .unwrap();
-    let again = city
-        .repo
-        .salvage(sandbox, &toast(), Incarnation(1))
-        .unwrap();
+    let record = city.salvage(sandbox);
+    let again = city.salvage(sandbox);
     assert_eq!(again, record, "once");
     city.repo
         .forget_sandbox(sandbox, &toast(), Incarnation(1))
@@ -44,9 +38,7 @@ fn restored(city: &City, sandbox: &Path) -> PathBuf {
     fs::remove_dir_all(bare.join("horde/retired")).unwrap();
     git(city.repo.repo_dir(), &["gc", "--quiet", "--prune=now"]);
     git(bare, &["gc", "--quiet", "--prune=now"]);
-    let to = city.root().join("restored");
-    city.repo.restore(&record, &to).unwrap();
-    to
+    city.restored(&record)
 }
 
 #[test]

@@ -21,10 +21,7 @@ fn ignoring() -> (City, PathBuf, String) {
 
 /// Salvages Toast's sandbox and restores it. Returns the restored directory.
 fn restored(city: &City, sandbox: &Path) -> PathBuf {
-    let saved = city.repo.salvage(sandbox, &toast(), Incarnation(1));
-    let to = city.root().join("restored");
-    city.repo.restore(&saved.unwrap(), &to).unwrap();
-    to
+    city.restored(&city.salvage(sandbox))
 }
 
 /// A tag is as local as a branch, unless it was pushed.
@@ -79,13 +76,9 @@ fn commits_only_in_an_inner_worktree_are_saved() {
     let named = format!("only this sandbox references {}", &commit[..10]);
     assert_eq!(facts.special, [rebase, &named]);
     assert!(facts.is_committed(), "it holds up nothing");
-    city.repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
+    city.salvage(&sandbox);
     let permit = permit(&city.spec(1), &city.facts(&sandbox));
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     fs::remove_dir_all(city.trash()).unwrap();
     let bare = city.repo.repo_dir();
     assert!(!git(city.repo.theirs(), &["worktree", "list"]).contains(".trees"));
@@ -120,8 +113,7 @@ fn only_changes_of_an_inner_clone_are_saved() {
     for told in [&rev(&library, "HEAD"), &origin] {
         assert!(manifest.contains(told.as_str()), "{manifest}");
     }
-    let to = city.root().join("restored");
-    city.repo.restore(&record, &to).unwrap();
+    let to = city.restored(&record);
     let generated = fs::read_to_string(to.join("vendor/library/generated"));
     assert_eq!(generated.unwrap(), "0123456789");
     // Work that only its index or its reflog names needs the whole clone.

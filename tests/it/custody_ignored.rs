@@ -41,9 +41,7 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
     // Ignored files are no reason to keep the sandbox.
     assert_eq!(city.facts(sandbox), before);
     let permit = permit(&spec, &before);
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     let gone = city.repo.measure(sandbox, "main").unwrap_err();
     assert!(matches!(gone, RepoError::NotFound(_)), "{gone}");
 }

@@ -106,13 +106,8 @@ fn salvage_of_the_first_plan_is_taken_over_and_comes_back() {
     let city = City::new();
     let head = rev(city.repo.repo_dir(), "refs/remotes/origin/main");
     let (record, inner) = salvage(&city, &head);
-    // As before the split: everything in theirs, which borrows from nothing.
-    let (ours, theirs) = (city.repo.repo_dir(), city.repo.theirs());
-    let from = ours.display().to_string();
-    git(theirs, &["fetch", "--quiet", &from, "+refs/*:refs/*"]);
-    git(theirs, &["repack", "-adq"]);
-    fs::remove_file(theirs.join("objects/info/alternates")).unwrap();
-    fs::remove_dir_all(ours).unwrap();
+    city.join();
+    let theirs = city.repo.theirs();
     let next = repo(&city.root(), city.repo.source().clone(), true);
     next.prepare().unwrap();
     assert_eq!(next.tips(&record.refs).unwrap().len(), record.refs.len());

@@ -135,10 +135,7 @@ fn removal_elsewhere_does_not_go_through_a_mount() {
 
     let sandbox = city.sandbox();
     write(&sandbox, "README", "edited\n");
-    let saved = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
+    let saved = city.salvage(&sandbox);
     let to = city.root().join("restored/a");
     city.repo.restore(&saved, &to).unwrap();
     let part = city.root().join(format!("restored/{}.part", saved.id));

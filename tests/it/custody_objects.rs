@@ -145,17 +145,13 @@ fn saved_without_a_head(what: &str, how: &str) {
     assert!(says, "{what} {how}: {facts:?}");
     let changed = [&facts.dirty[..], &facts.untracked].concat();
     assert_eq!(changed, ["README", "src/a.txt", "new"], "{what} {how}");
-    let record = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
+    let record = city.salvage(&sandbox);
     let after = city.facts(&sandbox);
     match heals {
         true => assert_eq!(after.head.as_str(), head),
         false => assert_eq!(after, facts, "{what} {how}"),
     }
-    let to = city.root().join("restored");
-    city.repo.restore(&record, &to).unwrap();
+    let to = city.restored(&record);
     assert_eq!(snapshot(&to), snapshot(&sandbox), "{what} {how}");
     // The commit before it is whole, and is kept.
     let ours = city.repo.repo_dir();
@@ -165,9 +161,7 @@ fn saved_without_a_head(what: &str, how: &str) {
         "{what} {how}: {holds}"
     );
     let permit = permit(&city.spec(1), &after);
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     if heals {
         return;
     }
@@ -225,9 +219,7 @@ fn sound_commit_on_a_damaged_one_is_saved_and_stops_no_other_raider() {
         city.repo.restore(&record.unwrap(), &to).unwrap();
         assert_eq!(snapshot(&to), snapshot(&sandbox), "{what} {how}");
         let permit = permit(&city.spec(1), &city.facts(&sandbox));
-        city.repo
-            .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-            .unwrap();
+        city.discard(&permit);
     }
 }
 
@@ -304,9 +296,7 @@ fn pipe_among_the_objects_is_set_aside_and_not_waited_for() {
             .push_branch(&branch, &head, pushed.as_ref())
             .unwrap();
         pushed = Some(head.clone());
-        city.repo
-            .salvage(&sandbox, &toast(), Incarnation(1))
-            .unwrap();
+        city.salvage(&sandbox);
         let aside = objects.join(format!("{name}{aside}"));
         assert!(fs::symlink_metadata(&aside).is_ok(), "{kind} {name}");
         git(&sandbox, &["log", "-1"]);

@@ -82,10 +82,7 @@ fn precious_ignored_files_are_listed_and_built_ones_are_not() {
     ] {
         write(&sandbox, name, "1\n");
     }
-    let record = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
+    let record = city.salvage(&sandbox);
     assert_eq!(record.ignored, [".env", ".idea/", "src/.env"]);
 }
 

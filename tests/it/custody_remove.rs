@@ -40,9 +40,7 @@ fn only_the_measured_directory_of_a_worktree_is_thrown_away() {
     let of_other = worktrees.join("Nux");
     fs::write(of_other.join("gitdir"), format!("{}\n", back.display())).unwrap();
     let permit = permit(&spec, &city.facts(&sandbox));
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     assert!(!sandbox.exists() && !bak.exists());
     assert!(city.repo.theirs().join("horde/retired/bak").is_dir());
     assert!(of_other.is_dir(), "the sandbox of another leads there");
@@ -55,23 +53,12 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     let sandbox = city.sandbox();
     write(&sandbox, "README", "1\n");
     commit_all(&sandbox, "one");
-    git(
-        &sandbox,
-        &[
-            "push",
-            "--quiet",
-            &city.repo.push_url().unwrap(),
-            "HEAD:refs/heads/work",
-        ],
-    );
-    city.repo.fetch_branch("work").unwrap();
+    city.push_work(&sandbox);
     let other = city.spec_of("Nux", 1);
     city.repo.make_sandbox(&other).unwrap();
     let before = snapshot(&sandbox);
     let permit = permit(&spec, &city.facts(&sandbox));
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     assert!(!sandbox.exists());
     let thrown = [
         "horde-Toast-1",
@@ -90,9 +77,7 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     let left = git(bare, &["worktree", "list", "--porcelain"]);
     assert!(!left.contains("Toast") && left.contains("Nux"), "{left}");
     // A sandbox that is gone already is fine.
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     // The next incarnation is made at the same place, and the old permit cannot touch it.
     city.repo.make_sandbox(&city.spec(2)).unwrap();
     let stale = city
@@ -150,9 +135,7 @@ fn a_branch_that_nothing_else_reaches_stays() {
     write(&sandbox, "README", "1\n");
     let head = commit_all(&sandbox, "one");
     let permit = permit(&city.spec(1), &city.facts(&sandbox));
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     assert_eq!(
         rev(city.repo.theirs(), "refs/heads/raider/Toast/gt-1-1"),
         head
@@ -167,22 +150,16 @@ fn salvage_reaches_the_branch() {
     let head = commit_all(&sandbox, "one");
     write(&sandbox, "README", "2\n");
     let facts = city.facts(&sandbox);
-    let record = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
+    let record = city.salvage(&sandbox);
     assert_eq!(city.facts(&sandbox), facts);
     let permit = permit(&city.spec(1), &facts);
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     fs::remove_dir_all(city.trash()).unwrap();
     let bare = city.repo.theirs();
     assert_eq!(git(bare, &["branch", "--list", "raider/*"]), "");
     git(city.repo.repo_dir(), &["gc", "--quiet", "--prune=now"]);
     git(bare, &["gc", "--quiet", "--prune=now"]);
-    let to = city.root().join("restored");
-    city.repo.restore(&record, &to).unwrap();
+    let to = city.restored(&record);
     assert_eq!(rev(&to, "HEAD"), head);
     assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "2\n");
 }
@@ -227,9 +204,7 @@ fn a_change_after_the_permit_is_noticed() {
     commit_all(&checkout, "moved");
     git(&checkout, &["push", "--quiet", "origin", "main"]);
     city.repo.fetch_branch("main").unwrap();
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
 }
 
 /// The verification may have taken minutes.
@@ -412,9 +387,7 @@ fn a_discard_that_was_killed_is_finished() {
     let permit = permit(&spec, &city.facts(&sandbox));
     fs::create_dir_all(city.trash()).unwrap();
     fs::rename(&sandbox, city.trash().join("horde-Toast-1")).unwrap();
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     let left = git(city.repo.theirs(), &["worktree", "list"]);
     assert!(!left.contains("Toast"), "{left}");
     assert_eq!(
@@ -465,9 +438,7 @@ fn sandbox_is_not_thrown_through_a_link() {
     fs::create_dir_all(city.trash().parent().unwrap()).unwrap();
     symlink(&home, city.trash()).unwrap();
     let permit = permit(&spec, &city.facts(&sandbox));
-    city.repo
-        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
-        .unwrap();
+    city.discard(&permit);
     assert!(!sandbox.exists());
     assert_eq!(names(&home), Vec::<String>::new());
     assert!(city.trash().symlink_metadata().unwrap().is_dir());

@@ -8,7 +8,7 @@ use horde_supervisor::adapters::git::GitRepo;
 use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::domain::other_work::{OtherWork, WorkKind};
-use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::ports::repo::{Repo, SandboxSpec};
 use horde_supervisor::testing::eventually;
 
 use crate::support::city::{City, permit, rig, toast};
@@ -28,6 +28,16 @@ fn as_raider(sandbox: &Path, command: &str) {
     let _ended_with_a_conflict = try_git(sandbox, &["-c", &alias, "x"]);
 }
 
+/// Makes a city with the sandboxes of Toast and Nux.
+fn two_raiders() -> (City, SandboxSpec, SandboxSpec) {
+    let city = City::new();
+    let (toast, nux) = (city.spec(1), city.spec_of("Nux", 1));
+    for spec in [&toast, &nux] {
+        city.repo.make_sandbox(spec).unwrap();
+    }
+    (city, toast, nux)
+}
+
 /// Returns the refs that keep stash entries, and the contents of the commits that they name.
 fn pins(city: &City) -> String {
     let format = "--format=%(refname) %(parent)";
@@ -38,11 +48,7 @@ fn pins(city: &City) -> String {
 #[test]
 fn stash_entry_that_another_raider_drops_is_saved_with_its_own_sandbox() {
     for detached in [false, true] {
-        let city = City::new();
-        let (toast_spec, nux) = (city.spec(1), city.spec_of("Nux", 1));
-        for spec in [&toast_spec, &nux] {
-            city.repo.make_sandbox(spec).unwrap();
-        }
+        let (city, toast_spec, nux) = two_raiders();
         let sandbox = &toast_spec.path;
         if detached {
             git(sandbox, &["checkout", "-q", "--detach"]);
@@ -80,8 +86,7 @@ fn stash_entry_that_another_raider_drops_is_saved_with_its_own_sandbox() {
         );
         assert_ne!(entry, other);
         git(city.repo.repo_dir(), &["gc", "-q", "--prune=now"]);
-        let to = city.root().join("restored");
-        city.repo.restore(&record, &to).unwrap();
+        let to = city.restored(&record);
         git(&to, &["stash", "apply", "-q", &entry]);
         assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "of Toast\n");
     }
@@ -376,11 +381,7 @@ fn stash_entry_is_pinned_when_it_is_made() {
 #[test]
 fn entry_that_names_no_branch_holds_up_no_other_raider() {
     for is_told in [true, false] {
-        let city = City::new();
-        let (spec, nux) = (city.spec(1), city.spec_of("Nux", 1));
-        for spec in [&spec, &nux] {
-            city.repo.make_sandbox(spec).unwrap();
-        }
+        let (city, spec, nux) = two_raiders();
         let sandbox = &spec.path;
         git(sandbox, &["checkout", "-q", "-b", "side"]);
         write(sandbox, "README", "of the side\n");

@@ -9,7 +9,7 @@ use horde_supervisor::ports::repo::{Repo, RepoError};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::support::city::{City, permit, snapshot, toast};
+use crate::support::city::{City, permit, snapshot};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// Runs everything that the supervisor does with a sandbox, from its charge to its removal.
@@ -242,17 +242,9 @@ fn city_of_the_first_plan_is_moved_over_once() {
     write(&sandbox, "README", "mine\n");
     commit_all(&sandbox, "mine");
     write(&sandbox, "new", "new\n");
-    let record = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
-    // As before the split: everything in theirs, which borrows from nothing.
-    let (ours, theirs) = (city.repo.repo_dir(), city.repo.theirs());
-    let from = ours.display().to_string();
-    git(theirs, &["fetch", "--quiet", &from, "+refs/*:refs/*"]);
-    git(theirs, &["repack", "-adq"]);
-    fs::remove_file(theirs.join("objects/info/alternates")).unwrap();
-    fs::remove_dir_all(ours).unwrap();
+    let record = city.salvage(&sandbox);
+    city.join();
+    let ours = city.repo.repo_dir();
     let next = repo_again(&city);
     next.prepare().unwrap();
     assert_eq!(next.tips(&record.refs).unwrap().len(), record.refs.len());
@@ -323,10 +315,7 @@ fn link_in_the_place_of_a_branch_is_set_aside_and_the_branch_is_put_back() {
     let facts = city.facts(&sandbox);
     assert_eq!((facts.ahead, facts.head.as_str()), (1, &*head));
     assert!(facts.is_committed(), "{facts:?}");
-    let record = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
+    let record = city.salvage(&sandbox);
     assert!(!own.is_symlink() && away.exists());
     assert_eq!(rev(&sandbox, "HEAD"), head);
     // The commits of its reflog are kept.

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use horde_supervisor::domain::ids::{Incarnation, Oid, RelicId};
 use horde_supervisor::domain::merge::{LandStyle, MergeOutcome};
-use horde_supervisor::ports::repo::{GateSpec, LandRequest, Repo, SandboxSpec, Signature};
+use horde_supervisor::ports::repo::{GateSpec, Repo, SandboxSpec};
 use horde_supervisor::testing::tier::takes;
 
+use crate::landing::request;
 use crate::support::city::{City, permit};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 use ways::{WAYS, Way};
@@ -241,18 +242,7 @@ impl Wires {
         repo.pin(&mr, head).unwrap();
         self.unsprung("push_branch");
         let target = repo.fetch_target("main").unwrap();
-        let request = LandRequest {
-            head: head.clone(),
-            began: Vec::new(),
-            onto: target.tip.clone(),
-            style,
-            title: "Do it (gt-1)".into(),
-            trailers: vec!["Horde-MR: gt-2".into()],
-            committer: Signature {
-                name: "horde/forge".into(),
-                email: "forge@example.invalid".into(),
-            },
-        };
+        let request = request(head, &target.tip, style);
         let outcome = repo.merge(&request).unwrap();
         self.unsprung("merge");
         let MergeOutcome::Clean { tip, tree } = outcome else {

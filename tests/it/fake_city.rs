@@ -1,7 +1,6 @@
 //! A city whose supervisor is a fake behind the real server, so that both ends of the control socket are tested without
 //! the rest.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,12 +12,11 @@ use horde_supervisor::control::rights::Who;
 use horde_supervisor::control::server::{Answer, Call, Caller, Identified, Service, bind, serve};
 use horde_supervisor::domain::city::Rights;
 use horde_supervisor::domain::ids::SessionId;
-use horde_supervisor::testing::poll::poll;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-/// The limit after which a test gives up.
-pub const LIMIT: Duration = Duration::from_secs(30);
+use crate::support::git::write;
+pub use crate::support::live::{LIMIT, until};
 
 /// Answers by echo, except for a few operations that misbehave on purpose.
 pub struct Fake {
@@ -173,11 +171,7 @@ impl FakeCity {
     /// Makes the city without a server on its socket.
     pub fn away() -> Self {
         let dir = horde_supervisor::testing::scratch();
-        fs::write(
-            dir.path().join("city.toml"),
-            "[workspace]\nname = \"fake\"\n",
-        )
-        .unwrap();
+        write(dir.path(), "city.toml", "[workspace]\nname = \"fake\"\n");
         Self {
             dir,
             fake: Shared::default(),
@@ -242,9 +236,3 @@ pub const VARIABLES: &[&str] = &[
     "HD_SESSION",
     "XDG_RUNTIME_DIR",
 ];
-
-/// Waits for a condition.
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let came = poll(LIMIT, || condition().then_some(()));
-    assert!(came.is_some(), "not in time: {what}");
-}

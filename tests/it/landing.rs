@@ -14,7 +14,8 @@ use crate::support::again::again;
 use crate::support::city::{City, repo};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
-fn request(head: &Oid, onto: &Oid, style: LandStyle) -> LandRequest {
+/// Returns the request to land `head` on a target that is at `onto`.
+pub fn request(head: &Oid, onto: &Oid, style: LandStyle) -> LandRequest {
     LandRequest {
         head: head.clone(),
         began: Vec::new(),

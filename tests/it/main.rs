@@ -1,5 +1,9 @@
 //! Integration tests, all in one program, because linking takes the time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests run programs, measure real time, and are told by variables how to run"
+)]
 
 mod chaos;
 mod cli;

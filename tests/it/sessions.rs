@@ -78,7 +78,7 @@ impl LocalBench {
 
     /// Returns a provider.
     pub fn provider(&self) -> LocalSessions {
-        let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
+        let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-session"));
         let sessions = LocalSessions::new(self.state_dir(), exe, &self.server()).unwrap();
         sessions.make_ready(self.provider).unwrap();
         sessions.prefer(self.provider);

@@ -82,6 +82,10 @@ async fn constant_writes_do_not_postpone_the_check_of_the_files() {
 
 /// A timer that each change restarts would never end. In real time, which goes on between two changes.
 #[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test waits for real work, in real time"
+)]
 async fn a_flood_of_changes_keeps_no_look_from_being_made() {
     let town = Scenario::new().start().await;
     let (config, files) = watcher(&town, City::clone(&town.world.city)).await;

@@ -193,6 +193,10 @@ async fn an_interrupted_landing_is_finished_and_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test waits for real work, in real time"
+)]
 async fn merge_request_held_past_its_time_does_not_wake_the_forge() {
     let town = Scenario::new().start().await;
     town.parts
@@ -426,8 +430,7 @@ async fn merge_request_rejected_meanwhile_is_not_restored() {
 /// A single timer waits for a held lane, however many hints come.
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_is_held_is_looked_at_once_a_second() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
     town.parts.repo.break_op("pin", away);
     town.completed(&charged.raider).await.unwrap();

@@ -41,6 +41,13 @@ async fn raider(town: &Town, screen: &str) -> Charged {
     town.charge(&relic).await.unwrap()
 }
 
+/// Starts a city with this change, and such a raider.
+async fn started(change: fn(&mut City), screen: &str) -> (Town, Charged) {
+    let town = Scenario::new().with(change).start().await;
+    let charged = raider(&town, screen).await;
+    (town, charged)
+}
+
 /// The prompts that were typed.
 fn typed(town: &Town, charged: &Charged) -> usize {
     let sent = town.parts.sessions.sent(&charged.session);
@@ -58,6 +65,14 @@ fn is_ended(town: &Town, charged: &Charged) -> bool {
     let ends = ends.count();
     assert!(ends <= 1, "{sent:?}");
     ends == 1
+}
+
+/// Returns the only call of a person, whose text has these words.
+async fn one_call(town: &Town, words: &str) -> Relic {
+    let mut called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(called[0].body.contains(words), "{called:?}");
+    called.remove(0)
 }
 
 async fn handle(town: &Town, charged: &Charged) -> SessionHandle {
@@ -102,8 +117,7 @@ async fn condition(town: &Town, charged: &Charged) -> Option<&'static str> {
 
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_until_a_dialog_has_gone() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(60 * SECOND).await;
     assert!(town.parts.sessions.sent(&charged.session).is_empty());
@@ -122,8 +136,7 @@ async fn first_prompt_waits_until_a_dialog_has_gone() {
 /// The rule for `"paste"` holds here: a program that reads lines asks, too.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_on_standard_input_waits_until_a_dialog_has_gone_and_ends_the_input() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     town.pass(60 * SECOND).await;
     assert!(town.parts.sessions.sent(&charged.session).is_empty());
     assert_eq!(condition(&town, &charged).await, Some("needs_input"));
@@ -138,8 +151,7 @@ async fn first_prompt_on_standard_input_waits_until_a_dialog_has_gone_and_ends_t
 /// A person typed at the start, and went away.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_a_line_that_a_person_has_begun_stands_in_the_input() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.begin_line(&charged.session, Some(town.world.clock.now()));
     town.pass(SECOND).await;
@@ -164,16 +176,14 @@ async fn first_prompt_waits_while_a_line_that_a_person_has_begun_stands_in_the_i
 /// A program that reads lines and shows nothing still gets it.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_of_a_program_that_reads_lines_is_typed_although_it_shows_nothing() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, "").await;
+    let (town, charged) = started(pastes, "").await;
     town.pass(10 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn screen_that_nothing_is_known_of_calls_a_person_and_keeps_the_first_prompt() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, "What is new in version 3").await;
+    let (town, charged) = started(knows_its_input, "What is new in version 3").await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(20 * SECOND).await;
     assert_eq!(condition(&town, &charged).await, None, "it may be starting");
@@ -183,25 +193,18 @@ async fn screen_that_nothing_is_known_of_calls_a_person_and_keeps_the_first_prom
     let told = town.events(EventType::RaiderUnclear).await;
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].data["screen"], "What is new in version 3");
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(
-        called[0].body.contains("What is new in version 3"),
-        "{called:?}"
-    );
+    let called = one_call(&town, "What is new in version 3").await;
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(3 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
     assert_eq!(condition(&town, &charged).await, None);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 /// No other code would type it.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_is_typed_although_it_could_not_be_read_whether_it_is_owed() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     town.parts.sessions.hide_meta(&charged.session, true);
     let town = restarted(town, pastes).await;
     town.pass(10 * SECOND).await;
@@ -216,8 +219,7 @@ async fn first_prompt_is_typed_although_it_could_not_be_read_whether_it_is_owed(
 /// A prompt typed then would be submitted with the line that a person has begun.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_until_no_person_is_attached() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     town.parts.sessions.set_attached(&charged.session, true);
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(30 * SECOND).await;
@@ -234,27 +236,22 @@ fn stdin(city: &mut City) {
 
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_its_terminal_does_not_take_calls_a_person_and_is_tried_again() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.deafen(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
     town.pass(120 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("takes nothing"), "{called:?}");
+    let called = one_call(&town, "takes nothing").await;
     sessions.deafen(&charged.session, false);
     town.pass(120 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 /// Applies to every refusal: without a call the prompt would be missing unnoticed.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_is_refused_for_long_calls_a_person() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let id = ChildId::Raider(charged.raider.clone());
     let session = town.view(&id).await.unwrap().session.unwrap();
     let name = ClaimKey::Typing(session.handle.token);
@@ -262,9 +259,7 @@ async fn first_prompt_that_is_refused_for_long_calls_a_person() {
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(300 * SECOND).await;
     assert_eq!(typed(&town, &charged), 0);
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("another text"), "{called:?}");
+    one_call(&town, "another text").await;
     drop(other);
     town.pass(120 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
@@ -274,8 +269,7 @@ async fn first_prompt_that_is_refused_for_long_calls_a_person() {
 /// A terminal takes no more than a part of a long prompt until its program reads.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.clog(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
@@ -293,8 +287,7 @@ async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again() {
 /// The program would wait for the end of input for ever.
 #[tokio::test(start_paused = true)]
 async fn end_of_input_that_could_not_be_typed_is_typed_alone_after_a_restart() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.clog(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
@@ -317,8 +310,7 @@ async fn end_of_input_that_could_not_be_typed_is_typed_alone_after_a_restart() {
 /// People are told about the limit.
 #[tokio::test(start_paused = true)]
 async fn line_that_a_person_has_begun_is_no_question_while_a_condition_keeps_the_prompt_back() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let id = ChildId::Raider(charged.raider.clone());
     let session = town.view(&id).await.unwrap().session.unwrap();
     let sessions = &town.parts.sessions;
@@ -344,8 +336,7 @@ async fn line_that_a_person_has_begun_is_no_question_while_a_condition_keeps_the
 /// The escalation about the first reason is closed then.
 #[tokio::test(start_paused = true)]
 async fn another_reason_that_keeps_the_first_prompt_back_is_told_as_well() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.show(&charged.session, Some("> fix the"));
     sessions.begin_line(&charged.session, Some(town.world.clock.now()));

@@ -20,6 +20,7 @@ use crate::domain::saga::SagaKind;
 use crate::ports::relics::{NewRelic, SalvageEntry, StoreError, Txn};
 use crate::ports::repo::RepoError;
 use crate::testing::jumpy_clock::JumpyClock;
+use crate::testing::records;
 use crate::testing::world::{Scenario, Town, rig};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -41,15 +42,8 @@ fn collected(city: &mut City) {
 
 fn new_wisp(txn: &mut dyn Txn) -> Result<RelicId, StoreError> {
     let wisp = txn.create_relic(&NewRelic {
-        prefix: "gt".into(),
         kind: RelicKind::Wisp,
-        title: "merged".into(),
-        body: String::new(),
-        priority: 0,
-        labels: Vec::new(),
-        parent: None,
-        deps: Vec::new(),
-        by: None,
+        ..records::task("merged")
     })?;
     Ok(wisp.id)
 }

@@ -17,9 +17,9 @@ use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::message::Severity;
-use crate::domain::problem::Problem;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::clock::Clock;
+use crate::testing::records::call as about;
 use crate::testing::world::{MOMENT, Parts, Scenario, Town, raider, rig};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -27,16 +27,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Hours pass in these towns: their patrols are rare.
 fn seldom() -> Scenario {
     Scenario::new().with(|city| city.daemon.patrol_interval = HOUR)
-}
-
-fn about(agent: &str, problem: &str, severity: Severity) -> Escalation {
-    Escalation {
-        agent: agent.into(),
-        relic: None,
-        problem: Problem::in_own_words(problem),
-        severity,
-        evidence: String::new(),
-    }
 }
 
 async fn help(town: &Town, body: Escalation) {
@@ -224,8 +214,7 @@ async fn a_time_in_the_future_is_now() {
 /// Trouble with a sandbox is over when the sandbox is gone, however that came about.
 #[tokio::test(start_paused = true)]
 async fn nuke_closes_escalations_about_its_sandbox_and_no_others() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let toast = charged.raider.to_string();
     let trouble = about(&toast, "its sandbox cannot be measured", Severity::High);
     escalations::call(&town.world, "horde/witness", Ends::WithSandbox, trouble)
@@ -293,8 +282,7 @@ async fn a_call_about_blocked_work_waits_until_a_person_takes_it_up() {
 /// Every look sees the same trouble; words that differ by a number are no other trouble.
 #[tokio::test(start_paused = true)]
 async fn known_escalation_is_not_notified_again() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     // More than is kept.
     let line = |n: u32| format!("{} is not saved\n", "abcdefgh".repeat((n % 90) as usize));
     let long: String = (1..90).map(line).collect();

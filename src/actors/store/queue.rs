@@ -1,4 +1,8 @@
 //! The writer's queue: jobs and notes in the order of arrival. Shared by all handles and by successive writers.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the writer is a thread, and its waits know only the real clock"
+)]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -391,6 +391,10 @@ async fn jobs_wait_for_the_actor_to_be_started() {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test waits for real work, in real time"
+)]
 async fn paused_time_stands_still_while_a_job_runs() {
     let start = "2026-05-01T10:00:00Z".parse().unwrap();
     let clock = Arc::new(PausedClock::starting_at(start));
@@ -411,6 +415,10 @@ async fn paused_time_stands_still_while_a_job_runs() {
 }
 
 /// Waits for the condition, giving way to everything else, for at most [`DEADLINE`].
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test waits for real work, in real time"
+)]
 async fn until(mut condition: impl FnMut() -> bool) {
     let started = std::time::Instant::now();
     while !condition() {

@@ -1,4 +1,8 @@
 //! The writer: a thread that owns the store and commits everything queued at once.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the writer is a thread, and its waits know only the real clock"
+)]
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

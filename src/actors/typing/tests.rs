@@ -418,8 +418,7 @@ async fn line_that_stood_there_when_a_dialog_opened_still_stands_when_it_is_answ
 /// The watch of the last supervisor is gone.
 #[tokio::test(start_paused = true)]
 async fn key_that_answered_a_dialog_before_a_restart_holds_nothing_back_for_ever() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts
         .sessions
         .begin_line(&charged.session, Some(town.world.clock.now()));

@@ -171,8 +171,7 @@ impl Theirs<'_> {
         self.read(&log)
     }
 
-    /// Calls `each` with the lines of a reflog, the oldest first. `each` gets true with the first line: an earlier attempt may have
-    /// ended in between.
+    /// Calls `each` with the lines of a reflog, the oldest first, and true at the first: an attempt before may have ended.
     ///
     /// # Errors
     /// [`RepoError::Failed`] when it cannot be read.

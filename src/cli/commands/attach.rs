@@ -67,6 +67,7 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
 
 /// Becomes the tmux client of a pane. Only these two words of the answer are used, each in its own place and form: an
 /// answer can name no other program or argument.
+#[expect(clippy::disallowed_methods, reason = "becomes the client of tmux")]
 fn become_tmux(pane: &Value) -> Result<(), CliError> {
     let pane: Pane = serde_json::from_value(pane.clone()).map_err(|_| strange())?;
     let number = pane.id.strip_prefix('%').unwrap_or_default();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::cli::context::Context;
+use crate::cli::environment;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
 use crate::cli::render::outcome_lines;
@@ -38,17 +39,20 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
 }
 
 /// Writes the intent atomically and durably.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the declaration is dated where no supervisor can do it"
+)]
 fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError> {
-    let var = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let intent = Intent {
         v: protocol::VERSION,
         op: op.name().to_string(),
         args: op.args(),
-        raider: var("HD_RAIDER").and_then(|_| var("HD_ACTOR")),
-        rig: var("HD_RIG"),
-        incarnation: var("HD_INCARNATION").and_then(|number| number.parse().ok()),
-        relic: var("HD_RELIC"),
-        session: var("HD_SESSION"),
+        raider: environment::text("HD_RAIDER").and_then(|_| environment::text("HD_ACTOR")),
+        rig: environment::text("HD_RIG"),
+        incarnation: environment::text("HD_INCARNATION").and_then(|number| number.parse().ok()),
+        relic: environment::text("HD_RELIC"),
+        session: environment::text("HD_SESSION"),
         cwd: env::current_dir().doing("the working directory")?,
         pid: std::process::id(),
         at: Timestamp::now(),
@@ -76,7 +80,7 @@ fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError>
             None => error,
         });
     }
-    let key = var(KEY_VARIABLE).ok_or_else(|| {
+    let key = environment::text(KEY_VARIABLE).ok_or_else(|| {
         let why =
             format!("{away}; the completion cannot be saved: this session has no key to sign it");
         let hint = "run it again when the supervisor runs";

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::cli::args::Init;
 use crate::cli::context::Context;
+use crate::cli::environment;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
 use crate::cli::render::show;
@@ -220,9 +221,11 @@ fn rig_name(rig: &Path, city: &Path) -> String {
 
 /// Returns the first known program in the PATH.
 fn on_path() -> Option<&'static str> {
-    let path = env::var_os("PATH")?;
-    let dirs: Vec<_> = env::split_paths(&path).collect();
-    let there = |program: &str| dirs.iter().any(|dir| dir.join(program).is_file());
+    let there = |program: &str| {
+        environment::places(program)
+            .iter()
+            .any(|file| file.is_file())
+    };
     let found = KNOWN.iter().find(|(_, program)| there(program));
     found.map(|(name, _)| *name)
 }

@@ -1,4 +1,8 @@
 //! Finding and starting `horde-supervisor`, and waiting until it answers.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts the supervisor, and waits for it in real time"
+)]
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,6 +19,7 @@ use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::cli::city::City;
+use crate::cli::environment;
 use crate::cli::error::{CliError, Doing};
 use crate::control::client::Client;
 use crate::control::protocol::args::Nothing;
@@ -38,9 +43,7 @@ pub(super) fn program() -> Result<PathBuf, CliError> {
     if beside.is_file() {
         return Ok(beside);
     }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&path).map(|dir| dir.join("horde-supervisor"));
-    found
+    environment::places("horde-supervisor")
         .into_iter()
         .find(|file| file.is_file())
         .ok_or_else(|| {
@@ -57,8 +60,8 @@ fn written(file: &Path) -> Option<SystemTime> {
 /// Builds `horde-supervisor` under `cargo run --bin hd`, which builds only `hd`: the other program is missing or out of
 /// date then.
 fn build(own: &Path) -> Result<(), CliError> {
-    let (Some(cargo), Some(manifest)) = (env::var_os("CARGO"), env::var_os("CARGO_MANIFEST_DIR"))
-    else {
+    let manifest = environment::raw("CARGO_MANIFEST_DIR");
+    let (Some(cargo), Some(manifest)) = (environment::raw("CARGO"), manifest) else {
         return Ok(());
     };
     if Path::new(&manifest) != Path::new(env!("CARGO_MANIFEST_DIR")) {
@@ -72,7 +75,8 @@ fn build(own: &Path) -> Result<(), CliError> {
         profile
     };
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--bin", "horde-supervisor", "--profile"])
+        .args(["build", "--quiet", "--bin", "horde-supervisor", "--bin"])
+        .args(["horde-session", "--profile"])
         .arg(profile)
         .arg("--manifest-path")
         .arg(Path::new(&manifest).join("Cargo.toml"))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::unistd::{Uid, User};
 
 use super::supervisor;
+use crate::cli::environment;
 use crate::cli::error::{CliError, Doing};
 use crate::config;
 use crate::domain::city::{City, OnTerm};
@@ -32,7 +33,7 @@ pub(super) fn unit(city: &City, user: bool) -> Result<String, CliError> {
         city,
         supervisor: supervisor::program()?,
         hd,
-        path: std::env::var("PATH").unwrap_or_default(),
+        path: environment::text("PATH").unwrap_or_default(),
         user,
     };
     text(&facts)

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::tests::{PLAIN, city};
-use super::{cost, event, status};
+use super::{cost, event, outcome_lines, status};
 
 /// A spent budget stands above the table with its consequence; the choices of a question stand behind it.
 #[test]
@@ -120,5 +120,28 @@ fn call_that_ended_by_itself_is_told_in_words() {
     assert!(
         line.contains("(vanished: its subject no longer exists or is resolved)"),
         "{line}"
+    );
+}
+
+/// An agent gives the reason of its wait: it had read as further fields of the event.
+#[test]
+fn text_of_several_words_is_quoted_in_the_line_of_an_event() {
+    let waits = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "raider.deferred",
+        "subject": "mayor", "cause": "deferred", "data": {"reason": "x\" by=operator", "tries": 1}});
+    let line = event::event(&waits, PLAIN);
+    let told = r#"reason="x\" by=operator" tries=1"#;
+    assert!(line.ends_with(told), "{line}");
+}
+
+#[test]
+fn nuke_tells_what_its_salvage_could_not_read() {
+    let id = "e".repeat(40);
+    let nuked =
+        json!({"raider": "horde/raiders/Toast", "salvage": "horde-Toast-1", "damaged": [id]});
+    assert_eq!(
+        outcome_lines::nuked(&nuked, PLAIN),
+        "horde/raiders/Toast is removed; what could be read of its work is saved: hd salvage \
+         restore horde-Toast-1; objects of eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee were not \
+         read and are not in the salvage"
     );
 }

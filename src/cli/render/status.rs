@@ -11,6 +11,7 @@ use super::table::{Cell, Table};
 use super::words::{ago, at, cell, clean_lines, condition, count, git, plural, seconds};
 
 /// Renders the screen as of now.
+#[expect(clippy::disallowed_methods, reason = "ages are shown as of now")]
 pub(in crate::cli) fn status(result: &Value, style: Style) -> String {
     at_time(result, style, Timestamp::now())
 }

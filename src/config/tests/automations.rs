@@ -87,6 +87,7 @@ fn automations_are_found_beside_the_city_and_in_rigs_that_are_trusted() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test needs a process")]
 fn a_script_may_be_written_after_the_file_that_names_it() {
     let place = Place::new();
     let folder = "automations/update";

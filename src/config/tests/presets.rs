@@ -1,6 +1,7 @@
 //! A user's `[harness.X]` merged with a preset.
 
 use super::Place;
+use crate::domain::ids::HarnessName;
 
 /// A user who adds a variable must not lose the key that the preset passes.
 #[test]
@@ -37,4 +38,27 @@ fn passed_names_are_added_to_those_of_the_preset() {
     assert!(preset.iter().all(|name| both.contains(name)), "{both:?}");
     let own: Vec<_> = both.iter().filter(|name| !preset.contains(name)).collect();
     assert_eq!(own.len(), 1, "{both:?}");
+}
+
+/// A program in the home directory had passed every check, and could not be started.
+#[test]
+fn program_may_be_below_the_home_directory() {
+    let place = Place::new();
+    let city = place
+        .load(
+            "workspace.name = \"c\"\n[harness.mine]\ncommand = [\"~/bin/agent\", \"~/x\"]\n\
+             [harness.near]\ncommand = [\"bin/agent\"]\n\
+             [[agents]]\nname = \"a\"\ncommand = [\"~/bin/a\"]\n",
+        )
+        .unwrap()
+        .city;
+    let program = |name: &str| {
+        city.harnesses[&HarnessName::new(name).unwrap()]
+            .command
+            .clone()
+    };
+    let home = |name: &str| place.path("home").join(name).display().to_string();
+    assert_eq!(program("mine"), [home("bin/agent"), "~/x".to_owned()]);
+    assert_eq!(program("near"), ["bin/agent"], "it starts at the sandbox");
+    assert_eq!(city.agents[0].command, [home("bin/a")]);
 }

@@ -134,6 +134,7 @@ mod tests {
 
     /// The socket is ours, but a process of another user, which inherited it, listens.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process")]
     fn process_of_another_user_at_the_other_end_is_not_spoken_to() {
         let temp = crate::testing::scratch();
         let path = temp.path().join("sock");

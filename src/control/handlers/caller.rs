@@ -191,22 +191,15 @@ mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
-    use crate::control::server::Peer;
     use crate::testing::world::Scenario;
 
     const PID: u32 = 4242;
 
     #[tokio::test(start_paused = true)]
     async fn a_raiders_process_speaks_for_it_only_from_inside_its_sandbox() {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller {
-            pid: Some(PID),
-            uid: 0,
-            who: Who::Raider(charged.session.clone()),
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
         let sandbox = town.world.city.sandbox(&charged.raider);
         let stand = |dir: Option<&Path>| {
             let dir = dir.map(Path::to_owned);
@@ -232,15 +225,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_process_whose_environment_names_another_session_speaks_for_none() {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller {
-            pid: Some(PID),
-            uid: 0,
-            who: Who::Raider(charged.session.clone()),
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
         town.parts.sessions.claim(PID, charged.session.as_str());
         assert!(own_hook(&town.world, &caller).await.is_ok());
         town.parts.sessions.claim(PID, "gt-horde-Other");

@@ -138,7 +138,6 @@ mod tests {
     use super::*;
     use crate::control::handlers::relic;
     use crate::control::protocol::ErrorKind;
-    use crate::control::server::Peer;
     use crate::domain::city::{RestartType, Rights};
     use crate::domain::event::EventType;
     use crate::domain::ids::SessionId;
@@ -167,20 +166,12 @@ mod tests {
     }
 
     fn caller(who: Who) -> Caller {
-        let (pid, uid) = (Some(PID), 0);
-        let peer = Peer::of_pid(std::process::id());
-        Caller {
-            pid,
-            uid,
-            who,
-            peer,
-        }
+        Caller::stand_in(PID, who)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_raider_calls_for_help_as_itself_with_its_work() {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
         let raider = caller(Who::Raider(charged.session.clone()));
         let shown = escalate(&town.world, &raider, call("no key"))
@@ -272,8 +263,7 @@ mod tests {
     /// An automation of a rig does not count as a person, whatever rights it has to work.
     #[tokio::test(start_paused = true)]
     async fn errand_escalates_as_itself_and_not_for_others() {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         let errand = caller(Who::Errand(Rights::Work));
         let about = args::Escalate {
             about: Some(charged.raider.to_string()),

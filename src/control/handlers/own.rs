@@ -296,22 +296,16 @@ mod tests {
     use crate::actors::accounts;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
-    use crate::control::server::Peer;
     use crate::domain::account::{Trouble, Why};
     use crate::testing::world::Scenario;
 
+    const PID: u32 = 4242;
+
     #[tokio::test(start_paused = true)]
     async fn a_connection_speaks_for_the_session_it_was_opened_in_only() {
-        const PID: u32 = 4242;
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         let session = charged.session.clone();
-        let caller = Caller {
-            pid: Some(PID),
-            uid: 0,
-            who: Who::Raider(session.clone()),
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(PID, Who::Raider(session.clone()));
         // A process of an earlier session of this name belongs to no running session.
         let late = hook(&town.world, &caller).await.unwrap_err();
         assert_eq!(late.kind, ErrorKind::Forbidden);
@@ -322,16 +316,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_is_a_day_at_most() {
-        const PID: u32 = 4242;
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller {
-            pid: Some(PID),
-            uid: 0,
-            who: Who::Raider(charged.session.clone()),
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
         let declare = async |duration: &str| {
             let (duration, reason) = (duration.into(), "a build".into());
             wait(&town.world, &caller, args::Wait { duration, reason }).await
@@ -347,16 +334,9 @@ mod tests {
     /// so no other could tell that.
     #[tokio::test(start_paused = true)]
     async fn session_that_completes_ends_the_park_that_it_told_of() {
-        const PID: u32 = 4242;
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller {
-            pid: Some(PID),
-            uid: 0,
-            who: Who::Raider(charged.session.clone()),
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
             why: Why::RateLimited,
@@ -377,17 +357,10 @@ mod tests {
     /// The session's own login is in its memory: it tells nothing about the login of another session.
     #[tokio::test(start_paused = true)]
     async fn session_that_completes_does_not_end_the_login_that_another_one_waits_for() {
-        const PID: u32 = 4242;
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         let other = town.worker("b").await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller {
-            pid: Some(PID),
-            uid: 0,
-            who: Who::Raider(charged.session.clone()),
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
             why: Why::Auth,
@@ -410,16 +383,10 @@ mod tests {
     /// The session of a slot keeps its name over incarnations.
     #[tokio::test(start_paused = true)]
     async fn late_process_of_an_earlier_incarnation_has_no_rights() {
-        const PID: u32 = 4242;
         let town = Scenario::new().start().await;
         let earlier = town.worker("a").await;
         town.parts.sessions.place(PID, &earlier.session);
-        let caller = Caller {
-            pid: Some(PID),
-            uid: 0,
-            who: Who::Raider(earlier.session.clone()),
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(PID, Who::Raider(earlier.session.clone()));
         town.nuke(&earlier.raider, true).await.unwrap();
         let next = town.worker("b").await;
         assert_eq!(next.session, earlier.session);

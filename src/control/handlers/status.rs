@@ -5,9 +5,10 @@ mod agents;
 mod raiders;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 pub(super) use self::agents::agents;
 use self::agents::pools;

@@ -21,7 +21,7 @@ use crate::actors::store::StoreHandle;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::{Caller, Peer};
+use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -37,13 +37,7 @@ const PATROL: Duration = Duration::from_secs(31);
 
 /// Sends an operator's request, as it comes over the socket.
 async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> {
-    let caller = Caller {
-        pid: None,
-        uid: 0,
-        who: Who::Operator,
-        peer: Peer::of_pid(std::process::id()),
-    };
-    ask_as(town, caller, op, args).await
+    ask_as(town, Caller::stand_in(None, Who::Operator), op, args).await
 }
 
 /// Sends a request of this caller, as it comes over the socket.
@@ -165,12 +159,7 @@ async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
 /// A charge that cannot be undone holds its slot without a hook, and is found by its name.
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
-    let town = Scenario::new()
-        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
-        .start()
-        .await;
-    let relic = town.relic("a").await;
-    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let (town, relic) = Scenario::whose_set_up_fails().await;
     let broken = RepoError::Failed("index is damaged".into());
     town.parts.repo.break_op("measure", broken);
     town.charge(&relic).await.unwrap_err();
@@ -220,17 +209,8 @@ async fn relics_that_no_charge_starts_are_reported_and_counted() {
 /// A completion whose branch lost its commits cannot be approved, but can be rejected.
 #[tokio::test(start_paused = true)]
 async fn merge_request_that_waits_for_no_review_cannot_be_approved_but_rejected() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
-    let base = town.hook(&charged.raider).await.unwrap().base;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
-    town.parts.repo.interlude("push_branch", move || {
-        let base = base.clone();
-        repo.change(&name, |facts| {
-            facts.head = base;
-            facts.ahead = 0;
-        });
-    });
+    let (town, charged) = Scenario::at_work().await;
+    town.loses_commits_during_its_push(&charged).await;
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL).await;
     let mr = town.mr(&charged.relic).await.unwrap();
@@ -285,8 +265,7 @@ async fn approve_answers_with_the_decision() {
 /// The log of a removed raider is read by its slot's name, as long as the log exists.
 #[tokio::test(start_paused = true)]
 async fn the_log_of_a_raider_that_is_gone_can_be_read() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.sessions.print(&charged.session, "what I did");
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL).await;
@@ -359,8 +338,7 @@ async fn closing_the_relic_of_a_quarantined_raider_frees_its_slot() {
 /// A slot that the safety protocol holds is free once a person decides, and the refusal tells the choices.
 #[tokio::test(start_paused = true)]
 async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let close = json!({ "relic": charged.relic, "yes": true });
     ask(&town, "relic.close", close).await.unwrap();
     town.pass(PATROL).await;

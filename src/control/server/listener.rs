@@ -164,6 +164,10 @@ fn at(path: &Path, ours: Option<(u64, u64)>) -> AtSocket {
 
 /// Returns whether a process listens at the socket. Tries for a moment: a process that was just killed may still seem
 /// to listen.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a process outside is asked, in real time"
+)]
 fn is_listened_at(path: &Path) -> io::Result<bool> {
     let deadline = Instant::now() + MOMENT;
     loop {

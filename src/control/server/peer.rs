@@ -63,6 +63,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process")]
     async fn process_that_is_gone_is_not_held_by_its_number() {
         let (here, _there) = UnixStream::pair().unwrap();
         assert!(Peer::of(&here, None).lives(), "it is this process");

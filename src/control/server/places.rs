@@ -9,9 +9,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::control::protocol::ControlError;
 use crate::control::rights::Who;

@@ -1,6 +1,7 @@
 //! Waits of a merge request, and the notices about them.
 
 use super::*;
+use crate::testing::records::{self, toast};
 
 /// The first moves may be pushes of a colleague; further moves are too fast to follow.
 #[test]
@@ -51,29 +52,11 @@ fn each_reason_of_a_busy_checkout_names_its_remedy() {
 }
 
 fn queued() -> MergeRequest {
+    let hook = records::hook(&toast(), &"gt-1".parse().unwrap());
     MergeRequest {
-        id: "gt-2".parse().unwrap(),
-        rig: "horde".parse().unwrap(),
-        relic: "gt-1".parse().unwrap(),
-        raider: "horde/raiders/Toast".parse().unwrap(),
-        incarnation: Incarnation(1),
-        branch: "b".into(),
-        head: Oid::new("a".repeat(40)).unwrap(),
-        target: "main".into(),
-        state: MrState::Queued,
-        priority: 0,
-        queued_at: Timestamp::UNIX_EPOCH,
-        attempts: 0,
         not_before: Some(Timestamp::UNIX_EPOCH),
-        gates: Vec::new(),
-        conflict_files: Vec::new(),
-        merge_commit: None,
-        note: None,
-        began: None,
-        hold: None,
-        held_since: None,
-        settled_at: None,
         review: Review::Wanted,
+        ..records::mr("gt-2", hook, MrState::Queued)
     }
 }
 

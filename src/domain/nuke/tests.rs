@@ -2,20 +2,14 @@
 
 use super::*;
 use crate::domain::facts::SessionExit;
-use crate::domain::ids::Oid;
+use crate::testing::records::{self, oid};
 
 fn clean() -> GitFacts {
     GitFacts {
-        head: Oid::new("a".repeat(40)).unwrap(),
         branch: Some("raider/Toast/gt-1-1".into()),
-        merge_base: None,
         ahead: 1,
-        dirty: vec![],
-        untracked: vec![],
-        stashes: vec![],
-        head_reachable: true,
-        special: vec![],
         fingerprint: "1".into(),
+        ..records::clean(oid('a'))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Tests of the phase: a table of examples, and rules that hold for every combination of records.
 
 use super::*;
-use crate::domain::ids::{Incarnation, RelicId};
+use crate::domain::ids::RelicId;
 use crate::domain::merge::{HoldReason, Review};
-use crate::domain::relic::{DoneIntent, Exit};
+use crate::domain::relic::DoneIntent;
+use crate::testing::records::{self, oid, toast};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -11,25 +12,11 @@ fn at(second: i64) -> Timestamp {
 
 /// Makes the record of a raider at work.
 fn record() -> RaiderRecord {
-    RaiderRecord {
-        hook: Hook {
-            raider: "horde/raiders/Toast".parse().unwrap(),
-            incarnation: Incarnation(1),
-            relic: RelicId::new("gt-1").unwrap(),
-            branch: "raider/Toast/gt-1-1".into(),
-            base: "0".repeat(40).parse().unwrap(),
-            from_target: true,
-            target: "main".into(),
-            harness: "claude".parse().unwrap(),
-            charged_at: at(1),
-            done: None,
-        },
-        relic: RelicStatus::Hooked,
-        closed: None,
-        sagas: Vec::new(),
-        mr: None,
-        is_unhandled: false,
-    }
+    let hook = records::hook(&toast(), &RelicId::new("gt-1").unwrap());
+    records::at_work(Hook {
+        charged_at: at(1),
+        ..hook
+    })
 }
 
 fn saga(kind: SagaKind, data: serde_json::Value) -> Saga {
@@ -47,46 +34,22 @@ fn saga(kind: SagaKind, data: serde_json::Value) -> Saga {
 
 fn done() -> DoneIntent {
     DoneIntent {
-        exit: Exit::Completed,
-        head: "1".repeat(40).parse().unwrap(),
-        cleanup_status: None,
-        mismatch: None,
-        no_change: false,
-        wants_review: false,
-        until: None,
-        reason: None,
         at: at(4),
+        ..records::completed(oid('1'))
     }
 }
 
 fn mr(state: MrState, hold: Option<HoldReason>) -> MergeRequest {
-    let hook = record().hook;
     MergeRequest {
-        id: RelicId::new("mr-1").unwrap(),
-        rig: hook.raider.rig.clone(),
-        relic: hook.relic,
-        raider: hook.raider,
-        incarnation: hook.incarnation,
-        branch: hook.branch,
-        head: "1".repeat(40).parse().unwrap(),
-        target: hook.target,
-        state,
-        priority: 0,
+        head: oid('1'),
         queued_at: at(5),
-        attempts: 0,
-        not_before: None,
-        gates: Vec::new(),
-        conflict_files: Vec::new(),
-        merge_commit: None,
-        note: None,
-        began: None,
         hold,
         held_since: hold.map(|_| at(6)),
-        settled_at: None,
         review: match hold {
             Some(_) => Review::Wanted,
             None => Review::None,
         },
+        ..records::mr("mr-1", record().hook, state)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every step in every state, and the members of an attempt.
 
 use super::*;
-use crate::domain::ids::Incarnation;
+use crate::testing::records::{self, oid, toast};
 
 const STATES: [MrState; 9] = [
     MrState::Reviewing,
@@ -15,38 +15,17 @@ const STATES: [MrState; 9] = [
     MrState::Rejected,
 ];
 
-fn oid(digit: &str) -> Oid {
-    Oid::new(digit.repeat(40)).unwrap()
-}
-
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
 fn request(number: u32, state: MrState) -> MergeRequest {
+    let hook = records::hook(&toast(), &"gt-1".parse().unwrap());
     MergeRequest {
-        id: format!("gt-{number}").parse().unwrap(),
-        rig: "horde".parse().unwrap(),
-        relic: "gt-1".parse().unwrap(),
-        raider: "horde/raiders/Toast".parse().unwrap(),
-        incarnation: Incarnation(1),
-        branch: "b".into(),
-        head: oid("a"),
-        target: "main".into(),
-        state,
-        priority: 0,
-        queued_at: at(0),
         attempts: 1,
         not_before: Some(at(5)),
-        gates: Vec::new(),
-        conflict_files: Vec::new(),
-        merge_commit: None,
         note: Some("before".into()),
-        began: None,
-        hold: None,
-        held_since: None,
-        settled_at: None,
-        review: Review::None,
+        ..records::mr(&format!("gt-{number}"), hook, state)
     }
 }
 
@@ -81,19 +60,19 @@ fn table() -> Vec<(Step, Vec<MrState>, MrState)> {
     let lane = || vec![Queued, Testing, Merging];
     let open = || vec![Reviewing, Held, Queued, Testing, Merging];
     let verified = Step::Verified {
-        head: oid("b"),
+        head: oid('b'),
         note: note(),
     };
     vec![
         (verified, vec![Reviewing], Reviewing),
-        (Step::Ready(oid("b")), vec![Reviewing], Reviewing),
+        (Step::Ready(oid('b')), vec![Reviewing], Reviewing),
         (Step::Approved { note: note() }, vec![Reviewing], Reviewing),
-        (Step::Queued(oid("b")), vec![Reviewing], Queued),
+        (Step::Queued(oid('b')), vec![Reviewing], Queued),
         (Step::Tests, vec![Queued], Testing),
         (Step::Merges, vec![Testing], Merging),
         (Step::MergesAgain, vec![Queued], Merging),
         (
-            Step::Landed(oid("c")),
+            Step::Landed(oid('c')),
             STATES.into_iter().filter(|it| *it != Merged).collect(),
             Merged,
         ),
@@ -201,18 +180,18 @@ fn failure_keeps_its_reason_and_a_retry_forgets_it() {
 fn review_is_noted_and_the_measured_head_goes_on() {
     let mut mr = request(2, MrState::Reviewing);
     let verified = Step::Verified {
-        head: oid("b"),
+        head: oid('b'),
         note: "a person must look".into(),
     };
     mr.step(&verified, at(1)).unwrap();
     assert!(mr.awaits_person());
-    assert_eq!(mr.head, oid("b"));
+    assert_eq!(mr.head, oid('b'));
     let note = "approved".to_owned();
     mr.step(&Step::Approved { note }, at(2)).unwrap();
     assert!(!mr.awaits_person() && mr.is_in_review());
-    mr.step(&Step::Ready(oid("c")), at(3)).unwrap();
-    assert_eq!((mr.head.clone(), mr.note.clone()), (oid("c"), None));
-    mr.step(&Step::Queued(oid("c")), at(4)).unwrap();
+    mr.step(&Step::Ready(oid('c')), at(3)).unwrap();
+    assert_eq!((mr.head.clone(), mr.note.clone()), (oid('c'), None));
+    mr.step(&Step::Queued(oid('c')), at(4)).unwrap();
     assert_eq!(mr.state, MrState::Queued);
 }
 

@@ -5,88 +5,25 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::agents::{Pool, RestartType};
-use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, Rights, SessionPolicy};
-use crate::domain::notify::NotifyPolicy;
-use crate::domain::restart::{Backoff, History, RestartPolicy};
+use crate::testing::world;
 
 fn name(text: &str) -> AgentName {
     AgentName::new(text).unwrap()
 }
 
 fn city(agents: Vec<Agent>) -> City {
-    let none = Duration::ZERO;
     City {
-        root: "/city".into(),
-        name: "town".into(),
-        revision: String::new(),
-        daemon: DaemonPolicy {
-            patrol_interval: Duration::from_secs(30),
-            restart: RestartPolicy {
-                max_restarts: 5,
-                window: Duration::from_secs(3600),
-                backoff: Backoff {
-                    first: none,
-                    initial: none,
-                    max: none,
-                    multiplier: 1.0,
-                    jitter: 0.0,
-                },
-                stable_after: None,
-                history: History::Memory,
-            },
-            shutdown_timeout: none,
-            start_concurrency: 1,
-            wisp_gc: None,
-            on_term: OnTerm::Stop,
-            socket: Default::default(),
-        },
-        session: SessionPolicy {
-            provider: Provider::Holder,
-            startup_timeout: none,
-            output_limit: 0,
-            tmux_socket: String::new(),
-        },
-        retention: RetentionPolicy {
-            events: None,
-            session_logs: None,
-            gate_logs: None,
-            salvage: None,
-            salvage_max: None,
-        },
-        notify: NotifyPolicy {
-            on: Vec::new(),
-            command: None,
-            reraise: None,
-        },
         harnesses: BTreeMap::new(),
         rigs: Vec::new(),
         agents,
-        groups: Vec::new(),
-        suspended: false,
-        budget: None,
-        automations: Vec::new(),
+        ..world::city()
     }
 }
 
 fn agent(text: &str) -> Agent {
     Agent {
-        name: name(text),
-        command: vec!["true".into()],
-        prompt: None,
-        first_input: None,
-        harness: None,
-        dir: "/".into(),
-        env: BTreeMap::new(),
-        env_pass: Vec::new(),
-        restart: RestartType::Permanent,
-        rights: Rights::Work,
-        shutdown_timeout: Duration::ZERO,
-        idle_timeout: None,
-        depends_on: Vec::new(),
-        suspended: false,
-        pool: None,
-        drain_timeout: Duration::ZERO,
         fingerprint: "one".into(),
+        ..world::standing(text, RestartType::Permanent)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
     SalvageRecord, SandboxSpec, TargetState,
 };
+use crate::testing::records;
 
 /// The time at which every sandbox was made: the beginning of towns.
 const MADE: &str = "2026-01-01T00:00:00Z";
@@ -75,16 +76,9 @@ impl Repo for FakeRepo {
             };
         }
         let facts = GitFacts {
-            head: spec.base.clone(),
             branch: Some(spec.branch.clone()),
             merge_base: Some(spec.base.clone()),
-            ahead: 0,
-            dirty: Vec::new(),
-            untracked: Vec::new(),
-            stashes: Vec::new(),
-            head_reachable: true,
-            special: Vec::new(),
-            fingerprint: String::new(),
+            ..records::clean(spec.base.clone())
         };
         let (name, spec) = (spec.raider.name.clone(), spec.clone());
         let made = Sandbox {

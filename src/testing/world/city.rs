@@ -10,7 +10,9 @@ use crate::domain::condition::Patterns;
 use crate::domain::harness::hooks::Hooks;
 use crate::domain::usage::price::Prices;
 
-pub(super) fn city() -> City {
+/// Returns a city with one rig and no agents.
+#[must_use]
+pub fn city() -> City {
     let harness = HarnessName::new("script").unwrap();
     City {
         root: "/city".into(),
@@ -78,6 +80,30 @@ pub(super) fn city() -> City {
         suspended: false,
         budget: None,
         automations: Vec::new(),
+    }
+}
+
+/// Returns a standing agent.
+#[must_use]
+pub fn standing(name: &str, restart: RestartType) -> Agent {
+    Agent {
+        name: AgentName::new(name).unwrap(),
+        command: vec!["agent".into()],
+        prompt: None,
+        first_input: None,
+        harness: None,
+        dir: PathBuf::from("/city"),
+        env: BTreeMap::new(),
+        env_pass: Vec::new(),
+        restart,
+        rights: Rights::Work,
+        shutdown_timeout: Duration::from_secs(5),
+        idle_timeout: None,
+        depends_on: Vec::new(),
+        suspended: false,
+        pool: None,
+        drain_timeout: Duration::ZERO,
+        fingerprint: String::new(),
     }
 }
 

@@ -36,6 +36,11 @@ impl Town {
         self.store(move |txn| txn.relic(&id)).await
     }
 
+    /// Returns the relic's present status.
+    pub async fn status(&self, id: &RelicId) -> RelicStatus {
+        self.relic_now(id).await.status
+    }
+
     /// Returns the raider's hook.
     pub async fn hook(&self, raider: &RaiderId) -> Option<Hook> {
         let raider = raider.clone();

@@ -40,6 +40,14 @@ fn city_on(disk: &Disk, plan: &Plan) -> (City, TempDir) {
     (city, elsewhere)
 }
 
+/// Starts a city of two agents on a disk. Returns it with their processes.
+fn two_run_on(disk: &Disk) -> (City, TempDir, u32, u32) {
+    let (mut city, elsewhere) = city_on(disk, &two_agents());
+    city.start();
+    let (one, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
+    (city, elsewhere, one, other)
+}
+
 /// An order that must be recorded.
 fn write(city: &City) -> Result<Value, ControlError> {
     city.ask("relic.create", json!({ "title": "fill", "rig": "horde" }))

@@ -85,12 +85,12 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::live::{City, until, wait};
-use crate::support::plan::Plan;
+use crate::support::plan::{self, Plan};
 use crate::support::{processes, tmux};
 
 /// An agent that runs this script.
 fn agent(name: &str, script: &str) -> String {
-    format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n")
+    plan::agent(name, script, "")
 }
 
 fn name(number: usize) -> String {

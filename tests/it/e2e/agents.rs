@@ -9,11 +9,11 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-const MAYOR: &str = r#"
-[[agents]]
-name = "mayor"
-command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $line; done"]
-"#;
+/// A plan with a mayor who repeats what is said.
+fn with_mayor() -> Plan {
+    let script = "echo good morning; while read -r line; do echo heard $line; done";
+    Plan::new().agent("mayor", script, "")
+}
 
 fn mayor(city: &City) -> Value {
     city.ask("agent.list", json!({})).unwrap()[0].clone()
@@ -28,7 +28,7 @@ fn wait_state(city: &City, state: &str) -> Value {
 /// Started with the city, and again after a death, which counts.
 #[test]
 fn a_standing_agent_is_started_and_restarted_on_death() {
-    let city = Plan::new().add(MAYOR).start();
+    let city = with_mayor().start();
     let first = wait_state(&city, "running");
     assert_eq!(first["generation"], 1);
     processes::signal(
@@ -49,9 +49,8 @@ fn a_standing_agent_is_started_and_restarted_on_death() {
 /// An explicit stop is sticky: patrols do not restart the agent, an operator does.
 #[test]
 fn a_stopped_agent_stays_stopped_until_it_is_started() {
-    let city = Plan::new()
+    let city = with_mayor()
         .set("daemon", "patrol_interval", r#""100ms""#)
-        .add(MAYOR)
         .start();
     let first = wait_state(&city, "running");
     city.hd(&["agent", "stop", "mayor"]).json();
@@ -75,7 +74,7 @@ fn a_stopped_agent_stays_stopped_until_it_is_started() {
 /// An operator's restart gives a fresh session, and counts as no death.
 #[test]
 fn an_operators_restart_is_not_counted() {
-    let city = Plan::new().add(MAYOR).start();
+    let city = with_mayor().start();
     let first = wait_state(&city, "running");
     city.hd(&["agent", "restart", "mayor"]).json();
     city.wait_event(2, "agent.started", "mayor");
@@ -89,17 +88,11 @@ fn an_operators_restart_is_not_counted() {
 /// after any end.
 #[test]
 fn restart_types_behave_as_in_otp() {
-    let agent = |name: &str, restart: &str, code: &str| {
-        format!(
-            "[[agents]]\nname = \"{name}\"\nrestart = \"{restart}\"\n\
-             command = [\"sh\", \"-c\", \"exit {code}\"]\n"
-        )
-    };
     let plan = Plan::new()
         .set("daemon", "max_restarts", "1")
-        .add(&agent("good", "transient", "0"))
-        .add(&agent("bad", "transient", "1"))
-        .add(&agent("once", "temporary", "1"));
+        .agent("good", "exit 0", r#"restart = "transient""#)
+        .agent("bad", "exit 1", r#"restart = "transient""#)
+        .agent("once", "exit 1", r#"restart = "temporary""#);
     let city = plan.start();
     city.wait_event(1, "agent.quarantined", "bad");
     assert_eq!(city.happened("agent.started", "bad").len(), 2);
@@ -127,7 +120,7 @@ fn restart_types_behave_as_in_otp() {
 /// The terminal of an agent: its screen, its input, its log.
 #[test]
 fn an_agents_terminal_can_be_read_and_written() {
-    let city = Plan::new().add(MAYOR).start();
+    let city = with_mayor().start();
     let shows = |text: &str| {
         until(&format!("it shows {text:?}"), || {
             let peeked = city.ask("peek", json!({ "name": "mayor" }));
@@ -191,7 +184,7 @@ fn a_member_that_drains_ends_when_it_says_that_it_has_finished() {
 /// People get sentences; `--json` gives the record.
 #[test]
 fn an_action_is_answered_with_a_sentence() {
-    let city = Plan::new().add(MAYOR).start();
+    let city = with_mayor().start();
     wait_state(&city, "running");
     for (verb, said) in [
         ("restart", "mayor is starting\n"),

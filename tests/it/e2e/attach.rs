@@ -72,16 +72,12 @@ fn attached_person_learns_by_whom_the_session_was_ended() {
 }
 
 /// A program that reads lines, and prints each of them.
-const READER: &str = r#"
-[[agents]]
-name = "reader"
-command = ["sh", "-c", "echo ready; while read -r line; do echo \"got <$line>\"; done"]
-"#;
+const READER: &str = "echo ready; while read -r line; do echo \"got <$line>\"; done";
 
 /// Both texts would become one message: the line is still there after the person has left.
 #[test]
 fn text_is_refused_while_a_line_stands_that_an_attached_person_has_begun() {
-    let city = Plan::new().add(READER).start();
+    let city = Plan::new().agent("reader", READER, "").start();
     let screen = || city.hd(&["peek", "reader"]).out;
     until("it runs", || screen().contains("ready"));
     let (mut seat, end) = terminal();

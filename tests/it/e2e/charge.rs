@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::live::body;
+use crate::support::live::asks::body;
 use crate::support::plan::Plan;
 
 /// `hd run --after`: charged when its dependency has closed, not before.

@@ -4,19 +4,12 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::support::live::asks::session_pid as pid;
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
 const TOAST: &str = "horde/raiders/Toast";
-
-fn pid(raider: &Value) -> u32 {
-    raider["session"]["pid"]
-        .as_u64()
-        .unwrap()
-        .try_into()
-        .unwrap()
-}
 
 /// Returns the journal numbers of the newest event about Toast of each of these types.
 fn newest(city: &City, kinds: &[&str]) -> Vec<u64> {

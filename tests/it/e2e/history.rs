@@ -6,11 +6,7 @@ use crate::support::live::{City, LIMIT, wait};
 use crate::support::plan::Plan;
 
 /// Dies until the file `mended` exists.
-const FRAGILE: &str = r#"
-[[agents]]
-name = "fragile"
-command = ["sh", "-c", "[ -e mended ] || exit 1; while read -r line; do :; done"]
-"#;
+const FRAGILE: &str = "[ -e mended ] || exit 1; while read -r line; do :; done";
 
 fn fragile(city: &City) -> Value {
     city.ask("agent.list", json!({})).unwrap()[0].clone()
@@ -27,7 +23,7 @@ fn a_quarantine_outlives_the_kill_of_the_daemon_until_an_operator_ends_it() {
     let plan = Plan::new()
         .set("daemon", "max_restarts", "2")
         .set("daemon", "restart_history", r#""persistent""#)
-        .add(FRAGILE);
+        .agent("fragile", FRAGILE, "");
     let mut city = plan.start();
     city.wait_event(1, "agent.quarantined", "fragile");
     let until = wait_state(&city, "quarantined")["quarantined_until"].clone();

@@ -74,16 +74,10 @@ fn metrics(city: &City) -> BTreeMap<String, f64> {
 
 #[test]
 fn a_death_is_counted_for_whom_it_befell() {
-    let agents = r#"
-[[agents]]
-name = "cook"
-command = ["sh", "-c", "exec sleep 1000"]
-
-[[agents]]
-name = "clerk"
-command = ["sh", "-c", "exec sleep 1000"]
-"#;
-    let city = Plan::new().add(agents).start();
+    let city = Plan::new()
+        .agent("cook", "exec sleep 1000", "")
+        .agent("clerk", "exec sleep 1000", "")
+        .start();
     let up = |n| move |samples: &BTreeMap<String, f64>| samples["horde_sessions_running"] == n;
     let all_up = || Some(metrics(&city)).filter(up(2.0));
     let before = wait("both run", all_up);

@@ -51,20 +51,20 @@ fn an_agent_that_ends_after_its_outcome_has_not_crashed() {
     assert_eq!(city.sessions_of(&relic), 1);
 }
 
+/// Gets stuck half way, and finishes when it is charged again.
+const STUCK: &[&str] = &[
+    r#"[ $n = 2 ] || { commit half.txt; outcome stuck ',"reason":"no key"'; forever; }"#,
+    "test -e half.txt",
+    "commit rest.txt",
+    "hd done",
+];
+
 /// `1-product.md`: a stuck raider is escalated: relic blocked, an operator called, branch pushed, slot free; the next
 /// charge starts from the branch.
 #[test]
 fn stuck_work_is_blocked_escalated_and_pushed() {
     let city = City::new();
-    let relic = city.work(
-        "get stuck",
-        &[
-            r#"[ $n = 2 ] || { commit half.txt; outcome stuck ',"reason":"no key"'; forever; }"#,
-            "test -e half.txt",
-            "commit rest.txt",
-            "hd done",
-        ],
-    );
+    let relic = city.work("get stuck", STUCK);
     city.wait_status(&relic, "blocked");
     city.wait_no_raiders();
     until("somebody is told", || {
@@ -95,15 +95,7 @@ fn stuck_work_is_blocked_escalated_and_pushed() {
 #[test]
 fn stuck_work_that_is_not_pushed_anywhere_frees_its_slot_and_is_gone_on_with() {
     let city = Plan::new().set("forge", "push", "false").start();
-    let relic = city.work(
-        "get stuck",
-        &[
-            r#"[ $n = 2 ] || { commit half.txt; outcome stuck ',"reason":"no key"'; forever; }"#,
-            "test -e half.txt",
-            "commit rest.txt",
-            "hd done",
-        ],
-    );
+    let relic = city.work("get stuck", STUCK);
     city.wait_status(&relic, "blocked");
     city.wait_no_raiders();
     city.hd(&["relic", "reopen", &relic]).json();

@@ -9,16 +9,12 @@ use crate::support::git::{git, write};
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 
-const TWO: &str = r#"
-[[agents]]
-name = "mayor"
-command = ["sh", "-c", "exec sleep 1000"]
-env = { SEASON = "winter" }
-
-[[agents]]
-name = "clerk"
-command = ["sh", "-c", "exec sleep 1000"]
-"#;
+/// A plan with two agents.
+fn two() -> Plan {
+    Plan::new()
+        .agent("mayor", "exec sleep 1000", r#"env = { SEASON = "winter" }"#)
+        .agent("clerk", "exec sleep 1000", "")
+}
 
 fn agent(city: &City, name: &str) -> Value {
     let agents = city.ask("agent.list", json!({})).unwrap();
@@ -48,7 +44,7 @@ fn save(city: &City, toml: &str) {
 /// An edit is seen without a request; an agent that drifted gets a fresh session, and no other does.
 #[test]
 fn an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns() {
-    let city = Plan::new().add(TWO).start();
+    let city = two().start();
     let (mayor, clerk) = (running(&city, "mayor"), running(&city, "clerk"));
     save(&city, &toml(&city).replace("winter", "summer"));
     city.wait_event(1, "agent.drifted", "mayor");
@@ -69,7 +65,7 @@ fn an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns() {
 /// `--dry-run` tells the actions and does nothing.
 #[test]
 fn dry_run_of_a_reload_changes_nothing() {
-    let city = Plan::new().add(TWO).start();
+    let city = two().start();
     let mayor = running(&city, "mayor");
     let old = toml(&city);
     save(&city, &old.replace("winter", "summer"));
@@ -142,7 +138,7 @@ fn reload_reports_the_fate_of_rigs_and_raiders() {
 /// and `status` tells why.
 #[test]
 fn a_broken_edit_keeps_the_old_configuration() {
-    let city = Plan::new().add(TWO).start();
+    let city = two().start();
     let mayor = running(&city, "mayor");
     let good = toml(&city);
     save(
@@ -282,7 +278,7 @@ fn a_new_automation_is_found_without_a_restart() {
 /// An explicit stop, and a suspension, outlive the supervisor.
 #[test]
 fn operator_orders_about_an_agent_hold_over_a_restart() {
-    let mut city = Plan::new().add(TWO).start();
+    let mut city = two().start();
     running(&city, "mayor");
     running(&city, "clerk");
     city.hd(&["agent", "stop", "mayor"]).json();
@@ -324,17 +320,18 @@ fn a_suspended_raider_goes_on_where_it_was() {
     city.wait_session(&relic, 2);
 }
 
+/// Makes a city with a pool of one to three workers and this check.
+fn pool(check: &str, interval: &str) -> City {
+    let pool = format!(
+        "pool = {{ min = 1, max = 3, check = {check:?}, check_interval = {interval:?}, drain_timeout = \"100ms\" }}"
+    );
+    City::made(&Plan::new().agent("worker", "exec sleep 1000", &pool))
+}
+
 /// `[[patches.agents]]`, groups and pools from the file to the running city.
 #[test]
 fn a_pool_is_as_large_as_its_check_says() {
-    let pool = r#"
-[[agents]]
-name = "worker"
-command = ["sh", "-c", "exec sleep 1000"]
-pool = { min = 1, max = 3, check = "cat wanted", check_interval = "100ms", drain_timeout = "100ms" }
-"#;
-    let plan = Plan::new().add(pool);
-    let mut city = City::made(&plan);
+    let mut city = pool("cat wanted", "100ms");
     fs::write(city.root().join("wanted"), "2\n").unwrap();
     city.start();
     let members = || {
@@ -365,13 +362,7 @@ pool = { min = 1, max = 3, check = "cat wanted", check_interval = "100ms", drain
 /// A check that hangs is ended by its time limit; its pool falls back to `min` and tells why.
 #[test]
 fn a_pool_whose_check_hangs_has_min_and_says_why() {
-    let pool = r#"
-[[agents]]
-name = "worker"
-command = ["sh", "-c", "exec sleep 1000"]
-pool = { min = 1, max = 3, check = "cat wanted || exec sleep 1000", check_interval = "500ms", drain_timeout = "100ms" }
-"#;
-    let mut city = City::made(&Plan::new().add(pool));
+    let mut city = pool("cat wanted || exec sleep 1000", "500ms");
     let wanted = city.root().join("wanted");
     fs::write(&wanted, "2\n").unwrap();
     city.start();

@@ -38,8 +38,7 @@ fn assert_forbidden(city: &City, subject: &str, names: &[&str], prefix: &str) {
 /// Forbidden with any arguments, recorded in the journal, and without effect; looking is allowed.
 #[test]
 fn an_agent_may_not_act_on_others_or_on_the_city() {
-    let mayor = "[[agents]]\nname = \"mayor\"\ncommand = [\"sleep\", \"1000\"]\n";
-    let mut city = City::made(&Plan::new().add(mayor));
+    let mut city = City::made(&Plan::new().agent("mayor", "exec sleep 1000", ""));
     let own = "gate = \"manual\"\nexec = \"true\"\n";
     write(city.root(), "automations/own/automation.toml", own);
     city.start();
@@ -97,9 +96,9 @@ fn gates_and_set_ups_only_look() {
     let tries = |who: &str| format!("sh ../../../tries.sh {who} {} $PWD/../../..", hd.display());
     let gates = format!("[{{ name = \"test\", run = {:?} }}]", tries("gate"));
     let setup = format!("[{:?}]", tries("setup"));
-    let mayor = "[[agents]]\nname = \"mayor\"\ncommand = [\"sleep\", \"1000\"]\n";
-    let plan = Plan::new().set("forge", "gates", &gates);
-    let mut city = City::made(&plan.set("raiders", "setup", &setup).add(mayor));
+    let plan = Plan::new().agent("mayor", "exec sleep 1000", "");
+    let plan = plan.set("forge", "gates", &gates);
+    let mut city = City::made(&plan.set("raiders", "setup", &setup));
     write(city.root(), "tries.sh", include_str!("../support/tries.sh"));
     let own = "gate = \"manual\"\nexec = \"true\"\n";
     write(city.root(), "automations/own/automation.toml", own);
@@ -174,10 +173,7 @@ fn agent_has_the_rights_of_the_present_configuration() {
         for op in 'relic create made' 'reload --dry-run' status; do \
         hd --json $op >/dev/null 2>&1; printf '%s ' $? >>signs/new-$n; done; \
         mv signs/new-$n signs/told-$n; done; sleep 1000";
-    let mayor = |rights: &str| {
-        let agent = "[[agents]]\nname = \"mayor\"\ncommand = [\"sh\", \"-c\", '''";
-        Plan::new().add(&format!("{agent}{script}''']\nrights = \"{rights}\"\n"))
-    };
+    let mayor = |rights: &str| Plan::new().agent("mayor", script, &format!("rights = {rights:?}"));
     let mut city = City::made(&mayor("read"));
     city.start();
     for (n, rights, codes) in [

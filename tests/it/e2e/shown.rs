@@ -32,11 +32,12 @@ fn text_of_an_agent_never_steers_the_terminal_of_a_person() {
     let gate = format!(
         r#"[{{ name = "test", run = '''[ ! -e a.txt ] || {{ printf "{NASTY}"; exit 1; }}''', retries = 0 }}]"#
     );
-    let talk = format!(
-        "[[agents]]\nname = \"talk\"\ncommand = [\"sh\", \"-c\", '''printf \"{NASTY}\\n\"; sleep 1000''']\n"
-    );
+    let talk = format!("printf \"{NASTY}\\n\"; sleep 1000");
     let plan = Plan::new().set("forge", "gates", &gate);
-    let city = plan.set("forge", "rework_attempts", "0").add(&talk).start();
+    let city = plan
+        .set("forge", "rework_attempts", "0")
+        .agent("talk", &talk, "")
+        .start();
     let stays = city.work(
         TITLE,
         &[

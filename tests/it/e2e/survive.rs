@@ -1,18 +1,10 @@
 //! Crash-only: `kill -9` of the daemon loses no agent and no work (`1-product.md`, promise 3).
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
 
+use crate::support::live::asks::session_pid as pid;
 use crate::support::live::{City, until};
 use crate::support::processes;
-
-fn pid(raider: &Value) -> u32 {
-    raider["session"]["pid"]
-        .as_u64()
-        .unwrap()
-        .try_into()
-        .unwrap()
-}
 
 /// The sessions live on, the next start adopts them, and their work lands.
 #[test]

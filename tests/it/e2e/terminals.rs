@@ -4,21 +4,17 @@ use crate::support::live::until;
 use crate::support::plan::Plan;
 
 /// A program that moves its cursor between words, redraws a spinner in place, and dies of it.
-const PAINTER: &str = r#"
-[[agents]]
-name = "painter"
-restart = "temporary"
-command = ["sh", "-c", '''
-printf 'Unable\033[1Cto\033[1Cconnect\r\n'
+const PAINTER: &str = r"printf 'Unable\033[1Cto\033[1Cconnect\r\n'
 for n in 1 2 3 4 5 6 7 8 9; do printf '\033[2K* Waiting (%ss)\r\n\033[1A' $n; done
 until [ -e signs/go ]; do sleep 0.05; done
 exit 3
-''']
-"#;
+";
 
 #[test]
 fn logs_and_the_tail_of_a_crash_read_as_a_person_saw_them() {
-    let city = Plan::new().add(PAINTER).start();
+    let city = Plan::new()
+        .agent("painter", PAINTER, r#"restart = "temporary""#)
+        .start();
     let read = |words: &[&str]| city.hd_text(words).out;
     until("it has written all", || {
         read(&["logs", "painter"]).contains("(9s)")

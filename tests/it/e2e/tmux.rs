@@ -6,20 +6,21 @@ use std::process::{Child, Command, Stdio};
 
 use horde_supervisor::domain::city::tmux_server;
 use nix::sys::signal::Signal;
-use serde_json::Value;
 
 use crate::support::git::write;
+use crate::support::live::asks::session_pid as pid;
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::{processes, tmux};
 
-fn pid(raider: &Value) -> u32 {
-    raider["session"]["pid"]
-        .as_u64()
-        .unwrap()
-        .try_into()
-        .unwrap()
-}
+/// Work of two sessions, each of which waits to go on.
+const MOVES: &[&str] = &[
+    "sign up$n",
+    "await go$n",
+    "[ $n = 2 ] || exit 1",
+    "commit moved.txt",
+    "hd done",
+];
 
 fn tmux_sessions(city: &City) -> String {
     let mut tmux = Command::new("tmux");
@@ -102,12 +103,8 @@ fn a_terminal_in_tmux_is_watched_and_typed_into_like_any_other() {
     if !tmux::is_there() {
         return;
     }
-    let mayor = r#"
-[[agents]]
-name = "mayor"
-command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $line; done"]
-"#;
-    let city = on_tmux().add(mayor).start();
+    let mayor = "echo good morning; while read -r line; do echo heard $line; done";
+    let city = on_tmux().agent("mayor", mayor, "").start();
     let peek = |text: &str| {
         until(&format!("{text:?} on the screen"), || {
             let peeked = city.hd(&["peek", "mayor"]);
@@ -156,26 +153,12 @@ fn a_reload_moves_a_city_to_tmux_agent_by_agent() {
     if !tmux::is_there() {
         return;
     }
-    let standing = r#"
-[[agents]]
-name = "mayor"
-command = ["sh", "-c", "exec sleep 1000"]
-
-[[agents]]
-name = "clerk"
-command = ["sh", "-c", "exec sleep 1000"]
-suspended = true
-"#;
-    let plan = Plan::new().set("session", "provider", "\"holder\"");
-    let city = plan.add(standing).start();
-    let steps = [
-        "sign up$n",
-        "await go$n",
-        "[ $n = 2 ] || exit 1",
-        "commit moved.txt",
-        "hd done",
-    ];
-    let relic = city.work("move", &steps);
+    let city = Plan::new()
+        .set("session", "provider", "\"holder\"")
+        .agent("mayor", "exec sleep 1000", "")
+        .agent("clerk", "exec sleep 1000", "suspended = true")
+        .start();
+    let relic = city.work("move", MOVES);
     city.wait_sign("up1");
     city.wait_event(1, "agent.started", "mayor");
     let first = pid(&city.wait_session(&relic, 1));
@@ -217,14 +200,7 @@ fn a_city_moves_to_tmux_session_by_session() {
         return;
     }
     let mut city = Plan::new().set("session", "provider", "\"holder\"").start();
-    let steps = [
-        "sign up$n",
-        "await go$n",
-        "[ $n = 2 ] || exit 1",
-        "commit moved.txt",
-        "hd done",
-    ];
-    let relic = city.work("move", &steps);
+    let relic = city.work("move", MOVES);
     city.wait_sign("up1");
     assert_eq!(tmux_sessions(&city), "");
     let first = pid(&city.wait_session(&relic, 1));
@@ -275,9 +251,9 @@ fn program_that_the_tmux_server_runs_for_an_agent_has_read_rights() {
         signs = signs.display(),
     );
     write(city.root(), "spy.sh", &script);
-    let agents = "[[agents]]\nname = \"m\"\ncommand = [\"sleep\", \"100000\"]\n\
-        [[agents]]\nname = \"spy\"\ncommand = [\"sh\", \"spy.sh\"]\nrights = \"read\"\n";
-    write(city.root(), "city.toml", on_tmux().add(agents).toml());
+    let plan = on_tmux().agent("m", "exec sleep 100000", "");
+    let plan = plan.agent("spy", "exec sh spy.sh", "rights = \"read\"");
+    write(city.root(), "city.toml", plan.toml());
     city.start();
     city.wait_event(1, "agent.started", "m");
     city.wait_event(1, "agent.started", "spy");

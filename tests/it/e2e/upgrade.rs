@@ -12,11 +12,7 @@ use crate::support::live::{City, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-const AGENT: &str = r#"
-[[agents]]
-name = "echo"
-command = ["sh", "-c", "while read -r line; do echo got $line; done"]
-"#;
+const ECHO: &str = "while read -r line; do echo got $line; done";
 
 /// Returns the file that a process runs, as the kernel names it.
 fn program(pid: &Value) -> PathBuf {
@@ -44,7 +40,7 @@ fn holder(city: &City, relic: &str) -> Value {
 
 #[test]
 fn an_upgrade_under_a_running_city_ends_no_session() {
-    let plan = Plan::new().add(AGENT);
+    let plan = Plan::new().agent("echo", ECHO, "");
     let mut city = City::made(&plan.set("daemon", "on_term", r#""detach""#));
     let bin = city.install("one");
     let supervisor = bin.join("horde-supervisor");
@@ -119,7 +115,7 @@ fn talk(city: &City) {
 /// A running city goes on after its programs were removed.
 #[test]
 fn a_daemon_whose_program_was_removed_starts_sessions() {
-    let mut city = City::made(&Plan::new().add(AGENT));
+    let mut city = City::made(&Plan::new().agent("echo", ECHO, ""));
     let bin = city.install("one");
     city.start();
     let first = agent(&city);

@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::live::{City, until};
-use crate::support::plan::Plan;
+use crate::support::plan::{self, Plan};
 
 fn agent(name: &str) -> String {
-    format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", \"exec sleep 1000\"]\n")
+    plan::agent(name, "exec sleep 1000", "")
 }
 
 /// Puts a file with an agent there in a single step.

@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use super::city::{City, CityPlan, does};
+use super::{does, plan};
+use crate::support::plan::Plan;
 
-fn fails(plan: &CityPlan) {
-    let city = City::running(plan);
-    let relic = city.relic("w1", 0, &does("w1"));
-    let error = city.try_ask("charge", &json!({ "relic": relic, "rig": "rig" }));
+fn fails(plan: &Plan) {
+    let mut city = plan.start();
+    let relic = city.script("w1", &does("w1"));
+    let error = city.ask("charge", json!({ "relic": relic, "rig": "horde" }));
     error.expect_err("it cannot be charged");
     city.assert_quiet();
     // A fresh sandbox holds nothing that is unreachable.
@@ -18,16 +19,10 @@ fn fails(plan: &CityPlan) {
 
 #[test]
 fn a_harness_that_does_not_exist_leaves_nothing_behind() {
-    fails(&CityPlan {
-        command: "[\"no-such-program-anywhere\"]".to_owned(),
-        ..CityPlan::default()
-    });
+    fails(&plan().harness(r#"["no-such-program-anywhere"]"#));
 }
 
 #[test]
 fn a_setup_command_that_fails_leaves_nothing_behind() {
-    fails(&CityPlan {
-        raiders: "max = 4\nsetup = [\"exit 3\"]".to_owned(),
-        ..CityPlan::default()
-    });
+    fails(&plan().set("raiders", "setup", r#"["exit 3"]"#));
 }

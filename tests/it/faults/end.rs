@@ -1,10 +1,11 @@
 //! The end that every story must have, whatever happened on the way.
 
 use rusqlite::{Connection, OpenFlags};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::super::support::git::git;
-use super::city::City;
+use crate::support::git::git;
+use crate::support::live::{City, wait};
+use crate::support::processes;
 
 impl City {
     /// Asserts that each of these is on the origin's main, in exactly one commit, and that no other trace of the work
@@ -21,12 +22,7 @@ impl City {
         let subjects = git(&self.origin(), &["log", "--format=%s", "main"]);
         let wanted = format!("Work on {name}");
         let times = subjects.lines().filter(|line| *line == wanted).count();
-        assert_eq!(
-            times,
-            1,
-            "{name} landed {times} times:\n{subjects}\n{}",
-            self.story()
-        );
+        assert_eq!(times, 1, "{name} landed {times} times:\n{subjects}",);
         let content = git(&self.origin(), &["show", &format!("main:work/{name}")]);
         assert_eq!(content, name);
         let landed: Vec<_> = self
@@ -36,20 +32,14 @@ impl City {
             .collect();
         assert_eq!(landed.len(), 1, "{relic}: {landed:?}");
         for mr in self.mrs(relic) {
-            let sent = self.events("message.sent");
+            let sent = self.all_of("message.sent");
             let merged = sent.iter().filter(|event| {
                 event["data"]["type"] == "MERGED" && event["data"]["mr"] == mr["id"]
             });
             let wanted = usize::from(mr["state"] == "merged");
-            assert_eq!(
-                merged.count(),
-                wanted,
-                "MERGED of {}\n{}",
-                mr["id"],
-                self.story()
-            );
+            assert_eq!(merged.count(), wanted, "MERGED of {}", mr["id"],);
         }
-        let closed = self.events("relic.closed");
+        let closed = self.all_of("relic.closed");
         let closed = closed
             .iter()
             .filter(|event| event["subject"] == relic)
@@ -59,12 +49,12 @@ impl City {
 
     /// Asserts that no raider works, nothing is under way, and a raider's only trace is its history.
     pub fn assert_quiet(&self) {
-        self.wait("nothing is under way", || {
+        wait("nothing is under way", || {
             self.unfinished().is_empty().then_some(())
         });
-        let status = self.ask("status", &json!({}));
+        let status = self.answer("status", json!({}));
         let rig = &status["rigs"][0];
-        assert_eq!(rig["raiders"], json!([]), "{}", self.story());
+        assert_eq!(rig["raiders"], json!([]));
         assert_eq!(rig["forge"]["queue"], json!([]));
         let refs = |dir: &std::path::Path, prefix: &str| {
             git(dir, &["for-each-ref", "--format=%(refname)", prefix])
@@ -80,10 +70,21 @@ impl City {
         assert!(!worktrees.contains("/raiders/"), "{worktrees}");
     }
 
+    /// Returns the merge requests of a relic, the oldest first, in full.
+    pub fn mrs(&self, relic: &str) -> Vec<Value> {
+        let all = self.answer("mq.list", json!({ "rig": "horde" }));
+        let all = all.as_array().expect("a list").clone();
+        let of = all.into_iter().filter(|mr| mr["relic"] == relic);
+        let of = of.map(|mr| self.answer("mq.show", json!({ "mr": mr["id"] })));
+        let mut of: Vec<_> = of.collect();
+        of.sort_by_key(|mr| mr["queued_at"].to_string() + &mr["id"].to_string());
+        of
+    }
+
     /// Returns the work that is still under way, by the place where it is seen.
     fn unfinished(&self) -> Vec<String> {
         let mut left = Vec::new();
-        let store = self.dir().join(".horde/relics.db");
+        let store = self.root().join(".horde/relics.db");
         let store = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let store = store.expect("the store can be read");
         for (table, which) in [
@@ -97,14 +98,16 @@ impl City {
                 left.push(format!("{rows} {table}"));
             }
         }
-        for dir in ["rig/raiders", ".horde/trash", ".horde/outbox"] {
-            let names = std::fs::read_dir(self.dir().join(dir));
+        for dir in ["horde/raiders", ".horde/trash", ".horde/outbox"] {
+            let names = std::fs::read_dir(self.root().join(dir));
             let names = names.into_iter().flatten().flatten();
             left.extend(names.map(|entry| entry.path().display().to_string()));
         }
-        let agents = self.processes().into_iter();
-        let agents = agents.filter(|(_, command)| !command.contains("horde-supervisor"));
-        left.extend(agents.map(|(pid, command)| format!("{pid} {command}")));
+        let running = processes::describe(&processes::of(self.root()));
+        let agents = running
+            .lines()
+            .filter(|line| !line.contains("horde-supervisor"));
+        left.extend(agents.map(str::to_owned));
         let refs = [
             "for-each-ref",
             "--format=%(refname)",
@@ -118,12 +121,7 @@ impl City {
 
     /// Asserts that nothing was ever salvaged, because nothing was ever at risk.
     pub fn assert_no_salvage(&self) {
-        assert_eq!(
-            self.ask("salvage.list", &json!({})),
-            json!([]),
-            "{}",
-            self.story()
-        );
+        assert_eq!(self.answer("salvage.list", json!({})), json!([]),);
         let refs = git(&self.repo(), &["for-each-ref", "refs/horde/salvage"]);
         assert_eq!(refs, "");
     }

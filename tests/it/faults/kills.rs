@@ -3,11 +3,16 @@
 use std::thread;
 use std::time::Duration;
 
+use horde_supervisor::control::protocol::ErrorKind;
 use horde_supervisor::testing::poll::pass;
 use horde_supervisor::testing::tier::by_tier;
 
-use super::city::{City, CityPlan, does};
+use nix::sys::signal::Signal;
+
+use super::{does, plan};
 use crate::support::chance::Chance;
+use crate::support::live::City;
+use crate::support::processes;
 
 const RAIDERS: usize = 6;
 
@@ -15,11 +20,7 @@ const RAIDERS: usize = 6;
 fn a_daemon_killed_at_random_moments_loses_nothing() {
     let mut moments = Chance::seeded();
     for round in 0..by_tier(1, 20) {
-        let plan = CityPlan {
-            raiders: format!("max = {RAIDERS}"),
-            ..CityPlan::default()
-        };
-        let city = City::running(&plan);
+        let mut city = plan().set("raiders", "max", &RAIDERS.to_string()).start();
         let relics: Vec<_> = (1..=RAIDERS)
             .map(|number| {
                 let name = format!("w{number}");
@@ -30,7 +31,7 @@ fn a_daemon_killed_at_random_moments_loses_nothing() {
                     pause % 1000,
                     does(&name)
                 );
-                let relic = city.relic(&name, 0, &script);
+                let relic = city.script(&name, &script);
                 (name, relic)
             })
             .collect();
@@ -42,9 +43,10 @@ fn a_daemon_killed_at_random_moments_loses_nothing() {
                 let after = Duration::from_millis(moments.below(2000) as u64);
                 eprintln!("round {round}, kill {kill}: after {after:?}");
                 pass(after);
-                city.kill();
+                processes::signal(city.pid(), Signal::SIGKILL);
             });
-            city.start(&[]);
+            city.kill();
+            city.start();
         }
         for (_, relic) in &relics {
             charge(&city, relic);
@@ -57,12 +59,9 @@ fn a_daemon_killed_at_random_moments_loses_nothing() {
 
 /// Charges a relic. Refused when it is charged already, unanswered when the daemon dies of it.
 fn charge(city: &City, relic: &str) {
-    let args = serde_json::json!({ "relic": relic, "rig": "rig" });
-    if let Err(error) = city.try_ask("charge", &args) {
-        let expected = ["conflict", "unreachable"];
-        assert!(
-            expected.iter().any(|kind| error.starts_with(kind)),
-            "{error}"
-        );
+    let args = serde_json::json!({ "relic": relic, "rig": "horde" });
+    if let Err(error) = city.ask("charge", args) {
+        let expected = [ErrorKind::Conflict, ErrorKind::Unavailable];
+        assert!(expected.contains(&error.kind), "{error:?}");
     }
 }

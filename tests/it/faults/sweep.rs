@@ -8,13 +8,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
 
+use horde_supervisor::control::protocol::{ControlError, ErrorKind};
 use horde_supervisor::domain::saga::FaultPoint;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::super::support::chance::Chance;
-use super::super::support::git::{commit_all, git, rev, write};
-use super::city::{City, CityPlan, does, touch};
+use super::{does, plan};
+use crate::support::chance::Chance;
+use crate::support::git::{commit_all, git, rev, write};
+use crate::support::live::{City, wait};
 
 /// The number of cities at once: most of their time is spent waiting for processes.
 const AT_ONCE: usize = 4;
@@ -169,66 +171,67 @@ impl Case {
     }
 
     /// Waits until the daemon has died at the point, and starts it again.
-    fn crash(&self, city: &City) {
+    fn crash(&self, city: &mut City) {
         eprintln!("sweep: {:?} at {}", self.story, self.fault());
         city.wait_killed_by(Signal::SIGABRT);
-        city.start(&[]);
+        city.start();
     }
 
-    fn names(&self) -> Vec<String> {
-        (1..=self.raiders)
-            .map(|number| format!("w{number}"))
-            .collect()
+    /// Starts the daemon, makes a relic for each raider, and charges them all at once; the daemon may die of it. Returns
+    /// the names of the work and the relics.
+    fn begin(&self, city: &mut City, script: impl Fn(&str) -> String) -> Vec<(String, String)> {
+        city.start_to_die(&self.fault());
+        let names = (1..=self.raiders).map(|number| format!("w{number}"));
+        let relics = names.map(|name| (name.clone(), city.script(&name, &script(&name))));
+        let relics: Vec<_> = relics.collect();
+        let city = &*city;
+        thread::scope(|scope| {
+            for (_, relic) in &relics {
+                scope.spawn(move || {
+                    accept(city.ask("charge", charge(relic)), ErrorKind::Unavailable);
+                });
+            }
+        });
+        relics
     }
-}
-
-/// Makes relics, and charges them all at once; the daemon may die of it.
-fn charge_all(city: &City, work: Vec<(String, String)>) -> Vec<(String, String)> {
-    let relics: Vec<_> = work
-        .into_iter()
-        .map(|(name, script)| (name.clone(), city.relic(&name, 0, &script)))
-        .collect();
-    thread::scope(|scope| {
-        for (_, relic) in &relics {
-            scope.spawn(|| accept(city.try_ask("charge", &charge(relic)), &["unreachable"]));
-        }
-    });
-    relics
 }
 
 /// Charges the relics that were not accepted; the others are charged or being charged.
 fn charge_again(city: &City, relics: &[(String, String)]) {
     for (_, relic) in relics {
-        accept(city.try_ask("charge", &charge(relic)), &["conflict"]);
+        accept(city.ask("charge", charge(relic)), ErrorKind::Conflict);
     }
 }
 
 fn charge(relic: &str) -> Value {
-    json!({ "relic": relic, "rig": "rig" })
+    json!({ "relic": relic, "rig": "horde" })
 }
 
-/// Checks that the result is a success or an expected failure.
-fn accept(result: Result<Value, String>, expected: &[&str]) {
+/// Checks that the result is a success or the expected failure.
+fn accept(result: Result<Value, ControlError>, expected: ErrorKind) {
     if let Err(error) = result {
-        assert!(
-            expected.iter().any(|kind| error.starts_with(kind)),
-            "{error}"
-        );
+        assert_eq!(error.kind, expected, "{error:?}");
     }
 }
 
+/// Repeats a request until what it is about is gone.
+fn until_gone(what: &str, mut request: impl FnMut() -> Result<Value, ControlError>) {
+    wait(what, || match request() {
+        Ok(_) => Some(()),
+        Err(error) if error.kind == ErrorKind::NotFound => Some(()),
+        Err(error) => {
+            accept(Err(error), ErrorKind::Conflict);
+            None
+        }
+    });
+}
+
 fn work(case: Case) {
-    let city = City::new(&CityPlan::forge(
-        "gates = [{ name = \"test\", run = \"test -d work\" }]",
-    ));
     // The gate's own baseline: a target that is red without any work must not be blamed on the raider.
-    city.start(&[("HORDE_FAULT", &case.fault())]);
-    let names = case
-        .names()
-        .into_iter()
-        .map(|name| (name.clone(), does(&name)));
-    let relics = charge_all(&city, names.collect());
-    case.crash(&city);
+    let gates = r#"[{ name = "test", run = "test -d work" }]"#;
+    let mut city = City::made(&plan().set("forge", "gates", gates));
+    let relics = case.begin(&mut city, does);
+    case.crash(&mut city);
     charge_again(&city, &relics);
     city.assert_landed(&relics);
     city.assert_no_salvage();
@@ -236,55 +239,38 @@ fn work(case: Case) {
 }
 
 fn nuke(case: Case) {
-    let city = City::new(&CityPlan::default());
-    city.start(&[("HORDE_FAULT", &case.fault())]);
-    let root = city.root().display().to_string();
+    let mut city = City::made(&plan());
     let script = |name: &str| {
         let does = does(name).replace('\n', "; ");
         format!(
-            "[ ! -e {root}/go ] || {{ {does}; }}\n\
-             [ -e {root}/{name}.ready ] || {{ echo precious > new; echo changed >> README; }}\n\
-             touch {root}/{name}.ready\n\
-             while :; do sleep 1; done"
+            "[ ! -e $signs/go ] || {{ {does}; }}\n\
+             [ -e $signs/{name} ] || {{ echo precious > new; echo changed >> README; }}\n\
+             sign {name}; forever"
         )
     };
-    let names = case
-        .names()
-        .into_iter()
-        .map(|name| (name.clone(), script(&name)));
-    let relics = charge_all(&city, names.collect());
-    for (name, _) in &relics {
-        let ready = city.root().join(format!("{name}.ready"));
-        city.wait("the raiders hold work", || ready.exists().then_some(()));
-    }
-    let raiders = city.ask("raider.list", &json!({}));
+    let relics = case.begin(&mut city, script);
+    relics.iter().for_each(|(name, _)| city.wait_sign(name));
+    let raiders = city.answer("raider.list", json!({}));
     let raiders: Vec<_> = raiders.as_array().expect("a list").clone();
-    let nuke = |raider: &Value| {
+    let nuke = |city: &City, raider: &Value| {
         let args = json!({ "name": raider["id"], "salvage": true, "yes": true });
-        city.try_ask("raider.nuke", &args)
+        city.ask("raider.nuke", args)
     };
     for raider in &raiders {
-        accept(nuke(raider), &["unreachable"]);
+        accept(nuke(&city, raider), ErrorKind::Unavailable);
     }
-    case.crash(&city);
+    case.crash(&mut city);
     for raider in &raiders {
         // If it was not accepted before the death, the raider is still there; if it was, the raider is gone or about to
         // go.
-        city.wait("the raider is gone", || match nuke(raider) {
-            Ok(_) => Some(()),
-            Err(error) if error.starts_with("not_found") => Some(()),
-            Err(error) => {
-                accept(Err(error), &["conflict"]);
-                None
-            }
-        });
+        until_gone("the raider is gone", || nuke(&city, raider));
     }
     for (_, relic) in &relics {
         city.wait_status(relic, "open");
     }
     city.assert_quiet();
     assert_salvaged(&city, &raiders);
-    touch(&city.root().join("go"));
+    city.sign("go");
     for (_, relic) in &relics {
         city.charge(relic);
     }
@@ -293,59 +279,39 @@ fn nuke(case: Case) {
 }
 
 fn prune(case: Case) {
-    let city = City::new(&CityPlan::default());
-    city.start(&[("HORDE_FAULT", &case.fault())]);
-    let root = city.root().display().to_string();
-    let script = |name: &str| {
-        format!("echo precious > new; touch {root}/{name}.ready; while :; do sleep 1; done")
-    };
-    let names = case
-        .names()
-        .into_iter()
-        .map(|name| (name.clone(), script(&name)));
-    for (name, _) in charge_all(&city, names.collect()) {
-        let ready = city.root().join(format!("{name}.ready"));
-        city.wait("the raiders hold work", || ready.exists().then_some(()));
-    }
-    for raider in city
-        .ask("raider.list", &json!({}))
-        .as_array()
-        .expect("a list")
-    {
+    let mut city = City::made(&plan());
+    let script = |name: &str| format!("echo precious > new; sign {name}; forever");
+    let relics = case.begin(&mut city, script);
+    relics.iter().for_each(|(name, _)| city.wait_sign(name));
+    let raiders = city.answer("raider.list", json!({}));
+    for raider in raiders.as_array().expect("a list") {
         let args = json!({ "name": raider["id"], "salvage": true, "yes": true });
-        city.ask("raider.nuke", &args);
+        city.answer("raider.nuke", args);
     }
-    let salvages = city.ask("salvage.list", &json!({}));
+    let salvages = city.answer("salvage.list", json!({}));
     let salvages = salvages.as_array().expect("a list").clone();
     assert_eq!(salvages.len(), case.raiders);
-    let prune = |salvage: &Value| {
+    let prune = |city: &City, salvage: &Value| {
         let args = json!({ "id": salvage["id"], "yes": true });
-        city.try_ask("salvage.prune", &args)
+        city.ask("salvage.prune", args)
     };
     for salvage in &salvages {
-        accept(prune(salvage), &["unreachable"]);
+        accept(prune(&city, salvage), ErrorKind::Unavailable);
     }
-    case.crash(&city);
+    case.crash(&mut city);
     for salvage in &salvages {
-        city.wait("the salvage is gone", || match prune(salvage) {
-            Ok(_) => Some(()),
-            Err(error) if error.starts_with("not_found") => Some(()),
-            Err(error) => {
-                accept(Err(error), &["conflict"]);
-                None
-            }
-        });
+        until_gone("the salvage is gone", || prune(&city, salvage));
     }
     city.assert_no_salvage();
     city.assert_quiet();
-    let said = city.events("salvage.pruned");
+    let said = city.all_of("salvage.pruned");
     assert_eq!(said.len(), salvages.len(), "{said:?}");
     city.stop();
 }
 
 /// Asserts a salvage of each raider, which restores everything, and no salvage ref without a salvage.
 fn assert_salvaged(city: &City, raiders: &[Value]) {
-    let salvages = city.ask("salvage.list", &json!({}));
+    let salvages = city.answer("salvage.list", json!({}));
     let salvages = salvages.as_array().expect("a list");
     assert_eq!(salvages.len(), raiders.len(), "{salvages:?}");
     let mut known: Vec<&str> = salvages
@@ -360,7 +326,7 @@ fn assert_salvaged(city: &City, raiders: &[Value]) {
     for (number, salvage) in salvages.iter().enumerate() {
         let to = city.root().join(format!("restored-{number}"));
         let to = to.to_str().expect("a text");
-        city.ask("salvage.restore", &json!({ "id": salvage["id"], "to": to }));
+        city.answer("salvage.restore", json!({ "id": salvage["id"], "to": to }));
         let read = |name: &str| std::fs::read_to_string(format!("{to}/{name}"));
         assert_eq!(read("new").expect("it was there"), "precious\n");
         assert_eq!(read("README").expect("it was there"), "hello\nchanged\n");
@@ -369,26 +335,17 @@ fn assert_salvaged(city: &City, raiders: &[Value]) {
 }
 
 fn rework(case: Case) {
-    let city = City::new(&CityPlan::default());
-    city.start(&[("HORDE_FAULT", &case.fault())]);
-    let root = city.root().display().to_string();
+    let mut city = City::made(&plan());
     let script = |name: &str| {
         format!(
-            "touch {root}/{name}.ready; while [ ! -e {root}/go ]; do sleep 0.05; done\n\
+            "sign {name}; await go\n\
              sed \"s/^two.*/two by $HD_RELIC/\" shared.txt > .new; mv .new shared.txt\n\
              git add shared.txt\n{}",
             does(name)
         )
     };
-    let names = case
-        .names()
-        .into_iter()
-        .map(|name| (name.clone(), script(&name)));
-    let relics = charge_all(&city, names.collect());
-    for (name, _) in &relics {
-        let ready = city.root().join(format!("{name}.ready"));
-        city.wait("the raiders work", || ready.exists().then_some(()));
-    }
+    let relics = case.begin(&mut city, script);
+    relics.iter().for_each(|(name, _)| city.wait_sign(name));
     let checkout = city.checkout();
     write(
         &checkout,
@@ -398,8 +355,8 @@ fn rework(case: Case) {
     commit_all(&checkout, "somebody else's");
     git(&checkout, &["push", "-q", "origin", "main"]);
     let theirs = rev(&checkout, "HEAD");
-    touch(&city.root().join("go"));
-    case.crash(&city);
+    city.sign("go");
+    case.crash(&mut city);
     city.assert_landed(&relics);
     git(
         &city.origin(),
@@ -411,7 +368,7 @@ fn rework(case: Case) {
             .iter()
             .filter(|mr| mr["state"] == "conflict")
         {
-            let sent = city.events("message.sent");
+            let sent = city.all_of("message.sent");
             let failed = sent.iter().filter(|event| {
                 event["data"]["type"] == "MERGE_FAILED" && event["data"]["mr"] == mr["id"]
             });

@@ -4,28 +4,27 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, CityPlan, touch};
-use super::super::support::git::git;
-use super::super::support::program;
 use super::{assert_no_raider_blamed, foreign, landed, wait_parked};
+use crate::faults::plan;
+use crate::support::git::git;
+use crate::support::live::City;
+use crate::support::program;
 
 /// Makes a city with one gate: the program `gate` in the temporary directory.
 fn gated(extra: &str) -> City {
-    let city = City::new(&CityPlan::default());
-    let gate = city.root().join("gate").display().to_string();
-    let forge = format!("gates = [{{ name = \"check\", run = \"{gate}\", retries = 0{extra} }}]");
-    city.configured(&CityPlan::forge(forge))
+    let gates = format!(r#"[{{ name = "check", run = "{{root}}/gate", retries = 0{extra} }}]"#);
+    City::made(&plan().set("forge", "gates", &gates))
 }
 
 #[test]
 fn missing_gate_blames_no_raider() {
-    let city = gated("");
-    city.start(&[]);
-    let relic = city.work("w1");
+    let mut city = gated("");
+    city.start();
+    let relic = city.work_on("w1");
     let mr = wait_parked(&city, &relic);
     assert_eq!(mr["gates"][0]["verdict"], "infra", "{mr}");
     program::script(&city.root().join("gate"), "test -f work/w1");
-    city.ask("mq.retry", &json!({ "mr": mr["id"] }));
+    city.answer("mq.retry", json!({ "mr": mr["id"] }));
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
     assert_no_raider_blamed(&city, &relic);
     city.stop();
@@ -33,18 +32,18 @@ fn missing_gate_blames_no_raider() {
 
 #[test]
 fn gate_that_takes_too_long_blames_no_raider() {
-    let city = gated(", timeout = \"500ms\"");
+    let mut city = gated(", timeout = \"500ms\"");
     let root = city.root().display().to_string();
     program::script(
         &city.root().join("gate"),
-        &format!("[ -e {root}/quick ] || exec sleep 1000"),
+        &format!("[ -e {root}/signs/quick ] || exec sleep 1000"),
     );
-    city.start(&[]);
-    let relic = city.work("w1");
+    city.start();
+    let relic = city.work_on("w1");
     let mr = wait_parked(&city, &relic);
     assert_eq!(mr["gates"][0]["verdict"], "infra", "{mr}");
-    touch(&city.root().join("quick"));
-    city.ask("mq.retry", &json!({ "mr": mr["id"] }));
+    city.sign("quick");
+    city.answer("mq.retry", json!({ "mr": mr["id"] }));
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
     assert_no_raider_blamed(&city, &relic);
     city.stop();
@@ -52,16 +51,16 @@ fn gate_that_takes_too_long_blames_no_raider() {
 
 #[test]
 fn red_target_blames_no_raider() {
-    let city = gated("");
+    let mut city = gated("");
     program::script(&city.root().join("gate"), "test ! -e broken");
     foreign(&city, "broken", "by somebody else\n");
-    city.start(&[]);
-    let relic = city.work("w1");
+    city.start();
+    let relic = city.work_on("w1");
     let mr = wait_parked(&city, &relic);
-    let red = city.wait_event("forge.red");
+    let red = city.wait_first("forge.red");
     assert_eq!(red["data"]["target"], "main");
     foreign(&city, "broken", "");
-    city.ask("mq.retry", &json!({ "mr": mr["id"] }));
+    city.answer("mq.retry", json!({ "mr": mr["id"] }));
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
     assert_no_raider_blamed(&city, &relic);
     city.stop();
@@ -69,7 +68,7 @@ fn red_target_blames_no_raider() {
 
 #[test]
 fn only_the_tested_tree_lands_despite_a_push_meanwhile() {
-    let city = gated("");
+    let mut city = gated("");
     let root = city.root().display().to_string();
     foreign(&city, "theirs", "first\n");
     // The first run is overtaken: another push arrives after the tree was made, before it lands.
@@ -84,8 +83,8 @@ fn only_the_tested_tree_lands_despite_a_push_meanwhile() {
              git push -q origin HEAD:main"
         ),
     );
-    city.start(&[]);
-    let relic = city.work("w1");
+    city.start();
+    let relic = city.work_on("w1");
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
     assert_no_raider_blamed(&city, &relic);
     assert_eq!(

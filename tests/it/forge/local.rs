@@ -4,21 +4,19 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, CityPlan};
-use super::super::support::git::{commit_all, git, rev, write};
 use super::{assert_no_raider_blamed, wait_parked};
+use crate::faults::plan;
+use crate::support::git::{commit_all, git, rev, write};
+use crate::support::live::City;
 
 fn without_remote() -> City {
-    City::running(&CityPlan {
-        remote: false,
-        ..CityPlan::default()
-    })
+    plan().without_origin().start()
 }
 
 #[test]
 fn without_a_remote_the_users_branch_and_checkout_move() {
-    let city = without_remote();
-    let relic = city.work("w1");
+    let mut city = without_remote();
+    let relic = city.work_on("w1");
     city.wait_status(&relic, "closed");
     city.assert_quiet();
     city.assert_no_salvage();
@@ -37,21 +35,21 @@ fn without_a_remote_the_users_branch_and_checkout_move() {
 
 #[test]
 fn a_checkout_with_changes_makes_the_landing_wait() {
-    let city = without_remote();
+    let mut city = without_remote();
     write(&city.checkout(), "README", "being edited\n");
     let before = rev(&city.checkout(), "main");
-    let relic = city.work("w1");
+    let relic = city.work_on("w1");
     let mr = wait_parked(&city, &relic);
     let note = mr["note"].as_str().expect("a text");
     assert!(note.contains("README"), "{note}");
-    let shown = city.ask("status", &json!({}));
+    let shown = city.answer("status", json!({}));
     let queued = &shown["rigs"][0]["forge"]["queue"][0];
     assert_eq!(queued["needs_person"], true, "{queued}");
     assert_eq!(rev(&city.checkout(), "main"), before);
     let edited = fs::read_to_string(city.checkout().join("README"));
     assert_eq!(edited.expect("it is there"), "being edited\n");
     write(&city.checkout(), "README", "hello\n");
-    city.ask("mq.retry", &json!({ "mr": mr["id"] }));
+    city.answer("mq.retry", json!({ "mr": mr["id"] }));
     city.wait_status(&relic, "closed");
     city.assert_quiet();
     assert_no_raider_blamed(&city, &relic);
@@ -61,9 +59,9 @@ fn a_checkout_with_changes_makes_the_landing_wait() {
 
 #[test]
 fn a_rig_that_must_not_push_lands_in_its_own_repository() {
-    let city = City::running(&CityPlan::forge("push = false"));
+    let mut city = plan().set("forge", "push", "false").start();
     let before = rev(&city.origin(), "main");
-    let relic = city.work("w1");
+    let relic = city.work_on("w1");
     city.wait_status(&relic, "closed");
     city.assert_quiet();
     city.assert_no_salvage();
@@ -72,7 +70,7 @@ fn a_rig_that_must_not_push_lands_in_its_own_repository() {
     let log = git(&city.repo(), &["log", "--format=%s", "refs/heads/main"]);
     assert_eq!(log, "Work on w1\nfirst");
     // The next landing builds on the last one.
-    let next = city.work("w2");
+    let next = city.work_on("w2");
     city.wait_status(&next, "closed");
     let log = git(&city.repo(), &["log", "--format=%s", "refs/heads/main"]);
     assert_eq!(log, "Work on w2\nWork on w1\nfirst");
@@ -82,7 +80,7 @@ fn a_rig_that_must_not_push_lands_in_its_own_repository() {
 /// During a rebase or a bisect the checkout is not touched; when that is over, the landing continues by itself.
 #[test]
 fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over() {
-    let city = without_remote();
+    let mut city = without_remote();
     let checkout = city.checkout();
     for at in 0..3 {
         write(&checkout, "own", format!("{at}\n"));
@@ -90,7 +88,7 @@ fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over
     }
     git(&checkout, &["bisect", "start", "HEAD", "HEAD~2"]);
     let before = (rev(&checkout, "main"), rev(&checkout, "HEAD"));
-    let relic = city.work("w1");
+    let relic = city.work_on("w1");
     let mr = wait_parked(&city, &relic);
     let note = mr["note"].as_str().expect("a text");
     assert!(note.contains("in the middle of a bisect"), "{note}");
@@ -106,11 +104,11 @@ fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over
 /// A file of the landing may be one that a person has and ignores.
 #[test]
 fn an_ignored_file_in_the_way_is_never_overwritten() {
-    let city = without_remote();
+    let mut city = without_remote();
     let checkout = city.checkout();
     write(&checkout, ".git/info/exclude", "work/\n");
     write(&checkout, "work/w1", "mine\n");
-    let relic = city.work("w1");
+    let relic = city.work_on("w1");
     let mr = wait_parked(&city, &relic);
     let note = mr["note"].as_str().expect("a text");
     assert!(note.contains("work/w1"), "{note}");

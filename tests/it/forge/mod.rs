@@ -10,14 +10,14 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::faults::city::City;
-use super::support::git::{commit_all, git, write};
+use crate::support::git::{commit_all, git, write};
+use crate::support::live::City;
 
 /// Another client pushes a change of one file to main.
 fn foreign(city: &City, file: &str, content: &str) -> String {
     let other = city.root().join("other");
     if !other.exists() {
-        git(city.root(), &["clone", "-q", "origin.git", "other"]);
+        git(city.root(), &["clone", "-q", "horde-origin.git", "other"]);
     }
     git(&other, &["pull", "-q", "--rebase"]);
     match content {
@@ -37,7 +37,7 @@ fn landed(city: &City) -> Vec<String> {
 
 /// Returns all MERGE_FAILED messages of a relic.
 fn failures(city: &City, relic: &str) -> Vec<Value> {
-    let sent = city.events("message.sent").into_iter();
+    let sent = city.all_of("message.sent").into_iter();
     let data = sent.map(|event| event["data"].clone());
     data.filter(|data| data["type"] == "MERGE_FAILED" && data["relic"] == relic)
         .collect()
@@ -46,16 +46,16 @@ fn failures(city: &City, relic: &str) -> Vec<Value> {
 /// Asserts that the work was not blamed: no MERGE_FAILED, and a single raider did all of it.
 fn assert_no_raider_blamed(city: &City, relic: &str) {
     assert_eq!(failures(city, relic), Vec::<Value>::new());
-    let charged = city.events("raider.charged");
+    let charged = city.all_of("raider.charged");
     let charged = charged
         .iter()
         .filter(|event| event["data"]["relic"] == relic);
-    assert_eq!(charged.count(), 1, "{}", city.story());
+    assert_eq!(charged.count(), 1);
 }
 
 /// Waits until the merge request of a relic is parked: in the queue, with a reason and a time.
 fn wait_parked(city: &City, relic: &str) -> Value {
-    let held = city.wait_event("mr.held");
+    let held = city.wait_first("mr.held");
     assert_eq!(held["data"]["relic"], relic);
     let mrs = city.mrs(relic);
     assert_eq!(mrs.len(), 1);

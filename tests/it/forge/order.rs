@@ -1,29 +1,27 @@
 //! The order and the shape in which work lands.
 
-use super::super::faults::city::{City, CityPlan, does, touch};
-use super::super::support::git::git;
 use super::landed;
+use crate::faults::{does, plan};
+use crate::support::git::git;
+use crate::support::live::wait;
 
 #[test]
 fn the_more_urgent_lands_first_and_then_the_older() {
-    let city = City::new(&CityPlan::default());
-    let root = city.root().display().to_string();
-    let city = city.configured(&CityPlan::forge(format!(
-        "gates = [{{ name = \"wait\", run = \"while [ ! -e {root}/go ]; do sleep 0.05; done\" }}]"
-    )));
-    city.start(&[]);
+    let gate = "while [ ! -e {root}/signs/go ]; do sleep 0.05; done";
+    let gates = format!(r#"[{{ name = "wait", run = "{gate}" }}]"#);
+    let mut city = plan().set("forge", "gates", &gates).start();
     let mut work = Vec::new();
     for (name, priority) in [("a", 0), ("b", 0), ("c", 5), ("d", 0)] {
-        let relic = city.relic(name, priority, &does(name));
+        let relic = city.urgent(name, priority, &does(name));
         city.charge(&relic);
         let state = if name == "a" { "testing" } else { "queued" };
-        city.wait(&format!("{name} is {state}"), || {
+        wait(&format!("{name} is {state}"), || {
             let mrs = city.mrs(&relic);
             mrs.iter().any(|mr| mr["state"] == state).then_some(())
         });
         work.push((name.to_owned(), relic));
     }
-    touch(&city.root().join("go"));
+    city.sign("go");
     city.assert_landed(&work);
     let order = landed(&city);
     assert_eq!(order, ["Work on a", "Work on c", "Work on b", "Work on d"]);
@@ -32,11 +30,11 @@ fn the_more_urgent_lands_first_and_then_the_older() {
 
 /// Lands two commits in this style. Returns parents and subjects of main's history, the newest first.
 fn land_two(style: &str) -> Vec<(usize, String)> {
-    let city = City::running(&CityPlan::forge(format!("style = \"{style}\"")));
+    let mut city = plan().set("forge", "style", &format!("{style:?}")).start();
     let script = "echo 1 > one; git add one; git commit -q -m 'Add one'\n\
                   echo 2 > two; git add two; git commit -q -m 'Add two'\n\
                   exec hd done";
-    let relic = city.relic("Add both", 0, script);
+    let relic = city.script("Add both", script);
     city.charge(&relic);
     city.wait_status(&relic, "closed");
     city.assert_quiet();

@@ -4,27 +4,25 @@ use std::fs;
 
 use serde_json::json;
 
-use super::super::faults::city::{City, CityPlan, does, touch};
-use super::super::support::git::git;
-use super::super::support::program;
 use super::{failures, foreign, landed};
+use crate::faults::{does, plan};
+use crate::support::git::git;
+use crate::support::live::City;
+use crate::support::program;
 
 #[test]
 fn conflict_goes_to_a_fresh_raider_with_the_conflicting_files() {
-    let city = City::running(&CityPlan::default());
-    let root = city.root().display().to_string();
+    let mut city = plan().start();
     let script = format!(
-        "cp TASK.md {root}/task.$HD_INCARNATION; touch {root}/ready\n\
-         while [ ! -e {root}/go ]; do sleep 0.05; done\n\
+        "cp TASK.md $HD_CITY/task.$HD_INCARNATION; sign ready; await go\n\
          sed 's/^two.*/two, mine/' shared.txt > .new; mv .new shared.txt; git add shared.txt\n{}",
         does("w1")
     );
-    let relic = city.relic("w1", 0, &script);
+    let relic = city.script("w1", &script);
     city.charge(&relic);
-    let ready = city.root().join("ready");
-    city.wait("the raider works", || ready.exists().then_some(()));
+    city.wait_sign("ready");
     foreign(&city, "shared.txt", "one\ntwo, theirs\nthree\n");
-    touch(&city.root().join("go"));
+    city.sign("go");
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
 
     let failed = failures(&city, &relic);
@@ -35,7 +33,7 @@ fn conflict_goes_to_a_fresh_raider_with_the_conflicting_files() {
     let states: Vec<_> = mrs.iter().map(|mr| mr["state"].clone()).collect();
     assert_eq!(states, ["conflict", "merged"]);
     assert_eq!(mrs[0]["conflict_files"], json!(["shared.txt"]));
-    let charged = city.events("raider.charged");
+    let charged = city.all_of("raider.charged");
     assert_eq!(charged.len(), 2);
     let who = |event: &serde_json::Value| {
         (
@@ -56,19 +54,16 @@ fn conflict_goes_to_a_fresh_raider_with_the_conflicting_files() {
 
 #[test]
 fn a_branch_that_stays_red_is_blocked_and_a_person_is_called() {
-    let city = City::new(&CityPlan::default());
-    let root = city.root().display().to_string();
-    let forge = format!(
-        "rework_attempts = 2\ngates = [{{ name = \"check\", run = \"{root}/gate\", retries = 0 }}]"
-    );
-    let city = city.configured(&CityPlan::forge(forge));
+    let gates = r#"[{ name = "check", run = "{root}/gate", retries = 0 }]"#;
+    let plan = plan().set("forge", "rework_attempts", "2");
+    let mut city = City::made(&plan.set("forge", "gates", gates));
     program::script(
         &city.root().join("gate"),
         "[ ! -e work/bad ] || { echo no bad work please; exit 1; }",
     );
-    city.start(&[]);
-    let script = format!("cp TASK.md {root}/task.$HD_INCARNATION\n{}", does("bad"));
-    let relic = city.relic("bad", 0, &script);
+    city.start();
+    let script = format!("cp TASK.md $HD_CITY/task.$HD_INCARNATION\n{}", does("bad"));
+    let relic = city.script("bad", &script);
     city.charge(&relic);
     city.wait_status(&relic, "blocked");
 
@@ -84,11 +79,11 @@ fn a_branch_that_stays_red_is_blocked_and_a_person_is_called() {
         let task = task.expect("a session");
         assert!(task.contains("no bad work please"), "{task}");
     }
-    city.wait_event("escalation.raised");
-    assert_eq!(city.ask("status", &json!({}))["escalations"], 1);
+    city.wait_first("escalation.raised");
+    assert_eq!(city.answer("status", json!({}))["escalations"], 1);
     assert_eq!(landed(&city), Vec::<String>::new());
     // Its work is kept on the remote, and does not hold up others.
-    let good = city.work("good");
+    let good = city.work_on("good");
     city.wait_status(&good, "closed");
     assert_eq!(landed(&city), ["Work on good"]);
     assert_eq!(city.status_of(&relic), "blocked");

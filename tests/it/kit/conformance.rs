@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
@@ -46,17 +46,11 @@ fn test(role: &str, cases: &[&str]) -> (Value, Option<i32>) {
 fn try_harness(role: &str, words: &[&str]) -> (Value, Option<i32>) {
     let temp = horde_supervisor::testing::scratch();
     city(temp.path(), role);
-    let mut hd = Command::new(cargo_bin("hd"));
-    hd.args(["--json", "harness", "test"]).args(words);
     let path = std::env::var_os("PATH").unwrap();
-    let output = hd
-        .current_dir(temp.path())
-        .env_clear()
-        .env("PATH", path)
-        .env("ANTHROPIC_API_KEY", "of a person")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let mut hd = super::hd(temp.path(), path);
+    hd.args(["--json", "harness", "test"]).args(words);
+    let hd = hd.env("ANTHROPIC_API_KEY", "of a person");
+    let output = hd.output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = String::from_utf8_lossy(&output.stderr);
     let told = serde_json::from_str(&told);

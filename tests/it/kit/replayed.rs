@@ -4,10 +4,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
-use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::testing::tier::by_tier;
 use serde_json::Value;
 
@@ -47,12 +46,10 @@ const KEYS: [&str; 6] = [
 ];
 
 fn hd(dir: &Path, words: &[&str]) -> Command {
-    let mut hd = Command::new(cargo_bin("hd"));
-    hd.args(words).current_dir(dir).env_clear();
-    hd.env("PATH", std::env::var_os("PATH").unwrap());
+    let mut hd = super::hd(dir, std::env::var_os("PATH").unwrap());
+    hd.args(words);
     // A program shows the end of a limit in the zone of its machine.
     hd.env("TZ", "UTC");
-    hd.stdin(Stdio::null());
     hd
 }
 

@@ -2,37 +2,28 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+
+use crate::support::program::script;
 
 /// Makes a directory with a `copilot` of another major version, a home, and a city that uses it.
 fn made() -> tempfile::TempDir {
     let temp = horde_supervisor::testing::scratch();
-    // Written by another process: a file that is open for writing in any process cannot be executed.
-    let script = "mkdir bin home city && printf '#!/bin/sh\\necho 7.0.1\\n' >bin/copilot \
-                  && chmod 755 bin/copilot";
-    let wrote = Command::new("sh")
-        .args(["-c", script])
-        .current_dir(temp.path())
-        .status();
-    assert!(wrote.unwrap().success());
+    for dir in ["bin", "home", "city"] {
+        fs::create_dir(temp.path().join(dir)).unwrap();
+    }
+    script(&temp.path().join("bin/copilot"), "echo 7.0.1");
     let city = "[workspace]\nname = \"x\"\n[[agents]]\nname = \"keeper\"\nharness = \"copilot\"\nprompt = \"p\"\n";
     fs::write(temp.path().join("city/city.toml"), city).unwrap();
     temp
 }
 
 fn hd(root: &Path, words: &[&str]) -> Output {
-    Command::new(cargo_bin("hd"))
-        .args(words)
-        .current_dir(root.join("city"))
-        .env_clear()
-        .env("PATH", root.join("bin"))
-        .env("HOME", root.join("home"))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    let mut hd = super::hd(&root.join("city"), root.join("bin"));
+    let output = hd.args(words).env("HOME", root.join("home")).output();
+    output.unwrap()
 }
 
 fn json(output: &Output) -> Value {

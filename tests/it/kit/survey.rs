@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+
+use crate::support::program::script;
 
 const CITY: &str = r#"
 [workspace]
@@ -25,26 +26,15 @@ prompt = "p"
 fn made() -> tempfile::TempDir {
     let temp = horde_supervisor::testing::scratch();
     fs::write(temp.path().join("city.toml"), CITY).unwrap();
-    // Written by another process: a file that is open for writing in any process cannot be executed.
-    let script = "mkdir bin && printf '#!/bin/sh\\necho \"2.1.197 (Claude Code)\"\\n' >bin/claude \
-                  && chmod 755 bin/claude";
-    let wrote = Command::new("sh")
-        .args(["-c", script])
-        .current_dir(temp.path())
-        .status();
-    assert!(wrote.unwrap().success());
+    let bin = temp.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    script(&bin.join("claude"), "echo \"2.1.197 (Claude Code)\"");
     temp
 }
 
 fn hd(root: &Path, words: &[&str]) -> Output {
-    Command::new(cargo_bin("hd"))
-        .args(words)
-        .current_dir(root)
-        .env_clear()
-        .env("PATH", root.join("bin"))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    let output = super::hd(root, root.join("bin")).args(words).output();
+    output.unwrap()
 }
 
 fn json(root: &Path, words: &[&str]) -> Value {

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{agent, bystander, in_state, later, made, pid, runs_as, stamps_of, started, with};
-use crate::support::git::write;
+use super::{
+    agent, bystander, flaky, in_state, later, made, pid, put_flaky, runs_as, stamps_of, started,
+    with,
+};
 use crate::support::live::until;
 use crate::support::plan::Plan;
 use crate::support::processes;
@@ -101,11 +103,8 @@ fn the_name_of_a_session_outlives_it_and_there_is_only_ever_one() {
 /// start gets the reason, and the child stays at rest.
 #[test]
 fn failed_start_is_answered_with_its_reason() {
-    let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n";
-    let mut city = made(&with(&[flaky.to_owned(), bystander()]));
-    let program = "#!/bin/sh\n. ./stub.sh\npolite\n";
-    write(city.root(), "flaky", program);
-    super::executable(&city, "flaky");
+    let mut city = made(&with(&[flaky(), bystander()]));
+    put_flaky(&city, "polite");
     city.start();
     runs_as(&city, "flaky", 1);
     city.hd(&["agent", "stop", "flaky"]).json();
@@ -119,8 +118,7 @@ fn failed_start_is_answered_with_its_reason() {
         assert_eq!(in_state(&city, "flaky", "stopped")["restarts"], 0);
     }
     city.stop();
-    write(city.root(), "flaky", program);
-    super::executable(&city, "flaky");
+    put_flaky(&city, "polite");
     city.start();
     in_state(&city, "later", "running");
     later(&city);

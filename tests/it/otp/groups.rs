@@ -31,7 +31,7 @@ fn generations(city: &City, wanted: [u64; 3]) -> Vec<u32> {
 /// Returns the journal's events of the three after the first `seen`, in order. The processes' own stamps come in the
 /// order in which the machine schedules them.
 fn since(city: &City, seen: usize) -> Vec<String> {
-    let mut events = city.all_events();
+    let mut events = city.events();
     events.retain(|event| NAMES.iter().any(|name| event["subject"] == *name));
     let words = events.iter().filter_map(|event| {
         let word = match event["type"].as_str().unwrap() {

@@ -4,25 +4,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{bystander, group, in_state, later, made, runs_as, shown, with};
-use crate::support::git::write;
+use super::{bystander, flaky, group, in_state, later, made, put_flaky, runs_as, shown, with};
 use crate::support::live::{City, until};
 use crate::support::processes;
 
 /// The limit of an answer on a busy machine: far less than endless attempts with back-off would take.
 const PROMPT: Duration = Duration::from_secs(20);
 
-/// An agent whose program disappears.
-fn flaky() -> String {
-    "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n".to_owned()
-}
-
 /// Makes a city whose flaky agent is retried for ever.
 fn looping(more: &[String]) -> City {
     let parts = [&[flaky(), bystander()], more].concat();
     let mut city = made(&with(&parts).set("daemon", "max_restarts", "0"));
-    write(city.root(), "flaky", "#!/bin/sh\n. ./stub.sh\nrest\n");
-    super::executable(&city, "flaky");
+    put_flaky(&city, "rest");
     city.start();
     let pid = runs_as(&city, "flaky", 1);
     for name in ["later", "after"] {

@@ -4,8 +4,9 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{agent, in_state, made, pid, runs_as, shown, stamps_of, started, with};
-use crate::support::git::write;
+use super::{
+    agent, flaky, in_state, made, pid, put_flaky, runs_as, shown, stamps_of, started, with,
+};
 use crate::support::live::{City, until};
 use crate::support::processes;
 
@@ -35,11 +36,9 @@ fn deaths_that_are_a_window_apart_never_quarantine() {
 /// as deaths; the death after the last allowed one reaches the limit, and no other child is concerned.
 #[test]
 fn failed_attempts_count_and_the_limit_is_per_child() {
-    let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n";
-    let parts = [flaky.to_owned(), agent("other", "rest", "")];
+    let parts = [flaky(), agent("other", "rest", "")];
     let mut city = made(&with(&parts).set("daemon", "max_restarts", "4"));
-    write(city.root(), "flaky", "#!/bin/sh\n. ./stub.sh\nrest\n");
-    super::executable(&city, "flaky");
+    put_flaky(&city, "rest");
     city.start();
     let (first, other) = (runs_as(&city, "flaky", 1), runs_as(&city, "other", 1));
     kill(&city, "flaky");
@@ -61,8 +60,7 @@ fn failed_attempts_count_and_the_limit_is_per_child() {
     assert_eq!(runs_as(&city, "other", 1), other);
     assert_eq!(stamps_of(&city, "other"), ["up"]);
     city.hd(&["agent", "unquarantine", "flaky"]).error(1);
-    write(city.root(), "flaky", "#!/bin/sh\n. ./stub.sh\nrest\n");
-    super::executable(&city, "flaky");
+    put_flaky(&city, "rest");
     city.hd(&["agent", "start", "flaky"]).json();
     in_state(&city, "flaky", "running");
 }

@@ -57,12 +57,12 @@ use serde_json::{Value, json};
 
 use crate::support::git::write;
 use crate::support::live::{City, wait};
-use crate::support::plan::Plan;
+use crate::support::plan::{self, Plan};
+use crate::support::program;
 
 /// An agent that runs these lines after those of `stub.sh`, with further keys.
 fn agent(name: &str, lines: &str, keys: &str) -> String {
-    let script = format!(". ./stub.sh\n{lines}");
-    format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n{keys}\n")
+    plan::agent(name, &format!(". ./stub.sh\n{lines}"), keys)
 }
 
 /// A group of agents.
@@ -147,9 +147,13 @@ fn bystander() -> String {
     agent("later", "rest", "shutdown_timeout = \"0s\"")
 }
 
-/// Makes a file of the city a program.
-fn executable(city: &City, name: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    let path = city.root().join(name);
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+/// An agent whose program is written by [`put_flaky`], and may disappear.
+fn flaky() -> String {
+    "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n".to_owned()
+}
+
+/// Writes the program of the flaky agent: these lines after those of `stub.sh`.
+fn put_flaky(city: &City, lines: &str) {
+    let program = city.root().join("flaky");
+    program::script(&program, &format!(". ./stub.sh\n{lines}"));
 }

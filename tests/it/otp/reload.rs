@@ -6,9 +6,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{
-    agent, bystander, group, in_state, later, made, pid, runs_as, shown, stamps_of, started, with,
+    agent, bystander, flaky, group, in_state, later, made, pid, put_flaky, runs_as, shown,
+    stamps_of, started, with,
 };
-use crate::support::git::write;
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 use crate::support::processes;
@@ -63,10 +63,9 @@ fn reload_changes_flags_and_children_and_no_other_pid() {
 /// name is a new child.
 #[test]
 fn a_specification_can_go_in_every_state_and_come_again() {
-    let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n".to_owned();
     let waits = agent("waits", "exit 1", "");
     let parts = [
-        flaky,
+        flaky(),
         waits,
         agent("stopped", "polite", ""),
         agent("suspended", "polite", "suspended = true"),
@@ -109,8 +108,7 @@ fn a_specification_can_go_in_every_state_and_come_again() {
         crate::support::live::until("it is gone", || shown(&city, name).is_null());
         city.hd(&["agent", "restart", name]).error(4);
     }
-    write(city.root(), "flaky", "#!/bin/sh\n. ./stub.sh\nrest\n");
-    super::executable(&city, "flaky");
+    put_flaky(&city, "rest");
     save(&city, &plan(&parts));
     for (name, state) in names.iter().zip(["running"].iter().chain(&states[1..])) {
         in_state(&city, name, state);

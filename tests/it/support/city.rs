@@ -12,10 +12,11 @@ use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::facts::{GitFacts, Probed};
 use horde_supervisor::domain::ids::{Incarnation, Oid, RaiderId};
 use horde_supervisor::domain::nuke::{Evidence, Judgement, NukePermit, judge};
-use horde_supervisor::ports::repo::{Repo, SandboxSpec};
+use horde_supervisor::ports::repo::{Repo, SalvageRecord, SandboxSpec};
 use horde_supervisor::testing::{scratch, scratch_on_disk};
 
-use super::git::{commit_all, git, rev, write};
+use super::git::{git, rev, write};
+use super::repository::repository;
 
 /// A rig in a temporary directory.
 pub struct City {
@@ -50,30 +51,23 @@ impl City {
         city
     }
 
-    fn inside(dir: tempfile::TempDir, change: impl FnOnce(&Path)) -> Self {
+    /// As [`City::with`], in this directory.
+    pub fn inside(dir: tempfile::TempDir, change: impl FnOnce(&Path)) -> Self {
         let root = fs::canonicalize(dir.path()).expect("a real path");
         let checkout = root.join("checkout");
-        fs::create_dir(&checkout).expect("a directory");
-        git(
-            &root,
-            &["init", "--quiet", "--bare", "-b", "main", "origin.git"],
-        );
-        git(&checkout, &["init", "--quiet", "-b", "main"]);
-        git(&checkout, &["config", "user.email", "ada@example.invalid"]);
-        for (name, content) in [
-            ("README", "hello\n"),
-            ("src/a.txt", "a1\na2\na3\n"),
-            ("src/b.txt", "b1\nb2\nb3\n"),
-            ("src/deep/c.txt", "c1\n"),
-            ("run.sh", "#!/bin/sh\n"),
-            (".gitignore", "*.ignored\n"),
-        ] {
-            write(&checkout, name, content);
-        }
-        change(&checkout);
-        commit_all(&checkout, "first");
-        git(&checkout, &["remote", "add", "origin", "../origin.git"]);
-        git(&checkout, &["push", "--quiet", "origin", "main"]);
+        repository(&checkout, Some("origin.git"), |checkout| {
+            for (name, content) in [
+                ("README", "hello\n"),
+                ("src/a.txt", "a1\na2\na3\n"),
+                ("src/b.txt", "b1\nb2\nb3\n"),
+                ("src/deep/c.txt", "c1\n"),
+                ("run.sh", "#!/bin/sh\n"),
+                (".gitignore", "*.ignored\n"),
+            ] {
+                write(checkout, name, content);
+            }
+            change(checkout);
+        });
         let repo = repo(&root, RigSource::Path(checkout), true);
         Self { dir, repo }
     }
@@ -105,21 +99,12 @@ impl City {
 
     /// Returns the spec of a raider's sandbox, and writes its task.
     pub fn spec_of(&self, name: &str, incarnation: u64) -> SandboxSpec {
-        let city = self.root().join("city");
-        let task_dir = city.join(format!(".horde/tasks/horde/gt-1/{incarnation}"));
-        write(&task_dir, "TASK.md", "do it\n");
-        write(&task_dir, "outcome", "");
         let base = rev(self.repo.repo_dir(), "refs/remotes/origin/main");
-        SandboxSpec {
-            raider: format!("horde/raiders/{name}").parse().expect("an id"),
-            relic: "gt-1".to_owned().try_into().expect("an id"),
-            incarnation: Incarnation(incarnation),
-            branch: format!("raider/{name}/gt-1-{incarnation}"),
-            base: Oid::new(base).expect("an oid"),
-            path: city.join("horde/raiders").join(name),
-            task_dir,
-            copy: vec![],
-        }
+        spec(
+            &self.root().join("city"),
+            &base,
+            (name, "gt-1", incarnation),
+        )
     }
 
     /// Makes Toast's first sandbox.
@@ -127,6 +112,44 @@ impl City {
         let spec = self.spec(1);
         self.repo.make_sandbox(&spec).expect("a sandbox");
         spec.path
+    }
+
+    /// Pushes the head of a sandbox as the branch `work`.
+    pub fn push_work(&self, sandbox: &Path) {
+        let url = self.repo.push_url().expect("a remote");
+        let push = ["push", "--quiet", &url, "HEAD:refs/heads/work"];
+        git(sandbox, &push);
+        self.repo.fetch_branch("work").expect("fetched");
+    }
+
+    /// Makes the repositories what they were before there were two: everything is in theirs, which borrows from
+    /// nothing.
+    pub fn join(&self) {
+        let (ours, theirs) = (self.repo.repo_dir(), self.repo.theirs());
+        let from = ours.display().to_string();
+        git(theirs, &["fetch", "--quiet", &from, "+refs/*:refs/*"]);
+        git(theirs, &["repack", "-adq"]);
+        fs::remove_file(theirs.join("objects/info/alternates")).expect("it borrows");
+        fs::remove_dir_all(ours).expect("removed");
+    }
+
+    /// Saves what Toast's sandbox holds.
+    pub fn salvage(&self, sandbox: &Path) -> SalvageRecord {
+        let saved = self.repo.salvage(sandbox, &toast(), Incarnation(1));
+        saved.expect("salvage")
+    }
+
+    /// Restores salvage. Returns the directory.
+    pub fn restored(&self, record: &SalvageRecord) -> PathBuf {
+        let to = self.root().join("restored");
+        self.repo.restore(record, &to).expect("restored");
+        to
+    }
+
+    /// Removes a sandbox.
+    pub fn discard(&self, permit: &NukePermit) {
+        let removed = self.repo.discard_sandbox(permit, &self.trash(), &|| Ok(()));
+        removed.expect("removed");
     }
 
     /// Returns the facts of a sandbox.
@@ -142,15 +165,37 @@ pub fn repo(root: &Path, source: RigSource, push: bool) -> GitRepo {
 
 /// Describes a rig under `root`.
 pub fn rig(root: &Path, source: RigSource, push: bool) -> GitRig {
-    let rig = root.join("city/horde");
+    rig_of(&root.join("city"), source, push)
+}
+
+/// Describes the rig of a city in this directory.
+pub fn rig_of(city: &Path, source: RigSource, push: bool) -> GitRig {
+    let rig = city.join("horde");
     GitRig {
         name: "horde".parse().expect("a name"),
         source,
-        ours: root.join("city/.horde/custody/horde.git"),
+        ours: city.join(".horde/custody/horde.git"),
         theirs: rig.join("repo.git"),
         raiders_dir: rig.join("raiders"),
         forge_dir: rig.join("forge"),
         push,
+    }
+}
+
+/// Returns the spec of a sandbox in a city: the raider's name, its relic and its incarnation. Writes its task.
+pub fn spec(city: &Path, base: &str, (name, relic, incarnation): (&str, &str, u64)) -> SandboxSpec {
+    let task_dir = city.join(format!(".horde/tasks/horde/{relic}/{name}-{incarnation}"));
+    write(&task_dir, "TASK.md", "do it\n");
+    write(&task_dir, "outcome", "");
+    SandboxSpec {
+        raider: format!("horde/raiders/{name}").parse().expect("an id"),
+        relic: relic.to_owned().try_into().expect("an id"),
+        incarnation: Incarnation(incarnation),
+        branch: format!("raider/{name}/{relic}-{incarnation}"),
+        base: Oid::new(base).expect("an oid"),
+        path: city.join("horde/raiders").join(name),
+        task_dir,
+        copy: vec![],
     }
 }
 

@@ -1,20 +1,21 @@
 //! A city with the real daemon, real git and a scripted agent (`agent.sh`).
 
+pub mod asks;
+
 use std::fs::{self, File};
-use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use horde_supervisor::control::client::{Client, Flow};
-use horde_supervisor::control::protocol::{ControlError, Op};
 use horde_supervisor::testing::{poll::poll, scratch};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::git::{commit_all, git, write};
+use super::git::git;
 use super::plan::Plan;
 use super::{processes, tmux};
 
@@ -90,11 +91,7 @@ impl City {
         for part in ["home", "signs", "seen"] {
             fs::create_dir(root.join(part)).unwrap();
         }
-        write(&root, "agent.sh", include_str!("agent.sh"));
-        for (rig, _) in plan.rigs() {
-            repository(&root, rig);
-        }
-        write(&root, "city.toml", plan.toml());
+        plan.write_to(&root);
         Self {
             dir,
             root,
@@ -107,6 +104,21 @@ impl City {
     /// Returns the city's directory.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Returns the checkout of the rig `horde`.
+    pub fn checkout(&self) -> PathBuf {
+        self.root.join("horde-checkout")
+    }
+
+    /// Returns the supervisor's own repository of the rig `horde`.
+    pub fn repo(&self) -> PathBuf {
+        self.root.join(".horde/custody/horde.git")
+    }
+
+    /// Returns the repository of the sandboxes of the rig `horde`.
+    pub fn theirs(&self) -> PathBuf {
+        self.root.join("horde/repo.git")
     }
 
     /// Returns the bare origin of the rig `horde`.
@@ -172,13 +184,30 @@ impl City {
     }
 
     /// Starts the daemon by this command.
-    pub fn start_as(&mut self, mut supervisor: Command) {
+    pub fn start_as(&mut self, supervisor: Command) {
+        self.spawn(supervisor, |status| {
+            panic!("the daemon ended with {status}")
+        });
+    }
+
+    /// Starts the daemon, which aborts at a fault point (`<point>:<n>`). Waits until it answers or has ended.
+    pub fn start_to_die(&mut self, fault: &str) {
+        // It dies on purpose, without a core dump.
+        let (_, most) = getrlimit(Resource::RLIMIT_CORE).unwrap();
+        setrlimit(Resource::RLIMIT_CORE, 0, most).unwrap();
+        let mut supervisor = self.supervisor();
+        supervisor.env("HORDE_FAULT", fault);
+        self.spawn(supervisor, drop);
+    }
+
+    fn spawn(&mut self, mut supervisor: Command, ended: impl Fn(ExitStatus)) {
         assert!(self.daemon.is_none(), "it runs");
         let mut daemon = supervisor.spawn().unwrap();
         let pid = daemon.id();
         wait("the daemon answers", || {
             if let Some(status) = daemon.try_wait().unwrap() {
-                panic!("the daemon ended with {status}:\n{}", self.log_tail());
+                ended(status);
+                return Some(());
             }
             let answer = self.ask("ping", json!({})).ok()?;
             (answer["pid"] == pid).then_some(())
@@ -209,8 +238,12 @@ impl City {
     /// Kills the daemon with `kill -9`.
     pub fn kill(&mut self) {
         processes::signal(self.pid(), Signal::SIGKILL);
-        self.abandoned = true;
-        self.ended();
+        self.wait_killed_by(Signal::SIGKILL);
+    }
+
+    /// Waits until this signal has ended the daemon.
+    pub fn wait_killed_by(&mut self, signal: Signal) {
+        assert_eq!(self.ended().signal(), Some(signal as i32));
     }
 
     /// Stops the daemon and leaves the sessions running.
@@ -237,189 +270,38 @@ impl City {
         }
     }
 
-    fn client(&self) -> Result<Client, ControlError> {
-        Client::connect(&self.root.join(".horde/control.sock"))
-    }
-
-    /// Makes a request to the supervisor.
-    pub fn op(name: &str, args: Value) -> Op {
-        let args: Map<_, _> = serde_json::from_value(args).unwrap();
-        Op::parse(name.parse().unwrap(), args).unwrap()
-    }
-
-    /// Sends a request without a process in between.
-    pub fn ask(&self, op: &str, args: Value) -> Result<Value, ControlError> {
-        self.client()?.call(&Self::op(op, args))
-    }
-
-    /// Returns the journal so far.
-    pub fn events(&self) -> Vec<Value> {
-        self.journal(json!({}))
-    }
-
-    fn journal(&self, args: Value) -> Vec<Value> {
-        let mut events = Vec::new();
-        let op = Self::op("events", args);
-        let streamed = self.client().unwrap().stream(&op, |event| {
-            events.push(event);
-            Ok::<_, ControlError>(Flow::Continue)
-        });
-        streamed.unwrap();
-        events
-    }
-
-    /// Returns every event of the journal, in order.
-    pub fn all_events(&self) -> Vec<Value> {
-        self.journal(json!({}))
-    }
-
-    /// Returns the events of a type, about any subject.
-    pub fn all_of(&self, kind: &str) -> Vec<Value> {
-        self.journal(json!({ "type": kind }))
-    }
-
-    /// Returns the events of a type about a subject.
-    pub fn happened(&self, kind: &str, subject: &str) -> Vec<Value> {
-        let mut events = self.all_of(kind);
-        events.retain(|event| event["subject"] == subject);
-        events
-    }
-
-    /// Waits for the n-th event of a type about a subject.
-    pub fn wait_event(&self, n: usize, kind: &str, subject: &str) -> Value {
-        wait(&format!("{kind} of {subject}, {n}"), || {
-            self.happened(kind, subject).into_iter().nth(n - 1)
-        })
-    }
-
-    /// Makes a relic whose agent does these lines.
-    pub fn relic(&self, title: &str, steps: &[&str]) -> String {
-        self.relic_in("horde", title, steps)
-    }
-
-    /// Makes such a relic in another rig.
-    pub fn relic_in(&self, rig: &str, title: &str, steps: &[&str]) -> String {
-        let args = json!({ "title": title, "body": body(steps), "rig": rig });
-        let relic = self.ask("relic.create", args).unwrap();
-        relic["id"].as_str().expect("an id").to_owned()
-    }
-
-    /// Charges a relic, which must succeed. Returns the raider's full id.
-    pub fn charge(&self, relic: &str) -> String {
-        let charged = self.hd(&["charge", relic, "horde"]).json();
-        charged["raider"].as_str().expect("a raider").to_owned()
-    }
-
-    /// Makes a relic and charges it. Returns its id.
-    pub fn work(&self, title: &str, steps: &[&str]) -> String {
-        let relic = self.relic(title, steps);
-        self.charge(&relic);
-        relic
-    }
-
-    /// Returns a relic's status.
-    pub fn status_of(&self, relic: &str) -> String {
-        let shown = self.ask("relic.show", json!({ "relic": relic })).unwrap();
-        shown["status"].as_str().expect("a status").to_owned()
-    }
-
-    /// Waits until a relic has a status.
-    pub fn wait_status(&self, relic: &str, status: &str) {
-        until(&format!("{relic} is {status}"), || {
-            self.status_of(relic) == status
-        });
-    }
-
-    /// Returns all raiders, as `raider list` shows them.
-    pub fn raiders(&self) -> Vec<Value> {
-        let raiders = self.ask("raider.list", json!({})).unwrap();
-        raiders.as_array().expect("a list").clone()
-    }
-
-    /// Waits until the raider of a relic has a session of at least this generation, and returns the raider.
-    pub fn wait_session(&self, relic: &str, generation: u64) -> Value {
-        wait(&format!("session {generation} of {relic}"), || {
-            let mut raiders = self.raiders().into_iter();
-            let raider = raiders.find(|raider| raider["hook"] == relic)?;
-            let up = raider["session"]["generation"].as_u64()? >= generation;
-            up.then_some(raider)
-        })
-    }
-
-    /// Waits until no raider is left.
-    pub fn wait_no_raiders(&self) {
-        until("no raider is left", || self.raiders().is_empty());
-    }
-
-    /// Gives a sign to agents.
-    pub fn sign(&self, name: &str) {
-        write(&self.root, &format!("signs/{name}"), "");
-    }
-
-    /// Waits for a sign of an agent.
-    pub fn wait_sign(&self, name: &str) {
-        until(&format!("the sign {name}"), || {
-            self.root.join("signs").join(name).exists()
-        });
-    }
-
-    /// Waits for the end of a command that an agent tried.
-    pub fn wait_tried(&self, name: &str) -> Ran {
-        self.wait_sign(name);
-        let read = |file: String| fs::read_to_string(self.root.join("signs").join(file)).unwrap();
-        Ran {
-            code: read(name.to_owned()).parse().unwrap(),
-            out: read(format!("{name}.out")),
-            err: read(format!("{name}.err")),
-        }
-    }
-
-    /// Waits for the n-th session of a relic, and returns its prompt.
-    pub fn wait_prompt(&self, relic: &str, n: usize) -> String {
-        let path = self.root.join(format!("seen/{relic}.{n}/prompt"));
-        wait(&format!("prompt {n} of {relic}"), || {
-            fs::read_to_string(&path).ok()
-        })
-    }
-
-    /// Returns the number of sessions that a relic has had.
-    pub fn sessions_of(&self, relic: &str) -> usize {
-        let seen = fs::read_dir(self.root.join("seen")).unwrap();
-        let names = seen.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names
-            .filter(|name| name.rsplit_once('.').is_some_and(|(of, _)| of == relic))
-            .count()
-    }
-
     fn log_tail(&self) -> String {
-        let mut log = String::new();
-        let file = File::open(self.root.join("supervisor.log"));
-        if file
-            .and_then(|mut file| file.read_to_string(&mut log))
-            .is_err()
-        {
+        let Ok(log) = fs::read_to_string(self.root.join("supervisor.log")) else {
             return "(no log)".to_owned();
-        }
+        };
         let lines: Vec<_> = log.lines().map(shortened).collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
+    /// Copies the log of a failed test to the directory in `HORDE_TEST_LOGS`.
+    fn keep_log(&self) {
+        let Some(dir) = std::env::var_os("HORDE_TEST_LOGS") else {
+            return;
+        };
+        let name = self.root.file_name().unwrap_or_default();
+        let kept = fs::create_dir_all(&dir)
+            .and_then(|()| fs::copy(self.root.join("supervisor.log"), Path::new(&dir).join(name)));
+        if let Err(error) = kept {
+            eprintln!("the log was not kept: {error}");
+        }
+    }
+
     /// Ends the daemon in the ordinary way. Returns the processes that are left and should not be.
     fn close(&mut self) -> Vec<u32> {
-        let Some(mut daemon) = self.daemon.take() else {
-            let left = processes::of(&self.root);
-            return if self.abandoned {
-                self.end_all();
-                Vec::new()
-            } else {
-                left
-            };
-        };
-        processes::signal(daemon.id(), Signal::SIGTERM);
-        let ended = || (!matches!(daemon.try_wait(), Ok(None))).then_some(());
-        if poll(LIMIT, ended).is_none() {
-            processes::signal(daemon.id(), Signal::SIGKILL);
-            let _reaped = daemon.wait();
+        if let Some(mut daemon) = self.daemon.take() {
+            processes::signal(daemon.id(), Signal::SIGTERM);
+            let ended = || (!matches!(daemon.try_wait(), Ok(None))).then_some(());
+            if poll(LIMIT, ended).is_none() {
+                processes::signal(daemon.id(), Signal::SIGKILL);
+                let _reaped = daemon.wait();
+            }
+        } else if self.abandoned {
+            self.end_all();
         }
         // A tmux server ends by itself after its last session.
         let _left = poll(LEAVE, || processes::of(&self.root).is_empty().then_some(()));
@@ -444,6 +326,7 @@ impl Drop for City {
                 self.root.display(),
                 self.log_tail()
             );
+            self.keep_log();
         }
         let left = self.close();
         let told = processes::describe(&left);
@@ -474,27 +357,4 @@ fn shortened(line: &str) -> String {
         }
         None => line.to_owned(),
     }
-}
-
-/// Returns the body of a relic whose agent does these lines.
-pub fn body(steps: &[&str]) -> String {
-    steps.iter().map(|step| format!("$ {step}\n")).collect()
-}
-
-/// Makes a checkout of a rig with some history on `main`, and its bare origin.
-fn repository(root: &Path, rig: &str) {
-    let checkout = root.join(format!("{rig}-checkout"));
-    fs::create_dir(&checkout).unwrap();
-    git(&checkout, &["init", "--quiet", "-b", "main"]);
-    git(&checkout, &["config", "user.email", "ada@example.invalid"]);
-    write(&checkout, "README", "hello\n");
-    write(&checkout, ".gitignore", "*.ignored\n");
-    commit_all(&checkout, "first");
-    let origin = format!("{rig}-origin.git");
-    git(root, &["init", "--quiet", "--bare", "-b", "main", &origin]);
-    git(
-        &checkout,
-        &["remote", "add", "origin", &format!("../{origin}")],
-    );
-    git(&checkout, &["push", "--quiet", "origin", "main"]);
 }

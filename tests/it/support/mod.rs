@@ -9,6 +9,8 @@ pub mod live;
 pub mod namespace;
 pub mod plan;
 pub mod processes;
-pub mod program;
 pub mod pty;
+pub mod repository;
 pub mod tmux;
+
+pub use horde_supervisor::testing::program;

@@ -1,22 +1,45 @@
-//! The `city.toml` of a test: quick restarts, no patrol during a test, and the test's own settings over that.
+//! The builder of every city with a daemon: its `city.toml`, its rigs with their repositories, its agents. Restarts are
+//! quick, there is no patrol during a test, and the test's own settings go over that.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use super::git::write;
 use super::live::City;
+use super::repository::repository;
 
-/// The contents of a `city.toml`, by section.
+/// A rig of a plan.
+struct Rig {
+    name: &'static str,
+    prefix: &'static str,
+    /// The checkout, if it exists already.
+    checkout: Option<PathBuf>,
+}
+
+/// The plan of a city. `{root}` in a setting stands for the city's directory.
 pub struct Plan {
     sections: BTreeMap<&'static str, BTreeMap<&'static str, String>>,
-    rigs: Vec<(&'static str, &'static str)>,
+    rigs: Vec<Rig>,
+    files: Vec<(&'static str, &'static str)>,
+    has_origin: bool,
+    harness: String,
     more: String,
 }
 
 impl Plan {
     /// A plan with one rig `horde`, whose relics are `gt-1`, `gt-2` ...
     pub fn new() -> Self {
+        Self::without_rigs().rig("horde", "gt")
+    }
+
+    /// A plan of a city without a rig.
+    pub fn without_rigs() -> Self {
         let empty = Self {
             sections: BTreeMap::new(),
-            rigs: vec![("horde", "gt")],
+            rigs: Vec::new(),
+            files: vec![("README", "hello\n"), (".gitignore", "*.ignored\n")],
+            has_origin: true,
+            harness: r#"["sh", "../../../agent.sh"]"#.to_owned(),
             more: String::new(),
         };
         empty
@@ -41,20 +64,52 @@ impl Plan {
     }
 
     /// Adds a rig.
-    pub fn rig(mut self, name: &'static str, prefix: &'static str) -> Self {
-        self.rigs.push((name, prefix));
+    pub fn rig(self, name: &'static str, prefix: &'static str) -> Self {
+        self.rig_around(None, name, prefix)
+    }
+
+    /// Adds a rig around a checkout that exists, or around a new one.
+    pub fn rig_around(
+        mut self,
+        checkout: Option<PathBuf>,
+        name: &'static str,
+        prefix: &'static str,
+    ) -> Self {
+        self.rigs.push(Rig {
+            name,
+            prefix,
+            checkout,
+        });
         self
+    }
+
+    /// Adds a file to the first commit of every rig.
+    pub fn file(mut self, name: &'static str, content: &'static str) -> Self {
+        self.files.push((name, content));
+        self
+    }
+
+    /// Gives the rigs no origin.
+    pub fn without_origin(mut self) -> Self {
+        self.has_origin = false;
+        self
+    }
+
+    /// Sets the command of the harness of raiders, an array.
+    pub fn harness(mut self, command: &str) -> Self {
+        command.clone_into(&mut self.harness);
+        self
+    }
+
+    /// Adds an agent that runs this script, with further keys.
+    pub fn agent(self, name: &str, script: &str, keys: &str) -> Self {
+        self.add(&agent(name, script, keys))
     }
 
     /// Adds sections unchanged.
     pub fn add(mut self, toml: &str) -> Self {
         self.more.push_str(toml);
         self
-    }
-
-    /// Returns the rigs and their prefixes.
-    pub fn rigs(&self) -> &[(&'static str, &'static str)] {
-        &self.rigs
     }
 
     /// Makes the city and starts its daemon.
@@ -64,16 +119,37 @@ impl Plan {
         city
     }
 
-    /// Returns the text of the file.
+    /// Writes the city's files into its directory.
+    pub fn write_to(&self, root: &Path) {
+        write(root, "agent.sh", include_str!("agent.sh"));
+        for rig in self.rigs.iter().filter(|rig| rig.checkout.is_none()) {
+            let checkout = root.join(format!("{}-checkout", rig.name));
+            let origin = self.has_origin.then(|| format!("{}-origin.git", rig.name));
+            repository(&checkout, origin.as_deref(), |checkout| {
+                for (name, content) in &self.files {
+                    write(checkout, name, content);
+                }
+            });
+        }
+        let toml = self.toml().replace("{root}", &root.display().to_string());
+        write(root, "city.toml", toml);
+    }
+
+    /// Returns the text of the file, with its placeholders.
     pub fn toml(&self) -> String {
         let mut toml = "[workspace]\nname = \"e2e\"\n".to_owned();
         self.section(&mut toml, "daemon", "daemon");
         self.section(&mut toml, "session", "session");
-        toml.push_str("[harness.script]\ncommand = [\"sh\", \"../../../agent.sh\"]\n");
+        toml.push_str(&format!("[harness.script]\ncommand = {}\n", self.harness));
         toml.push_str("env = { GIT_CONFIG_NOSYSTEM = \"1\" }\n");
-        for (name, prefix) in &self.rigs {
+        for rig in &self.rigs {
+            let checkout = match &rig.checkout {
+                Some(checkout) => checkout.display().to_string(),
+                None => format!("{}-checkout", rig.name),
+            };
             toml.push_str(&format!(
-                "[[rigs]]\nname = \"{name}\"\npath = \"{name}-checkout\"\nprefix = \"{prefix}\"\n"
+                "[[rigs]]\nname = \"{}\"\npath = \"{checkout}\"\nprefix = \"{}\"\n",
+                rig.name, rig.prefix
             ));
             for part in ["raiders", "witness", "forge"] {
                 self.section(&mut toml, &format!("rigs.{part}"), part);
@@ -88,4 +164,9 @@ impl Plan {
             toml.push_str(&format!("{key} = {value}\n"));
         }
     }
+}
+
+/// Returns the section of an agent that runs this script, with further keys.
+pub fn agent(name: &str, script: &str, keys: &str) -> String {
+    format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n{keys}\n")
 }

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::git::{git, try_git};
-use horde_supervisor::adapters::git::{GitRepo, GitRig};
+use crate::support::city::repo;
+use crate::support::git::{git, try_git, write};
+use crate::support::repository::repository;
+use horde_supervisor::adapters::git::GitRepo;
 use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::saga::FaultPoint;
 use horde_supervisor::ports::repo::Repo;
-use horde_supervisor::testing::world::{Scenario, Town, rig};
+use horde_supervisor::testing::world::{Scenario, Town};
 
 /// Another line of work, which conflicts with every edit of its only file.
 pub const OTHER: &str = "refs/horde/test/other";
@@ -98,16 +100,7 @@ impl Lab {
         let dir = horde_supervisor::testing::scratch_on_disk();
         let root = fs::canonicalize(dir.path()).expect("a path");
         found(&root);
-        let own = root.join("city/horde");
-        let repo = GitRepo::new(GitRig {
-            name: rig(),
-            source: RigSource::Path(root.join("checkout")),
-            ours: root.join("city/.horde/custody/horde.git"),
-            theirs: own.join("repo.git"),
-            raiders_dir: own.join("raiders"),
-            forge_dir: own.join("forge"),
-            push: true,
-        });
+        let repo = repo(&root, RigSource::Path(root.join("checkout")), true);
         repo.prepare().expect("prepared");
         let bare = repo.theirs().display().to_string();
         let other = format!("HEAD:{OTHER}");
@@ -223,16 +216,14 @@ impl Lab {
 /// Makes a checkout with a bare origin, a second line of work at its HEAD, and a library.
 fn found(root: &Path) {
     let (checkout, library) = (root.join("checkout"), root.join("library"));
-    git(root, &["init", "-q", "--bare", "-b", "main", "origin.git"]);
-    for dir in [&checkout, &library] {
-        git(
-            root,
-            &["init", "-q", "-b", "main", &dir.display().to_string()],
-        );
-    }
-    fs::write(library.join("code"), "library\n").expect("written");
-    git(&library, &["add", "code"]);
-    git(&library, &["commit", "-qm", "library"]);
+    repository(&library, None, |dir| write(dir, "code", "library\n"));
+    repository(&checkout, Some("origin.git"), fill);
+    git(&checkout, &["checkout", "-q", "-b", "other"]);
+    write(&checkout, "src/a.txt", "theirs\n");
+    git(&checkout, &["commit", "-qam", "other"]);
+}
+
+fn fill(checkout: &Path) {
     for (name, text) in [
         ("README", "hello\n"),
         ("src/a.txt", "a\n"),
@@ -255,20 +246,11 @@ fn found(root: &Path) {
             "*.eol text eol=crlf\n*.held filter=held\n*.nb filter=strip\n*.dat filter=none-such text eol=lf\n",
         ),
     ] {
-        let path = checkout.join(name);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
-        fs::write(path, text).expect("written");
+        write(checkout, name, text);
     }
-    fs::write(checkout.join("crlf.eol"), CRLF).expect("written");
+    write(checkout, "crlf.eol", CRLF);
     let exec = fs::Permissions::from_mode(0o755);
     fs::set_permissions(checkout.join("run.sh"), exec).expect("set");
     std::os::unix::fs::symlink("README", checkout.join("link")).expect("linked");
     std::os::unix::fs::symlink("a.txt", checkout.join("src/link")).expect("linked");
-    git(&checkout, &["add", "-A"]);
-    git(&checkout, &["commit", "-qm", "first"]);
-    git(&checkout, &["remote", "add", "origin", "../origin.git"]);
-    git(&checkout, &["push", "-q", "origin", "main"]);
-    git(&checkout, &["checkout", "-q", "-b", "other"]);
-    fs::write(checkout.join("src/a.txt"), "theirs\n").expect("written");
-    git(&checkout, &["commit", "-qam", "other"]);
 }

@@ -95,8 +95,7 @@ async fn checkout_that_is_taken_up_during_the_gates_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn commits_that_a_no_op_did_not_land_are_kept_as_salvage() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     for _ in 0..2 {
         town.parts.repo.script_merge(MergeOutcome::Nothing);
     }
@@ -128,8 +127,7 @@ async fn commits_that_a_no_op_did_not_land_are_kept_as_salvage() {
 /// Neither a retry nor a fresh raider gives it a common history.
 #[tokio::test(start_paused = true)]
 async fn unrelated_history_goes_to_a_person() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.script_merge(MergeOutcome::Unrelated);
     town.completed(&charged.raider).await.unwrap();
     town.pass(SECOND * 31).await;

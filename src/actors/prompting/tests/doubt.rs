@@ -100,8 +100,7 @@ async fn first_prompt_that_a_dialog_swallowed_is_not_paid_by_the_words_of_a_pers
 
 #[tokio::test(start_paused = true)]
 async fn pastes_of_the_supervisor_before_count() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     sessions.hides_pastes(&charged.session);
@@ -121,8 +120,7 @@ async fn pastes_of_the_supervisor_before_count() {
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_was_taken_without_an_answer_is_typed_once() {
     for city in [pastes as fn(&mut City), stdin] {
-        let town = Scenario::new().with(city).start().await;
-        let charged = raider(&town, LOGIN).await;
+        let (town, charged) = started(city, LOGIN).await;
         let sessions = &town.parts.sessions;
         sessions.silence(&charged.session, Some(Silence::TakesAll));
         sessions.show(&charged.session, Some("> "));
@@ -135,8 +133,7 @@ async fn first_prompt_that_was_taken_without_an_answer_is_typed_once() {
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_may_have_been_taken_calls_a_person_and_is_not_typed_again() {
     for is_old in [false, true] {
-        let town = Scenario::new().with(stdin).start().await;
-        let charged = raider(&town, LOGIN).await;
+        let (town, charged) = started(stdin, LOGIN).await;
         let sessions = &town.parts.sessions;
         if is_old {
             sessions.is_old(&charged.session);
@@ -160,8 +157,7 @@ async fn first_prompt_that_may_have_been_taken_calls_a_person_and_is_not_typed_a
 /// A tmux server that does not answer leaves this unknown.
 #[tokio::test(start_paused = true)]
 async fn person_is_called_where_it_is_not_known_whether_one_is_attached() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.guess_attached(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
@@ -174,8 +170,7 @@ async fn person_is_called_where_it_is_not_known_whether_one_is_attached() {
 
 #[tokio::test(start_paused = true)]
 async fn first_prompt_outlives_connections_that_a_holder_drops() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.hang_up(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
@@ -193,8 +188,7 @@ async fn end_of_a_session_closes_no_call_about_the_next_one() {
         knows_its_input(city);
         city.daemon.patrol_interval = 600 * SECOND;
     };
-    let town = Scenario::new().with(rarely).start().await;
-    let charged = raider(&town, "What is new").await;
+    let (town, charged) = started(rarely, "What is new").await;
     let sessions = &town.parts.sessions;
     town.pass(60 * SECOND).await;
     assert!(call(&town, "").await.is_some());
@@ -206,8 +200,7 @@ async fn end_of_a_session_closes_no_call_about_the_next_one() {
 /// A full disk, for ever.
 #[tokio::test(start_paused = true)]
 async fn task_of_a_first_prompt_ends_with_its_session_although_nothing_can_be_written() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let sessions = &town.parts.sessions;
     let handle = handle(&town, &charged).await;
     sessions.refuse_meta(&charged.session, true);

@@ -5,8 +5,7 @@ use super::*;
 /// Alternating reasons hold it back like a lasting one.
 #[tokio::test(start_paused = true)]
 async fn reasons_that_take_turns_call_a_person_as_one_that_stays_does() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     for _ in 0..10 {
@@ -24,8 +23,7 @@ async fn reasons_that_take_turns_call_a_person_as_one_that_stays_does() {
 /// A program that repeatedly discards a paste.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_is_pasted_three_times_at_most_and_then_a_person_is_called() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     sessions.hides_pastes(&charged.session);
@@ -41,71 +39,57 @@ async fn first_prompt_is_pasted_three_times_at_most_and_then_a_person_is_called(
 
 #[tokio::test(start_paused = true)]
 async fn call_for_a_first_prompt_is_closed_by_the_supervisor_that_types_it_after_a_restart() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, "What is new").await;
+    let (town, charged) = started(knows_its_input, "What is new").await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(60 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
+    let called = one_call(&town, "").await;
     let town = restarted(town, knows_its_input).await;
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 /// The program may have taken the prompt while no supervisor ran.
 #[tokio::test(start_paused = true)]
 async fn call_for_a_first_prompt_is_closed_when_a_supervisor_finds_none_owed() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, "What is new").await;
+    let (town, charged) = started(knows_its_input, "What is new").await;
     town.parts.sessions.reads_keys(&charged.session);
     town.pass(60 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
+    let called = one_call(&town, "").await;
     let handle = handle(&town, &charged).await;
     town.parts.sessions.set_meta(&handle, OWED, "").unwrap();
     let town = restarted(town, knows_its_input).await;
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 0);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn screen_that_cannot_be_seen_calls_a_person() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     town.parts.sessions.show(&charged.session, None);
     town.pass(60 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("cannot be read"), "{called:?}");
+    one_call(&town, "cannot be read").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_cannot_be_read_calls_a_person() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     town.parts.sessions.hide_meta(&charged.session, true);
     let town = restarted(town, pastes).await;
     town.pass(60 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("cannot read whether"), "{called:?}");
+    let called = one_call(&town, "cannot read whether").await;
     town.parts.sessions.hide_meta(&charged.session, false);
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
-    let called = town.relic_now(&called[0].id).await;
-    assert_eq!(called.status, RelicStatus::Closed);
+    assert_eq!(town.status(&called.id).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn end_of_input_that_cannot_be_typed_calls_a_person() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     let handle = handle(&town, &charged).await;
     sessions.deafen(&charged.session, true);
@@ -115,9 +99,7 @@ async fn end_of_input_that_cannot_be_typed_calls_a_person() {
     let sessions = &town.parts.sessions;
     sessions.show(&charged.session, Some("reading"));
     town.pass(120 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    assert!(called[0].body.contains("end of the input"), "{called:?}");
+    one_call(&town, "end of the input").await;
     sessions.deafen(&charged.session, false);
     town.pass(60 * SECOND).await;
     assert!(is_ended(&town, &charged));
@@ -127,8 +109,7 @@ async fn end_of_input_that_cannot_be_typed_calls_a_person() {
 /// prove that the prompt was taken.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_its_terminal_holds_text_of_a_person() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.stuff(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
@@ -144,8 +125,7 @@ async fn first_prompt_waits_while_its_terminal_holds_text_of_a_person() {
 /// The attached person sees the screen.
 #[tokio::test(start_paused = true)]
 async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     sessions.set_attached(&charged.session, true);
@@ -171,8 +151,7 @@ async fn unknown_screen_calls_no_person_while_one_is_attached_or_a_limit_holds()
 /// While the provider fails, an attached person cannot be detected.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.set_attached(&charged.session, true);
     sessions.blind(Some("Too many open files"));
@@ -188,15 +167,13 @@ async fn first_prompt_waits_while_it_cannot_be_seen_whether_a_person_is_attached
 /// A wrong hint misleads people.
 #[tokio::test(start_paused = true)]
 async fn escalation_of_a_first_prompt_names_the_remedy_for_its_reason() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.deafen(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
     town.pass(120 * SECOND).await;
-    let called = town.escalations().await;
-    assert_eq!(called.len(), 1, "{called:?}");
-    let body = &called[0].body;
+    let called = one_call(&town, "").await;
+    let body = &called.body;
     assert!(!body.contains("--keys"), "{body}");
     for broken in ["NAME", ":.", "..", " . "] {
         assert!(!body.contains(broken), "{broken}: {body}");
@@ -206,8 +183,7 @@ async fn escalation_of_a_first_prompt_names_the_remedy_for_its_reason() {
 /// The hint of a refusal is written for the command line.
 #[tokio::test(start_paused = true)]
 async fn call_for_a_refused_first_prompt_names_the_session() {
-    let town = Scenario::new().with(knows_its_input).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(knows_its_input, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
     sessions.hides_pastes(&charged.session);

@@ -42,8 +42,7 @@ pub(super) fn in_line(town: &Town, charged: &Charged) -> String {
 /// The actor of its child panics, and the next one adopts the session.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_is_typed_once_although_its_child_comes_up_again() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let id = ChildId::Raider(charged.raider.clone());
     let view = town.view(&id).await.unwrap();
     let harness = view.spec.harness().unwrap().clone();
@@ -59,8 +58,7 @@ async fn first_prompt_is_typed_once_although_its_child_comes_up_again() {
 /// The terminal has taken a part of the prompt, and takes the rest when its program reads.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again_after_a_restart() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     town.parts.sessions.clog(&charged.session, true);
     town.parts.sessions.show(&charged.session, Some("> "));
     town.pass(60 * SECOND).await;
@@ -106,8 +104,7 @@ async fn first_prompt_that_stands_in_the_input_line_is_submitted_after_a_restart
 /// A full disk: hours later the next supervisor would find the whole prompt pending, and type it into the work.
 #[tokio::test(start_paused = true)]
 async fn it_is_written_down_that_the_first_prompt_was_typed_once_that_can_be_written() {
-    let town = Scenario::new().with(pastes).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(pastes, LOGIN).await;
     let sessions = &town.parts.sessions;
     sessions.refuse_meta(&charged.session, true);
     sessions.show(&charged.session, Some("> "));
@@ -123,8 +120,7 @@ async fn it_is_written_down_that_the_first_prompt_was_typed_once_that_can_be_wri
 /// An end of input would end a person's line, or answer a dialog.
 #[tokio::test(start_paused = true)]
 async fn end_of_input_waits_for_a_person_for_their_line_and_for_a_dialog() {
-    let town = Scenario::new().with(stdin).start().await;
-    let charged = raider(&town, LOGIN).await;
+    let (town, charged) = started(stdin, LOGIN).await;
     let of = handle(&town, &charged).await;
     let end = END_OF_INPUT.to_string();
     let sessions = &town.parts.sessions;

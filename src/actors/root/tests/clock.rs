@@ -9,12 +9,12 @@ use crate::actors::store::StoreHandle;
 use crate::domain::city::{City, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::SessionId;
-use crate::domain::message::{Escalation, Severity};
-use crate::domain::problem::Problem;
+use crate::domain::message::Severity;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::SagaKind;
 use crate::ports::repo::RepoError;
 use crate::testing::jumpy_clock::JumpyClock;
+use crate::testing::records;
 use crate::testing::world::{Scenario, Town, agent, rig};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -118,13 +118,7 @@ async fn jump_of_the_wall_clock_does_not_change_when_an_escalation_is_raised_aga
     for jump in [HOUR, -HOUR] {
         let reraise = |city: &mut City| city.notify.reraise = Some(SECOND * 600);
         let (town, clock) = jumpy(Scenario::new().with(reraise)).await;
-        let call = Escalation {
-            agent: "mayor".into(),
-            relic: None,
-            problem: Problem::in_own_words("no key"),
-            severity: Severity::Low,
-            evidence: String::new(),
-        };
+        let call = records::call("mayor", "no key", Severity::Low);
         escalations::call(&town.world, "mayor", Ends::WithWork, call)
             .await
             .unwrap();

@@ -255,6 +255,10 @@ async fn a_look_that_outlasts_a_patrol_is_acted_on() {
 
 /// While the first look waits for the store, the root handles messages: it may have to restart that very store.
 #[tokio::test(start_paused = true)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test waits for real work, in real time"
+)]
 async fn the_root_is_not_deaf_while_it_boots() {
     let town = Scenario::new().start().await;
     let clock = town.world.clock.clone();

@@ -116,6 +116,10 @@ async fn doings(town: &Town) -> (u64, usize, usize) {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test waits for real work, in real time"
+)]
 fn each_wanted_child_runs_once_after_any_edits_and_failures() {
     let mut seed = seeded::first();
     let until = Instant::now() + Duration::from_secs(240);

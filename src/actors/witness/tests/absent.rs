@@ -9,8 +9,7 @@ use crate::testing::world::Scenario;
 /// A raider that should work and has no session counts as stalled: journalled once each time, with the reason.
 #[tokio::test(start_paused = true)]
 async fn a_raider_without_a_session_is_said_to_be_stalled_once_and_why() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let id = ChildId::Raider(charged.raider.clone());
     for times in 1..3 {
         town.rest(&id).await.unwrap();
@@ -31,8 +30,7 @@ async fn a_raider_without_a_session_is_said_to_be_stalled_once_and_why() {
 /// A death is followed by a start within a moment, and is no stall.
 #[tokio::test(start_paused = true)]
 async fn restarting_and_suspended_raiders_are_not_reported_as_stalled() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.sessions.crash(&charged.session, 9);
     town.pass(PATROL * 2).await;
     town.reload(|city| city.rigs[0].suspended = true).await;

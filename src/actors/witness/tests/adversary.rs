@@ -15,8 +15,8 @@ use crate::actors::mail::RootMail;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::relic::{Hook, RelicStatus};
-use crate::testing::tier;
 use crate::testing::world::{Scenario, Town};
+use crate::testing::{records, tier};
 
 /// The calls of git and of the session provider that the witness and the nuke make, and the number of each that is
 /// tried, one after the other.
@@ -110,8 +110,7 @@ async fn lone(holds: Holds) -> (Town, Charged) {
         (rig.witness.spawn_grace, rig.witness.keep_dirty) = (GRACE, PATROL / 2);
     });
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     match holds {
         Holds::Nothing => {}
         Holds::Files => town.parts.repo.dirty(&charged.raider.name, "wip.txt"),
@@ -131,8 +130,7 @@ async fn quarantined() -> (Town, Charged) {
     });
     let scenario = scenario.with(|city| city.daemon.restart.window = GRACE + PATROL);
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     exhaust(&town, &charged).await;
     town.pass(GRACE - PATROL - Duration::from_secs(15)).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
@@ -250,16 +248,12 @@ impl Newcomer {
     pub(super) fn come(&self) -> bool {
         let spec = self.repo.supersede(&self.charged.raider.name);
         let hook = Hook {
-            raider: self.charged.raider.clone(),
             incarnation: spec.incarnation,
-            relic: self.relic.clone(),
             branch: spec.branch,
             base: spec.base,
             from_target: false,
-            target: "main".into(),
-            harness: "script".parse().unwrap(),
             charged_at: self.world.clock.now(),
-            done: None,
+            ..records::hook(&self.charged.raider, &self.relic)
         };
         let hooked = self.world.store.run(move |txn| {
             let mut relic = txn.relic(&hook.relic)?;
@@ -296,8 +290,11 @@ async fn a_recreated_session_is_never_touched() {
             assert!(town.runs(&charged.session), "{what}");
             assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
             assert_eq!(town.parts.sessions.stops().len(), stops, "{what}");
-            let relic = town.relic_now(&charged.relic).await;
-            assert_eq!(relic.status, RelicStatus::Hooked, "{what}");
+            assert_eq!(
+                town.status(&charged.relic).await,
+                RelicStatus::Hooked,
+                "{what}"
+            );
         } else {
             assert!(town.parts.repo.names().is_empty(), "{what}");
         }

@@ -51,8 +51,7 @@ async fn a_message_whose_remote_hangs_holds_up_no_other_raider() {
     town.settle().await;
     assert!(closed(&town, &slow.relic).await);
     assert!(closed(&town, &quick.relic).await);
-    let relic = town.relic_now(&waiting).await;
-    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert_eq!(town.status(&waiting).await, RelicStatus::Hooked);
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,8 +109,7 @@ async fn change_during_the_handling_of_a_message_is_not_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_measured_after_done_is_escalated_once() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let repo = Arc::clone(&town.parts.repo);
     let broken = RepoError::Failed("index is damaged".into());
     let breaks = Arc::clone(&repo);
@@ -136,8 +134,7 @@ async fn a_sandbox_that_cannot_be_measured_after_done_is_escalated_once() {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_cannot_be_pinned_is_escalated_once() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let error = RepoError::Failed("bad object".into());
     town.parts.repo.break_op("pin", error);
     town.completed(&charged.raider).await.unwrap();
@@ -153,8 +150,7 @@ async fn work_that_cannot_be_pinned_is_escalated_once() {
 /// A remote that is away will be back: no person is called.
 #[tokio::test(start_paused = true)]
 async fn transient_failure_of_the_remote_is_not_escalated() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("no route".into());
     for op in ["remote_head", "pin"] {
         town.parts.repo.break_op(op, away.clone());
@@ -173,19 +169,8 @@ async fn transient_failure_of_the_remote_is_not_escalated() {
 #[tokio::test(start_paused = true)]
 async fn relic_closed_by_a_person_meanwhile_stays_closed() {
     for exit in [Exit::Escalated, Exit::Deferred] {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
-        let (store, id) = (town.world.store.clone(), charged.relic.clone());
-        let runtime = tokio::runtime::Handle::current();
-        town.parts.repo.interlude("remote_head", move || {
-            let id = id.clone();
-            let close = store.run(move |txn| {
-                let mut relic = txn.relic(&id)?;
-                relic.status = RelicStatus::Closed;
-                txn.put_relic(&relic)
-            });
-            runtime.block_on(close).unwrap();
-        });
+        let (town, charged) = Scenario::at_work().await;
+        town.closes_during("remote_head", &charged.relic);
         let mut request = completion(&charged.raider);
         request.exit = exit;
         town.done(request).await.unwrap();
@@ -219,8 +204,7 @@ async fn a_saga_that_cannot_be_read_is_escalated_once_and_kept() {
 /// No task can continue the saga, and the session that should end does not: told once.
 #[tokio::test(start_paused = true)]
 async fn a_raider_stuck_in_done_is_said_so_once() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let subject = charged.raider.to_string();
     town.parts.sessions.refuse_stop(&charged.session);
     town.store(move |txn| txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into()))

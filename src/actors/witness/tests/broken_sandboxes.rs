@@ -27,8 +27,7 @@ async fn open(town: &Town) -> Vec<Relic> {
 
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_git_cannot_use_is_escalated_once_until_it_is_repaired() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let name = &charged.raider.name;
     town.parts.repo.damage(name, "its index is missing");
     town.pass(PATROL * 3).await;
@@ -72,8 +71,7 @@ async fn sandbox_that_git_cannot_use_is_escalated_once_until_it_is_repaired() {
 /// The refusals of a person's nuke and of the agent's completion name the remedy.
 #[tokio::test(start_paused = true)]
 async fn failure_in_a_broken_sandbox_names_the_repair() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let name = &charged.raider.name;
     town.parts.repo.commit(name);
     town.parts.repo.damage(name, "its .git link is broken");
@@ -91,8 +89,7 @@ async fn failure_in_a_broken_sandbox_names_the_repair() {
 
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_vanished_under_a_session_is_escalated_once_until_it_is_repaired() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     assert_eq!(homeless(&town).await, 0);
     town.parts.repo.lose(&charged.raider.name);
     town.pass(PATROL * 3).await;
@@ -119,8 +116,7 @@ async fn sandbox_that_vanished_under_a_session_is_escalated_once_until_it_is_rep
 /// A raider that is finished, charged or removed at that moment has no sandbox, or none yet, and nothing is wrong.
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_is_nuked_is_not_reported_as_missing() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let repo = town.parts.repo.clone();
     let name = charged.raider.name.clone();
     // Between the reading of the store and of the directory another task nukes it.
@@ -141,8 +137,7 @@ async fn sandbox_that_is_nuked_is_not_reported_as_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the_sandbox() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let id = ChildId::Raider(charged.raider.clone());
     // It is removed between its inspection and the start.
     let gone = StartError::NoCwd(town.world.city.sandbox(&charged.raider));
@@ -171,8 +166,7 @@ async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the
 /// An agent would commit the absence of half a work tree; and an idle city stays quiet.
 #[tokio::test(start_paused = true)]
 async fn no_session_starts_in_a_missing_or_broken_sandbox() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (name, repo) = (&charged.raider.name, &town.parts.repo);
     let id = ChildId::Raider(charged.raider.clone());
     repo.lose(name);
@@ -203,8 +197,7 @@ async fn no_session_starts_in_a_missing_or_broken_sandbox() {
 /// A session that was ended for a repair restarts at once after the repair fails, if its sandbox allows it.
 #[tokio::test(start_paused = true)]
 async fn a_repair_that_fails_takes_no_session_away() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let full = RepoError::Failed("no space left on device".into());
     town.parts.repo.fail("repair_sandbox", full);
     let repaired = repair::run(&town.world, charged.raider.clone()).await;
@@ -217,8 +210,7 @@ async fn a_repair_that_fails_takes_no_session_away() {
 /// A transient read error delays the repair: nothing is rebuilt before everything readable is saved.
 #[tokio::test(start_paused = true)]
 async fn repair_waits_until_the_sandbox_can_be_read() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let late = RepoError::Timeout {
         what: "git status".into(),
         limit: PATROL,

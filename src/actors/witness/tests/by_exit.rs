@@ -26,8 +26,7 @@ async fn end_with_commits_is_done() {
     let charged = town.worker("a").await;
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert_eq!(town.parts.repo.landings(), 1);
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
     assert_eq!(town.starts(&charged.session), 1);
@@ -48,8 +47,11 @@ async fn end_that_was_not_its_own_is_not_the_end_of_the_work() {
         };
         town.parts.sessions.end(&charged.session, exit);
         town.pass(PATROL).await;
-        let relic = town.relic_now(&charged.relic).await;
-        assert_eq!(relic.status, RelicStatus::Hooked, "{by_person}");
+        assert_eq!(
+            town.status(&charged.relic).await,
+            RelicStatus::Hooked,
+            "{by_person}"
+        );
         assert_eq!(town.parts.repo.landings(), 0);
         assert_eq!(town.starts(&charged.session), 2);
     }
@@ -66,8 +68,7 @@ async fn end_without_commits_is_stuck_with_the_last_output() {
         .print(&charged.session, "I do not see what to change.");
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Blocked);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Blocked);
     let told = town.escalations().await;
     let stuck = told.iter().find(|told| told.title == "the agent is stuck");
     let said = stuck.is_some_and(|told| told.body.contains("I do not see what to change."));
@@ -113,8 +114,7 @@ async fn end_after_a_refused_login_is_told_and_declares_nothing() {
     assert_eq!(town.events(EventType::AccountParked).await.len(), 1);
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
     assert!(town.events(EventType::RaiderDone).await.is_empty());
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
 }
 
 /// The next supervisor judges a session that ended while none ran.
@@ -132,7 +132,6 @@ async fn end_that_was_not_seen_is_done_all_the_same() {
     });
     let town = scenario.start_on(parts, clock).await;
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }

@@ -17,12 +17,7 @@ fn open(calls: Vec<Relic>) -> Vec<Relic> {
 /// A process that the set-up command left behind still writes while the charge is unwound.
 #[tokio::test(start_paused = true)]
 async fn charge_whose_sandbox_changes_while_it_is_taken_back_is_tried_again_and_calls_no_person() {
-    let town = Scenario::new()
-        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
-        .start()
-        .await;
-    let relic = town.relic("a").await;
-    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let (town, relic) = Scenario::whose_set_up_fails().await;
     let repo = Arc::clone(&town.parts.repo);
     town.parts.repo.interlude("discard_sandbox", move || {
         for name in repo.names() {
@@ -43,8 +38,7 @@ async fn charge_whose_sandbox_changes_while_it_is_taken_back_is_tried_again_and_
 /// An operator reads the refusal: nothing tries the removal again.
 #[tokio::test(start_paused = true)]
 async fn no_person_is_called_for_removals_that_an_operator_asked_for() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
     repo.interlude("discard_sandbox", {
         let (repo, name) = (Arc::clone(&repo), name.clone());
@@ -61,8 +55,7 @@ async fn no_person_is_called_for_removals_that_an_operator_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn person_is_called_for_a_sandbox_that_changes_at_each_removal_and_it_goes_when_it_rests() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
     let changes = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&changes);

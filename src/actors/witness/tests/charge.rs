@@ -1,6 +1,5 @@
 //! Charge: all or nothing, whatever fails.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
-use crate::testing::world::{Scenario, Town, raider};
+use crate::testing::world::{Scenario, Town, panics_once, raider};
 
 async fn assert_charge_left_no_trace(town: &Town, relic: &crate::domain::ids::RelicId) {
     let now = town.relic_now(relic).await;
@@ -67,12 +66,7 @@ async fn a_charge_that_a_stop_interrupts_is_left_to_the_next_start_and_says_so()
 
 #[tokio::test(start_paused = true)]
 async fn a_set_up_that_fails_unwinds() {
-    let town = Scenario::new()
-        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
-        .start()
-        .await;
-    let relic = town.relic("a").await;
-    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let (town, relic) = Scenario::whose_set_up_fails().await;
     let error = town.charge(&relic).await.unwrap_err();
     assert!(error.message.contains("no rule"), "{error}");
     assert_charge_left_no_trace(&town, &relic).await;
@@ -96,17 +90,7 @@ async fn a_session_that_does_not_start_unwinds() {
 async fn a_relic_closed_meanwhile_unwinds_and_stays_closed() {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
-    let (store, id) = (town.world.store.clone(), relic.clone());
-    let runtime = tokio::runtime::Handle::current();
-    town.parts.repo.interlude("make_sandbox", move || {
-        let id = id.clone();
-        let close = store.run(move |txn| {
-            let mut relic = txn.relic(&id)?;
-            relic.status = RelicStatus::Closed;
-            txn.put_relic(&relic)
-        });
-        runtime.block_on(close).unwrap();
-    });
+    town.closes_during("make_sandbox", &relic);
     let error = town.charge(&relic).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::Conflict);
     assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
@@ -131,14 +115,8 @@ async fn an_exhausted_pool_says_so_and_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_charge_is_resumed_by_the_patrol() {
-    let once = std::sync::atomic::AtomicBool::new(true);
-    let fault = move |point| {
-        let first = || once.swap(false, std::sync::atomic::Ordering::SeqCst);
-        if point == FaultPoint::ChargeSessionBefore && first() {
-            panic!("at {point:?}");
-        }
-    };
-    let town = Scenario::new().fault(Arc::new(fault)).start().await;
+    let fault = panics_once(FaultPoint::ChargeSessionBefore);
+    let town = Scenario::new().fault(fault).start().await;
     let relic = town.relic("a").await;
     town.charge(&relic).await.unwrap_err();
     assert_eq!(town.sagas().await, 1, "it waits to be resumed");
@@ -264,14 +242,8 @@ async fn only_consecutive_failures_of_automatic_charges_are_counted() {
 /// An agent may be done before its charge is completed: the journal keeps the order.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_faster_than_its_charge_is_shown_in_order() {
-    let once = std::sync::atomic::AtomicBool::new(true);
-    let fault = move |point| {
-        let first = || once.swap(false, std::sync::atomic::Ordering::SeqCst);
-        if point == FaultPoint::ChargeSessionBefore && first() {
-            panic!("at {point:?}");
-        }
-    };
-    let town = Scenario::new().fault(Arc::new(fault)).start().await;
+    let fault = panics_once(FaultPoint::ChargeSessionBefore);
+    let town = Scenario::new().fault(fault).start().await;
     let relic = town.relic("a").await;
     town.charge(&relic).await.unwrap_err();
     let hook = town.hook(&raider("Toast")).await.unwrap();

@@ -60,8 +60,7 @@ async fn town(change: fn(&mut GitFacts), room: bool) -> (Town, Charged) {
     let most = if room { None } else { Some(0) };
     let scenario = Scenario::new().with(|city| city.retention.salvage_max = most);
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     town.parts.repo.change(&charged.raider.name, change);
     (town, charged)
 }

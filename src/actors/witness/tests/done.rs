@@ -22,8 +22,7 @@ async fn closed(town: &Town, relic: &crate::domain::ids::RelicId) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn done_work_lands_and_nothing_of_the_raider_is_left() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let accepted = town.completed(&charged.raider).await.unwrap();
     town.settle().await;
     assert!(closed(&town, &charged.relic).await);
@@ -41,8 +40,7 @@ async fn done_work_lands_and_nothing_of_the_raider_is_left() {
 
 #[tokio::test(start_paused = true)]
 async fn a_push_that_fails_is_tried_again_with_back_off_and_told_once() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let error = RepoError::Remote("no route".into());
     town.parts.repo.break_op("push_branch", error);
     town.completed(&charged.raider).await.unwrap();
@@ -69,8 +67,7 @@ async fn a_push_that_fails_is_tried_again_with_back_off_and_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn done_twice_is_done_once() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (first, second) = tokio::join!(
         town.completed(&charged.raider),
         town.completed(&charged.raider)
@@ -86,8 +83,7 @@ async fn done_twice_is_done_once() {
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_on_a_dirty_tree_without_commits_and_of_another_incarnation() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let none = town.completed(&charged.raider).await.unwrap_err();
     assert_eq!(none.kind, RefusalKind::NoCommits);
     town.parts.repo.commit(&charged.raider.name);
@@ -107,8 +103,7 @@ async fn done_is_refused_on_a_dirty_tree_without_commits_and_of_another_incarnat
 /// A remote may refuse such commits, unnoticed by the agent.
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_with_commits_that_git_would_not_make_until_they_are_made_anew() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let why = "1234abcd: .git in a tree";
     let error = RepoError::Rejected(why.into());
     town.parts.repo.break_op("fit", error);
@@ -149,8 +144,7 @@ async fn send(town: &Town, to: String, body: Body) {
 
 #[tokio::test(start_paused = true)]
 async fn polecat_done_of_another_incarnation_is_void() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let mut old = raider_done(&charged);
     old.incarnation = Incarnation(charged.incarnation.0 + 7);
     send(&town, message::witness(&rig()), Body::RaiderDone(old)).await;
@@ -162,8 +156,7 @@ async fn polecat_done_of_another_incarnation_is_void() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
     town.parts.repo.interlude("push_branch", move || {
         repo.dirty(&name, "late.txt");
@@ -195,8 +188,7 @@ async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
 /// Only the raider's branch is pushed and measured again.
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_on_another_branch_and_on_none() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     for branch in [Some("other".to_owned()), None] {
         let change = |facts: &mut crate::domain::facts::GitFacts| facts.branch = branch.clone();
         town.parts.repo.change(&charged.raider.name, change);
@@ -220,8 +212,7 @@ async fn done_is_refused_on_another_branch_and_on_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_moved_after_done_is_pushed_again_and_lands() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
     let moved = std::sync::Mutex::new(None);
     let moved = std::sync::Arc::new(moved);
@@ -243,8 +234,7 @@ async fn a_head_that_moved_after_done_is_pushed_again_and_lands() {
 /// POLECAT_DONE alone is not enough: a head that the remote lacks is pushed again before MERGE_READY.
 #[tokio::test(start_paused = true)]
 async fn a_branch_that_vanished_from_the_remote_is_pushed_again() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (repo, branch) = (town.parts.repo.clone(), charged.branch.clone());
     let dropped = AtomicUsize::new(0);
     town.parts.repo.interlude("measure", move || {
@@ -263,8 +253,7 @@ async fn a_branch_that_vanished_from_the_remote_is_pushed_again() {
 /// does not land, and a person is told.
 #[tokio::test(start_paused = true)]
 async fn another_branch_that_is_checked_out_after_done_is_not_landed() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
     town.parts.repo.interlude("push_branch", move || {
         repo.change(&name, |facts| {
@@ -287,17 +276,8 @@ async fn another_branch_that_is_checked_out_after_done_is_not_landed() {
 /// The branch was reset to its base: landing nothing does not finish its relic.
 #[tokio::test(start_paused = true)]
 async fn a_branch_without_commits_after_done_is_escalated_not_closed() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
-    let base = town.hook(&charged.raider).await.unwrap().base;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
-    town.parts.repo.interlude("push_branch", move || {
-        let base = base.clone();
-        repo.change(&name, |facts| {
-            facts.head = base;
-            facts.ahead = 0;
-        });
-    });
+    let (town, charged) = Scenario::at_work().await;
+    town.loses_commits_during_its_push(&charged).await;
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL * 3).await;
     assert!(!closed(&town, &charged.relic).await);
@@ -311,8 +291,7 @@ async fn stuck_and_deferred_work_is_pushed_and_waits() {
         (Exit::Escalated, RelicStatus::Blocked),
         (Exit::Deferred, RelicStatus::Deferred),
     ] {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         let mut request = completion(&charged.raider);
         request.exit = exit;
         request.reason = Some("no key".into());
@@ -331,8 +310,7 @@ async fn stuck_and_deferred_work_is_pushed_and_waits() {
 #[tokio::test(start_paused = true)]
 async fn merge_request_tells_on_which_tip_of_the_target_its_work_began_and_none_for_a_branch_taken_up_again()
  {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let first = town.hook(&charged.raider).await.unwrap();
     assert!(first.from_target);
     town.completed(&charged.raider).await.unwrap();
@@ -360,8 +338,7 @@ async fn merge_request_tells_on_which_tip_of_the_target_its_work_began_and_none_
 #[tokio::test(start_paused = true)]
 async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
     let (looks, later) = (AtomicUsize::new(0), Arc::new(Mutex::new(None)));
     let made = Arc::clone(&later);
@@ -375,7 +352,7 @@ async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
     town.done(request).await.unwrap();
     town.pass(PATROL * 3).await;
     assert!(later.lock().unwrap().is_some());
-    assert!(!closed(&town, &relic).await);
+    assert!(!closed(&town, &charged.relic).await);
     assert_eq!(town.escalations().await.len(), 1);
     assert_eq!(town.parts.repo.names(), ["Toast"]);
 }
@@ -405,8 +382,7 @@ async fn a_cleanup_report_that_is_wrong_is_recorded() {
         (CleanupStatus::Clean, true),
         (CleanupStatus::HasStash, false),
     ] {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         let stash = |facts: &mut crate::domain::facts::GitFacts| facts.stashes.push("wip".into());
         town.parts.repo.change(&charged.raider.name, stash);
         let mut request = completion(&charged.raider);
@@ -431,8 +407,7 @@ async fn a_cleanup_report_that_is_wrong_is_recorded() {
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_report_is_compared_before_it_is_refused_and_when_it_is_validated() {
     use crate::domain::nuke::CleanupStatus;
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
     let mut request = completion(&charged.raider);
     request.cleanup_status = Some(CleanupStatus::Clean);

@@ -16,8 +16,7 @@ const REBASE: &str = "a rebase in progress";
 /// Starts with a raider whose sandbox had this other work, and is gone.
 async fn robbed(scenario: Scenario, special: OtherWork) -> (Town, Charged) {
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let name = charged.raider.name.clone();
     let change = |facts: &mut crate::domain::facts::GitFacts| facts.special.push(special);
     town.parts.repo.change(&name, change);
@@ -50,8 +49,7 @@ async fn unfinished_work_in_the_git_directory_of_a_missing_sandbox_is_at_risk() 
 #[tokio::test(start_paused = true)]
 async fn a_release_after_done_keeps_it_and_calls_a_person() {
     let (town, charged) = {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         (town, charged)
     };
     let name = charged.raider.name.clone();
@@ -87,8 +85,7 @@ async fn commits_that_were_left_behind_are_saved_unasked() {
 #[tokio::test(start_paused = true)]
 async fn pinned_stash_entries_of_a_missing_sandbox_are_named() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let entry = Oid::new("e".repeat(40)).unwrap();
     for raider in [Some(charged.raider.clone()), None] {
         town.parts.repo.pin_stashes(PinnedStashes {
@@ -120,8 +117,7 @@ async fn without_room_it_stays() {
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_left_the_slot_is_free() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     town.parts.repo.lose(&charged.raider.name);
     unhook(&town, &charged).await;
     town.pass(GROWN).await;
@@ -149,8 +145,7 @@ async fn unreadable_git_directory_of_a_missing_sandbox_is_at_risk_until_repair()
 #[tokio::test(start_paused = true)]
 async fn staged_files_of_a_missing_sandbox_are_at_risk_and_kept() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     town.parts.repo.dirty(&charged.raider.name, "staged.txt");
     town.parts.repo.lose(&charged.raider.name);
     let refused = town.nuke(&charged.raider, false).await.unwrap_err();

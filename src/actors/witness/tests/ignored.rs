@@ -19,8 +19,7 @@ use crate::testing::world::{Scenario, Town};
 
 /// Charges a raider without work that has an ignored file.
 async fn secretive(town: &Town) -> Charged {
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     town.parts.repo.ignore(&charged.raider.name, ".env");
     charged
 }

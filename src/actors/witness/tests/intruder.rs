@@ -13,10 +13,11 @@ use crate::actors::mail::Charged;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::sagas::repair;
 use crate::domain::ids::Incarnation;
-use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
+use crate::domain::relic::{DoneIntent, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::repo::Repo;
 use crate::ports::sessions::SessionHandle;
+use crate::testing::records;
 use crate::testing::tier;
 use crate::testing::world::{Scenario, Town, rig};
 
@@ -86,8 +87,7 @@ impl Case {
         });
         let scenario = scenario.with(|city| city.retention.salvage_max = Some(100));
         let town = scenario.start().await;
-        let relic = town.relic("a").await;
-        let charged = town.charge(&relic).await.unwrap();
+        let charged = town.charged("a").await;
         let repo = &town.parts.repo;
         match self {
             Self::AgentDead => {
@@ -148,15 +148,8 @@ async fn say_done(town: &Town, charged: &Charged, hangs: bool) {
     town.store(move |txn| {
         let mut hook = txn.hook(&raider)?.unwrap();
         hook.done = Some(DoneIntent {
-            exit: Exit::Completed,
-            head: head.clone(),
-            cleanup_status: None,
-            mismatch: None,
-            no_change: false,
-            wants_review: false,
-            until: None,
-            reason: None,
             at,
+            ..records::completed(head.clone())
         });
         txn.put_hook(&hook)?;
         let subject = raider.to_string();

@@ -38,8 +38,7 @@ async fn merge_that_was_told_is_not_told_again() {
     let chain = town.store(move |txn| txn.cv(&name)).await;
     let merged = chain.iter().filter(|entry| entry.kind == "merged");
     assert_eq!(merged.count(), 1, "{chain:?}");
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// The completion may be much older: the time counts from when a person was asked.
@@ -71,8 +70,7 @@ async fn work_that_waits_for_a_person_waits_since_it_was_held() {
 
 #[tokio::test(start_paused = true)]
 async fn raider_that_was_told_often_enough_of_its_outcome_is_not_told_again() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     let city = &town.world.city;
     let dir = city.task_dir(&charged.raider, &charged.relic, charged.incarnation);
@@ -90,8 +88,7 @@ async fn raider_that_was_told_often_enough_of_its_outcome_is_not_told_again() {
 
 #[tokio::test(start_paused = true)]
 async fn zombie_that_was_noted_is_not_noted_again() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     unhook(&town, &charged).await;
     town.pass(GROWN + PATROL * 3).await;

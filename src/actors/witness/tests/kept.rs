@@ -122,8 +122,7 @@ async fn a_repair_lets_a_quarantined_raider_go() {
 #[tokio::test(start_paused = true)]
 async fn a_stopped_raider_whose_relic_was_closed_frees_its_slot() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let id = ChildId::Raider(charged.raider.clone());
     town.rest(&id).await.unwrap();
     town.pass(GROWN).await;
@@ -149,8 +148,11 @@ async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
     town.pass(4 * PATROL).await;
     assert!(town.parts.repo.names().is_empty());
     assert_eq!(town.parts.repo.salvages().len(), 1);
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Open, "for a fresh raider");
+    assert_eq!(
+        town.status(&charged.relic).await,
+        RelicStatus::Open,
+        "for a fresh raider"
+    );
     let pushed = town.parts.repo.remote(&charged.branch);
     let again = town.charge(&charged.relic).await.unwrap();
     let base = town.hook(&again.raider).await.unwrap().base;
@@ -300,8 +302,7 @@ async fn suffer(town: &Town, charged: &Charged, time: Duration) {
 async fn a_raider_that_lives_for_a_while_and_dies_each_time_is_salvaged_in_the_end() {
     let town = trying().rig(|rig| rig.witness.keep_dirty = 3 * WINDOW);
     let town = town.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     suffer(&town, &charged, 3 * WINDOW).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);

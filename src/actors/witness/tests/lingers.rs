@@ -43,8 +43,7 @@ async fn goes_in_the_end(town: &Town, charged: &Charged) {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     town.pass_hours(HOUR).await;
     assert!(town.parts.repo.names().is_empty(), "`keep_dirty` is over");
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Open);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,15 +99,17 @@ async fn a_finished_sandbox_that_cannot_be_measured() {
     town.parts.repo.mend("measure");
     town.pass(PATROL * 2).await;
     assert!(town.parts.repo.names().is_empty());
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed, "it has landed");
+    assert_eq!(
+        town.status(&charged.relic).await,
+        RelicStatus::Closed,
+        "it has landed"
+    );
 }
 
 /// Starts with a sandbox without hook, changed by `act`.
 async fn unowned(act: impl Fn(&Town, &Charged)) -> (Town, Charged) {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     unhook(&town, &charged).await;
     act(&town, &charged);
     town.pass(GROWN + PATROL * 10).await;
@@ -146,8 +147,7 @@ async fn a_sandbox_whose_owner_cannot_be_read() {
 async fn a_sandbox_that_salvage_has_no_room_for() {
     let town = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
     let town = town.rig(|rig| rig.witness.keep_dirty = HOUR).start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let amended = |facts: &mut GitFacts| facts.special.push(OtherWork::left_behind("abc"));
     town.parts.repo.change(&charged.raider.name, amended);
     unhook(&town, &charged).await;

@@ -19,8 +19,7 @@ fn patrol(town: &Town) {
 
 #[tokio::test(start_paused = true)]
 async fn a_look_that_panics_itself_is_not_the_last_one() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let wire = Tripwire::at("the rig's sandboxes cannot be listed");
     let away = RepoError::Failed("input/output error".into());
     town.parts.repo.fail("sandboxes", away);
@@ -32,8 +31,7 @@ async fn a_look_that_panics_itself_is_not_the_last_one() {
     assert!(town.parts.repo.count("sandboxes") > seen);
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// The displayed last patrol is one that observed the rig.

@@ -57,14 +57,12 @@ async fn send(town: &Town, to: String, body: Body) {
 
 #[tokio::test(start_paused = true)]
 async fn merged_is_not_believed_of_a_commit_that_is_not_on_the_target() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let lie = merged(&charged, "gt-99", Oid::new("c".repeat(40)).unwrap());
     send(&town, message::witness(&rig()), Body::Merged(lie)).await;
     let asked = town.parts.repo.count("landed");
     town.pass(PATROL * 10).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
     assert!(town.runs(&charged.session));
     assert_eq!(town.escalations().await.len(), 1, "a person is told, once");
     let again = town.parts.repo.count("landed") - asked;
@@ -73,19 +71,16 @@ async fn merged_is_not_believed_of_a_commit_that_is_not_on_the_target() {
 
 #[tokio::test(start_paused = true)]
 async fn a_remote_that_is_away_when_merged_comes_delays_and_loses_nothing() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts
         .repo
         .break_op("landed", RepoError::Remote("away".into()));
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
     town.parts.repo.mend("landed");
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,8 +174,7 @@ async fn a_rework_lands_where_its_charge_said() {
 /// Another raider took the relic meanwhile: an old failure does not concern it.
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_an_earlier_raider_does_not_touch_the_present_one() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let mut old = failed(&charged, "gt-99");
     old.raider = raider("Shadow");
     send(&town, message::witness(&rig()), Body::MergeFailed(old)).await;
@@ -194,8 +188,7 @@ async fn a_failure_of_an_earlier_raider_does_not_touch_the_present_one() {
 /// Delivery is at least once: repeated messages change nothing.
 #[tokio::test(start_paused = true)]
 async fn messages_delivered_twice_come_to_the_same_end() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
     let mr = town.mr(&charged.relic).await.unwrap();
@@ -265,8 +258,7 @@ async fn a_rework_that_a_person_nuked_waits_for_a_person() {
     let rework = reworked(&town).await;
     town.nuke(&rework.raider, true).await.unwrap();
     town.pass(PATROL * 2).await;
-    let relic = town.relic_now(&rework.relic).await;
-    assert_eq!(relic.status, RelicStatus::Open);
+    assert_eq!(town.status(&rework.relic).await, RelicStatus::Open);
     assert!(town.store(|txn| txn.hooks(None)).await.is_empty());
 }
 
@@ -307,8 +299,7 @@ async fn salvage_is_journalled_once_however_often_merged_is_retried() {
 /// A push under way cannot be stopped: the work lands, and the journal says so.
 #[tokio::test(start_paused = true)]
 async fn work_whose_relic_was_closed_during_the_push_has_landed_all_the_same() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
     town.parts.repo.break_op("land", away);
     town.completed(&charged.raider).await.unwrap();
@@ -329,8 +320,7 @@ async fn work_whose_relic_was_closed_during_the_push_has_landed_all_the_same() {
 /// A kept sandbox delays only its own removal.
 #[tokio::test(start_paused = true)]
 async fn landing_is_journalled_although_its_relic_was_closed_and_its_sandbox_is_kept() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
     town.parts.repo.break_op("land", away);
     town.completed(&charged.raider).await.unwrap();
@@ -349,8 +339,7 @@ async fn landing_is_journalled_although_its_relic_was_closed_and_its_sandbox_is_
 /// The call about unsaved work had been closed by the landing, and raised again by the next patrol.
 #[tokio::test(start_paused = true)]
 async fn landing_closes_no_call_about_a_sandbox_that_is_kept() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
     town.parts.repo.break_op("land", away);
     town.completed(&charged.raider).await.unwrap();

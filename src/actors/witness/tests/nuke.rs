@@ -25,8 +25,7 @@ const PATROL: Duration = Duration::from_secs(31);
 
 #[tokio::test(start_paused = true)]
 async fn unsaved_work_is_refused_and_the_session_runs_on() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let error = town.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::WorkAtRisk);
     assert!(town.runs(&charged.session));
@@ -39,23 +38,20 @@ async fn unsaved_work_is_refused_and_the_session_runs_on() {
 
 #[tokio::test(start_paused = true)]
 async fn salvage_saves_it_and_frees_slot_and_relic() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     let nuked = town.nuke(&charged.raider, true).await.unwrap();
     assert!(nuked.salvage.is_some());
     assert_eq!(town.parts.repo.salvages().len(), 1);
     assert!(town.parts.repo.names().is_empty());
     assert!(!town.runs(&charged.session));
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Open);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Open);
     town.charge(&charged.relic).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_changes_at_the_last_moment_is_kept_and_worked_on() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
     town.parts
         .repo
@@ -71,8 +67,7 @@ async fn a_sandbox_that_changes_at_the_last_moment_is_kept_and_worked_on() {
 /// The commits of a sandbox that was removed by hand are measured by its branch.
 #[tokio::test(start_paused = true)]
 async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.lose(&charged.raider.name);
     let error = town.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::WorkAtRisk);
@@ -93,8 +88,7 @@ async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
 
 #[tokio::test(start_paused = true)]
 async fn unmeasurable_sandbox_is_kept() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let broken = RepoError::Failed("index is damaged".into());
     town.parts.repo.break_op("measure", broken);
     let error = town.nuke(&charged.raider, false).await.unwrap_err();
@@ -121,8 +115,7 @@ async fn a_session_that_will_not_end_holds_up_its_own_raider_only() {
     town.pass(PATROL * 2).await;
     town.completed(&other.raider).await.unwrap();
     town.pass(PATROL).await;
-    let relic = town.relic_now(&other.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&other.relic).await, RelicStatus::Closed);
     let free = town.parts.repo.names();
     assert_eq!(free, ["Toast"], "the other's sandbox is gone");
 }
@@ -130,8 +123,7 @@ async fn a_session_that_will_not_end_holds_up_its_own_raider_only() {
 /// The trash may hold gigabytes: the slot does not wait for its removal.
 #[tokio::test(start_paused = true)]
 async fn the_slot_is_free_before_the_trash_is_emptied() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let tasks = Arc::clone(&town.parts.tasks);
     assert_eq!(tasks.emptied(), 1, "what an earlier life left");
     let (release, full) = channel::<()>();
@@ -176,8 +168,7 @@ async fn interrupted_nuke_still_names_where_the_work_is() {
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let path = town.world.city.sandbox(&charged.raider);
     let facts = town.parts.repo.facts(&path, "main").unwrap();
     for session in [
@@ -244,8 +235,7 @@ async fn a_finished_sandbox_that_holds_something_is_kept_for_so_long_and_salvage
 /// "has_unpushed: escalate": its commits do not depend on the sandbox while a person is awaited.
 #[tokio::test(start_paused = true)]
 async fn unpushed_commits_of_work_that_is_over_are_saved_at_once_and_the_sandbox_stays() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let closed = charged.relic.clone();
     town.store(move |txn| {
         let mut relic = txn.relic(&closed)?;
@@ -300,8 +290,7 @@ async fn commits_that_head_has_left_are_saved_where_there_is_no_room_for_the_res
 /// The raider's own merge request lands during the salvage, which is outside the sandbox.
 #[tokio::test(start_paused = true)]
 async fn a_target_that_moves_during_salvage_changes_nothing() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
     town.parts.repo.dirty(&name, "wip.txt");
     let (repo, slot) = (std::sync::Arc::clone(&town.parts.repo), name);
@@ -319,8 +308,7 @@ async fn a_target_that_moves_during_salvage_changes_nothing() {
 /// At the judgement it is as before, but each salvage holds a state in between.
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_changes_each_time_it_is_saved_is_kept() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
     town.parts.repo.dirty(&name, "wip.txt");
     let (repo, slot) = (Arc::clone(&town.parts.repo), name.clone());
@@ -344,8 +332,7 @@ async fn sandbox_that_changes_each_time_it_is_saved_is_kept() {
 /// A salvage that saves a missing file makes its commit whole, which git then tells otherwise.
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_changed_once_while_it_was_saved_is_saved_again() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
     town.parts.repo.dirty(&name, "wip.txt");
     let (repo, slot) = (Arc::clone(&town.parts.repo), name);
@@ -388,8 +375,7 @@ async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
 #[tokio::test(start_paused = true)]
 async fn a_nuke_that_does_not_get_on_calls_a_person_once_and_goes_on_trying() {
     for hooked in [true, false] {
-        let town = Scenario::new().start().await;
-        let charged = town.worker("a").await;
+        let (town, charged) = Scenario::at_work().await;
         let limit = Duration::from_secs(120);
         let late = RepoError::Timeout {
             what: "salvage".into(),
@@ -442,8 +428,7 @@ async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
 /// by the rehearsal.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let broken = RepoError::Failed("its .git link is broken".into());
     town.parts.repo.break_op("measure", broken);
     let refused = town.nuke(&charged.raider, true).await.unwrap_err();

@@ -37,8 +37,7 @@ async fn nuke(town: &Town, salvage: bool) -> Result<Nuked, Refusal> {
 #[tokio::test(start_paused = true)]
 async fn a_clean_sandbox_without_hook_goes_after_its_grace_and_its_work_is_open_again() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     unhook(&town, &charged).await;
     town.pass(PATROL * 3).await;
     assert!(!town.runs(&charged.session), "nobody wants it");
@@ -47,9 +46,12 @@ async fn a_clean_sandbox_without_hook_goes_after_its_grace_and_its_work_is_open_
     town.pass(GROWN).await;
     assert!(town.parts.repo.names().is_empty());
     assert_eq!(zombies(&town).await, session_dead(1));
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Open);
+    assert_eq!(
+        town.relic_now(&charged.relic).await.status,
+        RelicStatus::Open
+    );
     assert!(town.escalations().await.is_empty());
-    let again = town.charge(&relic).await.unwrap();
+    let again = town.charge(&charged.relic).await.unwrap();
     assert_eq!(
         (again.raider, again.incarnation.0),
         (charged.raider, 2),
@@ -59,8 +61,7 @@ async fn a_clean_sandbox_without_hook_goes_after_its_grace_and_its_work_is_open_
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_without_hook_that_holds_work_is_told_once_and_kept() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     unhook(&town, &charged).await;
     town.pass(GROWN + PATROL * 10).await;
@@ -77,8 +78,7 @@ async fn a_sandbox_without_hook_that_holds_work_is_told_once_and_kept() {
     assert!(nuked.salvage.is_some());
     assert!(town.parts.repo.names().is_empty());
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Open);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Open);
     let told = town.escalations().await;
     assert_eq!(told[0].status, RelicStatus::Closed, "it has vanished");
 }
@@ -112,8 +112,7 @@ async fn relic_of_another_raider_is_not_reopened() {
 async fn unobservable_raider_is_kept() {
     for probe in ["sandboxes", "provenance", "measure", "sessions"] {
         let town = Scenario::new().start().await;
-        let relic = town.relic("a").await;
-        let charged = town.charge(&relic).await.unwrap();
+        let charged = town.charged("a").await;
         unhook(&town, &charged).await;
         town.pass(PATROL).await;
         let broken = RepoError::Failed("no answer".into());
@@ -135,8 +134,7 @@ async fn unobservable_raider_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_directory_that_is_no_sandbox_is_told_once_and_left_alone() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     unhook(&town, &charged).await;
     town.parts.repo.forget_provenance(&charged.raider.name);
     town.pass(GROWN + PATROL * 10).await;
@@ -186,8 +184,7 @@ async fn a_sandbox_whose_owner_stays_unreadable_is_told_once_until_it_can_be_rea
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_without_hook_can_be_repaired_and_gets_no_session_for_it() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     unhook(&town, &charged).await;
     town.pass(PATROL).await;
     let repaired = repair::run(&town.world, charged.raider.clone()).await;
@@ -200,8 +197,7 @@ async fn a_sandbox_without_hook_can_be_repaired_and_gets_no_session_for_it() {
 #[tokio::test(start_paused = true)]
 async fn another_grace_counts_at_once() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     unhook(&town, &charged).await;
     town.pass(PATROL).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
@@ -215,8 +211,7 @@ async fn another_grace_counts_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_suspended_rig_loses_none() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     unhook(&town, &charged).await;
     town.reload(|city| city.rigs[0].suspended = true).await;
     town.pass(GROWN * 2).await;

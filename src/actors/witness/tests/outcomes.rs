@@ -24,33 +24,38 @@ fn dir(town: &Town, charged: &Charged) -> std::path::PathBuf {
     city.task_dir(&charged.raider, &charged.relic, charged.incarnation)
 }
 
+/// Writes the outcome file of a raider, as its agent does.
+fn outcome(town: &Town, charged: &Charged, text: &str) {
+    town.parts.tasks.write_outcome(&dir(town, charged), text);
+}
+
+/// Writes it unnoticed by the watcher.
+fn unwatched(town: &Town, charged: &Charged, text: &str) {
+    let tasks = &town.parts.tasks;
+    tasks.write_outcome_unwatched(&dir(town, charged), text);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_outcome_file_completes_like_done_once() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let dir = dir(&town, &charged);
     for _ in 0..3 {
         town.parts.tasks.write_outcome(&dir, PASSED);
     }
     drop(town.completed(&charged.raider).await);
     town.settle().await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
     assert_eq!(town.parts.repo.landings(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
-    town.parts
-        .tasks
-        .write_outcome_unwatched(&dir(&town, &charged), PASSED);
+    let (town, charged) = Scenario::at_work().await;
+    unwatched(&town, &charged, PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert_eq!(town.starts(&charged.session), 1);
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
@@ -58,8 +63,7 @@ async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
 /// An unreadable outcome proves nothing: the death counts, and the raider is not finished.
 #[tokio::test(start_paused = true)]
 async fn unreadable_outcome_does_not_finish_its_raider() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.tasks.hide(Some("too many open files"));
     town.parts.sessions.crash(&charged.session, 9);
     town.pass(PATROL * 2).await;
@@ -88,8 +92,7 @@ async fn unreadable_outcome_does_not_finish_its_raider() {
 /// A person is called when it lasts, until it is over.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_cannot_be_seen_for_long_is_told_of() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.tasks.hide(Some("permission denied"));
     town.parts.sessions.crash(&charged.session, 9);
     town.pass(PATROL * 60).await;
@@ -105,8 +108,7 @@ async fn an_outcome_that_cannot_be_seen_for_long_is_told_of() {
 /// A raider that rests because of its outcome works on when that is withdrawn.
 #[tokio::test(start_paused = true)]
 async fn a_raider_whose_outcome_was_taken_back_works_on() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let dir = dir(&town, &charged);
     town.parts.tasks.write_outcome_unwatched(&dir, "half a li");
     town.parts.sessions.exit(&charged.session, 0);
@@ -124,12 +126,9 @@ async fn a_raider_whose_outcome_was_taken_back_works_on() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_on_a_dirty_tree_is_told_then_escalated_once() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts
-        .tasks
-        .write_outcome(&dir(&town, &charged), PASSED);
+    outcome(&town, &charged, PASSED);
     town.pass(PATROL * 20).await;
     assert_eq!(town.parts.sessions.sent(&charged.session).len(), 2);
     assert_eq!(town.escalations().await.len(), 1);
@@ -140,12 +139,9 @@ async fn an_outcome_on_a_dirty_tree_is_told_then_escalated_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_session_with_a_dirty_tree_is_started_again_for_it() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts
-        .tasks
-        .write_outcome_unwatched(&dir(&town, &charged), PASSED);
+    unwatched(&town, &charged, PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
     assert_eq!(town.starts(&charged.session), 2);
@@ -156,19 +152,15 @@ async fn a_finished_session_with_a_dirty_tree_is_started_again_for_it() {
     town.parts
         .repo
         .change(&charged.raider.name, |facts| facts.dirty.clear());
-    town.parts
-        .tasks
-        .write_outcome(&dir(&town, &charged), PASSED);
+    outcome(&town, &charged, PASSED);
     town.settle().await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// An unreadable outcome is no crash, and the agent is told about it; a person is called when that does not help.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalated() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let dir = dir(&town, &charged);
     town.parts
         .tasks
@@ -191,14 +183,12 @@ async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalat
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
     town.parts.tasks.write_outcome(&dir, PASSED);
     town.settle().await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn outcome_that_is_written_in_two_parts_is_no_mistake() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let dir = dir(&town, &charged);
     let (start, second) = (town.world.clock.now(), Duration::from_secs(1));
     town.parts.tasks.stamp(&dir, start);
@@ -208,15 +198,13 @@ async fn outcome_that_is_written_in_two_parts_is_no_mistake() {
     town.parts.tasks.write_outcome(&dir, PASSED);
     town.pass(second * 3).await;
     assert!(town.parts.sessions.sent(&charged.session).is_empty());
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// A half-written file is no mistake yet; if it stays so for a moment, the agent is told without waiting for a patrol.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_stays_unreadable_is_told_to_the_living_session() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let dir = dir(&town, &charged);
     town.parts.tasks.stamp(&dir, town.world.clock.now());
     town.parts.tasks.write_outcome(&dir, r#"{"outcome":"#);
@@ -239,9 +227,7 @@ async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
         .await;
     let charged = town.worker("a").await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts
-        .tasks
-        .write_outcome_unwatched(&dir(&town, &charged), PASSED);
+    unwatched(&town, &charged, PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.settle().await;
     let id = ChildId::Raider(charged.raider.clone());
@@ -265,26 +251,22 @@ async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
     town.wake(&id).await.unwrap();
     town.settle().await;
     assert_eq!(town.starts(&charged.session), 2);
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn intent_in_the_outbox_is_carried_out() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.tasks.leave(done_intent(&charged));
     town.settle().await;
     assert_eq!(town.parts.tasks.intents(), 0);
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// The first has to wait: later completions of its raider wait, too.
 #[tokio::test(start_paused = true)]
 async fn intents_of_a_raider_are_carried_out_in_order() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let gone = RepoError::Remote("no route".into());
     town.parts.repo.fail("measure", gone);
     let first = done_intent(&charged);
@@ -297,8 +279,7 @@ async fn intents_of_a_raider_are_carried_out_in_order() {
     town.pass(PATROL).await;
     town.pass(PATROL).await;
     assert_eq!(town.parts.tasks.intents(), 0);
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// A file that was written in another raider's name is refused, set aside for a person, and journalled.
@@ -360,8 +341,7 @@ async fn intent_with_a_false_claim_is_set_aside_and_journalled() {
 /// A raider ran `hd done` without a supervisor and ended: its next session learns the result.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     let clock = Arc::clone(&town.world.clock);
     let parts = town.crash().await;
@@ -389,8 +369,7 @@ async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
 /// A note is for the successor on the same work, not for the next incarnation in the slot.
 #[tokio::test(start_paused = true)]
 async fn a_handoff_note_never_reaches_the_next_incarnation() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let address = charged.raider.to_string();
     let note = Body::Handoff(Handoff {
         note: Some("mind the gap".into()),
@@ -409,13 +388,10 @@ async fn a_handoff_note_never_reaches_the_next_incarnation() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_on_a_sandbox_that_cannot_be_measured_is_escalated_once() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let broken = RepoError::Failed("index is damaged".into());
     town.parts.repo.break_op("measure", broken);
-    town.parts
-        .tasks
-        .write_outcome_unwatched(&dir(&town, &charged), PASSED);
+    unwatched(&town, &charged, PASSED);
     town.parts.sessions.exit(&charged.session, 0);
     town.pass(PATROL * 4).await;
     let escalations = town.escalations().await;
@@ -423,15 +399,13 @@ async fn an_outcome_on_a_sandbox_that_cannot_be_measured_is_escalated_once() {
     assert!(escalations[0].body.contains("index is damaged"));
     town.parts.repo.mend("measure");
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// A refused completion is reported, and never carried out later while the raider works on.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_refused_is_told_to_its_raider_and_put_away() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
     town.parts.tasks.leave(done_intent(&charged));
     town.settle().await;
@@ -449,12 +423,9 @@ async fn an_intent_that_is_refused_is_told_to_its_raider_and_put_away() {
 /// The number of reminders is stored.
 #[tokio::test(start_paused = true)]
 async fn a_killed_witness_does_not_begin_to_count_anew() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts
-        .tasks
-        .write_outcome(&dir(&town, &charged), PASSED);
+    outcome(&town, &charged, PASSED);
     for _ in 0..5 {
         town.pass(PATROL).await;
         assert_eq!(town.kill_actors::<WitnessMsg>(), 1);

@@ -20,8 +20,7 @@ fn refused() -> RepoError {
 
 /// Completes a raider's work whose branch the remote refuses.
 async fn blocked(error: RepoError) -> (Town, Charged) {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.repo.break_op("push_branch", error);
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
@@ -48,8 +47,7 @@ async fn a_push_that_will_not_pass_by_itself_calls_a_person_once_and_goes_on() {
         town.pass(PATROL).await;
         assert_eq!(town.events(EventType::EscalationAcked).await.len(), 1);
         assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
-        let relic = town.relic_now(&charged.relic).await;
-        assert_eq!(relic.status, RelicStatus::Closed);
+        assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     }
 }
 
@@ -72,8 +70,7 @@ async fn a_remote_that_stays_away_calls_a_person_once_until_it_is_back() {
     town.parts.repo.mend("push_branch");
     town.pass(PATROL).await;
     assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,8 +107,7 @@ async fn a_blocked_push_that_could_not_be_given_up_is_open_work_again() {
     town.parts.repo.mend("push_branch");
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +129,6 @@ async fn closing_its_relic_ends_a_blocked_push() {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert_eq!(town.escalations().await.len(), 2);
     town.nuke(&charged.raider, true).await.unwrap();
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert!(town.parts.repo.names().is_empty());
 }

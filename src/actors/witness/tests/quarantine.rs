@@ -288,8 +288,7 @@ async fn a_nuke_leaves_the_relic_blocked_until_a_person_charges_it() {
 async fn raider_tried_in_vain_for_keep_dirty_is_removed_and_its_relic_stays_blocked() {
     let scenario = fragile().rig(|rig| rig.witness.keep_dirty = 2 * HOUR);
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     exhaust(&town, &charged).await;
     for _ in 0..3 {
         town.pass_hours(HOUR).await;

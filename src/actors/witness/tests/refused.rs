@@ -21,8 +21,7 @@ fn typed_text(town: &Town, charged: &Charged) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn session_on_another_branch_is_told_so_and_how_to_get_back() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let renamed = |facts: &mut GitFacts| facts.branch = Some("wip".to_owned());
     town.parts.repo.change(&charged.raider.name, renamed);
     town.parts
@@ -37,8 +36,7 @@ async fn session_on_another_branch_is_told_so_and_how_to_get_back() {
 
 #[tokio::test(start_paused = true)]
 async fn session_without_commits_is_told_so_and_of_no_change() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let none = |facts: &mut GitFacts| facts.ahead = 0;
     town.parts.repo.change(&charged.raider.name, none);
     town.parts
@@ -53,8 +51,7 @@ async fn session_without_commits_is_told_so_and_of_no_change() {
 /// On a mount whose clock is ahead, a file that is being written seems to come from the future.
 #[tokio::test(start_paused = true)]
 async fn half_of_a_file_that_seems_written_in_a_second_is_no_mistake_yet() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let dir = dir(&town, &charged);
     let second = Duration::from_secs(1);
     town.parts

@@ -41,8 +41,7 @@ async fn sagas_that_cannot_go_on_are_not_hammered() {
     }
     town.pass(Duration::from_secs(31)).await;
     for charged in &workers {
-        let relic = town.relic_now(&charged.relic).await;
-        assert_eq!(relic.status, RelicStatus::Closed);
+        assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     }
 }
 
@@ -62,8 +61,7 @@ async fn a_look_that_panics_is_not_the_last_one() {
     town.pass(Duration::from_secs(95)).await;
     assert!(panics.load(Ordering::SeqCst) >= 2);
     assert!(town.parts.repo.names().is_empty(), "it was tried again");
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,10 +82,8 @@ async fn a_message_that_cannot_be_handled_holds_up_no_other() {
     town.parts.repo.fail_for("pin", blocked.as_str(), error);
     town.completed(&second.raider).await.unwrap();
     town.pass(Duration::from_secs(31)).await;
-    let relic = town.relic_now(&second.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
-    let relic = town.relic_now(&first.relic).await;
-    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert_eq!(town.status(&second.relic).await, RelicStatus::Closed);
+    assert_eq!(town.status(&first.relic).await, RelicStatus::Hooked);
 }
 
 /// Returns the open escalations.
@@ -100,8 +96,7 @@ async fn calls(town: &Town) -> Vec<Relic> {
 /// A permanent failure is retried at each patrol only, and a person is told.
 #[tokio::test(start_paused = true)]
 async fn permanent_failure_is_escalated_once_and_retried_at_patrols_only() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let gone = RepoError::NotFound("branch main".into());
     town.parts.repo.break_op("landed", gone);
     town.completed(&charged.raider).await.unwrap();
@@ -113,8 +108,7 @@ async fn permanent_failure_is_escalated_once_and_retried_at_patrols_only() {
     assert!((3..=15).contains(&tried), "{tried}");
     town.parts.repo.mend("landed");
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     town.pass(PATROL).await;
     assert_eq!(calls(&town).await.len(), 0, "it is over");
 }
@@ -122,8 +116,7 @@ async fn permanent_failure_is_escalated_once_and_retried_at_patrols_only() {
 /// A transient failure escalates only after `LASTING`.
 #[tokio::test(start_paused = true)]
 async fn lasting_transient_failure_is_escalated() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("authentication failed".into());
     town.parts.repo.break_op("landed", away);
     town.completed(&charged.raider).await.unwrap();
@@ -136,8 +129,7 @@ async fn lasting_transient_failure_is_escalated() {
     town.reword().await;
     town.parts.repo.mend("landed");
     town.pass(PATROL * 3).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert_eq!(calls(&town).await.len(), 0, "it is over");
 }
 
@@ -150,8 +142,11 @@ async fn a_call_about_landed_work_is_one_call_until_it_is_dealt_with() {
     let charged = town.worker("a").await;
     town.completed(&charged.raider).await.unwrap();
     town.pass(LASTING * 2).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed, "it has landed");
+    assert_eq!(
+        town.status(&charged.relic).await,
+        RelicStatus::Closed,
+        "it has landed"
+    );
     let escalations = town.escalations().await;
     assert_eq!(escalations.len(), 1, "{escalations:?}");
     assert_eq!(calls(&town).await.len(), 1);
@@ -190,8 +185,7 @@ async fn a_call_about_waiting_work_is_over_when_it_is_charged() {
 /// A caller that wants a session may have looked before the repair began.
 #[tokio::test(start_paused = true)]
 async fn no_session_comes_into_a_sandbox_that_is_being_rebuilt() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     town.parts.repo.interlude("repair_sandbox", move || {
@@ -215,12 +209,7 @@ async fn no_session_comes_into_a_sandbox_that_is_being_rebuilt() {
 /// A charge whose sandbox git cannot judge keeps it; `repair` makes its unwinding possible.
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_taken_back_is_told_and_can_be_repaired() {
-    let town = Scenario::new()
-        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
-        .start()
-        .await;
-    let relic = town.relic("a").await;
-    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let (town, relic) = Scenario::whose_set_up_fails().await;
     let broken = RepoError::Failed("index is damaged".into());
     town.parts.repo.break_op("measure", broken);
     town.charge(&relic).await.unwrap_err();

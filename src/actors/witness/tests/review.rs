@@ -59,8 +59,7 @@ async fn raider_with_unreviewed_work_goes_after_review_hold_and_its_merge_reques
     assert_eq!(mr.state, MrState::Reviewing);
     approve(&town, &charged).await;
     assert!(town.parts.repo.has_landed(&mr.head));
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert!(town.escalations().await.is_empty());
 }
 

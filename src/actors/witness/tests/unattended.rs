@@ -40,8 +40,7 @@ async fn lost_at_done(later: usize) -> (Town, Charged) {
 async fn pushed_work_lands_although_its_sandbox_is_gone() {
     let (town, charged) = lost_at_done(0).await;
     town.pass(PATROL).await;
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert_eq!(town.parts.repo.landings(), 1);
     assert!(town.hook(&charged.raider).await.is_none(), "a free slot");
     assert!(town.escalations().await.is_empty());
@@ -77,8 +76,11 @@ async fn nuked_in_review() -> (Town, Charged) {
     town.pass(PATROL * 3).await;
     let mr = town.mr(&charged.relic).await.unwrap();
     assert!(mr.awaits_person(), "{mr:?}");
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Hooked, "for what is said of it");
+    assert_eq!(
+        town.status(&charged.relic).await,
+        RelicStatus::Hooked,
+        "for what is said of it"
+    );
     (town, charged)
 }
 
@@ -92,8 +94,7 @@ async fn a_merge_request_that_waits_for_a_person_outlives_its_raider() {
     town.world.nudge(&message::witness(&rig()));
     town.settle().await;
     assert!(town.parts.repo.has_landed(&head));
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
     assert_eq!(town.parts.repo.names(), ["Toast"], "its successor's");
     assert_eq!(town.events(EventType::RaiderNuked).await.len(), 1);
 }

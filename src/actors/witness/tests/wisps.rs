@@ -91,8 +91,7 @@ async fn a_dirty_sandbox_is_kept_track_of_until_it_is_gone() {
 /// `zombie-detected`: the sandbox has no owner and cannot be measured.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_looked_into_is_kept_track_of() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     super::unhook(&town, &charged).await;
     town.parts
         .repo

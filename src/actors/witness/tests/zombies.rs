@@ -11,8 +11,9 @@ use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
-use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
+use crate::domain::relic::{DoneIntent, RelicStatus};
 use crate::domain::saga::SagaKind;
+use crate::testing::records;
 use crate::testing::world::{Scenario, Town, rig};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -35,8 +36,7 @@ pub(super) async fn exhaust(town: &Town, charged: &Charged) {
 async fn class_1_quarantined_and_clean_is_removed_after_keep_dirty_at_the_end_of_a_quarantine() {
     let scenario = fragile().rig(|rig| rig.witness.keep_dirty = HOUR / 2);
     let town = scenario.start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     exhaust(&town, &charged).await;
     town.pass(HOUR - PATROL * 2).await;
     assert_eq!(town.parts.repo.names(), ["Toast"], "a person has that time");
@@ -44,7 +44,10 @@ async fn class_1_quarantined_and_clean_is_removed_after_keep_dirty_at_the_end_of
     town.pass(PATROL * 2).await;
     assert!(town.parts.repo.names().is_empty());
     assert_eq!(zombies(&town).await, session_dead(1));
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Blocked);
+    assert_eq!(
+        town.relic_now(&charged.relic).await.status,
+        RelicStatus::Blocked
+    );
     let nuked = town.events(EventType::RaiderNuked).await;
     assert_eq!(nuked[0].cause, Cause::TooManyDeaths.as_str());
     assert!(
@@ -73,8 +76,7 @@ async fn class_1_quarantined_with_work_is_told_once_and_goes_on_when_it_is_let_g
 #[tokio::test(start_paused = true)]
 async fn a_normal_death_is_respawned_and_no_zombie() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     town.pass(GROWN).await;
     town.parts.sessions.crash(&charged.session, 9);
     town.pass(PATROL * 2).await;
@@ -84,8 +86,7 @@ async fn a_normal_death_is_respawned_and_no_zombie() {
 
 #[tokio::test(start_paused = true)]
 async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts
         .sessions
         .print(&charged.session, "segmentation fault");
@@ -114,8 +115,7 @@ async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
 /// A program that restarts its agent may be observed without one: that is no shell.
 #[tokio::test(start_paused = true)]
 async fn class_2_needs_two_patrols_in_a_row() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let sessions = &town.parts.sessions;
     town.pass(GROWN).await;
     for _ in 0..3 {
@@ -142,15 +142,8 @@ async fn class_2_needs_two_patrols_in_a_row() {
 
 fn intent(town: &Town) -> DoneIntent {
     DoneIntent {
-        exit: Exit::Completed,
-        head: crate::domain::ids::Oid::new("a".repeat(40)).unwrap(),
-        cleanup_status: None,
-        mismatch: None,
-        no_change: false,
-        wants_review: false,
-        until: None,
-        reason: None,
         at: town.world.clock.now(),
+        ..records::completed(records::oid('a'))
     }
 }
 
@@ -193,8 +186,7 @@ async fn class_3_is_seen_on_time_with_a_saga_and_without() {
 
 #[tokio::test(start_paused = true)]
 async fn class_4_ends_the_session_and_keeps_the_work() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     close(&town, &charged).await;
     town.pass(PATROL * 10).await;
     assert!(!town.runs(&charged.session));
@@ -202,8 +194,7 @@ async fn class_4_ends_the_session_and_keeps_the_work() {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert_eq!(zombies(&town).await, [("bead_closed".to_owned(), 1)]);
     assert_eq!(town.escalations().await.len(), 1);
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// Closes its relic, and opens it again while its session is being ended for that.
@@ -230,8 +221,7 @@ async fn class_4_is_over_when_the_relic_is_open_again() {
     assert!(!town.parts.sessions.stops().is_empty(), "it was ended");
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert!(town.runs(&charged.session), "it goes on");
-    let relic = town.relic_now(&relic).await;
-    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert_eq!(town.status(&relic).await, RelicStatus::Hooked);
 }
 
 /// The next incarnation is another zombie.
@@ -239,8 +229,7 @@ async fn class_4_is_over_when_the_relic_is_open_again() {
 async fn each_is_noted_once_per_incarnation() {
     let town = Scenario::new().start().await;
     for _ in 0..2 {
-        let relic = town.relic("a").await;
-        let charged = town.charge(&relic).await.unwrap();
+        let charged = town.charged("a").await;
         unhook(&town, &charged).await;
         town.pass(GROWN * 2).await;
     }

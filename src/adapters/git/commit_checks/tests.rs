@@ -60,15 +60,17 @@ fn fault_text(rigged: &Rigged, head: &Oid) -> Option<String> {
     }
 }
 
+/// Makes a rig that has fetched its remote.
+fn fetched() -> Rigged {
+    let rigged = Rigged::new();
+    let fetch = rigged.repo.git().args(["fetch", "-q", "origin"]);
+    fetch.run().unwrap();
+    rigged
+}
+
 #[test]
 fn entry_that_some_file_system_takes_for_a_repository_is_refused() {
-    let rigged = Rigged::new();
-    rigged
-        .repo
-        .git()
-        .args(["fetch", "-q", "origin"])
-        .run()
-        .unwrap();
+    let rigged = fetched();
     let bad: [&[u8]; 12] = [
         b".git",
         b".GiT",
@@ -117,13 +119,7 @@ fn entry_that_some_file_system_takes_for_a_repository_is_refused() {
 
 #[test]
 fn commit_whose_author_is_garbled_is_refused() {
-    let rigged = Rigged::new();
-    rigged
-        .repo
-        .git()
-        .args(["fetch", "-q", "origin"])
-        .run()
-        .unwrap();
+    let rigged = fetched();
     let tree = rigged.tree(&rigged.base);
     let commit = |author| commit_on(&rigged, &tree, &rigged.base, author);
     for author in [

@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::run_gate;
-use crate::adapters::git::testing::{Rigged, executable};
+use crate::adapters::git::testing::Rigged;
 use crate::adapters::runs::TOKEN;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec};
+use crate::testing::program;
 use crate::testing::tier;
 
 const LONG: Duration = Duration::from_secs(300);
@@ -444,7 +445,7 @@ fn hooks_do_not_run() {
         "reference-transaction",
         "post-index-change",
     ] {
-        executable(&hooks.join(name), &script);
+        program::script(&hooks.join(name), &script);
     }
     passes(&rig, &rig.base, "true");
     assert!(!marker.exists());

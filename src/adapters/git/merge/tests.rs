@@ -6,10 +6,10 @@ use super::lab::{Files, Lab, files};
 use super::{merge_in, styles};
 use crate::adapters::git::command::Git;
 use crate::adapters::git::rig::oid;
-use crate::adapters::git::testing::executable;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::ports::repo::{LandRequest, Signature};
+use crate::testing::program;
 
 pub(super) const STYLES: [LandStyle; 3] = [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge];
 
@@ -377,7 +377,7 @@ fn commits_are_signed_where_the_repository_says_so() {
     let fake = lab.dir().join("sign");
     let script = "cat >/dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\n\
                   echo '-----BEGIN PGP SIGNATURE-----'";
-    executable(&fake, script);
+    program::script(&fake, script);
     let mut config = lab.repo().config().unwrap();
     config
         .set_str("gpg.program", fake.to_str().unwrap())

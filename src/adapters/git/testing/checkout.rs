@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Rigged, executable};
+use super::Rigged;
 use crate::adapters::git::checkout::{free, look, turn};
 use crate::adapters::git::command::{Git, Output};
 use crate::adapters::git::land::land;
@@ -11,6 +11,7 @@ use crate::adapters::git::remote::{delete_branch, push_branch};
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
+use crate::testing::program;
 
 /// Returns the reason why a commit cannot land, and checks that nothing moved.
 fn busy(rig: &Rigged, new: &Oid) -> (PathBuf, CheckoutBusy) {
@@ -329,7 +330,7 @@ fn pre_push(rig: &Rigged, script: &str) {
     fs::create_dir_all(&hooks).unwrap();
     rig.in_origin(&["config", "core.hooksPath", hooks.to_str().unwrap()]);
     let script = format!("cd '{}'\nunset GIT_DIR\n{script}", rig.origin().display());
-    executable(&hooks.join("pre-push"), &script);
+    program::script(&hooks.join("pre-push"), &script);
 }
 
 /// The files were checked before a push whose hook may take minutes.
@@ -398,7 +399,7 @@ fn no_hook_of_the_checkout_runs_in_a_landing_or_a_push_but_pre_push() {
         "proc-receive",
     ] {
         let script = format!("echo {name} >> '{}'", ran.display());
-        executable(&hooks.join(name), &script);
+        program::script(&hooks.join(name), &script);
     }
     let new = rig.commit(&rig.base, &[("file", "landed\n")]);
     push_branch(&rig.repo, "raider/Toast/gt-1-1", &new, None).unwrap();

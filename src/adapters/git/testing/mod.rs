@@ -5,8 +5,7 @@ mod land;
 mod push;
 mod remote;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use git2::build::TreeUpdateBuilder;
 use git2::{FileMode, Repository, Signature};
@@ -16,6 +15,7 @@ use super::rig::{GitRepo, GitRig, PUSH_URL_KEY, oid};
 use super::share;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
+use crate::testing::program::script;
 
 /// A prepared rig whose target `main` has one commit.
 pub(super) struct Rigged {
@@ -158,26 +158,11 @@ impl Rigged {
     }
 
     /// Writes a hook of the remote.
-    pub(super) fn hook(&self, name: &str, script: &str) {
+    pub(super) fn hook(&self, name: &str, text: &str) {
         let hooks = self.origin().join("hooks");
         std::fs::create_dir_all(&hooks).unwrap();
-        executable(&hooks.join(name), script);
+        script(&hooks.join(name), text);
     }
-}
-
-/// Writes a shell script through another process: if this process opened it for writing, a process that another test
-/// starts at that moment would inherit the open file, and the script could not be run.
-pub(super) fn executable(path: &Path, script: &str) {
-    let status = Command::new("sh")
-        .args([
-            "-c",
-            "printf '#!/bin/sh\n%s\n' \"$1\" > \"$0\" && chmod +x \"$0\"",
-        ])
-        .arg(path)
-        .arg(script)
-        .status()
-        .unwrap();
-    assert!(status.success());
 }
 
 /// Makes a commit of the parent's files with these changed; an empty text removes a file.

@@ -4,13 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Rigged, executable};
+use super::Rigged;
 use crate::adapters::git::land::land;
 use crate::adapters::git::locks;
 use crate::adapters::git::remote::{fetch_target, push_branch};
 use crate::adapters::git::settings::NO_PUSH;
 use crate::ports::repo::RepoError;
 use crate::testing::eventually;
+use crate::testing::program;
 
 const BRANCH: &str = "raider/Toast/gt-1-1";
 
@@ -25,7 +26,7 @@ fn fake_lfs(rig: &Rigged) -> std::path::PathBuf {
     );
     let hooks = rig.origin().join(".git/hooks");
     fs::create_dir_all(&hooks).unwrap();
-    executable(&hooks.join("pre-push"), &script);
+    program::script(&hooks.join("pre-push"), &script);
     seen
 }
 
@@ -79,7 +80,7 @@ fn hooks_that_a_commit_brings_do_not_run() {
     let rig = Rigged::local();
     rig.in_origin(&["config", "receive.denyCurrentBranch", "ignore"]);
     let ran = rig.path("ran");
-    executable(
+    program::script(
         &rig.origin().join("pre-push"),
         &format!("touch '{}'", ran.display()),
     );
@@ -102,7 +103,7 @@ fn users_hook_can_refuse_a_push() {
     let hooks = rig.path("hooks");
     fs::create_dir(&hooks).unwrap();
     rig.in_origin(&["config", "core.hooksPath", hooks.to_str().unwrap()]);
-    executable(&hooks.join("pre-push"), "echo not today >&2; exit 1");
+    program::script(&hooks.join("pre-push"), "echo not today >&2; exit 1");
     let head = rig.commit(&rig.base, &[("a", "a\n")]);
     let error = push_branch(&rig.repo, BRANCH, &head, None).unwrap_err();
     assert!(

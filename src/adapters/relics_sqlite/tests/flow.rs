@@ -2,36 +2,20 @@
 
 use serde_json::json;
 
+use super::rows::hook;
 use super::*;
 use crate::domain::ids::Incarnation;
-use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Review, Verdict};
-use crate::domain::message::{Body, Escalation, Handoff, RaiderDone, SHAMAN, Severity};
-use crate::domain::problem::Problem;
-use crate::domain::relic::Exit;
+use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Verdict};
+use crate::domain::message::{Body, Handoff, SHAMAN, Severity};
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::EventFilter;
 
 #[test]
 fn messages_wait_until_they_are_handled() {
     let mut store = store();
-    let done = Body::RaiderDone(RaiderDone {
-        raider: toast(),
-        incarnation: Incarnation(1),
-        rig: toast().rig,
-        relic: id("gt-1"),
-        branch: "raider/Toast/gt-1-1".into(),
-        head: oid('a'),
-        exit: Exit::Completed,
-        cleanup_status: None,
-        gate: None,
-    });
-    let help = Body::Help(Escalation {
-        agent: "horde/raiders/Toast".into(),
-        relic: None,
-        problem: Problem::in_own_words("no key"),
-        severity: Severity::High,
-        evidence: String::new(),
-    });
+    let done = Body::RaiderDone(records::raider_done(&hook(toast(), "gt-1"), oid('a')));
+    let help = records::call("horde/raiders/Toast", "no key", Severity::High);
+    let help = Body::Help(help);
     let (first, second) = run(&mut store, |txn| {
         let first = txn.send("horde/raiders/Toast", "horde/witness", done.clone())?;
         Ok((
@@ -102,28 +86,8 @@ fn a_handoff_goes_to_the_successor_of_the_same_name() {
 
 pub(super) fn mr(number: u64, relic: &str, raider: RaiderId, state: MrState) -> MergeRequest {
     MergeRequest {
-        id: RelicId::numbered("gt", number),
-        rig: raider.rig.clone(),
-        relic: id(relic),
-        branch: raider.branch(&id(relic), Incarnation(1)),
-        raider,
-        incarnation: Incarnation(1),
-        head: oid('a'),
-        target: "main".into(),
-        state,
-        priority: 0,
         queued_at: at("2026-05-01T10:00:00Z"),
-        attempts: 0,
-        not_before: None,
-        gates: vec![],
-        conflict_files: vec![],
-        merge_commit: None,
-        note: None,
-        began: None,
-        hold: None,
-        held_since: None,
-        settled_at: None,
-        review: Review::None,
+        ..records::mr(&format!("gt-{number}"), hook(raider, relic), state)
     }
 }
 

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::adapters::clock::SystemClock;
-use crate::domain::ids::{Oid, RaiderId, RelicId};
+use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::relic::{Relic, RelicKind};
 use crate::ports::relics::{Committed, Durability, NewRelic, Relics, StoreError, Txn};
+use crate::testing::records::{self, oid, toast};
 
 use super::SqliteRelics;
 
@@ -43,15 +44,8 @@ fn run<T>(
 
 fn task(title: &str) -> NewRelic {
     NewRelic {
-        prefix: "gt".into(),
-        kind: RelicKind::Task,
-        title: title.into(),
         body: "do it".into(),
-        priority: 0,
-        labels: vec![],
-        parent: None,
-        deps: vec![],
-        by: None,
+        ..records::task(title)
     }
 }
 
@@ -63,16 +57,8 @@ fn id(text: &str) -> RelicId {
     RelicId::new(text).unwrap()
 }
 
-fn toast() -> RaiderId {
-    "horde/raiders/Toast".parse().unwrap()
-}
-
 fn nux() -> RaiderId {
     "rust/raiders/Nux".parse().unwrap()
-}
-
-fn oid(digit: char) -> Oid {
-    Oid::new(digit.to_string().repeat(40)).unwrap()
 }
 
 fn at(text: &str) -> Timestamp {

@@ -9,20 +9,13 @@ use crate::domain::ids::Incarnation;
 use crate::domain::merge::MrState;
 use crate::domain::message::{Body, RaiderDone};
 use crate::domain::phase::RaiderRecord;
-use crate::domain::relic::{Exit, RelicStatus};
+use crate::domain::relic::RelicStatus;
 use crate::domain::saga::SagaKind;
 
 fn done(raider: &RaiderId, incarnation: u32) -> Body {
     Body::RaiderDone(RaiderDone {
-        raider: raider.clone(),
         incarnation: Incarnation(incarnation.into()),
-        rig: raider.rig.clone(),
-        relic: id("gt-1"),
-        branch: "raider/Toast/gt-1-1".into(),
-        head: oid('a'),
-        exit: Exit::Completed,
-        cleanup_status: None,
-        gate: None,
+        ..records::raider_done(&hook(raider.clone(), "gt-1"), oid('a'))
     })
 }
 
@@ -67,12 +60,9 @@ fn record_of_a_raider_joins_its_relic_sagas_merge_request_and_completion() {
     assert_eq!(kinds, [SagaKind::Done]);
     assert_eq!((&toasts.mr, toasts.is_unhandled), (&Some(newest), true));
     let expected = RaiderRecord {
-        hook: first,
         relic: RelicStatus::Closed,
         closed: Some(at("2026-05-02T10:00:00Z")),
-        sagas: Vec::new(),
-        mr: None,
-        is_unhandled: false,
+        ..records::at_work(first)
     };
     assert_eq!(nuxs, &expected);
     let of_rig = run(&mut store, |txn| txn.raiders(Some(&nux().rig))).unwrap();

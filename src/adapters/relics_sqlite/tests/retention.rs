@@ -3,8 +3,7 @@
 use super::*;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::Incarnation;
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{EventFilter, RelicFilter};
 
 const OLD: &str = "2026-01-01T00:00:00Z";
@@ -113,18 +112,7 @@ fn a_wisp_on_a_hook_stays() {
     let mut store = store();
     create(&mut store, &wisp(None, &[]));
     close(&mut store, "gt-1", OLD);
-    let hook = Hook {
-        branch: toast().branch(&id("gt-1"), Incarnation(1)),
-        raider: toast(),
-        incarnation: Incarnation(1),
-        relic: id("gt-1"),
-        base: oid('a'),
-        from_target: true,
-        target: "main".into(),
-        harness: "script".parse().unwrap(),
-        charged_at: at(OLD),
-        done: None,
-    };
+    let hook = records::hook(&toast(), &id("gt-1"));
     run(&mut store, |txn| txn.put_hook(&hook)).unwrap();
     assert_eq!(collect(&mut store), [""; 0]);
 }

@@ -255,16 +255,8 @@ fn incarnations_count_per_slot() {
 
 pub(super) fn hook(raider: RaiderId, relic: &str) -> Hook {
     Hook {
-        branch: raider.branch(&id(relic), Incarnation(1)),
-        raider,
-        incarnation: Incarnation(1),
-        relic: id(relic),
-        base: oid('a'),
-        from_target: true,
-        target: "main".into(),
-        harness: "script".parse().unwrap(),
         charged_at: at("2026-05-01T10:00:00Z"),
-        done: None,
+        ..records::hook(&raider, &id(relic))
     }
 }
 

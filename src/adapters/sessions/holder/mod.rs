@@ -16,8 +16,8 @@ pub(super) use self::process::{kill_cgroup, log_tail, remove_cgroup};
 
 use super::launch::{HOLD, Launch, Reply, converse};
 
-/// The name of the process in process lists, whatever path it was started by.
-const NAME: &str = "horde-supervisor";
+/// The program of a holder, and the name of its process in process lists, whatever path it was started by.
+pub const PROGRAM: &str = "horde-session";
 
 /// Starts a holder in the directory and waits for its reply.
 ///
@@ -27,7 +27,7 @@ pub(super) fn start(exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply
     // No `pre_exec`, so this is `posix_spawn`, whatever the size of the daemon. The holder detaches itself, so the
     // child that is waited for here is only its short-lived first process.
     let mut child = Command::new(exe)
-        .arg0(NAME)
+        .arg0(PROGRAM)
         .args([OsStr::new(HOLD[0]), dir.as_os_str()])
         .env_clear()
         .current_dir("/")

@@ -21,6 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Returns the message about a session's end. `point` is the supervisor's answer when this terminal was attached.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the supervisor is waited for, in real time"
+)]
 pub(super) fn end_message(
     context: &mut Context,
     name: &str,

@@ -173,6 +173,10 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
 }
 
 /// Runs git as in a user's fresh account: no settings of the user change the demo.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the demo makes its repository with git"
+)]
 fn git(dir: &Path, args: &[&str]) -> Result<String, CliError> {
     let output = Command::new("git")
         .arg("-C")
@@ -219,6 +223,10 @@ mod tests {
     }
 
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the demo makes its repository with git"
+    )]
     fn the_agent_does_its_task_and_again_after_a_crash() {
         let temp = crate::testing::scratch();
         let root = temp.path().canonicalize().unwrap();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cli::city::City;
+use crate::cli::environment;
 use crate::config::{self, Env};
 use crate::domain::doctor::local::{
     Private, Repository, git_version, other_git, permissions, repository, shadowed,
@@ -83,8 +84,7 @@ fn closed(file: &Private, fix: bool) -> Option<Finding> {
 /// Finds another program named `hd` that comes first in the `PATH`, as Debian's hexdump is.
 fn other_hd() -> Option<Finding> {
     let own = fs::canonicalize(env::current_exe().ok()?).ok()?;
-    let path = env::var_os("PATH")?;
-    let mut candidates = env::split_paths(&path).map(|dir| dir.join("hd"));
+    let mut candidates = environment::places("hd").into_iter();
     let found = candidates.find(|file| {
         let meta = fs::metadata(file);
         meta.is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
@@ -115,6 +115,10 @@ fn inspect(path: &Path) -> Result<Repository, String> {
 }
 
 /// Returns git's output, or its error message.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "asks the git that sandboxes will be made with"
+)]
 fn git(words: &[&str]) -> Result<String, String> {
     let mut git = Command::new("git");
     git.args(words).env("LC_ALL", "C");

@@ -2,13 +2,13 @@
 //! read, never its content.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::cli::commands::supervisor;
+use crate::cli::environment;
 use crate::config::Loaded;
 use crate::domain::city::Harness;
 use crate::domain::doctor::{Finding, Kind};
@@ -36,12 +36,8 @@ pub(in crate::cli::commands) struct Machine {
 impl Machine {
     /// Describes this process, whose environment a supervisor started from here inherits.
     pub fn here() -> Self {
-        let own = env::vars_os().filter_map(|(name, value)| {
-            let pair = (name.into_string(), value.into_string());
-            pair.0.ok().zip(pair.1.ok())
-        });
         Self {
-            own: own.collect(),
+            own: environment::all(),
             root: rustix::process::geteuid().is_root(),
         }
     }

@@ -116,6 +116,10 @@ fn to_json(change: &Change) -> Value {
     })
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a backup is named after the time"
+)]
 fn write(changes: &[Change], result: &mut Value) -> Result<(), CliError> {
     let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     for (index, change) in changes.iter().enumerate() {

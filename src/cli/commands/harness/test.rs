@@ -1,6 +1,5 @@
 //! `hd harness test`: runs the conformance kit on a harness.
 
-use std::env;
 use std::path::Path;
 
 use serde_json::json;
@@ -9,6 +8,7 @@ use crate::cli::args::HarnessTest;
 use crate::cli::city::City;
 use crate::cli::commands::supervisor::{self, Lives};
 use crate::cli::context::Context;
+use crate::cli::environment;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
 use crate::cli::render::harness as render;
@@ -121,7 +121,7 @@ impl Trial<'_> {
         if self.args.keep {
             output::message(&format!("hd: the city is {}", place.city.display()));
         }
-        let own = env::vars().collect();
+        let own = environment::all();
         let city = City {
             root: place.city.clone(),
             socket: place.socket.clone(),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{PATROL, ask_as};
 use crate::control::protocol::ErrorKind;
 use crate::control::rights::Who;
-use crate::control::server::{Caller, Peer};
+use crate::control::server::Caller;
 use crate::domain::city::{RestartType, Rights};
 use crate::domain::event::EventType;
 use crate::domain::ids::SessionId;
@@ -15,12 +15,7 @@ use crate::testing::world::{Scenario, Town};
 const PID: u32 = 4242;
 
 fn caller(who: Who) -> Caller {
-    Caller {
-        pid: Some(PID),
-        uid: 0,
-        who,
-        peer: Peer::of_pid(std::process::id()),
-    }
+    Caller::stand_in(PID, who)
 }
 
 fn mayor() -> Caller {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ask, dispatch};
 use crate::control::protocol::{ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::{Caller, Peer};
+use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
@@ -201,12 +201,7 @@ async fn caller_with_read_rights_may_not_mend() {
     stray(&town, "Rust");
     let toast = town.worker("a").await.session;
     let asked = |who: Who, fix: bool| {
-        let caller = Caller {
-            pid: None,
-            uid: 0,
-            who,
-            peer: Peer::of_pid(std::process::id()),
-        };
+        let caller = Caller::stand_in(None, who);
         let args = json!({ "fix": fix }).as_object().unwrap().clone();
         let op = Op::parse("doctor".parse().unwrap(), args).unwrap();
         let world = town.world.newest();
@@ -269,13 +264,12 @@ async fn a_rig_that_cannot_be_read_hides_only_its_own_sandboxes() {
 #[tokio::test(start_paused = true)]
 async fn a_nuke_of_an_incarnation_that_is_gone_is_refused() {
     let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let charged = town.charged("a").await;
     let look = json!({ "name": "Toast", "dry_run": true });
     let seen = ask(&town, "raider.nuke", look).await.unwrap();
     assert_eq!(seen["incarnation"], 1);
     town.nuke(&charged.raider, false).await.unwrap();
-    let again = town.charge(&relic).await.unwrap();
+    let again = town.charge(&charged.relic).await.unwrap();
     assert_eq!((&again.raider, again.incarnation.0), (&charged.raider, 2));
     let nuke = |n: u64| json!({ "name": "Toast", "incarnation": n, "yes": true });
     let refused = ask(&town, "raider.nuke", nuke(1)).await.unwrap_err();

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::ask;
 use crate::domain::event::EventType;
-use crate::domain::ids::{HarnessName, Incarnation, Oid};
 use crate::domain::merge::MrState;
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
 use crate::ports::tasks::Leftovers;
 use crate::testing::fake_tasks::done_intent;
+use crate::testing::records;
 use crate::testing::world::{Scenario, Town};
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -84,16 +84,14 @@ async fn a_relic_whose_work_is_in_the_queue_is_not_lost() {
         "{mr:?}"
     );
     assert!(town.parts.repo.names().is_empty());
-    let relic = town.relic_now(&charged.relic).await;
-    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
     assert!(is_well(&town).await);
 }
 
 /// A waiting intent is tried again, and its finding tells the result.
 #[tokio::test(start_paused = true)]
 async fn an_old_intent_is_carried_out_when_it_can_be() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     town.parts.tasks.leave_unheard(done_intent(&charged));
     let (trash, outbox) = (Vec::new(), vec![("/outbox/1.json".into(), None)]);
     town.parts.tasks.litter(Leftovers { trash, outbox });
@@ -127,18 +125,7 @@ async fn an_old_intent_is_carried_out_when_it_can_be() {
 async fn work_of_a_rig_that_is_not_configured_is_told() {
     let town = Scenario::new().start().await;
     let relic = town.relic("a").await;
-    let hook = Hook {
-        raider: "shal/raiders/Toast".parse().unwrap(),
-        incarnation: Incarnation(1),
-        relic: relic.clone(),
-        branch: "raider/Toast/gt-1-1".into(),
-        base: Oid::new("a".repeat(40)).unwrap(),
-        from_target: false,
-        target: "main".into(),
-        harness: HarnessName::new("claude").unwrap(),
-        charged_at: town.world.clock.now(),
-        done: None,
-    };
+    let hook = records::hook(&"shal/raiders/Toast".parse().unwrap(), &relic);
     town.store(move |txn| txn.put_hook(&hook)).await;
     let told = found(&town, true).await;
     assert_eq!(

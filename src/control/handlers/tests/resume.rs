@@ -11,7 +11,7 @@ use crate::actors::conversation;
 use crate::control::handlers::dispatch;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::{Caller, Peer};
+use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::agents::AgentPrompt;
 use crate::domain::city::{City, RestartType};
@@ -59,6 +59,15 @@ async fn converse(town: &Town, child: &ChildId, conversation: &str) {
     keep(conversation::TRANSCRIPT, &transcript.to_string_lossy());
 }
 
+/// Starts a city with a raider in the conversation `c-1`. Returns its child and its session, too.
+async fn conversing() -> (Town, ChildId, SessionId) {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider);
+    converse(&town, &id, "c-1").await;
+    (town, id, charged.session)
+}
+
 /// Returns the conversation that the newest session of this id was started to resume.
 fn resumed(town: &Town, session: &SessionId) -> Option<String> {
     let starts = town.parts.sessions.starts();
@@ -83,14 +92,7 @@ async fn say_handoff(
         true => Who::Agent(session.clone()),
         false => Who::Raider(session.clone()),
     };
-    let (pid, uid) = (Some(PID), 0);
-    let peer = Peer::of_pid(std::process::id());
-    let caller = Caller {
-        pid,
-        uid,
-        who,
-        peer,
-    };
+    let caller = Caller::stand_in(PID, who);
     let args = args.as_object().unwrap().clone();
     let op = Op::parse("handoff".parse().unwrap(), args).unwrap();
     dispatch(&Published::default(), &town.world, caller, op).await
@@ -98,10 +100,8 @@ async fn say_handoff(
 
 #[tokio::test(start_paused = true)]
 async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_when_it_is_gone() {
-    let town = scenario().start().await;
-    let charged = town.worker("a").await;
-    let (id, session) = (ChildId::Raider(charged.raider.clone()), &charged.session);
-    converse(&town, &id, "c-1").await;
+    let (town, id, session) = conversing().await;
+    let session = &session;
     town.pass(SECOND * 60).await;
     town.parts.sessions.crash(session, 9);
     town.settle().await;
@@ -129,10 +129,8 @@ async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_whe
 /// A conversation is not lost if the facts of the session before cannot be read for a moment.
 #[tokio::test(start_paused = true)]
 async fn conversation_goes_on_although_the_facts_of_a_session_could_not_be_read() {
-    let town = scenario().start().await;
-    let charged = town.worker("a").await;
-    let (id, session) = (ChildId::Raider(charged.raider.clone()), &charged.session);
-    converse(&town, &id, "c-1").await;
+    let (town, _, session) = conversing().await;
+    let session = &session;
     town.pass(SECOND * 60).await;
     town.parts.sessions.hide_meta(session, true);
     town.parts.sessions.crash(session, 9);
@@ -146,10 +144,8 @@ async fn conversation_goes_on_although_the_facts_of_a_session_could_not_be_read(
 
 #[tokio::test(start_paused = true)]
 async fn resume_that_dies_at_once_is_followed_by_a_fresh_conversation_and_the_next_is_resumed() {
-    let town = scenario().start().await;
-    let charged = town.worker("a").await;
-    let (id, session) = (ChildId::Raider(charged.raider.clone()), &charged.session);
-    converse(&town, &id, "c-1").await;
+    let (town, id, session) = conversing().await;
+    let session = &session;
     town.pass(SECOND * 60).await;
     town.parts.sessions.crash(session, 9);
     town.settle().await;

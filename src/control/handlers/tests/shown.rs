@@ -37,8 +37,7 @@ async fn a_fresh_session_is_not_stalled_before_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_raider_in_its_back_off_says_when_it_is_tried_again() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     assert_eq!(toast(&town).await["retry_at"], Value::Null);
     for _ in 0..2 {
         town.parts.sessions.exit(&charged.session, 3);
@@ -100,8 +99,7 @@ async fn a_limit_that_is_over_is_shown_as_a_turn_that_is_waited_for_and_then_not
 /// An answer to a client never runs git: the last figures are shown with their age.
 #[tokio::test(start_paused = true)]
 async fn status_shows_the_last_git_counts_without_waiting() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let counts = || town.parts.repo.count("glance");
     // The first question makes git run, if no patrol did.
     toast(&town).await;
@@ -162,8 +160,7 @@ async fn a_suspended_raider_is_not_stalled() {
 /// A merge request with a retry time is held, not queued.
 #[tokio::test(start_paused = true)]
 async fn a_parked_merge_request_is_shown_as_held() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let broken = crate::ports::repo::RepoError::Failed("no network".into());
     town.parts.repo.break_op("merge", broken);
     town.completed(&charged.raider).await.unwrap();
@@ -187,8 +184,7 @@ async fn a_parked_merge_request_is_shown_as_held() {
 /// Only its hooks report that: no end of its work, no question.
 #[tokio::test(start_paused = true)]
 async fn raider_whose_turn_ended_is_shown_as_waiting_until_it_goes_on() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     let id = ChildId::Raider(charged.raider.clone());
     let handle = town.view(&id).await.unwrap().session.unwrap().handle;
     let world = &town.world;

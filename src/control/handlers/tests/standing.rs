@@ -29,8 +29,7 @@ async fn restarted(town: Town, scenario: Scenario) -> Town {
 
 /// A town whose raider Toast is suspended.
 async fn suspended() -> (Town, Charged) {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (town, charged) = Scenario::at_work().await;
     command(&town, "raider.suspend", "Toast").await;
     town.pass(PATROL).await;
     assert!(!town.runs(&charged.session));

@@ -4,7 +4,7 @@ use horde_supervisor::control::protocol::ErrorKind;
 use serde_json::json;
 
 use super::super::{count, kill, named, runs_as};
-use super::{city_on, two_agents, waits, write};
+use super::{city_on, two_agents, two_run_on, waits, write};
 use crate::support::city::snapshot;
 use crate::support::disk::Disk;
 use crate::support::live::{City, until};
@@ -31,9 +31,7 @@ fn on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room() {
         return;
     }
     let disk = Disk::new();
-    let (mut city, _elsewhere) = city_on(&disk, &two_agents());
-    city.start();
-    let (killed, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
+    let (city, _elsewhere, killed, other) = two_run_on(&disk);
     let steps = [
         "commit a.txt",
         "sign ready",

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::{count, kill, named, runs_as};
-use super::{city_on, two_agents, waits};
+use super::{two_run_on, waits};
 use crate::support::city::snapshot;
 use crate::support::disk::{Disk, read_only};
 use crate::support::namespace::apart;
@@ -18,9 +18,7 @@ fn a_city_that_turns_read_only_loses_nothing_and_goes_on_when_it_may_be_written_
         return;
     }
     let disk = Disk::new();
-    let (mut city, _elsewhere) = city_on(&disk, &two_agents());
-    city.start();
-    let (killed, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
+    let (city, _elsewhere, killed, other) = two_run_on(&disk);
     let steps = [
         "commit a.txt",
         "printf more >>a.txt",

@@ -1,7 +1,7 @@
 //! A supervisor that is started on a disk that cannot be written.
 
 use super::super::{kill, named, runs_as};
-use super::{city_on, two_agents, write};
+use super::{city_on, two_agents, two_run_on, write};
 use crate::support::disk::{Disk, read_only};
 use crate::support::live::{City, until};
 use crate::support::namespace::apart;
@@ -58,9 +58,7 @@ fn supervisor_killed_on_a_full_disk_loses_no_agent() {
         return;
     }
     let disk = Disk::new();
-    let (mut city, _elsewhere) = city_on(&disk, &two_agents());
-    city.start();
-    let (killed, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
+    let (mut city, _elsewhere, killed, other) = two_run_on(&disk);
     let relic = city.work(
         "finish",
         &["commit a.txt", "sign ready", "await room", "hd done"],

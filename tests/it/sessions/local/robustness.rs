@@ -145,7 +145,7 @@ fn holder_of_an_unknown_version_is_left_alone(bench: &LocalBench) {
 
 fn a_deep_directory_is_no_problem(bench: &LocalBench) {
     let deep: PathBuf = (0..12).map(|_| "a-rather-long-directory-name").collect();
-    let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
+    let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-session"));
     let root = bench.path().join(deep);
     assert!(root.as_os_str().len() > 300);
     let sessions = LocalSessions::new(root, exe, "").unwrap();

@@ -1,4 +1,4 @@
-//! The holder process: `horde-supervisor hold <directory>`, or `hold-pane <directory> <tmux>` inside
+//! The holder process: `horde-session hold <directory>`, or `hold-pane <directory> <tmux>` inside
 //! a tmux pane.
 //!
 //! A session has one such process with one thread, asleep while nothing happens. It owns the agent's terminal (or has
@@ -58,13 +58,13 @@ pub(crate) use self::screen::view_of;
 #[must_use]
 pub fn hold_main(args: &[OsString]) -> ExitCode {
     let [dir] = args else {
-        eprintln!("usage: horde-supervisor hold <session directory> (started by the supervisor)");
+        eprintln!("usage: horde-session hold <session directory> (started by the supervisor)");
         return ExitCode::from(2);
     };
     let launch = match boot::read_launch() {
         Ok(launch) => launch,
         Err(error) => {
-            eprintln!("horde-supervisor hold: standard input has no session to start: {error}");
+            eprintln!("horde-session hold: standard input has no session to start: {error}");
             return ExitCode::from(2);
         }
     };
@@ -72,7 +72,7 @@ pub fn hold_main(args: &[OsString]) -> ExitCode {
         Ok(true) => {}
         Ok(false) => return ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("horde-supervisor hold: {error}");
+            eprintln!("horde-session hold: {error}");
             return ExitCode::FAILURE;
         }
     }
@@ -89,15 +89,13 @@ pub fn hold_main(args: &[OsString]) -> ExitCode {
 #[must_use]
 pub fn hold_pane_main(args: &[OsString]) -> ExitCode {
     let [dir, program] = args else {
-        eprintln!("usage: horde-supervisor hold-pane <session directory> <tmux>");
+        eprintln!("usage: horde-session hold-pane <session directory> <tmux>");
         return ExitCode::from(2);
     };
     let (launch, daemon) = match tmux::meet(Path::new(dir)) {
         Ok(met) => met,
         Err(error) => {
-            eprintln!(
-                "horde-supervisor hold-pane: the supervisor sent no session to start: {error}"
-            );
+            eprintln!("horde-session hold-pane: the supervisor sent no session to start: {error}");
             return ExitCode::from(2);
         }
     };

@@ -8,6 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// Writes a shell script with this text (without its first line).
+///
+/// # Panics
+/// The file cannot be written.
 pub fn script(path: &Path, text: &str) {
     let draft = tempfile::NamedTempFile::new().expect("a file");
     fs::write(draft.path(), format!("#!/bin/sh\n{text}\n")).expect("its text");
@@ -15,6 +18,9 @@ pub fn script(path: &Path, text: &str) {
 }
 
 /// Copies a program.
+///
+/// # Panics
+/// The file cannot be read or written.
 pub fn copy(from: &Path, to: &Path) {
     let mut install = Command::new("install");
     let status = install.args(["-m", "755"]).args([from, to]).status();
