@@ -94,6 +94,17 @@ pub struct SessionExit {
     pub stopped: bool,
 }
 
+/// The way in which a session was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// It had ended before.
+    Already,
+    /// It ended within the grace.
+    Gracefully,
+    /// It had to be killed.
+    Killed,
+}
+
 impl SessionExit {
     /// Returns true when the program ended by itself with exit code 0.
     #[must_use]

@@ -9,6 +9,7 @@ pub mod automation;
 pub mod begun;
 pub mod budget;
 pub mod cause;
+pub mod child;
 pub mod city;
 pub mod condition;
 pub mod cv;

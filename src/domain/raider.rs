@@ -15,6 +15,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::phase::Phase;
+
 /// A raider's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -33,19 +35,13 @@ pub enum RaiderState {
     Done,
 }
 
-/// The facts that the state is derived from.
+/// The facts about a raider besides the phase of its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RaiderFacts {
-    /// Set while its charge is not complete.
-    pub charging: bool,
-    /// Set when it declared its work done.
-    pub done: bool,
-    /// Set while its completion is being carried out: its session may be up.
-    pub finishing: bool,
     /// Set when it was found without progress, and has shown none since.
-    pub silent: bool,
+    pub is_silent: bool,
     /// Set when city, rig or raider is suspended.
-    pub suspended: bool,
+    pub is_suspended: bool,
     /// Its session.
     pub session: SessionPresence,
 }
@@ -61,72 +57,97 @@ pub enum SessionPresence {
     Absent,
 }
 
-/// Derives the state.
-#[must_use]
-pub fn derive(facts: RaiderFacts) -> RaiderState {
-    let rests = facts.suspended && facts.session == SessionPresence::Absent;
-    if facts.silent && !facts.charging && !facts.done && !rests {
-        return RaiderState::Stalled;
+impl RaiderState {
+    /// Returns the state of a raider whose work is in this phase.
+    #[must_use]
+    pub fn of(phase: Phase, facts: RaiderFacts) -> Self {
+        match phase {
+            Phase::Charging { .. } => Self::Spawning,
+            // Its completion is being carried out, or its sandbox removed after it: its session may be up.
+            Phase::Submitting { .. } | Phase::Removing { is_done: true } => Self::Done,
+            Phase::Validating { .. } | Phase::InReview { .. } | Phase::Over { .. } => {
+                match facts.session {
+                    SessionPresence::Up => Self::Zombie,
+                    SessionPresence::Coming | SessionPresence::Absent => Self::Done,
+                }
+            }
+            Phase::Working
+            | Phase::Unbound
+            | Phase::Orphaned { .. }
+            | Phase::Removing { is_done: false } => Self::of_open_work(facts),
+        }
     }
-    match (facts.charging, facts.done, facts.session) {
-        (true, _, _) => RaiderState::Spawning,
-        (false, true, SessionPresence::Up) if !facts.finishing => RaiderState::Zombie,
-        (false, true, _) => RaiderState::Done,
-        (false, false, SessionPresence::Up | SessionPresence::Coming) => RaiderState::Working,
-        (false, false, SessionPresence::Absent) if facts.suspended => RaiderState::Suspended,
-        (false, false, SessionPresence::Absent) => RaiderState::Stalled,
+
+    fn of_open_work(facts: RaiderFacts) -> Self {
+        match facts.session {
+            SessionPresence::Absent if facts.is_suspended => Self::Suspended,
+            SessionPresence::Absent => Self::Stalled,
+            SessionPresence::Up | SessionPresence::Coming if facts.is_silent => Self::Stalled,
+            SessionPresence::Up | SessionPresence::Coming => Self::Working,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+
+    const AT: Timestamp = Timestamp::UNIX_EPOCH;
 
     /// `raider-lifecycle.md`: "zombies completed their work; stalled raiders did not".
     #[test]
-    fn states_are_derived_from_facts() {
+    fn state_follows_from_phase_and_session() {
+        use RaiderState::{Done, Spawning, Stalled, Working, Zombie};
         use SessionPresence::{Absent, Coming, Up};
-        let of = |charging, done, finishing, session| {
-            derive(RaiderFacts {
-                charging,
-                done,
-                finishing,
-                silent: false,
-                suspended: false,
-                session,
-            })
+        let submitting = Phase::Submitting {
+            since: AT,
+            is_blocked: false,
         };
-        assert_eq!(of(true, false, false, Absent), RaiderState::Spawning);
-        assert_eq!(of(false, false, false, Up), RaiderState::Working);
-        assert_eq!(of(false, false, false, Coming), RaiderState::Working);
-        assert_eq!(of(false, false, false, Absent), RaiderState::Stalled);
-        assert_eq!(of(false, true, false, Up), RaiderState::Zombie);
-        assert_eq!(of(false, true, true, Up), RaiderState::Done);
-        assert_eq!(of(false, true, false, Absent), RaiderState::Done);
-        let silent = |charging, done| {
-            derive(RaiderFacts {
-                charging,
-                done,
-                finishing: done,
-                silent: true,
-                suspended: false,
-                session: Up,
-            })
+        let in_review = Phase::InReview {
+            since: AT,
+            asked: AT,
         };
-        assert_eq!(silent(false, false), RaiderState::Stalled);
-        assert_eq!(silent(false, true), RaiderState::Done);
-        assert_eq!(silent(true, false), RaiderState::Spawning);
-        let suspended = |session| {
-            derive(RaiderFacts {
-                charging: false,
-                done: false,
-                finishing: false,
-                silent: false,
-                suspended: true,
-                session,
-            })
-        };
-        assert_eq!(suspended(Absent), RaiderState::Suspended);
-        assert_eq!(suspended(Up), RaiderState::Working, "until it has ended");
+        // The states with a session that is up, coming, and absent.
+        for (phase, states) in [
+            (Phase::Charging { is_done: false }, [Spawning; 3]),
+            (Phase::Charging { is_done: true }, [Spawning; 3]),
+            (
+                Phase::Removing { is_done: false },
+                [Working, Working, Stalled],
+            ),
+            (Phase::Removing { is_done: true }, [Done; 3]),
+            (Phase::Working, [Working, Working, Stalled]),
+            (Phase::Unbound, [Working, Working, Stalled]),
+            (Phase::Orphaned { since: None }, [Working, Working, Stalled]),
+            (submitting, [Done; 3]),
+            (Phase::Validating { since: AT }, [Zombie, Done, Done]),
+            (in_review, [Zombie, Done, Done]),
+            (Phase::Over { since: AT }, [Zombie, Done, Done]),
+        ] {
+            for (session, expected) in [Up, Coming, Absent].into_iter().zip(states) {
+                let of = |is_silent, is_suspended| {
+                    let facts = RaiderFacts {
+                        is_silent,
+                        is_suspended,
+                        session,
+                    };
+                    RaiderState::of(phase, facts)
+                };
+                assert_eq!(of(false, false), expected, "{phase:?}, {session:?}");
+                // Only a raider that should work is stalled by silence, or suspended.
+                let is_working = expected == Working;
+                let silent = if is_working { Stalled } else { expected };
+                assert_eq!(of(true, false), silent, "{phase:?}, {session:?}");
+                let rests = expected == Stalled;
+                let suspended = if rests {
+                    RaiderState::Suspended
+                } else {
+                    expected
+                };
+                assert_eq!(of(false, true), suspended, "until its session has ended");
+            }
+        }
     }
 }

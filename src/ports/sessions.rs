@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::domain::city::Provider;
+pub use crate::domain::facts::Stopped;
 use crate::domain::facts::{ProcessId, SessionExit, SessionFacts};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 use crate::domain::screen::ScreenView;
@@ -122,17 +123,6 @@ pub struct Started {
     pub holder: Option<ProcessId>,
     /// Generation as kept with the session.
     pub generation: Generation,
-}
-
-/// The way in which [`Sessions::stop`] ended a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
-    /// It had ended before.
-    Already,
-    /// It ended within the grace.
-    Gracefully,
-    /// It had to be killed.
-    Killed,
 }
 
 /// A session, and its incarnation, that a process belongs to.

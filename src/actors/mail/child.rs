@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::domain::cause::Cause;
+use crate::domain::child::ChildState;
 use crate::domain::city::{Agent, RestartType};
 use crate::domain::facts::ProcessId;
 use crate::domain::ids::{ChildId, Generation, HarnessName, SessionId};
@@ -107,27 +108,6 @@ impl ChildSpec {
         let from = session.and_then(|session| session.fingerprint.as_ref());
         from.is_some_and(|from| *from != agent.fingerprint)
     }
-}
-
-/// The state of a child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChildState {
-    /// Its session is being started or adopted.
-    Starting,
-    /// Its session is up.
-    Running,
-    /// An agent that it depends on is not up.
-    Blocked,
-    /// It died, and waits for its restart.
-    Backoff,
-    /// It died too often within the window.
-    Quarantined,
-    /// Its session is being ended.
-    Ending,
-    /// Its session ended after the agent reported that it is finished.
-    Finished,
-    /// It was stopped or suspended, or its restart type lets it rest.
-    Stopped,
 }
 
 /// A child as the root sees it.

@@ -12,16 +12,17 @@ mod shaman;
 mod witness;
 
 pub use self::child::{
-    ChildSpec, ChildState, ChildView, How, SessionView, Work, Written, agent_spec, raider_spec,
+    ChildSpec, ChildView, How, SessionView, Work, Written, agent_spec, raider_spec,
 };
 pub use self::child_ref::{ChildRef, incarnation};
 pub use self::config::{Applied, ConfigMsg, Outcome, Reloaded};
 pub use self::dispatcher::DispatcherMsg;
 pub use self::forge::{Attempt, ForgeMsg, Landing};
 pub use self::requests::{Accepted, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked};
-pub use self::root::{EndRefused, PoolView, Reload, RootMail, StopEnd, StopMode};
+pub use self::root::{PoolView, Reload, RootMail, StopEnd, StopMode};
 pub use self::shaman::ShamanMsg;
 pub use self::witness::WitnessMsg;
+pub use crate::domain::child::{ChildState, EndRefused};
 
 /// The address of an actor, for senders that do not depend on it.
 pub type Address<M> = ractor::DerivedActorRef<M>;

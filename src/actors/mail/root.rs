@@ -9,6 +9,7 @@ use ractor::{ActorId, RpcReplyPort};
 use super::child::{ChildSpec, ChildView, How, SessionView};
 use super::child_ref::ChildRef;
 use crate::domain::cause::Cause;
+use crate::domain::child::{EndRefused, Token};
 use crate::domain::city::{City, Pool};
 use crate::domain::handoff::Progress;
 use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
@@ -95,8 +96,8 @@ pub enum RootMail {
     DrainDue {
         /// The child.
         id: ChildId,
-        /// The timer's epoch, void if earlier than the current one; none when the child itself reports.
-        epoch: Option<u64>,
+        /// The drain that is due; none when the child itself reports.
+        drain: Option<Token>,
     },
     /// A new configuration is in force.
     Reload(Box<Reload>),
@@ -125,22 +126,6 @@ pub struct Reload {
     pub dry_run: bool,
     /// Answered with the change of each agent; never answered during a stop.
     pub reply: RpcReplyPort<Vec<AgentChange>>,
-}
-
-/// A child's session could not be ended.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum EndRefused {
-    /// The session runs on.
-    #[error("the session of {id} could not be ended: {why}")]
-    Undead {
-        /// The child.
-        id: ChildId,
-        /// The reason.
-        why: String,
-    },
-    /// The incarnation that was meant is gone. Its successor was left alone.
-    #[error("another child has the name {0} now")]
-    Another(ChildId),
 }
 
 /// The desired size of a pool, and its reason.

@@ -9,6 +9,7 @@ use super::slot::Slot;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::Work;
+use crate::domain::child::{Event, Phase};
 use crate::domain::city::Agent;
 use crate::domain::ids::{AgentName, ChildId};
 
@@ -26,7 +27,7 @@ impl Root {
             ChildId::Agent(name) if name.as_str().starts_with(need.as_str()) => Some((name, slot)),
             ChildId::Agent(_) | ChildId::Raider(_) => None,
         });
-        let mut running = alike.filter(|(_, slot)| slot.state == ChildState::Running);
+        let mut running = alike.filter(|(_, slot)| slot.child.state() == ChildState::Running);
         running.any(|(name, _)| name == need || self.is_member(name, need))
     }
 
@@ -39,12 +40,12 @@ impl Root {
     /// Starts the blocked children whose dependencies are up by now.
     pub(super) async fn unblock(&mut self, me: &ActorRef<RootMsg>) {
         let blocked = |(id, slot): (&ChildId, &Slot)| {
-            let waits = slot.state == ChildState::Blocked && !slot.has_actor();
+            let waits = *slot.child.phase() == Phase::Blocked;
             (waits && self.may_start(id)).then(|| id.clone())
         };
         let ready: Vec<_> = self.slots.iter().filter_map(blocked).collect();
         for id in ready {
-            self.spawn_child(me, &id).await;
+            self.step(me, &id, Event::Ready).await;
         }
     }
 

@@ -14,13 +14,11 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 
-use super::slot::{Desired, answer};
+use super::slot::{Slot, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
-use crate::actors::session::child::ChildMsg;
-use crate::domain::cause::Cause;
-use crate::domain::city::{Group, RestartType};
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::child::{Event, Phase, Rest, Turn};
+use crate::domain::city::Group;
 use crate::domain::ids::{AgentName, ChildId};
 
 /// A restart of a group that is under way.
@@ -49,19 +47,18 @@ impl Together {
 }
 
 impl Root {
-    /// Restarts the group of a member that died, if its strategy concerns others. Returns false otherwise: then the
-    /// child restarts alone.
-    pub(super) fn restart_together(
+    /// Restarts the group of a member that died and whose death concerns others.
+    pub(super) async fn restart_together(
         &mut self,
         me: &ActorRef<RootMsg>,
         dead: &ChildId,
         delay: Duration,
-    ) -> bool {
+    ) {
         let ChildId::Agent(name) = dead else {
-            return false;
+            return;
         };
         let Some((group, affected)) = self.affected(name) else {
-            return false;
+            return;
         };
         // A fresh epoch: timers of earlier restarts become void.
         self.group_epoch += 1;
@@ -72,10 +69,10 @@ impl Root {
                 continue;
             };
             // Another member that is quarantined for its own deaths waits for its own release.
-            let alone = id != dead && slot.state == ChildState::Quarantined;
-            slot.together = !alone && !slot.is_at_rest();
+            let alone = id != dead && slot.child.state() == ChildState::Quarantined;
+            slot.together = !alone && !slot.child.is_at_rest();
             if alone {
-                self.release_in_time(me, id);
+                self.step(me, id, Event::Alone).await;
             }
         }
         let takes_part = |id: &&ChildId| self.slots.get(*id).is_some_and(|slot| slot.together);
@@ -94,8 +91,7 @@ impl Root {
         self.together.insert(name.clone(), together);
         let group = name.clone();
         let _timer = me.send_after(delay, move || RootMsg::GroupDue { group, epoch });
-        self.stop_next(&name);
-        true
+        self.stop_next(me, &name).await;
     }
 
     /// Returns true when the death of the child restarts other members, too.
@@ -122,37 +118,26 @@ impl Root {
         (affected.len() > 1).then(|| (group.clone(), affected.to_vec()))
     }
 
-    /// Starts a child whose wait is over. A member that its group waits for starts in its turn.
-    pub(super) async fn start_now(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let now = self.world.clock.now();
-        if let Some(slot) = self.slots.get(id)
-            && slot.state == ChildState::Quarantined
-        {
-            self.journal(NewEvent::new(EventType::AgentUnquarantined, id, slot.cause));
-        }
-        let waiting = |together: &&mut Together| together.culprit == *id;
-        let group = self.group_of(id);
-        let together = group
-            .as_ref()
-            .and_then(|group| self.together.get_mut(group));
-        let slot = self.slots.get_mut(id).filter(|slot| slot.together);
-        match (group.as_ref(), together.filter(waiting), slot) {
-            (Some(group), Some(together), Some(slot)) => {
-                together.due = true;
-                slot.become_state(ChildState::Backoff, now);
-                self.advance(me, group).await;
-            }
-            _ => self.spawn_child(me, id).await,
+    /// Ends the delay of the restart that the child's death began.
+    pub(super) async fn hasten(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let Some(group) = self.group_of(id) else {
+            return;
+        };
+        if let Some(together) = self.together.get_mut(&group) {
+            together.due = true;
+            self.advance(me, &group).await;
         }
     }
 
-    /// Returns true when the child waits for the restart of its group, and is not the member whose death caused it.
-    pub(super) fn waits_for_others(&self, id: &ChildId) -> bool {
-        let together = self
-            .group_of(id)
-            .and_then(|group| self.together.get(&group));
-        let waits = self.slots.get(id).is_some_and(|slot| slot.together);
-        waits && together.is_some_and(|together| together.culprit != *id)
+    /// Returns the child's part in the restart of its group.
+    pub(super) fn turn_of(&self, id: &ChildId) -> Turn {
+        let slot = self.slots.get(id).filter(|slot| slot.together);
+        let group = slot.and_then(|_| self.group_of(id));
+        match group.and_then(|group| self.together.get(&group)) {
+            Some(together) if together.culprit == *id => Turn::Culprit,
+            Some(_) => Turn::Member,
+            None => Turn::None,
+        }
     }
 
     /// Cancels the restarts of groups whose configuration changed since they began: the members start alone.
@@ -166,17 +151,12 @@ impl Root {
                 continue;
             };
             slot.together = false;
-            if slot.state == ChildState::Quarantined {
-                self.release_in_time(me, &id);
-            } else if !slot.has_actor() && !slot.is_at_rest() {
-                self.spawn_child(me, &id).await;
-            }
+            self.step(me, &id, Event::Alone).await;
         }
     }
 
     /// Ends the next member in stop order; returns true when none is left.
-    fn stop_next(&mut self, group: &str) -> bool {
-        let now = self.world.clock.now();
+    async fn stop_next(&mut self, me: &ActorRef<RootMsg>, group: &str) -> bool {
         loop {
             let Some(together) = self.together.get_mut(group) else {
                 return false;
@@ -184,44 +164,18 @@ impl Root {
             let Some(id) = together.stopping.last().cloned() else {
                 return true;
             };
-            let slot = self.slots.get_mut(&id);
+            let slot = self.slots.get(&id);
             // A member that was stopped or suspended meanwhile takes no part any more.
-            let Some(slot) = slot.filter(|slot| slot.together && !slot.is_at_rest()) else {
-                together.stopping.pop();
-                continue;
-            };
-            if !slot.has_actor() {
-                together.stopping.pop();
-                slot.epoch += 1;
-                if slot.state != ChildState::Quarantined {
-                    slot.become_state(ChildState::Backoff, now);
+            let takes_part = slot.is_some_and(|slot| slot.together && !slot.child.is_at_rest());
+            if takes_part {
+                self.step(me, &id, Event::AwaitTurn).await;
+                if self.slots.get(&id).is_some_and(Slot::has_actor) {
+                    return false;
                 }
-                continue;
             }
-            if !matches!(slot.desired, Desired::Together) {
-                slot.desired = Desired::Together;
-                slot.become_state(ChildState::Ending, now);
-                slot.send(ChildMsg::End(slot.spec.grace));
+            if let Some(together) = self.together.get_mut(group) {
+                together.stopping.pop();
             }
-            return false;
-        }
-    }
-
-    /// Handles the end of a member's session that was ended for the group's restart.
-    pub(super) async fn ended_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let now = self.world.clock.now();
-        let Some(slot) = self.slots.get_mut(id) else {
-            return;
-        };
-        slot.desired = Desired::Up;
-        slot.become_state(ChildState::Backoff, now);
-        let ended = slot.ended(EventType::AgentStopped, Cause::Group);
-        let waits = slot.together;
-        self.journal(ended);
-        match self.group_of(id) {
-            Some(group) if waits => self.advance(me, &group).await,
-            // The group was changed meanwhile.
-            _ => self.spawn_child(me, id).await,
         }
     }
 
@@ -253,7 +207,8 @@ impl Root {
         let Some(group) = self.group_of(id) else {
             return;
         };
-        let back = self.slots.get(id).is_some_and(|slot| !slot.is_at_rest());
+        let slot = self.slots.get(id);
+        let back = slot.is_some_and(|slot| !slot.child.is_at_rest());
         if let Some(together) = self.together.get_mut(&group)
             && !back
         {
@@ -264,9 +219,9 @@ impl Root {
         }
     }
 
-    async fn advance(&mut self, me: &ActorRef<RootMsg>, group: &str) {
+    pub(super) async fn advance(&mut self, me: &ActorRef<RootMsg>, group: &str) {
         let mono = self.world.clock.mono();
-        if self.stopping.is_some() || !self.stop_next(group) {
+        if self.stopping.is_some() || !self.stop_next(me, group).await {
             return;
         }
         loop {
@@ -284,8 +239,8 @@ impl Root {
             let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
                 continue;
             };
-            if slot.state == ChildState::Quarantined
-                && let Some(until) = slot.deaths.quarantined_until(mono)
+            if slot.child.state() == ChildState::Quarantined
+                && let Some(until) = slot.child.deaths().quarantined_until(mono)
             {
                 // A group restart never ends a member's quarantine: the restart waits until it expires.
                 together.starting.push_front(id);
@@ -296,22 +251,19 @@ impl Root {
                 return;
             }
             slot.together = false;
-            if slot.has_actor() || slot.is_at_rest() {
+            if slot.has_actor() || slot.child.is_at_rest() {
                 continue;
             }
-            if slot.state == ChildState::Quarantined {
-                let event = NewEvent::new(EventType::AgentUnquarantined, &id, Cause::WindowPassed);
-                self.world.store.journal(vec![event]);
-            }
-            if slot.spec.restart == RestartType::Temporary {
-                slot.become_state(ChildState::Stopped, self.world.clock.now());
-                continue;
-            }
-            slot.cause = Cause::Group;
-            self.spawn_child(me, &id).await;
-            let slot = self.slots.get(&id);
-            if slot.is_some_and(|slot| slot.state == ChildState::Blocked) {
-                // The member waits for a dependency, which may be a later member of this group: go on with the next.
+            self.step(me, &id, Event::Turn).await;
+            // A temporary member rests. One that waits for a dependency, which may be a later member of this group, is
+            // not waited for.
+            let next = |slot: &Slot| {
+                matches!(
+                    slot.child.phase(),
+                    Phase::Blocked | Phase::Resting(Rest::Over)
+                )
+            };
+            if self.slots.get(&id).is_some_and(next) {
                 continue;
             }
             if let Some(together) = self.together.get_mut(group) {
@@ -354,7 +306,7 @@ impl Root {
         }
     }
 
-    fn group_of(&self, id: &ChildId) -> Option<String> {
+    pub(super) fn group_of(&self, id: &ChildId) -> Option<String> {
         let ChildId::Agent(name) = id else {
             return None;
         };

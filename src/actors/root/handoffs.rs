@@ -1,8 +1,6 @@
-//! Handoffs, and the brake on rapid ones (`domain/handoff.rs`).
+//! The record of handoffs; the brake on rapid ones is `domain/handoff.rs`.
 
-use ractor::ActorRef;
-
-use super::{Root, RootMsg};
+use super::Root;
 use crate::actors::mail::Work;
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
@@ -21,52 +19,37 @@ struct Row {
 }
 
 impl Root {
-    /// Starts the successor of a session that handed off, at once or after a wait.
-    pub(super) async fn handed_off(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
-        let Some(slot) = self.slots.get_mut(id) else {
-            return;
-        };
-        let lived = slot.up_at.take().map(|up| mono.saturating_sub(up));
-        let crowded = slot.brake.on_cycle(mono);
-        let progress = slot.progress.take();
-        let pace = (slot.handoffs).on_handoff(mono, lived.unwrap_or_default(), progress, crowded);
-        slot.cause = Cause::Handoff;
-        let (wait, count, within, call) = match pace {
+    /// Journals a handoff, and calls a person about a row of rapid ones or closes that call.
+    pub(super) fn record_handoff(&self, id: &ChildId, pace: Pace, at: jiff::Timestamp) {
+        match pace {
             Pace::Free { over } => {
                 self.journal(NewEvent::new(EventType::AgentRestarted, id, Cause::Handoff));
                 if over {
                     self.settle_handoffs(id);
                 }
-                return self.spawn_child(me, id).await;
             }
             Pace::Braked {
                 wait,
                 count,
                 within,
                 call,
-            } => (wait, count, within, call),
-        };
-        slot.desired = super::slot::Desired::Up;
-        slot.back_off(now, wait);
-        slot.epoch += 1;
-        let epoch = slot.epoch;
-        let until = now.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
-        let data = serde_json::json!({
-            "handoffs": count, "within_s": within.as_secs(), "wait_s": wait.as_secs(), "until": until,
-        });
-        let event = NewEvent::new(EventType::AgentRestarted, id, Cause::HandoffLoop);
-        self.journal(event.with(data));
-        if call {
-            let row = Row {
-                count,
-                within,
-                until,
-            };
-            self.call_about_handoffs(id, row);
+            } => {
+                let until = at.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
+                let data = serde_json::json!({
+                    "handoffs": count, "within_s": within.as_secs(), "wait_s": wait.as_secs(), "until": until,
+                });
+                let event = NewEvent::new(EventType::AgentRestarted, id, Cause::HandoffLoop);
+                self.journal(event.with(data));
+                if call {
+                    let row = Row {
+                        count,
+                        within,
+                        until,
+                    };
+                    self.call_about_handoffs(id, row);
+                }
+            }
         }
-        let id = id.clone();
-        let _timer = me.send_after(wait, move || RootMsg::Retry { id, epoch });
     }
 
     fn call_about_handoffs(&self, id: &ChildId, row: Row) {

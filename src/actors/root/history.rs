@@ -26,7 +26,6 @@ use tokio::sync::watch;
 
 use super::Root;
 use super::slot::Slot;
-use crate::actors::mail::ChildState;
 use crate::actors::mail::{ChildSpec, Work};
 use crate::actors::records::quarantine::QuarantineRecord;
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
@@ -113,8 +112,8 @@ impl Root {
             return;
         }
         let left = Duration::try_from(held.until.duration_since(now)).unwrap_or_default();
-        slot.deaths.hold(policy, mono + left, mono);
-        (slot.on_trial, slot.died_of) = (true, held.died_of);
+        let until = mono + left;
+        slot.child.hold(policy, until, mono, held.died_of);
     }
 
     fn restore_deaths(&mut self, slot: &mut Slot) {
@@ -124,8 +123,8 @@ impl Root {
         if left.made_from == made_from(&slot.spec) {
             let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
             let policy = &self.world.city.daemon.restart;
-            slot.deaths = DeathWindow::restored(&left.at, policy, now, mono);
-            slot.unattended = left.open;
+            let deaths = DeathWindow::restored(&left.at, policy, now, mono);
+            slot.child.restore(deaths, left.open);
         }
     }
 
@@ -154,15 +153,18 @@ impl Root {
 
     /// Keeps the history of a child that goes and may be wanted again, so that neither a pool that shrinks and grows
     /// nor a failed removal of a quarantined raider resets the restart limit. The next incarnation is another child.
-    pub(super) fn leave(&mut self, slot: &mut Slot) {
+    pub(super) fn leave(&mut self, id: &ChildId) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let mut agents = self.world.city.agents.iter();
         let returns = match &slot.spec.id {
             ChildId::Agent(name) => agents.any(|agent| agent.member_number(name).is_some()),
-            ChildId::Raider(_) => slot.deaths.quarantined_until(mono).is_some(),
+            ChildId::Raider(_) => slot.child.deaths().quarantined_until(mono).is_some(),
         };
         if returns {
-            let deaths = slot.deaths.counted(&self.world.city.daemon.restart, mono);
+            let deaths = (slot.child.deaths()).counted(&self.world.city.daemon.restart, mono);
             let row = row(&slot.spec, false, &deaths, now, mono);
             if !row.is_nothing() {
                 self.histories.left.insert(slot.spec.id.clone(), row);
@@ -204,8 +206,11 @@ impl Root {
         };
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let (open, deaths) = match outlives {
-            true => (slot.is_open(), slot.deaths.counted(policy, mono)),
-            false => (slot.was_up(), Vec::new()),
+            true => (
+                slot.child.is_open(),
+                slot.child.deaths().counted(policy, mono),
+            ),
+            false => (slot.child.was_up(), Vec::new()),
         };
         let kept = self.histories.kept.get(id);
         if kept.is_some_and(|kept| kept.is(open, &deaths)) {
@@ -282,27 +287,6 @@ impl Root {
 impl WrittenHistory {
     fn is(&self, open: bool, deaths: &[Mono]) -> bool {
         self.open == open && self.deaths == deaths && !self.lost.load(Ordering::Relaxed)
-    }
-}
-
-impl Slot {
-    /// Returns true when a session was to run and has not come to a planned end.
-    fn is_open(&self) -> bool {
-        let runs = match self.state {
-            ChildState::Starting | ChildState::Running | ChildState::Ending => true,
-            ChildState::Blocked
-            | ChildState::Backoff
-            | ChildState::Quarantined
-            | ChildState::Finished
-            | ChildState::Stopped => false,
-        };
-        runs || self.unattended
-    }
-
-    /// Returns true when a session was up and has not come to a planned end.
-    fn was_up(&self) -> bool {
-        let up = matches!(self.state, ChildState::Running | ChildState::Ending);
-        up || self.unattended
     }
 }
 

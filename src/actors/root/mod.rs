@@ -2,11 +2,11 @@
 //! order.
 //!
 //! ```text
-//!  infrastructure (infra.rs)         children (children.rs, deaths.rs)
+//!  infrastructure (infra.rs)         children (children.rs, slot.rs)
 //!  store, shaman, dispatcher,        raiders and agents: one slot each, holding
-//!  config, witness+forge per rig     spec, desired, deaths, epoch, actor
-//!        │ a panic                         │ ActorFailed(ChildExit)
-//!        └── restarted, rebuilt            └── restart, back-off, quarantine, or rest
+//!  config, witness+forge per rig     spec, actor, session and the state machine of domain/child.rs
+//!        │ a panic                         │ an event: an order, ActorFailed(ChildExit), a timer
+//!        └── restarted, rebuilt            └── a step, whose actions the root carries out (steps.rs)
 //!
 //!  orders.rs    what others ask: want, end, rest, wake, cycle
 //!  desired.rs, look.rs ─► recovery.rs ─► planned.rs
@@ -15,7 +15,7 @@
 //!  shells.rs    agents that died inside their wrappers
 //!  depends.rs   start after, stop before      groups.rs  one_for_all, rest_for_one
 //!  pools.rs     how many members              shutdown.rs  two passes, reverse order
-//!  history.rs   deaths that outlive the supervisor
+//!  history.rs   deaths that outlive the supervisor    deaths.rs, handoffs.rs   records of ends
 //! ```
 //!
 //! Only the root starts and stops children. Every other actor asks it.
@@ -38,6 +38,7 @@ mod reload;
 mod shells;
 mod shutdown;
 mod slot;
+mod steps;
 mod survivors;
 mod unobservable;
 
@@ -61,6 +62,7 @@ use self::shells::Shells;
 use self::slot::Slot;
 use super::mail::{EndRefused, RootMail};
 use super::world::World;
+use crate::domain::child::{Event, Token};
 use crate::domain::event::NewEvent;
 use crate::domain::ids::{AgentName, ChildId};
 use crate::domain::prompt::PoolNotice;
@@ -75,17 +77,17 @@ pub enum RootMsg {
     Swept {
         /// The child.
         id: ChildId,
-        /// The slot's epoch at that attempt.
-        epoch: u64,
+        /// The mark of that attempt.
+        token: Token,
         /// The result.
         result: Result<Stopped, EndRefused>,
     },
-    /// The time to start a child again has come.
+    /// The wait of a child is over.
     Retry {
         /// The child.
         id: ChildId,
-        /// The slot's epoch; a timer of an earlier epoch is void.
-        epoch: u64,
+        /// The timer's mark.
+        token: Token,
     },
     /// Restart one infrastructure actor.
     Reinfra {
@@ -132,8 +134,8 @@ pub enum RootMsg {
     Unspawned {
         /// The child.
         id: ChildId,
-        /// The slot's epoch; the failure of an earlier epoch is void.
-        epoch: u64,
+        /// The mark of that start.
+        token: Token,
         /// The error.
         why: String,
     },
@@ -179,6 +181,8 @@ pub struct Root {
     rig_infra: RigInfra,
     left: Arc<Survivors>,
     slots: BTreeMap<ChildId, Slot>,
+    /// The number of slots made so far.
+    made: u32,
     /// Agents that an operator stopped: they rest until they are started again.
     resting: BTreeSet<AgentName>,
     /// Children that an operator suspended, as of the last look.
@@ -233,6 +237,7 @@ impl Actor for RootActor {
             rig_infra: args.rig_infra,
             left: args.left,
             slots: BTreeMap::new(),
+            made: 0,
             resting: Default::default(),
             suspended: Default::default(),
             patrol_epoch: 0,
@@ -268,11 +273,8 @@ impl Actor for RootActor {
         }
         match msg {
             RootMsg::Mail(mail) => root.read(&me, mail).await,
-            RootMsg::Swept { id, epoch, result } => {
-                root.swept(&me, &id, epoch, result);
-                root.settled(&me, &id).await;
-            }
-            RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
+            RootMsg::Swept { id, token, result } => root.swept(&me, &id, token, result).await,
+            RootMsg::Retry { id, token } => root.retry(&me, &id, token).await,
             RootMsg::Reinfra { name, epoch } => root.reinfra(&me, &name, epoch).await,
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
             RootMsg::AccountsDue(next) => root.arm_accounts(&me, next),
@@ -283,7 +285,7 @@ impl Actor for RootActor {
                 root.pool_sized(&me, &agent, epoch, size);
             }
             RootMsg::Planned(look) => root.apply(&me, *look).await,
-            RootMsg::Unspawned { id, epoch, why } => root.unspawned(&me, &id, epoch, why).await,
+            RootMsg::Unspawned { id, token, why } => root.unspawned(&me, &id, token, why).await,
             RootMsg::StopDue(pass) => root.stop_due(&me, pass),
         }
         Ok(())
@@ -327,15 +329,15 @@ impl Root {
                 meant,
                 cause,
                 reply,
-            } => self.end(me, meant, cause, reply),
+            } => self.end(me, meant, cause, reply).await,
             RootMail::Cycle {
                 meant,
                 cause,
                 tail,
                 progress,
                 reply,
-            } => self.cycle(&meant, cause, (tail, progress), reply),
-            RootMail::Rest { id, reply } => self.rest(me, id, reply),
+            } => self.cycle(me, &meant, cause, (tail, progress), reply).await,
+            RootMail::Rest { id, reply } => self.rest(me, id, reply).await,
             RootMail::Wake { id, cause, reply } => self.wake(me, id, cause, reply).await,
             RootMail::Session(event) => self.session_event(event),
             RootMail::Views(reply) => {
@@ -352,7 +354,9 @@ impl Root {
             }
             RootMail::Look => self.set_out(me),
             RootMail::Accounts => self.look_at_accounts(me),
-            RootMail::DrainDue { id, epoch } => self.drain_due(me, &id, epoch),
+            RootMail::DrainDue { id, drain } => {
+                self.step(me, &id, Event::DrainDue(drain)).await;
+            }
             RootMail::Reload(reload) => self.reload(me, *reload).await,
             RootMail::Stop { mode, reply } => self.stop(me, mode, reply),
         }

@@ -12,25 +12,17 @@ use serde_json::json;
 use super::super::accounts;
 use super::super::claims::ClaimKey;
 use super::super::mail::RootMail;
-use super::slot::{Desired, answer};
 use super::{Root, RootMsg};
-use crate::actors::mail::ChildState;
 use crate::actors::mail::{SessionView, Work};
 use crate::actors::records::escalations::{self, Ends};
-use crate::actors::session::child::ChildExit;
 use crate::domain::account::{ReportEffect, Trouble};
-use crate::domain::cause::Cause;
+use crate::domain::child::{ChildExit, Event, MOST_PARKS, SOON};
 use crate::domain::city::RestartType;
 use crate::domain::condition;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::problem::ProblemKind;
-
-/// A session that ends of its account's trouble within this time has done no work.
-const SOON: Duration = Duration::from_secs(10 * 60);
-/// Number of such ends in a row after which an operator is called. The program may report a limit that does not exist.
-const MOST_PARKS: u32 = 3;
 
 impl Root {
     /// Handles what is due for the accounts, in a task of its own, and arms the timer of what is due next.
@@ -71,35 +63,11 @@ impl Root {
         );
     }
 
-    /// Lays a child to rest that would be started while its account is parked. Returns false when it may be started: a
-    /// running session is adopted, and an operator may try.
-    pub(super) fn park(&mut self, id: &ChildId) -> bool {
-        let now = self.world.clock.now();
-        let Some(slot) = self.slots.get_mut(id) else {
-            return false;
-        };
-        if matches!(slot.cause, Cause::Adopted | Cause::Operator) {
-            return false;
-        }
-        let accounts = &self.world.directory.accounts;
-        let harness = slot.spec.harness();
-        let Some(why) = harness.and_then(|harness| accounts.held(&self.world.city, harness, id))
-        else {
-            return false;
-        };
-        slot.epoch += 1;
-        slot.desired = Desired::Resting(why.cause());
-        slot.become_state(ChildState::Stopped, now);
-        // It starts automatically later, as a suspended child does when it is resumed.
-        answer(&mut slot.waiting_up, &Ok(()));
-        slot.no_session("its account is parked");
-        true
-    }
-
     /// Returns true when the session ended of a limit or a login: the child rests until its account is open again, and
     /// no death is counted.
-    pub(super) fn ended_of_account(
+    pub(super) async fn ended_of_account(
         &mut self,
+        me: &ActorRef<RootMsg>,
         id: &ChildId,
         session: Option<&SessionView>,
         exit: Option<&ChildExit>,
@@ -114,8 +82,7 @@ impl Root {
         let Some(harness) = slot.spec.harness().cloned() else {
             return false;
         };
-        let is_up = matches!(slot.desired, Desired::Up) && !slot.draining;
-        if !is_up || slot.spec.restart == RestartType::Temporary {
+        if !slot.child.is_wanted_up() || slot.spec.restart == RestartType::Temporary {
             return false;
         }
         let directory = &self.world.directory;
@@ -134,35 +101,17 @@ impl Root {
         if matches!(told, ReportEffect::Old | ReportEffect::Hasty) {
             return false;
         }
-        let Some(slot) = self.slots.get_mut(id) else {
-            return false;
-        };
-        let mono = self.world.clock.mono();
-        let soon = slot.up_at.is_none_or(|up| mono.saturating_sub(up) < SOON);
-        let before = slot.parked;
-        slot.parked = if soon { before + 1 } else { 0 };
-        let parked = slot.parked;
-        slot.cause = cause;
-        slot.epoch += 1;
-        slot.desired = Desired::Resting(cause);
-        slot.become_state(ChildState::Stopped, now);
-        answer(&mut slot.waiting_up, &Ok(()));
-        slot.no_session("its account is parked");
         let data = json!({
             "text": text, "tail": tail,
             "code": exit.as_ref().and_then(|exit| exit.code),
             "signal": exit.as_ref().and_then(|exit| exit.signal),
         });
         self.journal(NewEvent::new(EventType::AgentStopped, id, cause).with(data));
-        if parked == MOST_PARKS {
-            self.call_about_parks(id, &text);
-        } else if parked == 0 && before >= MOST_PARKS {
-            self.settle_parks(id);
-        }
+        self.step(me, id, Event::OutOfAccount { cause, text }).await;
         true
     }
 
-    fn call_about_parks(&self, id: &ChildId, text: &str) {
+    pub(super) fn call_about_parks(&self, id: &ChildId, text: &str) {
         let relic = self.slots.get(id).and_then(|slot| match &slot.spec.work {
             Work::Raider { hook, .. } => Some(hook.relic.clone()),
             Work::Agent(_) => None,
@@ -193,7 +142,7 @@ impl Root {
         });
     }
 
-    fn settle_parks(&self, id: &ChildId) {
+    pub(super) fn settle_parks(&self, id: &ChildId) {
         let child = id.to_string();
         let settled = (self.world.store).begin(move |txn| {
             escalations::close_matching(txn, &[ProblemKind::LimitLoop], |agent, _| agent == child)

@@ -15,7 +15,7 @@ use super::super::look_timer::{self, NoLook};
 use super::super::mail::RootMail;
 use super::super::world::World;
 use super::look::{self, Look, RootState};
-use super::slot::{Desired, Slot};
+use super::slot::Slot;
 use super::{Root, RootMsg};
 use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::DispatcherMsg;
@@ -25,7 +25,7 @@ use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildSpec, ChildState};
 use crate::actors::session::endings;
 use crate::domain::cause::Cause;
-use crate::domain::city::RestartType;
+use crate::domain::child::{Event, Phase, Successor};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ground::{Part, Trouble};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
@@ -229,23 +229,7 @@ impl Root {
             return;
         }
         slot.spec = spec.clone();
-        slot.deaths.clear();
-        slot.unattended = false;
-        let waits = match slot.state {
-            ChildState::Backoff | ChildState::Quarantined => true,
-            // It came to rest by its earlier restart type.
-            ChildState::Stopped => {
-                matches!(slot.desired, Desired::Up) && spec.restart == RestartType::Permanent
-            }
-            _ => false,
-        };
-        if !waits || self.waits_for_others(&spec.id) {
-            return;
-        }
-        if let Some(slot) = self.slots.get_mut(&spec.id) {
-            slot.cause = Cause::Config;
-        }
-        self.start_now(me, &spec.id).await;
+        self.step(me, &spec.id, Event::Respecified).await;
     }
 
     async fn decided(&mut self, me: &ActorRef<RootMsg>, decision: &Decision, look: &Look) {
@@ -259,27 +243,32 @@ impl Root {
                 self.bring_up(me, id, look, cause).await;
             }
             Decision::Resume(id) => self.resume(me, id, look).await,
-            Decision::Suspend(id, cause) => self.suspend(me, id, *cause),
+            Decision::Suspend(id, cause) => self.step(me, id, Event::Rest(*cause)).await,
             Decision::Cycle(id, cause) => {
                 if self.is_as_seen(id, look) {
-                    self.refresh(id, *cause);
+                    let cycle = Event::Cycle {
+                        cause: *cause,
+                        tail: None,
+                        progress: None,
+                    };
+                    self.step(me, id, cycle).await;
                 }
             }
-            Decision::Drain(id) => self.drain(me, id),
-            Decision::KeepOn(id) => self.keep_on(me, id),
+            Decision::Drain(id) => self.drain(me, id).await,
+            Decision::KeepOn(id) => self.step(me, id, Event::KeepOn).await,
             // It came up since the look: it has work to finish.
             Decision::Remove(id) if look.specs.contains_key(id) && self.is_running(id) => {
-                self.drain(me, id);
+                self.drain(me, id).await;
             }
             Decision::Remove(id @ ChildId::Raider(raider)) => {
                 let hooked = look.hooked.as_ref();
                 let lost = hooked.is_some_and(|hooked| !hooked.contains(raider));
                 // Its name may have been given to another raider since.
                 if lost && self.is_as_seen(id, look) {
-                    self.end_for_good(me, id, Cause::HookLost);
+                    self.step(me, id, Event::Remove(Cause::HookLost)).await;
                 }
             }
-            Decision::Remove(id) => self.remove(me, id),
+            Decision::Remove(id) => self.remove(me, id).await,
             Decision::StopOrphan {
                 session,
                 token,
@@ -299,7 +288,7 @@ impl Root {
 
     fn is_running(&self, id: &ChildId) -> bool {
         let slot = self.slots.get(id);
-        slot.is_some_and(|slot| slot.state_now() == ChildState::Running)
+        slot.is_some_and(|slot| slot.child.state() == ChildState::Running)
     }
 
     /// Returns true when a child has taken this session since the look began: it is not an orphan.
@@ -334,8 +323,7 @@ impl Root {
     fn forget_finished(&mut self, hooked: &BTreeSet<RaiderId>) {
         self.slots.retain(|id, slot| match id {
             ChildId::Raider(raider) => {
-                let finished = slot.state == ChildState::Finished && !slot.has_actor();
-                !finished || hooked.contains(raider)
+                *slot.child.phase() != Phase::Finished || hooked.contains(raider)
             }
             ChildId::Agent(_) => true,
         });
@@ -411,28 +399,33 @@ pub async fn end_orphan(
 
 /// Maps a slot to the plan's view of it.
 fn tended(slot: &Slot) -> Tended {
-    match (&slot.desired, slot.state) {
-        (Desired::Ended(_), _) | (_, ChildState::Ending) => Tended::Ending,
-        (
-            Desired::Resting(Cause::Suspended | Cause::RateLimit | Cause::Login),
-            ChildState::Stopped,
-        ) => Tended::Suspended,
-        (_, ChildState::Stopped) => Tended::Resting,
-        (Desired::Up, ChildState::Running) => Tended::Up {
+    match slot.child.phase() {
+        Phase::Leaving { .. }
+        | Phase::Gone
+        | Phase::Replacing {
+            by: Successor::Group,
+            ..
+        } => Tended::Ending,
+        Phase::Resting(rest) => match rest.until() {
+            Some(_) => Tended::Suspended,
+            None => Tended::Resting,
+        },
+        Phase::Running { .. } => Tended::Up {
             fingerprint: slot
                 .session
                 .as_ref()
                 .and_then(|session| session.fingerprint.clone()),
-            draining: slot.draining,
+            draining: slot.child.is_draining(),
         },
-        (
-            _,
-            ChildState::Running
-            | ChildState::Starting
-            | ChildState::Blocked
-            | ChildState::Backoff
-            | ChildState::Quarantined
-            | ChildState::Finished,
-        ) => Tended::Waiting,
+        Phase::New
+        | Phase::Blocked
+        | Phase::Starting { .. }
+        | Phase::Replacing {
+            by: Successor::Fresh { .. },
+            ..
+        }
+        | Phase::Backoff { .. }
+        | Phase::Quarantined { .. }
+        | Phase::Finished => Tended::Waiting,
     }
 }

@@ -8,11 +8,11 @@ use ractor::ActorRef;
 
 use super::super::world::World;
 use super::infra::InfraSpec;
-use super::slot::Desired;
 use super::{Root, RootMsg};
+use crate::actors::mail::Reload;
 use crate::actors::mail::agent_spec;
-use crate::actors::mail::{ChildState, Reload};
 use crate::domain::cause::Cause;
+use crate::domain::child::{Phase, Rest};
 use crate::domain::city::{City, RestartType};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
@@ -82,17 +82,20 @@ impl Root {
                 continue;
             };
             let changed = !slot.spec.is_same(&agent_spec(city, new));
-            let stays = match (slot.state_now(), &slot.desired) {
-                (ChildState::Quarantined | ChildState::Backoff | ChildState::Blocked, _) => {
-                    !changed
-                }
+            let stays = match slot.child.phase() {
+                Phase::Quarantined { .. } | Phase::Backoff { .. } | Phase::Blocked => !changed,
                 // It came to rest by its restart type.
-                (ChildState::Stopped, Desired::Up) => {
-                    !changed || new.restart != RestartType::Permanent
-                }
-                _ => false,
+                Phase::Resting(Rest::Over) => !changed || new.restart != RestartType::Permanent,
+                Phase::New
+                | Phase::Starting { .. }
+                | Phase::Running { .. }
+                | Phase::Replacing { .. }
+                | Phase::Leaving { .. }
+                | Phase::Finished
+                | Phase::Resting(Rest::Order(_))
+                | Phase::Gone => false,
             };
-            if stays && !slot.has_actor() {
+            if stays {
                 held.insert(name.clone());
             }
         }

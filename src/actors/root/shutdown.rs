@@ -313,6 +313,6 @@ async fn end_all(
 impl Slot {
     /// Returns true when the child still counts as running for a stop.
     pub(super) fn is_tended(&self) -> bool {
-        self.has_actor() || self.state_now() == ChildState::Ending
+        self.has_actor() || self.child.state() == ChildState::Ending
     }
 }

@@ -1,4 +1,5 @@
-//! The root's record of a child, and its view.
+//! The root's record of a child: its state machine (`domain/child.rs`), and what belongs to the process: the actor, the
+//! session and the callers that wait.
 
 use std::time::Duration;
 
@@ -9,118 +10,59 @@ use super::super::mail::{self, ChildRef, ChildState, ChildView, EndRefused};
 use crate::actors::mail::{ChildSpec, SessionView, StopMode};
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
+use crate::domain::child::{Child, Leave, Phase, Rest};
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::handoff::{CycleBrake, HandoffBrake, Progress};
 use crate::domain::ids::Generation;
 use crate::domain::prompt::PoolNotice;
-use crate::domain::restart::{DeathWindow, Mono, RestartPolicy};
+use crate::domain::restart::{Mono, RestartPolicy};
 use crate::ports::sessions::Stopped;
-
-pub(super) enum Desired {
-    Up,
-    Cycle(Cause),
-    Ended(Cause),
-    Resting(Cause),
-    /// The group restarts: the child ends, and starts again in its turn.
-    Together,
-}
 
 pub(super) type Waiting<T, E> = Vec<RpcReplyPort<Result<T, E>>>;
 
-/// The root's record of a child. Lost with the process on purpose: everything but the death counts is observed again.
+/// The root's record of a child.
 pub(super) struct Slot {
     pub(super) spec: ChildSpec,
+    /// Changed by its own steps only ([`super::Root::step`]).
+    pub(super) child: Child,
     pub(super) actor: Option<ActorRef<ChildMsg>>,
-    pub(super) desired: Desired,
-    pub(super) state: ChildState,
-    pub(super) deaths: DeathWindow,
-    /// Set when an earlier supervisor left a session that came to no planned end: if it does not run, it died.
-    pub(super) unattended: bool,
-    /// Set when the last session died and none was up since.
-    pub(super) crashed: bool,
-    pub(super) brake: CycleBrake,
-    pub(super) handoffs: HandoffBrake,
-    /// The progress that a handing-off session has made.
-    pub(super) progress: Progress,
-    pub(super) epoch: u64,
-    pub(super) generation: Generation,
     pub(super) session: Option<SessionView>,
-    /// Set when the quarantine expired and no operator has acted since.
-    pub(super) on_trial: bool,
-    /// The reason of the last quarantine.
-    pub(super) died_of: Option<String>,
-    /// When the session came up.
-    pub(super) up_at: Option<Mono>,
-    pub(super) since: Timestamp,
-    pub(super) retry_at: Option<Timestamp>,
-    pub(super) cause: Cause,
-    /// Set for a draining member: it ends in its own time and is not started again.
-    pub(super) draining: bool,
+    /// The least generation of the next session.
+    pub(super) generation: Generation,
     /// A notice to be typed when no person is attached and no dialog is open.
     pub(super) words: Option<PoolNotice>,
-    /// Makes timers of earlier drains void.
-    pub(super) drain_epoch: u64,
     /// Set while the child waits for its turn in a group restart.
     pub(super) together: bool,
     /// The stop mode that it was told when the supervisor stops.
     pub(super) told: Option<StopMode>,
-    pub(super) waiting_up: Waiting<(), String>,
-    /// Set when a missing sandbox prevented the start, and that was journalled.
-    pub(super) homeless: bool,
-    /// Why the start was put off: the run state was unknown, or nothing could be written.
-    pub(super) unseen: Option<String>,
-    /// Operators that wait for the session they asked for.
-    pub(super) waiting_wake: Waiting<(), String>,
-    /// Number of sessions in a row that ended of their account's trouble soon after their start.
-    pub(super) parked: u32,
-    /// When the wait of these operators was first seen.
-    pub(super) wake_waited: Option<Mono>,
-    /// Set when an operator tried to start a resting child: if that fails, it rests again.
-    pub(super) tried: bool,
     /// The way in which the last session was ended, if it was told to end.
     pub(super) how: Option<Stopped>,
+    /// The session that is to be ended; none for any of the spec.
+    pub(super) meant: Option<ChildRef>,
+    pub(super) waiting_up: Waiting<(), String>,
+    /// Operators that wait for the session they asked for.
+    pub(super) waiting_wake: Waiting<(), String>,
+    /// When the wait of these operators was first seen.
+    pub(super) wake_waited: Option<Mono>,
     pub(super) waiting_end: Waiting<(), EndRefused>,
-    /// The tail of the terminal, read before a session with a dead agent is ended.
-    pub(super) tail: Option<String>,
 }
 
 impl Slot {
-    pub(super) fn new(spec: ChildSpec, now: Timestamp, cause: Cause) -> Self {
+    pub(super) fn new(spec: ChildSpec, child: Child) -> Self {
         Self {
             spec,
+            child,
             actor: None,
-            desired: Desired::Up,
-            state: ChildState::Starting,
-            deaths: DeathWindow::default(),
-            unattended: false,
-            crashed: false,
-            brake: CycleBrake::default(),
-            handoffs: HandoffBrake::default(),
-            progress: None,
-            epoch: 0,
-            generation: Generation(1),
             session: None,
-            on_trial: false,
-            died_of: None,
-            up_at: None,
-            since: now,
-            retry_at: None,
-            cause,
-            draining: false,
+            generation: Generation(1),
             words: None,
-            drain_epoch: 0,
             together: false,
             told: None,
-            waiting_up: Vec::new(),
-            homeless: false,
-            unseen: None,
-            waiting_wake: Vec::new(),
-            parked: 0,
-            wake_waited: None,
-            tried: false,
             how: None,
+            meant: None,
+            waiting_up: Vec::new(),
+            waiting_wake: Vec::new(),
+            wake_waited: None,
             waiting_end: Vec::new(),
-            tail: None,
         }
     }
 
@@ -146,27 +88,7 @@ impl Slot {
     /// Returns true when the child has no actor and is not started automatically.
     fn rests(&self) -> bool {
         use ChildState::{Finished, Quarantined, Stopped};
-        !self.has_actor() && matches!(self.state, Quarantined | Stopped | Finished)
-    }
-
-    /// Returns true when the session is being ended for good or for a rest.
-    pub(super) fn is_ending(&self) -> bool {
-        let resting = matches!(self.desired, Desired::Resting(_));
-        matches!(self.desired, Desired::Ended(_)) || resting && self.state == ChildState::Ending
-    }
-
-    /// Returns why the child has no session when its account is parked.
-    pub(super) fn parked(&self) -> Option<Cause> {
-        match self.desired {
-            Desired::Resting(cause @ (Cause::RateLimit | Cause::Login)) => Some(cause),
-            _ => None,
-        }
-    }
-
-    /// Returns true when the child has no session because of an order or its restart type.
-    pub(super) fn is_at_rest(&self) -> bool {
-        let ended = matches!(self.desired, Desired::Ended(_) | Desired::Resting(_));
-        ended || self.state == ChildState::Stopped
+        !self.has_actor() && matches!(self.child.state(), Quarantined | Stopped | Finished)
     }
 
     /// Returns the event of the child's end, with how its session was ended.
@@ -178,18 +100,8 @@ impl Slot {
         }
     }
 
-    /// Tells the callers that wait for the session that there will be none.
-    pub(super) fn no_session(&mut self, why: &str) {
-        answer(&mut self.waiting_up, &Err(why.to_owned()));
-        answer(&mut self.waiting_wake, &Err(why.to_owned()));
-    }
-
     pub(super) fn has_actor(&self) -> bool {
         self.actor.is_some()
-    }
-
-    pub(super) fn state_now(&self) -> ChildState {
-        self.state
     }
 
     pub(super) fn grace(&self) -> Duration {
@@ -202,35 +114,46 @@ impl Slot {
         }
     }
 
-    pub(super) fn become_state(&mut self, state: ChildState, now: Timestamp) {
-        self.state = state;
-        self.since = now;
-        self.retry_at = None;
-    }
-
-    /// Puts the child into back-off for `wait`.
-    pub(super) fn back_off(&mut self, now: Timestamp, wait: Duration) {
-        self.become_state(ChildState::Backoff, now);
-        self.retry_at = now.checked_add(wait).ok();
-    }
-
     pub(super) fn view(&mut self, policy: &RestartPolicy, now: Timestamp, mono: Mono) -> ChildView {
-        let until = self.deaths.quarantined_until(mono);
+        let state = self.child.state();
+        let until = self.child.deaths().quarantined_until(mono);
+        let (retry_at, rest) = match self.child.phase() {
+            Phase::Backoff { until, .. } => (*until, None),
+            Phase::Resting(rest) => (None, Some(*rest)),
+            // A suspension is shown from its beginning.
+            Phase::Leaving {
+                to: Leave::Rest(cause),
+                ..
+            } => (None, Some(Rest::Order(*cause))),
+            Phase::New
+            | Phase::Blocked
+            | Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Replacing { .. }
+            | Phase::Leaving { .. }
+            | Phase::Quarantined { .. }
+            | Phase::Finished
+            | Phase::Gone => (None, None),
+        };
+        let parked = match rest {
+            Some(Rest::Order(cause @ (Cause::RateLimit | Cause::Login))) => Some(cause),
+            Some(Rest::Order(_) | Rest::Over) | None => None,
+        };
         ChildView {
             spec: self.spec.clone(),
-            state: self.state,
+            state,
             session: self.session.clone(),
-            restarts: self.deaths.count(policy, mono),
-            died_within: self.deaths.span(policy, mono),
-            died_of: (self.died_of.clone()).filter(|_| self.state == ChildState::Quarantined),
+            restarts: self.child.deaths().count(policy, mono),
+            died_within: self.child.deaths().span(policy, mono),
+            died_of: self.child.died_of().cloned(),
             quarantined_until: until
-                .filter(|_| self.state == ChildState::Quarantined)
+                .filter(|_| state == ChildState::Quarantined)
                 .and_then(|until| now.checked_add(until.saturating_sub(mono)).ok()),
-            since: self.since,
-            retry_at: self.retry_at,
-            draining: self.draining,
-            suspended: matches!(self.desired, Desired::Resting(Cause::Suspended)),
-            parked: self.parked(),
+            since: self.child.since(),
+            retry_at,
+            draining: self.child.is_draining(),
+            suspended: rest == Some(Rest::Order(Cause::Suspended)),
+            parked,
             drifted: self.spec.is_drifted(self.session.as_ref()),
         }
     }

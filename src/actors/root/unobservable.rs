@@ -20,7 +20,7 @@ impl Root {
     /// escalation is opened once.
     pub(super) fn note_unseen(&mut self, mut unseen: BTreeMap<ChildId, String>) {
         let starts = self.slots.iter();
-        let starts = starts.filter_map(|(id, slot)| Some((id, slot.unseen.as_ref()?)));
+        let starts = starts.filter_map(|(id, slot)| Some((id, slot.child.unseen()?)));
         for (id, why) in starts {
             unseen.entry(id.clone()).or_insert_with(|| why.clone());
         }

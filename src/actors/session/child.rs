@@ -25,6 +25,7 @@ use crate::actors::session::endings;
 use crate::actors::session::launch::{self, OpenFailure, Opened};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
+use crate::domain::child::ChildExit;
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::Generation;
 use crate::ports::sessions::{SessionError, SessionEvent, SessionHandle, Stopped};
@@ -46,82 +47,6 @@ pub enum ChildMsg {
     Detach,
     /// The result of ending the session.
     Closed(Result<Stopped, SessionError>),
-}
-
-/// The reason why a child ended by itself; it travels to the root as the actor's error.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ChildExit {
-    /// The session ended although work is left.
-    #[error("the session died: {cause}")]
-    Died {
-        /// Died or lost.
-        cause: Cause,
-        /// The recorded exit, if any.
-        exit: Option<SessionExit>,
-        /// The tail of its terminal.
-        tail: String,
-    },
-    /// The run state of its session is unknown: none was started.
-    #[error("its session cannot be read: {0}")]
-    Unseen(String),
-    /// Files or records of the session cannot be written: none was started.
-    #[error("the session cannot be recorded: {0}")]
-    Unwritable(String),
-    /// No session could be started.
-    #[error("the session could not be started: {0}")]
-    StartFailed(String),
-    /// Its sandbox is gone or broken: no session can start in it.
-    #[error("{0}")]
-    Homeless(String),
-    /// The session ended after its agent had reported its outcome; the witness goes on from here.
-    #[error("the agent finished")]
-    Finished,
-    /// The session was told to end, and did.
-    #[error("the session was ended: {0:?}")]
-    Ended(Stopped),
-    /// A session that was told to end did not.
-    #[error("the session could not be ended: {0}")]
-    Undead(String),
-    /// The actor itself was killed or panicked; its session may run on.
-    #[error("the actor failed: {0}")]
-    Broken(String),
-}
-
-impl ChildExit {
-    /// Returns why it has no session, if it never had one.
-    pub(in crate::actors) fn unopened(&self) -> Option<&str> {
-        match self {
-            Self::Unseen(why)
-            | Self::Unwritable(why)
-            | Self::StartFailed(why)
-            | Self::Homeless(why) => Some(why),
-            Self::Died { .. }
-            | Self::Finished
-            | Self::Ended(_)
-            | Self::Undead(_)
-            | Self::Broken(_) => None,
-        }
-    }
-
-    /// Returns true for a transient reason, which is only waited for.
-    pub(in crate::actors) fn will_pass(&self) -> bool {
-        matches!(self, Self::Unseen(_) | Self::Unwritable(_))
-    }
-
-    /// Returns how the session was ended, if it was told to end.
-    pub(in crate::actors) fn how(&self) -> Option<Stopped> {
-        match self {
-            Self::Ended(how) => Some(*how),
-            Self::Died { .. }
-            | Self::Unseen(_)
-            | Self::Unwritable(_)
-            | Self::StartFailed(_)
-            | Self::Homeless(_)
-            | Self::Finished
-            | Self::Undead(_)
-            | Self::Broken(_) => None,
-        }
-    }
 }
 
 impl From<OpenFailure> for ChildExit {

@@ -30,6 +30,7 @@ use crate::actors::session::endings;
 use crate::actors::world::World;
 use crate::actors::{conversation, effects, prompting};
 use crate::domain::cause::Cause;
+use crate::domain::child::is_crash;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{ChildId, Generation, HarnessName, Incarnation};
 use crate::ports::sessions::{SessionSpec, StartError, Started};
@@ -295,13 +296,4 @@ pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFact
     };
     let conversation = conversation::to_resume(world, harness, Cause::RateLimit, Some(facts)).await;
     conversation.is_ok_and(|id| id.is_some())
-}
-
-/// Returns true when a session with this cause follows a death.
-#[must_use]
-pub fn is_crash(cause: Cause) -> bool {
-    matches!(
-        cause,
-        Cause::SessionDied | Cause::SessionLost | Cause::AgentDead | Cause::WindowPassed
-    )
 }

@@ -69,7 +69,7 @@ async fn drained(
     let name = id.to_string();
     world
         .directory
-        .tell_root(RootMail::DrainDue { id, epoch: None });
+        .tell_root(RootMail::DrainDue { id, drain: None });
     Ok(json!({ "name": name, "state": "draining" }))
 }
 

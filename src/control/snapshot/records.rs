@@ -37,7 +37,7 @@ pub(in crate::control) struct Records {
     /// Tokens and money.
     pub(in crate::control) usage: usage::Now,
     held: BTreeSet<RaiderId>,
-    at_work: BTreeSet<RaiderId>,
+    phases: BTreeMap<RaiderId, Phase>,
 }
 
 /// A blocked task: it stands still until a person acts.
@@ -62,9 +62,14 @@ impl Records {
         self.held.contains(raider)
     }
 
+    /// Returns the phase of the work of a raider with a hook.
+    pub(in crate::control) fn phase(&self, raider: &RaiderId) -> Option<Phase> {
+        self.phases.get(raider).copied()
+    }
+
     /// Returns whether the raider has work, and is neither being charged nor removed.
     pub(super) fn is_at_work(&self, raider: &RaiderId) -> bool {
-        self.at_work.contains(raider)
+        self.phase(raider).is_some_and(Phase::is_open)
     }
 
     /// Returns whether this relic is blocked.
@@ -87,8 +92,9 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
     let open = escalations::open(txn)?;
     let counts = txn.task_counts()?.into_iter();
     let raiders = txn.raiders(None)?;
-    let at_work = raiders.iter().filter(|one| Phase::of(one).is_open());
-    let at_work = at_work.map(|one| one.hook.raider.clone()).collect();
+    let phases = raiders.iter();
+    let phases = phases.map(|one| (one.hook.raider.clone(), Phase::of(one)));
+    let phases = phases.collect();
     let hooks: Vec<Hook> = raiders.into_iter().map(|one| one.hook).collect();
     let mut sagas: BTreeMap<String, Vec<Saga>> = BTreeMap::new();
     for saga in txn.sagas(None)? {
@@ -101,7 +107,7 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
             .map(|(prefix, status, count)| ((prefix, status), count))
             .collect(),
         held: hooked.chain(busy).collect(),
-        at_work,
+        phases,
         usage: usage::now(txn, &hooks)?,
         stalled: stalls::all_steps(txn, &hooks)?,
         waits: stalls::all_waits(txn)?,

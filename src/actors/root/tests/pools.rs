@@ -97,7 +97,7 @@ async fn a_member_drains_in_its_own_time() {
     town.parts.runner.set_output(CHECK, "2");
     town.pass(SECOND * 6).await;
     let id = agent("worker-3");
-    town.send_to_root(RootMail::DrainDue { id, epoch: None })
+    town.send_to_root(RootMail::DrainDue { id, drain: None })
         .unwrap();
     town.pass(SECOND).await;
     assert_eq!(running(&town), [1, 2], "it said that it is finished");

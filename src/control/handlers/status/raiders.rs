@@ -15,7 +15,7 @@ use crate::domain::city::Rig;
 use crate::domain::condition::Condition;
 use crate::domain::facts::Probed;
 use crate::domain::ids::{ChildId, RaiderId};
-use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence, derive};
+use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence};
 use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::stall::Wait;
@@ -210,16 +210,14 @@ pub(in crate::control::handlers) fn raider_state(
         )
         | None => SessionPresence::Absent,
     };
-    let subject = hook.raider.to_string();
-    let under_way = |kind| records.saga(kind, &subject).is_some();
-    derive(RaiderFacts {
-        charging: under_way(SagaKind::Charge),
-        done: hook.done.is_some(),
-        finishing: under_way(SagaKind::Done) || under_way(SagaKind::Nuke),
-        silent: records.stalled.contains_key(&hook.raider) && !is_fresh(world, hook, view),
-        suspended: is_suspended(world, &hook.raider, records),
+    let facts = RaiderFacts {
+        is_silent: records.stalled.contains_key(&hook.raider) && !is_fresh(world, hook, view),
+        is_suspended: is_suspended(world, &hook.raider, records),
         session: presence,
-    })
+    };
+    // The hook and its phase are of one read.
+    let phase = records.phase(&hook.raider);
+    phase.map_or(RaiderState::Stalled, |phase| RaiderState::of(phase, facts))
 }
 
 fn is_suspended(world: &World, raider: &RaiderId, records: &Records) -> bool {

@@ -1,0 +1,201 @@
+//! The steps of children: an event goes to the child's state machine (`domain/child.rs`), and the root carries out the
+//! actions. Nothing else changes what a child does next.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorRef};
+
+use super::orders::end_meant;
+use super::slot::{Slot, answer};
+use super::{Root, RootMsg};
+use crate::actors::mail::{ChildRef, WitnessMsg};
+use crate::actors::session::child::{ChildActor, ChildArgs, ChildMsg};
+use crate::domain::child::{Action, Event, Facts, Phase, Token};
+use crate::domain::event::NewEvent;
+use crate::domain::ids::ChildId;
+
+impl Root {
+    /// Gives an event to a child, and carries out what follows from it. An event of a child without slot is dropped.
+    pub(super) fn step<'a>(
+        &'a mut self,
+        me: &'a ActorRef<RootMsg>,
+        id: &'a ChildId,
+        event: Event,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        // Boxed: the step of a member of a group leads to steps of the others.
+        Box::pin(async move {
+            for action in self.decide(id, event) {
+                self.act(me, id, action).await;
+            }
+            let is_gone = |slot: &Slot| *slot.child.phase() == Phase::Gone;
+            if self.slots.get(id).is_some_and(is_gone) {
+                self.slots.remove(id);
+            }
+        })
+    }
+
+    fn decide(&mut self, id: &ChildId, event: Event) -> Vec<Action> {
+        let world = Arc::clone(&self.world);
+        let Some(slot) = self.slots.get(id) else {
+            return Vec::new();
+        };
+        let accounts = &world.directory.accounts;
+        let harness = slot.spec.harness();
+        let parked = harness.and_then(|harness| accounts.held(&world.city, harness, id));
+        let facts = Facts {
+            id,
+            now: world.clock.now(),
+            mono: world.clock.mono(),
+            random: (world.random)(),
+            policy: &world.city.daemon.restart,
+            patrol: world.city.daemon.patrol_interval,
+            restart: slot.spec.restart,
+            may_start: self.may_start(id),
+            parked: parked.map(|why| why.cause()),
+            is_suspended: world.city.suspends(id) || self.suspended.contains(id),
+            concerns_others: self.concerns_others(id),
+            turn: self.turn_of(id),
+            is_awaited: !slot.waiting_up.is_empty(),
+            operator_waits: slot.waiting_wake.iter().any(|reply| !reply.is_closed()),
+        };
+        match self.slots.get_mut(id) {
+            Some(slot) => slot.child.step(event, &facts),
+            None => Vec::new(),
+        }
+    }
+
+    async fn act(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, action: Action) {
+        match action {
+            Action::Spawn {
+                token,
+                unattended,
+                crashed,
+            } => self.spawn(me, id, token, (unattended, crashed)).await,
+            Action::Arm { token, after } => {
+                let id = id.clone();
+                let _timer = me.send_after(after, move || RootMsg::Retry { id, token });
+            }
+            Action::Sweep(token) => self.sweep(me, id, token, None),
+            Action::ArmDrain(token) => self.arm_drain(me, id, token),
+            Action::KeepOn => self.tell_to_stay(me, id),
+            Action::RestartGroup(delay) => self.restart_together(me, id, delay).await,
+            Action::HastenGroup => self.hasten(me, id).await,
+            Action::AdvanceGroup => {
+                if let Some(group) = self.group_of(id) {
+                    self.advance(me, &group).await;
+                }
+            }
+            Action::Journal(kind, cause) => self.journal(NewEvent::new(kind, id, cause)),
+            Action::Died(death) => self.record_death(id, *death),
+            Action::HandedOff(pace, at) => self.record_handoff(id, pace, at),
+            Action::Homeless(why) => self.record_homeless(id, why),
+            Action::PutOff(why) => tracing::warn!(
+                child = %id,
+                why,
+                "session not started: its state is unknown or nothing can be written; the start is delayed"
+            ),
+            Action::CallAboutParks(text) => self.call_about_parks(id, &text),
+            Action::SettleParks => self.settle_parks(id),
+            // No start waits for this write.
+            Action::Keep => drop(self.keep(id)),
+            Action::Leave => self.leave(id),
+            Action::Finished => {
+                if let ChildId::Raider(raider) = id {
+                    let finished = WitnessMsg::Finished(raider.clone());
+                    self.world.directory.tell_witness(&raider.rig, finished);
+                }
+            }
+            Action::Look => self.look_soon(),
+            Action::EndActor => self.with(id, |slot| {
+                slot.send(ChildMsg::End(slot.grace()));
+            }),
+            Action::EndSession(token) => self.end_session(me, id, token),
+            Action::AnswerUp(result) => self.with(id, |slot| answer(&mut slot.waiting_up, &result)),
+            Action::AnswerWake(result) => {
+                self.with(id, |slot| answer(&mut slot.waiting_wake, &result));
+            }
+            Action::AnswerEnd(result) => {
+                self.with(id, |slot| answer(&mut slot.waiting_end, &result));
+            }
+            Action::JournalEnd(kind, cause) => {
+                let ended = self.slots.get(id).map(|slot| slot.ended(kind, cause));
+                self.world.store.journal(ended.into_iter().collect());
+            }
+            Action::Unblock => {
+                if let Some(slot) = self.slots.get(id) {
+                    self.unblock_relic(&slot.spec);
+                }
+            }
+        }
+    }
+
+    fn with(&mut self, id: &ChildId, act: impl FnOnce(&mut Slot)) {
+        if let Some(slot) = self.slots.get_mut(id) {
+            act(slot);
+        }
+    }
+
+    /// Spawns the child's actor. The session's start runs in a task of the child; only ractor is awaited here.
+    async fn spawn(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        token: Token,
+        (unattended, crashed): (bool, bool),
+    ) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.session = None;
+        let mut args = ChildArgs {
+            world: Arc::clone(&self.world),
+            spec: slot.spec.clone(),
+            generation: slot.generation,
+            cause: slot.child.cause(),
+            unattended,
+            crashed,
+            written: None,
+        };
+        args.written = self.keep(id);
+        let spawned = ChildActor::spawn_linked(None, ChildActor, args, me.get_cell()).await;
+        match spawned {
+            Ok((child, _task)) => self.with(id, |slot| slot.actor = Some(child)),
+            // A failed spawn sends no supervision event. It counts as a death: the restart policy limits its repetition.
+            Err(error) => {
+                let (id, why) = (id.clone(), error.to_string());
+                tracing::error!(child = %id, why, "the actor of a child could not be spawned");
+                // The root lives as long as the process.
+                let _gone = me.cast(RootMsg::Unspawned { id, token, why });
+            }
+        }
+    }
+
+    /// Has its actor end the session of a child; where there is none, ends a session that may still run.
+    fn end_session(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, token: Token) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let meant = slot.meant.take();
+        if !slot.send(ChildMsg::End(slot.grace())) {
+            self.sweep(me, id, token, meant);
+        }
+    }
+
+    /// Ends a session that a child without an actor may still have, if it matches `meant`; otherwise any, unless it
+    /// belongs to a later incarnation.
+    fn sweep(&self, me: &ActorRef<RootMsg>, id: &ChildId, token: Token, meant: Option<ChildRef>) {
+        let Some(slot) = self.slots.get(id) else {
+            return;
+        };
+        let meant = meant.unwrap_or_else(|| ChildRef::of(&slot.spec));
+        let (world, me) = (Arc::clone(&self.world), me.clone());
+        let (id, grace) = (id.clone(), slot.grace());
+        tokio::spawn(async move {
+            let result = end_meant(&world, meant, grace).await;
+            // The root lives as long as the process.
+            let _gone = me.cast(RootMsg::Swept { id, token, result });
+        });
+    }
+}

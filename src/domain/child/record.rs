@@ -1,0 +1,175 @@
+//! A child's record: what the root may read of it, and what an earlier supervisor left.
+
+use jiff::Timestamp;
+
+use super::super::cause::Cause;
+use super::super::restart::{DeathWindow, Mono, RestartPolicy};
+use super::{Child, ChildState, Memory, Phase, Presence, Rest, Successor, Token};
+
+impl Child {
+    /// Makes a child about which nothing was decided yet. The tokens of another record of the same child have another
+    /// `serial`, so what was armed for that one changes nothing here.
+    #[must_use]
+    pub fn new(cause: Cause, now: Timestamp, serial: u32) -> Self {
+        let memory = Memory {
+            cause,
+            deaths: DeathWindow::default(),
+            brake: Default::default(),
+            handoffs: Default::default(),
+            unattended: false,
+            crashed: false,
+            on_trial: false,
+            died_of: None,
+            parks: 0,
+            homeless: false,
+            unseen: None,
+            tried: false,
+            drain: None,
+            last_token: u64::from(serial) << 32,
+        };
+        Self {
+            phase: Phase::New,
+            since: now,
+            memory,
+        }
+    }
+
+    /// Makes a child that has rested since before this supervisor started.
+    #[must_use]
+    pub fn at_rest(cause: Cause, now: Timestamp, serial: u32) -> Self {
+        let phase = Phase::Resting(Rest::Over);
+        Self {
+            phase,
+            ..Self::new(cause, now, serial)
+        }
+    }
+
+    /// Restores what an earlier supervisor stored: its deaths, and whether its last session came to no planned end.
+    pub fn restore(&mut self, deaths: DeathWindow, unattended: bool) {
+        (self.memory.deaths, self.memory.unattended) = (deaths, unattended);
+    }
+
+    /// Keeps it in the quarantine that an earlier supervisor began, until then; after that it is on trial.
+    pub fn hold(&mut self, policy: &RestartPolicy, until: Mono, now: Mono, why: Option<String>) {
+        self.memory.deaths.hold(policy, until, now);
+        (self.memory.on_trial, self.memory.died_of) = (true, why);
+    }
+
+    /// Returns its phase.
+    #[must_use]
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Returns its state, as it is shown.
+    #[must_use]
+    pub fn state(&self) -> ChildState {
+        self.phase.state()
+    }
+
+    /// Returns when it entered this state.
+    #[must_use]
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// Returns the cause of its last start, or of what prevents it.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.memory.cause
+    }
+
+    /// Returns its deaths; counting them forgets those that have left the window.
+    pub fn deaths(&mut self) -> &mut DeathWindow {
+        &mut self.memory.deaths
+    }
+
+    /// Returns the reason of its quarantine, if it is in one.
+    #[must_use]
+    pub fn died_of(&self) -> Option<&String> {
+        let is_held = self.state() == ChildState::Quarantined;
+        self.memory.died_of.as_ref().filter(|_| is_held)
+    }
+
+    /// Returns why its start was put off.
+    #[must_use]
+    pub fn unseen(&self) -> Option<&String> {
+        self.memory.unseen.as_ref()
+    }
+
+    /// Returns true while it ends in its own time.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.memory.drain.is_some()
+    }
+
+    /// Returns true when it has a session or is being given one, is to keep it, and does not end in its own time.
+    #[must_use]
+    pub fn is_wanted_up(&self) -> bool {
+        let is_up = matches!(self.phase, Phase::Starting { .. } | Phase::Running { .. });
+        is_up && !self.is_draining()
+    }
+
+    /// Returns true when its session may be replaced, or is being replaced by a fresh one.
+    #[must_use]
+    pub fn may_cycle(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Starting { .. }
+                | Phase::Running { .. }
+                | Phase::Replacing {
+                    by: Successor::Fresh { .. },
+                    ..
+                }
+        )
+    }
+
+    /// Returns true while the start with this token is not over.
+    #[must_use]
+    pub fn is_starting(&self, token: Token) -> bool {
+        self.phase.presence() == Presence::Coming && self.phase.token() == Some(token)
+    }
+
+    /// Returns true while it waits for the sweep with this token.
+    #[must_use]
+    pub fn is_swept_by(&self, token: Token) -> bool {
+        self.is_leaving() && self.phase.token() == Some(token)
+    }
+
+    /// Returns true when its session is being ended, and none follows.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.phase.presence() == Presence::Leaving
+    }
+
+    /// Returns true when it has no session because of an order or its restart type, or loses it for that.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.is_leaving() || self.state() == ChildState::Stopped
+    }
+
+    /// Returns true when a session was to run and has not come to a planned end.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase.presence() != Presence::Absent || self.memory.unattended
+    }
+
+    /// Returns true when a session was up and has not come to a planned end.
+    #[must_use]
+    pub fn was_up(&self) -> bool {
+        matches!(self.state(), ChildState::Running | ChildState::Ending) || self.memory.unattended
+    }
+}
+
+impl Rest {
+    /// Returns the cause of the start that ends the rest without an operator, once its account is open or its
+    /// suspension is over.
+    #[must_use]
+    pub fn until(self) -> Option<Cause> {
+        match self {
+            Self::Order(Cause::Suspended) => Some(Cause::Unsuspended),
+            Self::Order(parked @ (Cause::RateLimit | Cause::Login)) => Some(parked),
+            Self::Order(_) | Self::Over => None,
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! A step of a child: orders, starts and timers. Ends are in `ended.rs`.
+
+use std::time::Duration;
+
+use super::super::cause::Cause;
+use super::super::city::RestartType;
+use super::super::event::EventType;
+use super::super::restart::Mono;
+use super::{
+    Action, Child, ChildState, Due, Event, Facts, Leave, Memory, Phase, Presence, Rest, Successor,
+    Token, Turn,
+};
+
+/// A step under way.
+pub(super) struct Step<'a> {
+    pub(super) memory: &'a mut Memory,
+    pub(super) facts: &'a Facts<'a>,
+    pub(super) actions: Vec<Action>,
+}
+
+impl Child {
+    /// Takes a step, and returns the actions that follow from it, in order.
+    #[must_use = "the actions are to be carried out"]
+    pub fn step(&mut self, event: Event, facts: &Facts<'_>) -> Vec<Action> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Gone);
+        if phase == Phase::Gone {
+            return Vec::new();
+        }
+        let before = (phase.state(), phase.token());
+        let mut step = Step {
+            memory: &mut self.memory,
+            facts,
+            actions: Vec::new(),
+        };
+        self.phase = step.after(phase, event);
+        let actions = step.actions;
+        if (self.phase.state(), self.phase.token()) != before {
+            self.since = facts.now;
+        }
+        actions
+    }
+}
+
+impl Step<'_> {
+    /// Returns the phase that follows.
+    fn after(&mut self, phase: Phase, event: Event) -> Phase {
+        match event {
+            Event::Wanted(cause) => self.wanted(phase, cause),
+            Event::Woken(cause) => self.woken(phase, cause),
+            Event::Resumed => self.resumed(phase),
+            Event::Respecified => self.respecified(phase),
+            Event::Ready => match phase {
+                Phase::Blocked => self.start(),
+                phase => phase,
+            },
+            Event::Due(token) => self.due(phase, token),
+            Event::Up(at) => self.up(phase, at),
+            Event::Exited(exit) => self.exited(phase, exit),
+            Event::OutOfAccount { cause, text } => self.out_of_account(phase, cause, text),
+            Event::ShutDown { was_up, is_kept } => self.shut_down(phase, was_up, is_kept),
+            Event::Swept(token, result) => self.swept(phase, token, result),
+            Event::End(cause) => self.leave(Leave::Gone(cause)),
+            Event::Remove(cause) => self.remove(phase, cause),
+            Event::Rest(cause) => self.rest(phase, cause),
+            Event::Cycle {
+                cause,
+                tail,
+                progress,
+            } => {
+                let fresh = Successor::Fresh {
+                    cause,
+                    tail,
+                    progress,
+                };
+                self.cycle(phase, fresh, cause)
+            }
+            Event::Drain => self.drain(phase),
+            Event::KeepOn => {
+                if self.memory.drain.take().is_some() {
+                    self.push(Action::KeepOn);
+                }
+                phase
+            }
+            Event::DrainDue(due) => {
+                let is_due = |drain: Token| due.is_none_or(|due| due == drain);
+                match self.memory.drain.is_some_and(is_due) {
+                    true => self.remove(phase, Cause::Drained),
+                    false => phase,
+                }
+            }
+            Event::AwaitTurn => self.await_turn(phase),
+            Event::Turn => self.turn(phase),
+            Event::Alone => self.alone(phase),
+        }
+    }
+
+    pub(super) fn push(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    pub(super) fn token(&mut self) -> Token {
+        self.memory.last_token += 1;
+        Token(self.memory.last_token)
+    }
+
+    /// Tells the callers that wait for the session that there will be none.
+    pub(super) fn no_session(&mut self, why: &str) {
+        self.push(Action::AnswerUp(Err(why.to_owned())));
+        self.push(Action::AnswerWake(Err(why.to_owned())));
+    }
+
+    /// Starts the session of a child that has none, unless its account is parked or it depends on others.
+    pub(super) fn start(&mut self) -> Phase {
+        let cause = self.memory.cause;
+        // A running session is adopted, and an operator may try.
+        let may_try = matches!(cause, Cause::Adopted | Cause::Operator);
+        if let Some(parked) = self.facts.parked.filter(|_| !may_try) {
+            // It starts automatically later, as a suspended child does when it is resumed.
+            self.push(Action::AnswerUp(Ok(())));
+            self.no_session("its account is parked");
+            return Phase::Resting(Rest::Order(parked));
+        }
+        if !self.facts.may_start && cause != Cause::Adopted {
+            self.push(Action::AnswerWake(Ok(())));
+            return Phase::Blocked;
+        }
+        let token = self.token();
+        let unattended = std::mem::take(&mut self.memory.unattended);
+        self.push(Action::Spawn {
+            token,
+            unattended,
+            crashed: self.memory.crashed,
+        });
+        Phase::Starting { token }
+    }
+
+    /// Starts a child whose wait is over. A member that its group waits for starts in its turn.
+    fn start_now(&mut self, phase: &Phase) -> Phase {
+        if phase.state() == ChildState::Quarantined {
+            let cause = self.memory.cause;
+            self.push(Action::Journal(EventType::AgentUnquarantined, cause));
+        }
+        match self.facts.turn {
+            Turn::Culprit => {
+                self.push(Action::HastenGroup);
+                Phase::Backoff {
+                    until: None,
+                    due: Due::Group,
+                }
+            }
+            Turn::None | Turn::Member => self.start(),
+        }
+    }
+
+    /// Backs off for this time.
+    pub(super) fn back_off(&mut self, wait: Duration) -> Phase {
+        let token = self.token();
+        self.push(Action::Arm { token, after: wait });
+        Phase::Backoff {
+            until: self.facts.now.checked_add(wait).ok(),
+            due: Due::Timer(token),
+        }
+    }
+
+    /// Arms the timer of a wait that follows a death; where that restarts the group, the group has the timer.
+    pub(super) fn wait(&mut self, wait: Duration) -> Due {
+        if self.facts.concerns_others {
+            self.push(Action::RestartGroup(wait));
+            return Due::Group;
+        }
+        let token = self.token();
+        self.push(Action::Arm { token, after: wait });
+        Due::Timer(token)
+    }
+
+    fn wanted(&mut self, phase: Phase, cause: Cause) -> Phase {
+        match phase.presence() {
+            Presence::Leaving => return phase,
+            Presence::Coming => {
+                self.memory.cause = cause;
+                return phase;
+            }
+            Presence::Up => {
+                self.memory.cause = cause;
+                self.push(Action::AnswerUp(Ok(())));
+                return phase;
+            }
+            Presence::Absent => self.memory.cause = cause,
+        }
+        let held = self.memory.deaths.quarantined_until(self.facts.mono);
+        let is_new = phase == Phase::New;
+        if is_new && self.memory.on_trial && cause == Cause::Recovered && held.is_none() {
+            // Its quarantine ended while no supervisor ran: this start is the promised trial.
+            self.memory.cause = Cause::WindowPassed;
+            let event = Action::Journal(EventType::AgentUnquarantined, Cause::WindowPassed);
+            self.push(event);
+        }
+        if self.facts.is_suspended && cause != Cause::Adopted {
+            // It rests until it is resumed, and then starts from this spec.
+            self.push(Action::AnswerUp(Ok(())));
+            return Phase::Resting(Rest::Order(Cause::Suspended));
+        }
+        match held.filter(|_| is_new && cause != Cause::Adopted) {
+            Some(until) => {
+                self.no_session("it died too often, and is in quarantine");
+                // Stamps in the future are corrected by this write.
+                self.push(Action::Keep);
+                let due = self.wait(until.saturating_sub(self.facts.mono));
+                Phase::Quarantined { due }
+            }
+            None => self.start(),
+        }
+    }
+
+    fn woken(&mut self, phase: Phase, cause: Cause) -> Phase {
+        match phase.presence() {
+            Presence::Leaving | Presence::Coming => return phase,
+            Presence::Up => {
+                self.push(Action::AnswerWake(Ok(())));
+                return phase;
+            }
+            Presence::Absent => {}
+        }
+        let memory = &mut *self.memory;
+        memory.tried = phase.state() == ChildState::Stopped;
+        memory.deaths.clear();
+        (memory.unattended, memory.on_trial, memory.crashed) = (false, false, false);
+        memory.cause = cause;
+        self.push(Action::Unblock);
+        self.start_now(&phase)
+    }
+
+    fn resumed(&mut self, phase: Phase) -> Phase {
+        let Phase::Resting(rest) = phase else {
+            return phase;
+        };
+        let Some(cause) = rest.until() else {
+            return phase;
+        };
+        self.memory.cause = cause;
+        self.push(Action::Journal(EventType::AgentResumed, cause));
+        self.start()
+    }
+
+    /// Releases a child whose spec changed from quarantine (`3-architecture.md`, 3.1).
+    fn respecified(&mut self, phase: Phase) -> Phase {
+        self.memory.deaths.clear();
+        self.memory.unattended = false;
+        let waits = match &phase {
+            Phase::Backoff { .. } | Phase::Quarantined { .. } => true,
+            // It came to rest by its earlier restart type.
+            Phase::Resting(Rest::Over) => self.facts.restart == RestartType::Permanent,
+            Phase::New
+            | Phase::Blocked
+            | Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Replacing { .. }
+            | Phase::Leaving { .. }
+            | Phase::Finished
+            | Phase::Resting(Rest::Order(_))
+            | Phase::Gone => false,
+        };
+        if !waits || self.facts.turn == Turn::Member {
+            return phase;
+        }
+        self.memory.cause = Cause::Config;
+        self.start_now(&phase)
+    }
+
+    fn due(&mut self, phase: Phase, token: Token) -> Phase {
+        match phase {
+            Phase::Backoff {
+                due: Due::Timer(own),
+                ..
+            } if own == token => self.start(),
+            Phase::Quarantined {
+                due: Due::Timer(own),
+            } if own == token => {
+                self.memory.cause = Cause::WindowPassed;
+                self.memory.on_trial = true;
+                let event = Action::Journal(EventType::AgentUnquarantined, Cause::WindowPassed);
+                self.push(event);
+                self.start()
+            }
+            // A timer of an earlier wait.
+            late => late,
+        }
+    }
+
+    fn up(&mut self, phase: Phase, at: Mono) -> Phase {
+        let phase = match phase {
+            Phase::Starting { .. } | Phase::Running { .. } => Phase::Running { up_at: at },
+            Phase::Replacing { by, .. } => Phase::Replacing {
+                by,
+                up_at: Some(at),
+                start: None,
+            },
+            Phase::Leaving { .. } => phase,
+            Phase::New
+            | Phase::Blocked
+            | Phase::Backoff { .. }
+            | Phase::Quarantined { .. }
+            | Phase::Finished
+            | Phase::Resting(_)
+            | Phase::Gone => return phase,
+        };
+        let memory = &mut *self.memory;
+        (memory.tried, memory.crashed, memory.homeless) = (false, false, false);
+        memory.unseen = None;
+        self.push(Action::AnswerUp(Ok(())));
+        self.push(Action::AnswerWake(Ok(())));
+        phase
+    }
+
+    /// Ends a session that may run in any phase; none follows.
+    pub(super) fn leave(&mut self, to: Leave) -> Phase {
+        let sweep = self.token();
+        self.push(Action::EndSession(sweep));
+        Phase::Leaving { to, sweep }
+    }
+
+    pub(super) fn remove(&mut self, phase: Phase, cause: Cause) -> Phase {
+        match phase {
+            Phase::Leaving {
+                to: Leave::Gone(_), ..
+            } => phase,
+            _ => self.leave(Leave::Gone(cause)),
+        }
+    }
+
+    /// Lays it to rest. An order of an operator replaces an earlier one; a suspension does not.
+    fn rest(&mut self, phase: Phase, cause: Cause) -> Phase {
+        match phase {
+            Phase::Leaving {
+                to: Leave::Gone(_), ..
+            } => phase,
+            Phase::Leaving {
+                to: Leave::Rest(_), ..
+            }
+            | Phase::Resting(Rest::Order(_))
+                if cause != Cause::Operator =>
+            {
+                phase
+            }
+            _ => {
+                self.memory.drain = None;
+                self.leave(Leave::Rest(cause))
+            }
+        }
+    }
+
+    fn cycle(&mut self, phase: Phase, by: Successor, cause: Cause) -> Phase {
+        let phase = match phase {
+            Phase::Starting { token } => Phase::Replacing {
+                by,
+                up_at: None,
+                start: Some(token),
+            },
+            Phase::Running { up_at } => Phase::Replacing {
+                by,
+                up_at: Some(up_at),
+                start: None,
+            },
+            phase => return phase,
+        };
+        self.push(Action::EndActor);
+        match cause {
+            Cause::Idle => self.push(Action::Journal(EventType::AgentIdleKilled, cause)),
+            Cause::Drift => self.push(Action::Journal(EventType::AgentDrifted, cause)),
+            _ => {}
+        }
+        phase
+    }
+}
