@@ -2,6 +2,7 @@
 
 mod checkout;
 mod land;
+mod landing_moment;
 mod push;
 mod remote;
 

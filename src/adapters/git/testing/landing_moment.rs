@@ -1,0 +1,252 @@
+//! Tests of the moment of a landing in a person's checkout: what comes between its steps, and what interrupts it.
+
+use std::fs;
+
+use super::Rigged;
+use super::checkout::{busy, lands, persons, text};
+use crate::adapters::git::checkout::{Unfinished, look, recover};
+use crate::adapters::git::command::Git;
+use crate::adapters::git::land::land;
+use crate::adapters::git::ref_transaction::Prepared;
+use crate::adapters::git::remote::{delete_branch, push_branch};
+use crate::domain::ids::Oid;
+use crate::domain::merge::CheckoutBusy;
+use crate::ports::repo::RepoError;
+use crate::testing::program;
+
+/// Writes the pre-push hook of the person.
+fn pre_push(rig: &Rigged, script: &str) {
+    let hooks = rig.path("hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    rig.in_origin(&["config", "core.hooksPath", hooks.to_str().unwrap()]);
+    let script = format!("cd '{}'\nunset GIT_DIR\n{script}", rig.origin().display());
+    program::script(&hooks.join("pre-push"), &script);
+}
+
+/// The files were checked before a push whose hook may take minutes.
+#[test]
+fn ignored_file_that_appears_during_the_push_is_not_overwritten() {
+    for mine in ["secret.ignored", "dir.ignored/a/b"] {
+        let rig = Rigged::local();
+        fs::write(rig.origin().join(".git/info/exclude"), "*.ignored\n").unwrap();
+        let place = rig.origin().join(mine);
+        let dir = place.parent().unwrap().display().to_string();
+        pre_push(&rig, &format!("mkdir -p '{dir}'; echo mine > {mine}"));
+        let top = mine.split('/').next().unwrap();
+        let new = rig.commit(&rig.base, &[(top, "landed\n"), ("other", "o\n")]);
+        let (_, why) = busy(&rig, &new);
+        assert_eq!(why, CheckoutBusy::InTheWay(mine.into()));
+        assert_eq!(text(place), "mine\n");
+        assert!(!rig.origin().join("other").exists(), "all or nothing");
+    }
+}
+
+/// The index and the files of the commit were reset to the landing, and the next `git commit -a` reverted it.
+#[test]
+fn commit_of_the_person_during_the_push_stays_as_it_is() {
+    let rig = Rigged::local();
+    let commit = "echo mine > mine; echo p > file; git add mine file\n\
+        git -c user.name=P -c user.email=p@x -c core.hooksPath=/dev/null commit -qm mine";
+    pre_push(&rig, commit);
+    let new = rig.commit(&rig.base, &[("landed", "l\n")]);
+    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(error, RepoError::Moved { .. }), "{error}");
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(text(rig.origin().join("mine")), "mine\n");
+    assert!(!rig.origin().join("landed").exists());
+}
+
+/// A push that a killed supervisor left behind had gone on after its hook, over the next landing.
+#[test]
+fn push_that_runs_the_hook_moves_nothing_by_itself() {
+    let rig = Rigged::local();
+    pre_push(&rig, "exit 1");
+    let new = rig.commit(&rig.base, &[("landed", "l\n")]);
+    let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
+    pre_push(&rig, "git rev-parse main > ../at");
+    lands(&rig, &new);
+    assert_eq!(text(rig.path("at")).trim(), rig.base.as_str());
+}
+
+/// An agent may have committed them, where `core.hooksPath` is a directory of the work tree.
+#[test]
+fn no_hook_of_the_checkout_runs_in_a_landing_or_a_push_but_pre_push() {
+    let rig = Rigged::local();
+    let (hooks, ran) = (rig.path("hooks"), rig.path("ran"));
+    pre_push(&rig, "true");
+    for name in [
+        "pre-receive",
+        "update",
+        "post-receive",
+        "post-update",
+        "push-to-checkout",
+        "reference-transaction",
+        "post-index-change",
+        "post-merge",
+        "post-checkout",
+        "pre-auto-gc",
+        "proc-receive",
+    ] {
+        let script = format!("echo {name} >> '{}'", ran.display());
+        program::script(&hooks.join(name), &script);
+    }
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    push_branch(&rig.repo, "raider/Toast/gt-1-1", &new, None).unwrap();
+    lands(&rig, &new);
+    delete_branch(&rig.repo, "raider/Toast/gt-1-1", &new).unwrap();
+    assert_eq!(text(rig.origin().join("file")), "landed\n");
+    let ran = fs::read_to_string(ran).unwrap_or_default();
+    assert_eq!(ran, "");
+}
+
+/// A person may want to go back to it.
+#[test]
+fn landing_keeps_the_orig_head_of_the_person() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    lands(&rig, &new);
+    let orig = ["rev-parse", "-q", "--verify", "ORIG_HEAD"];
+    let left = Git::in_dir(&rig.origin()).args(orig).output().unwrap();
+    assert!(!left.ok(), "there was none");
+    rig.in_origin(&["reset", "-q", "--hard", "HEAD~1"]);
+    rig.in_origin(&["reset", "-q", "--hard", "ORIG_HEAD"]);
+    let before = rig.in_origin(&orig);
+    let next = rig.commit(&new, &[("b", "b\n")]);
+    land(&rig.repo, "main", &new, &next).unwrap();
+    assert_eq!(rig.in_origin(&orig), before);
+}
+
+/// Writes a landing as git does, in part: the files, and then the index.
+fn half_landed(rig: &Rigged, new: &Oid, with_index: bool) {
+    Unfinished::record(&rig.repo, &rig.origin(), "main", (&rig.base, new)).unwrap();
+    rig.foreign_push("brought", new);
+    let index = rig.origin().join(".git/index");
+    let before = fs::read(&index).unwrap();
+    rig.in_origin(&["read-tree", "-m", "-u", rig.base.as_str(), new.as_str()]);
+    if !with_index {
+        fs::write(&index, before).unwrap();
+    }
+}
+
+/// The supervisor was killed while git wrote: the person was told to commit the changes, which would have been the landing's.
+#[test]
+fn files_of_an_interrupted_landing_are_taken_back() {
+    for with_index in [true, false] {
+        let rig = Rigged::local();
+        let first = rig.commit(&rig.base, &[("gone", "g\n"), ("dir/x", "x\n")]);
+        lands(&rig, &first);
+        let new = rig.commit(
+            &first,
+            &[("gone", ""), ("file", "landed\n"), ("new/a", "a\n")],
+        );
+        let rig = Rigged {
+            base: first.clone(),
+            ..rig
+        };
+        half_landed(&rig, &new, with_index);
+        assert_ne!(rig.in_origin(&["status", "--porcelain"]), "");
+        look(&rig.repo, "main", None).unwrap();
+        assert_eq!(
+            rig.in_origin(&["status", "--porcelain"]),
+            "",
+            "{with_index}"
+        );
+        assert_eq!(text(rig.origin().join("gone")), "g\n");
+        assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
+        assert!(!rig.origin().join("new").exists());
+        lands(&rig, &new);
+        lands(&rig, &new);
+        assert_eq!(text(rig.origin().join("new/a")), "a\n");
+    }
+}
+
+#[test]
+fn file_that_a_person_changed_after_an_interrupted_landing_stays() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
+    half_landed(&rig, &new, false);
+    fs::write(rig.origin().join("more"), "mine\n").unwrap();
+    fs::write(rig.origin().join("file"), "landed and mine\n").unwrap();
+    recover(&rig.repo).unwrap();
+    assert_eq!(text(rig.origin().join("more")), "mine\n");
+    assert_eq!(text(rig.origin().join("file")), "landed and mine\n");
+}
+
+/// The branch moved, and the supervisor was killed before it noted that.
+#[test]
+fn landing_whose_branch_moved_is_not_taken_back() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
+    lands(&rig, &new);
+    Unfinished::record(&rig.repo, &rig.origin(), "main", (&rig.base, &new)).unwrap();
+    land(&rig.repo, "main", &rig.base, &new).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(text(rig.origin().join("more")), "m\n");
+}
+
+/// An object of git-lfs that is missing stops the filter in the middle of the files.
+#[test]
+fn landing_whose_files_cannot_be_written_is_taken_back() {
+    let rig = Rigged::local();
+    fs::write(
+        rig.origin().join(".git/info/attributes"),
+        "*.big filter=x\n",
+    )
+    .unwrap();
+    for (key, value) in [
+        ("filter.x.smudge", "false"),
+        ("filter.x.clean", "cat"),
+        ("filter.x.required", "true"),
+    ] {
+        rig.in_origin(&["config", key, value]);
+    }
+    let files = [
+        ("a", "a\n"),
+        ("file", "landed\n"),
+        ("m.big", "b\n"),
+        ("z", "z\n"),
+    ];
+    let new = rig.commit(&rig.base, &files);
+    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(error, RepoError::Remote(_)), "{error}");
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(rig.at("main"), Some(rig.base.clone()));
+    rig.in_origin(&["config", "filter.x.smudge", "cat"]);
+    lands(&rig, &new);
+}
+
+/// `git merge` obeyed the options of the branch: with `-s ours`, work was recorded as landed without its files.
+#[test]
+fn settings_of_the_branch_change_no_landing() {
+    let rig = Rigged::local();
+    for options in ["-s ours", "--squash", "--no-ff", "--nonsense"] {
+        let old = rig.at("main").unwrap();
+        rig.in_origin(&["config", "branch.main.mergeOptions", options]);
+        let new = rig.commit(&old, &[(options.trim_start_matches('-'), "x\n")]);
+        land(&rig.repo, "main", &old, &new).unwrap();
+        assert_eq!(rig.at("main"), Some(new));
+        assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn no_commit_and_no_checkout_comes_between_the_files_and_the_branch() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    rig.foreign_push("side", &new);
+    let prepared = || Prepared::head(Git::in_dir(&rig.origin()), &rig.base, &new).unwrap();
+    let change = prepared().unwrap_or_else(|why| panic!("{why}"));
+    for args in [
+        &["commit", "-q", "--allow-empty", "-m", "x"][..],
+        &["checkout", "-q", "-b", "other"],
+        &["reset", "-q", "--hard", "side"],
+    ] {
+        assert!(!persons(&rig, args).ok(), "{args:?}");
+    }
+    assert!(prepared().is_err_and(|why| why.contains("File exists")));
+    drop(change);
+    assert_eq!(rig.at("main"), Some(rig.base.clone()));
+    assert!(persons(&rig, &["commit", "-q", "--allow-empty", "-m", "x"]).ok());
+    assert!(prepared().is_err_and(|why| why.contains("but expected")));
+}
