@@ -249,6 +249,17 @@ fn worktrees(checkout: &Path) -> Result<Vec<Worktree>, RepoError> {
             last.branch = Some(bytes::lossy(branch));
         }
     }
+    // git lists the directory of the repository where that is not in the checkout.
+    let here = Worktree {
+        path: checkout.to_owned(),
+        branch: None,
+    };
+    if let Some(main) = found.first_mut()
+        && main.git_dir().is_none()
+        && here.git_dir().is_some_and(|dir| dir == main.path)
+    {
+        main.path = here.path;
+    }
     Ok(found)
 }
 
@@ -285,39 +296,76 @@ fn named(mut names: Vec<String>) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Returns the untracked files, including ignored ones, in place of files that the landing adds; or git's own
-/// refusal.
+/// The paths that a landing changes.
+struct Changed {
+    all: HashSet<Vec<u8>>,
+    added: Vec<Vec<u8>>,
+    removed: HashSet<Vec<u8>>,
+}
+
+impl Changed {
+    fn of(repo: &GitRepo, old: &Oid, new: &Oid) -> Result<Self, RepoError> {
+        let diff = repo
+            .git()
+            .args(["diff-tree", "-r", "-z", "--name-status", "--no-renames"])
+            .args([old.as_str(), new.as_str()])
+            .run()?;
+        let mut fields = bytes::split(&diff.stdout);
+        let (mut all, mut added, mut removed) = (HashSet::new(), Vec::new(), HashSet::new());
+        while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
+            all.insert(name.to_vec());
+            match status {
+                b"A" => added.push(name.to_vec()),
+                b"D" => drop(removed.insert(name.to_vec())),
+                _ => {}
+            }
+        }
+        Ok(Self {
+            all,
+            added,
+            removed,
+        })
+    }
+
+    /// Returns the untracked files, including ignored ones, in place of files that the landing adds.
+    fn obstacles(&self, path: &Path) -> Option<CheckoutBusy> {
+        let mut found = Vec::new();
+        for name in &self.added {
+            if found.len() > NAMED_MAX {
+                break;
+            }
+            find_obstacles(path, name, &self.removed, &mut found);
+        }
+        found.dedup();
+        named(found).map(CheckoutBusy::InTheWay)
+    }
+}
+
+fn find_all_obstacles(
+    repo: &GitRepo,
+    path: &Path,
+    (old, new): (&Oid, &Oid),
+) -> Result<Option<CheckoutBusy>, RepoError> {
+    Ok(Changed::of(repo, old, new)?.obstacles(path))
+}
+
+fn busy(path: &Path, why: CheckoutBusy) -> RepoError {
+    RepoError::CheckoutBusy {
+        path: path.to_owned(),
+        why,
+    }
+}
+
+/// Returns the files in the way of a landing, or git's own refusal.
 fn in_the_way(
     repo: &GitRepo,
     path: &Path,
     old: &Oid,
     new: &Oid,
 ) -> Result<Option<CheckoutBusy>, RepoError> {
-    let diff = repo
-        .git()
-        .args(["diff-tree", "-r", "-z", "--name-status", "--no-renames"])
-        .args([old.as_str(), new.as_str()])
-        .run()?;
-    let mut fields = bytes::split(&diff.stdout);
-    let (mut all, mut added, mut removed) = (HashSet::new(), Vec::new(), HashSet::new());
-    while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
-        all.insert(name);
-        match status {
-            b"A" => added.push(name),
-            b"D" => drop(removed.insert(name)),
-            _ => {}
-        }
-    }
-    let mut found = Vec::new();
-    for name in added {
-        if found.len() > NAMED_MAX {
-            break;
-        }
-        find_obstacles(path, name, &removed, &mut found);
-    }
-    found.dedup();
-    if let Some(names) = named(found) {
-        return Ok(Some(CheckoutBusy::InTheWay(names)));
+    let changed = Changed::of(repo, old, new)?;
+    if let Some(why) = changed.obstacles(path) {
+        return Ok(Some(why));
     }
     // A file that was only touched is unchanged: git must refresh its index first.
     Git::in_dir(path)
@@ -338,12 +386,12 @@ fn in_the_way(
         return Ok(None);
     }
     let said = rehearsal.stderr.trim().to_owned();
-    let hidden = hidden(path, &all)?.map(CheckoutBusy::Hidden);
+    let hidden = hidden(path, &changed.all)?.map(CheckoutBusy::Hidden);
     Ok(Some(hidden.unwrap_or(CheckoutBusy::Changed(said))))
 }
 
 /// Returns the existing files among these that a flag of the index hides from the status, each with its flag.
-fn hidden(path: &Path, names: &HashSet<&[u8]>) -> Result<Option<String>, RepoError> {
+fn hidden(path: &Path, names: &HashSet<Vec<u8>>) -> Result<Option<String>, RepoError> {
     let listed = Git::in_dir(path)
         .as_user()
         .args(["ls-files", "-v", "-z"])
@@ -365,7 +413,7 @@ fn hidden(path: &Path, names: &HashSet<&[u8]>) -> Result<Option<String>, RepoErr
 
 /// Searches for files in the way of `name`: above it, at it, or below it. Files that the landing itself removes do
 /// not count.
-fn find_obstacles(top: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<String>) {
+fn find_obstacles(top: &Path, name: &[u8], removed: &HashSet<Vec<u8>>, found: &mut Vec<String>) {
     let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     for (end, _) in slashes {
         let parent = &name[..end];
@@ -385,7 +433,7 @@ fn find_obstacles(top: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut
 }
 
 /// Searches for files in a directory that becomes a file. An unreadable directory is in the way.
-fn below(dir: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<String>) {
+fn below(dir: &Path, name: &[u8], removed: &HashSet<Vec<u8>>, found: &mut Vec<String>) {
     let Ok(entries) = fs::read_dir(dir) else {
         return found.push(bytes::lossy(name));
     };

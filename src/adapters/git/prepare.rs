@@ -10,7 +10,7 @@ use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
-use super::{adopt, discard, gate, injected_files, share, share_integrity, stash};
+use super::{adopt, checkout, discard, gate, injected_files, share, share_integrity, stash};
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -36,21 +36,24 @@ pub(super) fn version() -> Result<String, RepoError> {
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let _alone = repo.preparing();
     local::git_version(&version()?).map_err(RepoError::Failed)?;
-    let checkout = match repo.source() {
+    let persons = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
         RigSource::Remote(_) => None,
     };
+    if let Err(why) = checkout::recover(repo) {
+        tracing::warn!(rig = %repo.name(), %why, "a landing that was interrupted cannot be taken back now; the next landing tries again");
+    }
     let serial = repo.worktrees();
     discard::put_all_back(repo);
-    init(repo, checkout.as_ref())?;
+    init(repo, persons.as_ref())?;
     share::init(repo)?;
     // Before anything is copied or fetched.
     stash::mend(repo);
     // Before anything is written there.
     share_integrity::heal(repo);
-    let moved = settings::take_over(repo, checkout.as_ref())?;
+    let moved = settings::take_over(repo, persons.as_ref())?;
     repo.forget_user();
-    take_attributes(repo, checkout.as_ref())?;
+    take_attributes(repo, persons.as_ref())?;
     injected_files::exclude(repo, injected_files::EXCLUDED)?;
     if repo.first_time() {
         clear_scratch(repo)?;
@@ -78,8 +81,8 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     // A fetch may take long, and nothing else must wait for it.
     drop(serial);
     if !ready || moved {
-        fetch_all(repo, checkout.as_ref())?;
-        let head = remote_head(repo, checkout.as_ref())?;
+        fetch_all(repo, persons.as_ref())?;
+        let head = remote_head(repo, persons.as_ref())?;
         if let Some(head) = head {
             let head = format!("refs/remotes/origin/{head}");
             repo.git()

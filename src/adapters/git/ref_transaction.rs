@@ -6,7 +6,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
+use super::bytes::lossy;
 use super::command::Git;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -67,11 +70,11 @@ impl Prepared {
         for answer in expected {
             if self.answer()? != *answer {
                 self.input = None;
-                let mut said = String::new();
+                let mut said = Vec::new();
                 if let Some(mut messages) = self.child.stderr.take() {
-                    messages.read_to_string(&mut said).map_err(failed)?;
+                    messages.read_to_end(&mut said).map_err(failed)?;
                 }
-                return Ok(Err(said.trim().to_owned()));
+                return Ok(Err(lossy(said.trim_ascii())));
             }
         }
         Ok(Ok(()))
@@ -80,7 +83,7 @@ impl Prepared {
     fn answer(&mut self) -> Result<String, RepoError> {
         let mut line = String::new();
         if self.answers.buffer().is_empty() && !self.comes()? {
-            self.kill();
+            self.end();
             return Err(RepoError::Timeout {
                 what: "git update-ref --stdin".to_owned(),
                 limit: PATIENCE,
@@ -94,12 +97,19 @@ impl Prepared {
     fn comes(&self) -> Result<bool, RepoError> {
         let limit = rustix::time::Timespec::try_from(PATIENCE).ok();
         let mut ready = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
-        let answered = poll(&mut ready, limit.as_ref()).map_err(|error| failed(error.into()))?;
-        Ok(answered > 0)
+        loop {
+            match poll(&mut ready, limit.as_ref()) {
+                Ok(answered) => return Ok(answered > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
     }
 
-    fn kill(&mut self) {
-        let _gone_already = self.child.kill();
+    /// Ends git, which removes its locks.
+    fn end(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        let _gone_already = kill_process(pid, Signal::TERM);
     }
 }
 
@@ -109,7 +119,7 @@ impl Drop for Prepared {
         self.input = None;
         let ends = self.comes().unwrap_or(false);
         if !ends {
-            self.kill();
+            self.end();
         }
         if let Err(error) = self.child.wait() {
             tracing::debug!(%error, "the end of a git process could not be read");

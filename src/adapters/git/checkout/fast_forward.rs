@@ -2,17 +2,18 @@
 //! commit of an agent may have brought, overwrites ignored files, takes back a commit that the user makes meanwhile, and goes on
 //! when the supervisor ends. Nor can `git merge`, which moves whichever branch is checked out, by the options of that branch.
 //!
-//! The order: git prepares the change of the branch and holds its locks; the checkout is checked; git writes the files and the
-//! index; the change is made. What is written is taken back if the change is not made, also at the next start.
+//! The order: the index is locked as git locks it, so that no commit, checkout or reset begins; git prepares the change of the
+//! branch, so that none that had begun ends; git writes the files, with an index of its own; that index takes the place of the
+//! other, and the change is made. What is written is taken back if the change is not made, also at the next start.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::command::{CHECKOUT, Git};
 use super::super::push::Answer;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::GitRepo;
-use super::unfinished::{Unfinished, take_back};
-use super::{INDEX_LOCK, free, worktrees};
+use super::unfinished::Unfinished;
+use super::{Worktree, busy, find_all_obstacles, free, worktrees};
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -32,37 +33,34 @@ pub(in super::super) fn fast_forward(
     }
     // Again, because a person may have begun something during the hook of the push.
     free(repo, target, Some((old, new)))?;
-    if let Some(path) = on_target(checkout, target)? {
-        return with_worktree(repo, &path, target, (old, new));
+    let all = worktrees(checkout)?;
+    let on_it = all.iter().find(|it| it.branch.as_deref() == Some(target));
+    if let Some(worktree) = on_it {
+        return with_worktree(repo, &worktree.path, target, (old, new));
     }
+    // A person may be checking it out in any of them.
+    let locks: Result<Vec<Unfinished>, RepoError> = all
+        .iter()
+        .filter(|worktree| worktree.git_dir().is_some())
+        .map(|worktree| Unfinished::begin(repo, &worktree.path, target, (old, new)))
+        .collect();
+    let locks = locks?;
     let name = format!("refs/heads/{target}");
     let moved = git(checkout)
         .args(["update-ref", "-m", "landed", &name])
         .args([new.as_str(), old.as_str()])
         .output()?;
-    if !moved.ok() {
-        return Ok(Answer::Stale(moved.stderr.trim().to_owned()));
+    for lock in locks {
+        lock.end()?;
     }
-    // A person checked the branch out meanwhile: its files are those of before.
-    if let Some(path) = on_target(checkout, target)? {
-        let followed = write(&path, old, new)?;
-        if !followed.ok() {
-            let (path, why) = (path.display(), followed.stderr.trim());
-            tracing::warn!(%path, why, "a branch moved while it was being checked out, and its files could not follow");
-        }
-    }
-    Ok(Answer::Done)
+    Ok(match moved.ok() {
+        true => Answer::Done,
+        false => Answer::Stale(moved.stderr.trim().to_owned()),
+    })
 }
 
 pub(super) fn git(dir: &Path) -> Git {
     Git::in_dir(dir).as_user().limit(CHECKOUT)
-}
-
-/// Returns the worktree that has the branch checked out.
-fn on_target(checkout: &Path, target: &str) -> Result<Option<std::path::PathBuf>, RepoError> {
-    let mut on_it = worktrees(checkout)?.into_iter();
-    let on_it = on_it.find(|worktree| worktree.branch.as_deref() == Some(target));
-    Ok(on_it.map(|worktree| worktree.path))
 }
 
 /// Copies the commit, with everything below it, into the user's repository. Returns the refusal if git there does not take the
@@ -93,72 +91,80 @@ fn with_worktree(
     target: &str,
     (old, new): (&Oid, &Oid),
 ) -> Result<Answer, RepoError> {
-    let busy = |why| {
-        let path = worktree.to_owned();
-        RepoError::CheckoutBusy { path, why }
-    };
+    let unfinished = Unfinished::begin(repo, worktree, target, (old, new))?;
+    match step_by_step(repo, &unfinished, target, (old, new)) {
+        Ok(Answer::Done) => {
+            unfinished.end()?;
+            Ok(Answer::Done)
+        }
+        failed => {
+            unfinished.take_back()?;
+            failed
+        }
+    }
+}
+
+fn step_by_step(
+    repo: &GitRepo,
+    unfinished: &Unfinished,
+    target: &str,
+    (old, new): (&Oid, &Oid),
+) -> Result<Answer, RepoError> {
+    let worktree = unfinished.worktree();
     let change = match Prepared::head(git(worktree), old, new)? {
         Ok(change) => change,
-        Err(said) if said.contains("File exists") => {
+        Err(said) if said.contains("but expected") => return Ok(Answer::Stale(said)),
+        Err(said) => {
             let lock = said.lines().next().unwrap_or_default();
             let what = format!("a git command, or has a leftover lock ({lock})");
-            return Err(busy(CheckoutBusy::Underway(what)));
+            return Err(busy(worktree, CheckoutBusy::Underway(what)));
         }
-        Err(said) => return Ok(Answer::Stale(said)),
     };
-    // From here on, no other process can commit, reset to another commit or check another branch out.
+    // No other process can commit, reset or check another branch out from here on.
     let head = git(worktree)
         .args(["symbolic-ref", "-q", "HEAD"])
         .output()?;
     if head.text().trim() != format!("refs/heads/{target}") {
         return Ok(Answer::Stale("another branch is checked out".to_owned()));
     }
-    free(repo, target, Some((old, new)))?;
-    let unfinished = Unfinished::record(repo, worktree, target, (old, new))?;
-    let written = write(worktree, old, new)?;
-    let made = match written.ok() && is_written(worktree, new)? {
-        true => change.commit()?,
-        false => {
-            let said = written.stderr.trim().to_owned();
-            take_back(worktree, old, new)?;
-            drop(change);
-            unfinished.forget()?;
-            return Err(match () {
-                () if said.contains(INDEX_LOCK.0) => {
-                    busy(CheckoutBusy::Underway(INDEX_LOCK.1.to_owned()))
-                }
-                () if said.is_empty()
-                    || said.contains("verwritten")
-                    || said.contains("not uptodate") =>
-                {
-                    busy(CheckoutBusy::Changed(said))
-                }
-                () => RepoError::Remote(said),
-            });
-        }
-    };
-    if let Err(said) = made {
-        take_back(worktree, old, new)?;
-        unfinished.forget()?;
-        return Ok(Answer::Stale(said));
+    let index = unfinished.copy_index()?;
+    let with_index = || git(worktree).env("GIT_INDEX_FILE", &index);
+    if let Some(why) = find_all_obstacles(repo, worktree, (old, new))? {
+        return Err(busy(worktree, why));
     }
-    unfinished.forget()?;
-    Ok(Answer::Done)
-}
-
-/// Writes the files and the index of a landing. Changes of other files stay.
-fn write(
-    worktree: &Path,
-    old: &Oid,
-    new: &Oid,
-) -> Result<super::super::command::Output, RepoError> {
-    git(worktree)
+    with_index()
+        .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
+        .output()?;
+    let staged = with_index().args(["diff-index", "--cached", "--quiet", old.as_str(), "--"]);
+    if !staged.output()?.ok() {
+        let why = "something was staged during the landing".to_owned();
+        return Err(busy(worktree, CheckoutBusy::Changed(why)));
+    }
+    let written = with_index()
         .args(["read-tree", "-m", "-u", old.as_str(), new.as_str()])
-        .output()
+        .output()?;
+    let said = written.stderr.trim();
+    if said.contains("verwritten") || said.contains("not uptodate") {
+        return Err(busy(worktree, CheckoutBusy::Changed(said.to_owned())));
+    }
+    if !written.ok() {
+        return Err(RepoError::Remote(format!(
+            "the files of a landing cannot be written: {said}"
+        )));
+    }
+    unfinished.use_index()?;
+    match change.commit()? {
+        Ok(()) => Ok(Answer::Done),
+        // git may have moved the branch, and have ended before it said so.
+        Err(_) if unfinished.has_moved()? => Ok(Answer::Done),
+        Err(said) => Ok(Answer::Stale(said)),
+    }
 }
 
-/// Returns true if the index is that of the landing: a person may have reset it meanwhile.
-fn is_written(worktree: &Path, new: &Oid) -> Result<bool, RepoError> {
-    let differs = git(worktree).args(["diff-index", "--cached", "--quiet", new.as_str(), "--"]);
-    Ok(differs.output()?.ok())
+/// Returns the worktree at this path, whatever branch it has.
+pub(super) fn at(path: &Path) -> Worktree {
+    Worktree {
+        path: PathBuf::from(path),
+        branch: None,
+    }
 }

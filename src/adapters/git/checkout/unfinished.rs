@@ -1,169 +1,260 @@
-//! A landing in the user's checkout that did not end: the supervisor or the machine went down, or git could not write a file.
-//! What it wrote is taken back, and nothing else: a file counts only if it has exactly the bytes of the landing.
+//! A landing in the user's checkout, from its first lock to its last: what it wrote is taken back unless its branch moved, also
+//! when the supervisor or the machine went down. A file counts as written by the landing only if git finds the landing's content in
+//! it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::super::admin::{failed, write_whole};
 use super::super::bytes;
+use super::super::digest::hex;
+use super::super::files::hash;
 use super::super::rig::GitRepo;
-use super::fast_forward::git;
-use super::{INDEX_LOCK, Worktree};
+use super::fast_forward::{at, git};
+use super::{INDEX_LOCK, busy};
+use crate::adapters::proc;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 
-/// The record of a landing that is under way, in ours.
-const RECORD: &str = "horde/landing.json";
+/// The directory of the records in ours.
+const RECORDS: &str = "horde/landings";
+/// The index with which git writes the files, beside the other.
+const OWN_INDEX: &str = "horde-landing.index";
+/// The index from before the landing.
+const OLD_INDEX: &str = "horde-landing.before";
 
-/// A landing under way.
+/// A landing under way. It holds git's lock of the index.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Unfinished {
     worktree: PathBuf,
+    git_dir: PathBuf,
     target: String,
     old: Oid,
     new: Oid,
+    /// The device and inode of the lock: another process may make one in its place.
+    lock: (u64, u64),
     #[serde(skip)]
     record: PathBuf,
 }
 
 impl Unfinished {
-    /// Records that a landing begins to write files.
-    pub(in super::super) fn record(
+    /// Locks the index, and records that a landing begins.
+    ///
+    /// # Errors
+    /// [`RepoError::CheckoutBusy`] while it is locked; [`RepoError::Failed`] when it could not be recorded.
+    pub(in super::super) fn begin(
         repo: &GitRepo,
         worktree: &Path,
         target: &str,
         (old, new): (&Oid, &Oid),
     ) -> Result<Self, RepoError> {
+        let Some(git_dir) = at(worktree).git_dir() else {
+            return Err(busy(worktree, CheckoutBusy::Gone));
+        };
+        let records = repo.repo_dir().join(RECORDS);
+        fs::create_dir_all(&records).map_err(|error| failed("cannot make", &records, &error))?;
+        let name = hex(&Sha256::digest(bytes::of(worktree)));
+        let path = git_dir.join(INDEX_LOCK.0);
+        let made = File::create_new(&path).and_then(|lock| lock.metadata());
+        let lock = match made {
+            Ok(made) => (made.dev(), made.ino()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(busy(
+                    worktree,
+                    CheckoutBusy::Underway(INDEX_LOCK.1.to_owned()),
+                ));
+            }
+            Err(error) => return Err(failed("cannot make", &path, &error)),
+        };
         let it = Self {
             worktree: worktree.to_owned(),
+            git_dir,
             target: target.to_owned(),
             old: old.clone(),
             new: new.clone(),
-            record: repo.repo_dir().join(RECORD),
+            lock,
+            record: records.join(name),
         };
-        let text = serde_json::to_vec(&it)
-            .map_err(|error| RepoError::Failed(format!("the record of a landing: {error}")))?;
-        let dir = it.record.parent().unwrap_or(repo.repo_dir());
-        fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
-        write_whole(&it.record, &text)?;
+        let recorded = serde_json::to_vec(&it)
+            .map_err(|error| RepoError::Failed(format!("the record of a landing: {error}")))
+            .and_then(|text| write_whole(&it.record, &text));
+        if let Err(error) = recorded {
+            it.unlock()?;
+            return Err(error);
+        }
         Ok(it)
     }
 
-    /// Removes the record: the landing ended, or was taken back.
-    pub(super) fn forget(self) -> Result<(), RepoError> {
-        match fs::remove_file(&self.record) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(failed("cannot remove", &self.record, &error))
-            }
-            _ => Ok(()),
+    pub(super) fn worktree(&self) -> &Path {
+        &self.worktree
+    }
+
+    /// Copies the index, for git to write with. Returns the copy.
+    pub(in super::super) fn copy_index(&self) -> Result<PathBuf, RepoError> {
+        let index = self.git_dir.join("index");
+        for copy in [OLD_INDEX, OWN_INDEX] {
+            let copy = self.git_dir.join(copy);
+            fs::copy(&index, &copy).map_err(|error| failed("cannot write", &copy, &error))?;
+        }
+        Ok(self.git_dir.join(OWN_INDEX))
+    }
+
+    /// Puts the index that git wrote in the place of the other.
+    pub(in super::super) fn use_index(&self) -> Result<(), RepoError> {
+        self.rename(OWN_INDEX, "index")
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), RepoError> {
+        let to = self.git_dir.join(to);
+        let renamed = fs::rename(self.git_dir.join(from), &to);
+        renamed.map_err(|error| failed("cannot write", &to, &error))
+    }
+
+    /// Returns true if the branch is at the landing.
+    pub(super) fn has_moved(&self) -> Result<bool, RepoError> {
+        let name = format!("refs/heads/{}", self.target);
+        let found = git(&self.worktree)
+            .args(["rev-parse", "--verify", &name])
+            .run()?;
+        Ok(found.text().trim() == self.new.as_str())
+    }
+
+    /// Ends a landing whose branch moved.
+    pub(in super::super) fn end(self) -> Result<(), RepoError> {
+        for left in [OWN_INDEX, OLD_INDEX] {
+            remove(&self.git_dir.join(left))?;
+        }
+        self.unlock()?;
+        remove(&self.record)
+    }
+
+    fn unlock(&self) -> Result<(), RepoError> {
+        let lock = self.git_dir.join(INDEX_LOCK.0);
+        let found = fs::symlink_metadata(&lock).map(|found| (found.dev(), found.ino()));
+        match found.is_ok_and(|found| found == self.lock) {
+            true => remove(&lock),
+            false => Ok(()),
         }
     }
 
-    /// Returns true if the branch is where it was before, and is checked out there.
-    fn is_to_be_taken_back(&self) -> Result<bool, RepoError> {
-        let at = |args: &[&str]| {
-            let found = git(&self.worktree).args(args).output()?;
-            Ok::<_, RepoError>(found.text().trim().to_owned())
-        };
-        let branch = at(&["symbolic-ref", "-q", "HEAD"])?;
-        let head = at(&["rev-parse", "-q", "--verify", "HEAD"])?;
-        Ok(branch == format!("refs/heads/{}", self.target) && head == self.old.as_str())
-    }
-}
-
-/// Takes back what a landing wrote that did not end, unless its branch moved all the same.
-///
-/// # Errors
-/// [`RepoError::CheckoutBusy`] while its git still writes; when the record or the checkout cannot be read.
-pub(in super::super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
-    let record = repo.repo_dir().join(RECORD);
-    let text = match fs::read(&record) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed("cannot read", &record, &error)),
-    };
-    let read = serde_json::from_slice::<Unfinished>(&text);
-    let mut it =
-        read.map_err(|error| RepoError::Failed(format!("{}: {error}", record.display())))?;
-    it.record = record;
-    let place = Worktree {
-        path: it.worktree.clone(),
-        branch: None,
-    };
-    let Some(git_dir) = place.git_dir() else {
-        // The worktree is gone.
-        return it.forget();
-    };
-    if fs::symlink_metadata(git_dir.join(INDEX_LOCK.0)).is_ok() {
-        return Err(RepoError::CheckoutBusy {
-            path: it.worktree,
-            why: CheckoutBusy::Underway(INDEX_LOCK.1.to_owned()),
-        });
-    }
-    if it.is_to_be_taken_back()? {
-        take_back(&it.worktree, &it.old, &it.new)?;
-        tracing::warn!(worktree = %it.worktree.display(), "a landing was interrupted; what it had written into the checkout is taken back, and it is repeated");
-    }
-    it.forget()
-}
-
-/// Takes the files and the index of a landing back whose branch did not move.
-pub(super) fn take_back(worktree: &Path, old: &Oid, new: &Oid) -> Result<(), RepoError> {
-    let back = git(worktree)
-        .args(["read-tree", "-m", "-u", new.as_str(), old.as_str()])
-        .output()?;
-    if !back.ok() && back.stderr.contains(INDEX_LOCK.0) {
-        return Err(RepoError::CheckoutBusy {
-            path: worktree.to_owned(),
-            why: CheckoutBusy::Underway(INDEX_LOCK.1.to_owned()),
-        });
-    }
-    let staged = git(worktree)
-        .args([
-            "diff-index",
-            "--cached",
-            "--name-only",
-            "--no-renames",
-            "-z",
-        ])
-        .arg(old.as_str())
-        .run()?;
-    let staged: BTreeSet<&[u8]> = bytes::split(&staged.stdout).collect();
-    // git writes the index last: files may be there without it.
-    let (mut restored, mut added) = (Vec::new(), Vec::new());
-    for change in changes(worktree, old, new)? {
-        // The index differs from before: a person changed it, or what git wrote there could not be taken back.
-        if staged.contains(change.path.as_slice()) {
-            continue;
+    /// Takes back what was written, and ends. The index is locked since before, so no git of a person changed it.
+    ///
+    /// # Errors
+    /// When it could not be taken back: the record stays, and so does the lock.
+    pub(in super::super) fn take_back(self) -> Result<(), RepoError> {
+        if self.git_dir.join(OLD_INDEX).exists() {
+            self.rename(OLD_INDEX, "index")?;
+            self.restore_files()?;
         }
-        let is_landed = is_landed(worktree, &change)?;
-        match change.before {
-            true if is_landed => restored.push(change.path),
-            false if is_landed && change.after.is_some() => added.push(change.path),
-            _ => {}
-        }
+        self.end()
     }
-    let list = restored
-        .iter()
-        .flat_map(|path| [path.as_slice(), b"\0"].concat());
-    let list: Vec<u8> = list.collect();
-    if !list.is_empty() {
-        git(worktree)
-            .args(["checkout-index", "-f", "-q", "-u", "-z", "--stdin"])
+
+    fn restore_files(&self) -> Result<(), RepoError> {
+        let mut changes = changes(&self.worktree, &self.old, &self.new)?;
+        let sparse = skipped(&self.worktree)?;
+        changes.retain(|change| !sparse.contains(&change.path));
+        let (before, added): (Vec<Change>, _) = changes.into_iter().partition(|it| it.before);
+        // First, because a file may be in the place of a directory, or the reverse.
+        for change in landed(&self.worktree, &added)? {
+            let file = self.worktree.join(bytes::path(&change.path));
+            remove(&file)?;
+            let above = file.ancestors().skip(1);
+            let above = above.take_while(|dir| *dir != self.worktree);
+            // A directory with anything in it stays.
+            let _rest = above.map_while(|dir| fs::remove_dir(dir).ok()).count();
+        }
+        let before = landed(&self.worktree, &before)?;
+        let list = before
+            .iter()
+            .map(|change| [change.path.as_slice(), b"\0"].concat());
+        let list: Vec<u8> = list.flatten().collect();
+        if list.is_empty() {
+            return Ok(());
+        }
+        // With an index of its own: the other one is locked. Its times are refreshed by the next command of git.
+        let index = self.git_dir.join(OWN_INDEX);
+        fs::copy(self.git_dir.join("index"), &index)
+            .map_err(|error| failed("cannot write", &index, &error))?;
+        git(&self.worktree)
+            .env("GIT_INDEX_FILE", &index)
+            .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
             .stdin(list)
             .run()?;
+        self.use_index()
     }
-    for path in added {
-        let file = worktree.join(bytes::path(&path));
-        fs::remove_file(&file).map_err(|error| failed("cannot remove", &file, &error))?;
-        let above = file.ancestors().skip(1).take_while(|dir| *dir != worktree);
-        // A directory with anything in it stays.
-        let _rest = above.map_while(|dir| fs::remove_dir(dir).ok()).count();
+
+    /// Returns true while the git of an interrupted landing writes.
+    fn is_written(&self) -> bool {
+        let index = self.git_dir.join(OWN_INDEX);
+        let Ok(all) = proc::all() else { return true };
+        let is_it = |pid: &u32| {
+            let used = proc::environment_value(*pid, "GIT_INDEX_FILE");
+            used.is_some_and(|used| Path::new(&used) == index)
+        };
+        all.iter().any(|(pid, stat)| stat.lives() && is_it(pid))
+    }
+}
+
+fn remove(file: &Path) -> Result<(), RepoError> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(failed("cannot remove", file, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes back the landings that did not end, unless their branches moved all the same.
+///
+/// # Errors
+/// [`RepoError::CheckoutBusy`] while their git still writes; when a record or a checkout cannot be read or written.
+pub(in super::super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
+    let records = repo.repo_dir().join(RECORDS);
+    let listed = match fs::read_dir(&records) {
+        Ok(listed) => listed,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("cannot read", &records, &error)),
+    };
+    for entry in listed {
+        let record = entry
+            .map_err(|error| failed("cannot read", &records, &error))?
+            .path();
+        // A record that was being written has another name.
+        if record
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        {
+            continue;
+        }
+        let text = fs::read(&record).map_err(|error| failed("cannot read", &record, &error))?;
+        let read = serde_json::from_slice::<Unfinished>(&text);
+        let mut it =
+            read.map_err(|error| RepoError::Failed(format!("{}: {error}", record.display())))?;
+        it.record = record;
+        if !it.git_dir.is_dir() {
+            // The worktree is gone.
+            remove(&it.record)?;
+            continue;
+        }
+        if it.is_written() {
+            let what = "a landing that was interrupted".to_owned();
+            return Err(busy(&it.worktree, CheckoutBusy::Underway(what)));
+        }
+        match it.has_moved()? {
+            true => it.end()?,
+            false => {
+                tracing::warn!(worktree = %it.worktree.display(), "a landing was interrupted; what it had written into the checkout is taken back");
+                it.take_back()?;
+            }
+        }
     }
     Ok(())
 }
@@ -173,11 +264,11 @@ struct Change {
     path: Vec<u8>,
     /// Set if it is there without the landing.
     before: bool,
-    /// Its file in the landing.
-    after: Option<Oid>,
+    /// Its content in the landing, and true for a link.
+    after: Option<(Oid, bool)>,
 }
 
-/// Lists the regular files that a landing changes. Links and submodules are left as they are.
+/// Lists the files and links that a landing changes. Submodules are left as they are.
 fn changes(worktree: &Path, old: &Oid, new: &Oid) -> Result<Vec<Change>, RepoError> {
     let diff = git(worktree)
         .args(["diff-tree", "-r", "-z", "--no-renames"])
@@ -192,33 +283,68 @@ fn changes(worktree: &Path, old: &Oid, new: &Oid) -> Result<Vec<Change>, RepoErr
         let [before, after, _, id, _] = words[..] else {
             continue;
         };
-        let is_plain = |mode: &str| mode.starts_with("100") || mode == "000000";
-        if is_plain(before) && is_plain(after) {
-            found.push(Change {
-                path: path.to_vec(),
-                before: before != "000000",
-                after: (after != "000000").then(|| Oid::new(id).ok()).flatten(),
-            });
+        if [before, after].contains(&"160000") {
+            continue;
         }
+        let content = Oid::new(id).ok().map(|id| (id, after == "120000"));
+        found.push(Change {
+            path: path.to_vec(),
+            before: before != "000000",
+            after: content.filter(|_| after != "000000"),
+        });
     }
     Ok(found)
 }
 
-/// Returns true if the file is as the landing leaves it; a file that it replaces may be absent.
-fn is_landed(worktree: &Path, change: &Change) -> Result<bool, RepoError> {
-    let file = worktree.join(bytes::path(&change.path));
-    match fs::symlink_metadata(&file) {
-        Ok(found) if found.is_file() => {}
-        Ok(_) => return Ok(false),
-        Err(_) => return Ok(change.before),
+/// Returns the paths that are not checked out.
+fn skipped(worktree: &Path) -> Result<BTreeSet<Vec<u8>>, RepoError> {
+    let listed = git(worktree).args(["ls-files", "-t", "-z"]).run()?;
+    let skipped = bytes::split(&listed.stdout).filter_map(|line| line.strip_prefix(b"S "));
+    Ok(skipped.map(<[u8]>::to_vec).collect())
+}
+
+/// Returns the changes whose paths are as the landing leaves them; a file that it replaces may be absent.
+fn landed<'c>(worktree: &Path, changes: &'c [Change]) -> Result<Vec<&'c Change>, RepoError> {
+    let (mut found, mut files) = (Vec::new(), Vec::new());
+    for change in changes {
+        let path = worktree.join(bytes::path(&change.path));
+        let is_real = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir());
+        let mut above = path.ancestors().skip(1);
+        let mut above = above.by_ref().take_while(|dir| *dir != worktree);
+        match (fs::symlink_metadata(&path), &change.after) {
+            (Err(error), _) if error.kind() == ErrorKind::NotFound => {
+                if change.before {
+                    found.push(change);
+                }
+            }
+            (Ok(_), _) if !above.all(is_real) => {}
+            (Ok(meta), Some((id, true))) if meta.is_symlink() => {
+                let link = fs::read_link(&path);
+                let link = link.map_err(|error| failed("cannot read", &path, &error))?;
+                let hashed = hash::bytes(hash::Format::of(id), bytes::of(&link));
+                if hashed.is_ok_and(|hashed| hashed == *id) {
+                    found.push(change);
+                }
+            }
+            (Ok(meta), Some((_, false))) if meta.is_file() && !change.path.contains(&b'\n') => {
+                files.push(change);
+            }
+            _ => {}
+        }
     }
-    let Some(after) = &change.after else {
-        return Ok(false);
-    };
+    let list = files
+        .iter()
+        .map(|change| [change.path.as_slice(), b"\n"].concat());
+    let list: Vec<u8> = list.flatten().collect();
     let hashed = git(worktree)
-        .arg("hash-object")
-        .arg("--")
-        .arg(bytes::path(&change.path))
-        .output()?;
-    Ok(hashed.text().trim() == after.as_str())
+        .args([OsStr::new("hash-object"), OsStr::new("--stdin-paths")])
+        .stdin(list)
+        .run()?;
+    let text = hashed.text();
+    let same = files.iter().zip(text.lines()).filter(|(change, id)| {
+        let after = change.after.as_ref().map(|(after, _)| after.as_str());
+        after == Some(*id)
+    });
+    found.extend(same.map(|(change, _)| *change));
+    Ok(found)
 }

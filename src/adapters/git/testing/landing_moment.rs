@@ -119,13 +119,20 @@ fn landing_keeps_the_orig_head_of_the_person() {
 
 /// Writes a landing as git does, in part: the files, and then the index.
 fn half_landed(rig: &Rigged, new: &Oid, with_index: bool) {
-    Unfinished::record(&rig.repo, &rig.origin(), "main", (&rig.base, new)).unwrap();
     rig.foreign_push("brought", new);
-    let index = rig.origin().join(".git/index");
-    let before = fs::read(&index).unwrap();
-    rig.in_origin(&["read-tree", "-m", "-u", rig.base.as_str(), new.as_str()]);
-    if !with_index {
-        fs::write(&index, before).unwrap();
+    half_landed_from(rig, &rig.base, new, with_index);
+}
+
+fn half_landed_from(rig: &Rigged, old: &Oid, new: &Oid, with_index: bool) {
+    let begun = Unfinished::begin(&rig.repo, &rig.origin(), "main", (old, new)).unwrap();
+    let index = begun.copy_index().unwrap();
+    Git::in_dir(&rig.origin())
+        .env("GIT_INDEX_FILE", index)
+        .args(["read-tree", "-m", "-u", old.as_str(), new.as_str()])
+        .run()
+        .unwrap();
+    if with_index {
+        begun.use_index().unwrap();
     }
 }
 
@@ -145,7 +152,10 @@ fn files_of_an_interrupted_landing_are_taken_back() {
             ..rig
         };
         half_landed(&rig, &new, with_index);
-        assert_ne!(rig.in_origin(&["status", "--porcelain"]), "");
+        assert!(
+            !persons(&rig, &["commit", "-qam", "x"]).ok(),
+            "it is locked"
+        );
         look(&rig.repo, "main", None).unwrap();
         assert_eq!(
             rig.in_origin(&["status", "--porcelain"]),
@@ -179,7 +189,7 @@ fn landing_whose_branch_moved_is_not_taken_back() {
     let rig = Rigged::local();
     let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
     lands(&rig, &new);
-    Unfinished::record(&rig.repo, &rig.origin(), "main", (&rig.base, &new)).unwrap();
+    Unfinished::begin(&rig.repo, &rig.origin(), "main", (&rig.base, &new)).unwrap();
     land(&rig.repo, "main", &rig.base, &new).unwrap();
     assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
     assert_eq!(text(rig.origin().join("more")), "m\n");
@@ -249,4 +259,88 @@ fn no_commit_and_no_checkout_comes_between_the_files_and_the_branch() {
     assert_eq!(rig.at("main"), Some(rig.base.clone()));
     assert!(persons(&rig, &["commit", "-q", "--allow-empty", "-m", "x"]).ok());
     assert!(prepared().is_err_and(|why| why.contains("but expected")));
+}
+
+/// A person may be in the middle of a checkout of the branch, in a worktree that is still on another one.
+#[test]
+fn branch_that_is_checked_out_nowhere_waits_for_every_worktree() {
+    let rig = Rigged::local();
+    rig.in_origin(&["checkout", "-q", "-b", "mine"]);
+    let linked = rig.path("linked");
+    rig.in_origin(&[
+        "worktree",
+        "add",
+        "-q",
+        "--detach",
+        linked.to_str().unwrap(),
+    ]);
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    let lock = rig.origin().join(".git/worktrees/linked/index.lock");
+    fs::write(&lock, "").unwrap();
+    let (path, why) = busy(&rig, &new);
+    assert!(matches!(why, CheckoutBusy::Underway(_)), "{why}");
+    assert_eq!(path, linked);
+    fs::remove_file(&lock).unwrap();
+    lands(&rig, &new);
+    assert!(!rig.origin().join(".git/index.lock").exists());
+}
+
+/// Links, modes, and files that become directories and the reverse are taken back like others.
+#[test]
+fn kinds_of_files_are_taken_back_as_they_were() {
+    let rig = Rigged::local();
+    let origin = rig.origin();
+    std::os::unix::fs::symlink("file", origin.join("link")).unwrap();
+    fs::create_dir(origin.join("d")).unwrap();
+    fs::write(origin.join("d/in"), "in\n").unwrap();
+    fs::write(origin.join("f"), "f\n").unwrap();
+    rig.in_origin(&["add", "-A"]);
+    assert!(persons(&rig, &["commit", "-qm", "kinds"]).ok());
+    let old = rig.at("main").unwrap();
+    fs::remove_file(origin.join("link")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", origin.join("link")).unwrap();
+    fs::remove_dir_all(origin.join("d")).unwrap();
+    fs::write(origin.join("d"), "a file\n").unwrap();
+    fs::remove_file(origin.join("f")).unwrap();
+    fs::create_dir(origin.join("f")).unwrap();
+    fs::write(origin.join("f/in"), "in\n").unwrap();
+    rig.in_origin(&["add", "-A"]);
+    rig.in_origin(&["checkout", "-q", "-b", "other"]);
+    assert!(persons(&rig, &["commit", "-qm", "kinds"]).ok());
+    let new = rig.at("other").unwrap();
+    rig.in_origin(&["checkout", "-q", "main"]);
+    rig.repo
+        .git()
+        .args(["fetch", "-q", "origin"])
+        .run()
+        .unwrap();
+    for with_index in [true, false] {
+        half_landed_from(&rig, &old, &new, with_index);
+        recover(&rig.repo).unwrap();
+        assert_eq!(
+            rig.in_origin(&["status", "--porcelain"]),
+            "",
+            "{with_index}"
+        );
+        assert_eq!(
+            fs::read_link(origin.join("link")).unwrap().to_str(),
+            Some("file")
+        );
+        assert_eq!(text(origin.join("d/in")), "in\n");
+        assert_eq!(text(origin.join("f")), "f\n");
+    }
+    land(&rig.repo, "main", &old, &new).unwrap();
+    assert_eq!(text(origin.join("f/in")), "in\n");
+}
+
+/// git lists the directory of the repository in place of such a checkout: it had been waited for without end.
+#[test]
+fn checkout_whose_repository_is_elsewhere_moves_too() {
+    let rig = Rigged::local();
+    let apart = rig.path("apart.git");
+    rig.in_origin(&["init", "-q", "--separate-git-dir", apart.to_str().unwrap()]);
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    lands(&rig, &new);
+    assert_eq!(text(rig.origin().join("a")), "a\n");
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
 }
