@@ -312,10 +312,8 @@ fn landed<'c>(worktree: &Path, changes: &'c [Change]) -> Result<Vec<&'c Change>,
         let mut above = path.ancestors().skip(1);
         let mut above = above.by_ref().take_while(|dir| *dir != worktree);
         match (fs::symlink_metadata(&path), &change.after) {
-            (Err(error), _) if error.kind() == ErrorKind::NotFound => {
-                if change.before {
-                    found.push(change);
-                }
+            (Err(error), _) if change.before && error.kind() == ErrorKind::NotFound => {
+                found.push(change);
             }
             (Ok(_), _) if !above.all(is_real) => {}
             (Ok(meta), Some((id, true))) if meta.is_symlink() => {
